@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -10,8 +11,12 @@ from . import __version__
 from .commands import SUBJECTS
 from .commands.arguments import complain
 from .core.errors import VlmRobustError
+from .core.words import on_one_line
 
 USAGE_ERROR = 4
+TRACEBACK = "VLMROBUST_TRACEBACK"
+"""The environment variable with which an unexpected error is shown whole."""
+_LONGEST = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(options)
     except (VlmRobustError, OSError) as error:
         complain(str(error))
-        return USAGE_ERROR
+    except Exception as error:  # exit code 1 says that something differs, which a crash does not show
+        if os.environ.get(TRACEBACK):
+            raise
+        where = f"set {TRACEBACK}=1 to see where, and report it with the file that it happened with"
+        complain(f"this should not happen: {type(error).__name__}: {on_one_line(str(error), _LONGEST)}; {where}")
+    return USAGE_ERROR
 
 
 def parser() -> argparse.ArgumentParser:

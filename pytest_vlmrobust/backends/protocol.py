@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, SupportsFloat, runtime_checkable
 
-from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.errors import BackendError, UsageError
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LONGEST_TEXT, METHODS, UNANSWERED, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 
 from .batch_size import AUTO
@@ -46,6 +46,7 @@ class Backend(Protocol):
 
         A request that fails yields a prediction with ``finish_reason`` ``"error"``; it is never dropped and spoils no other. The
         text of one by ``"letter_logits"`` is the letter of the highest of its ``logprobs``: a verification takes it from them.
+        What breaks these rules, see :func:`accepted`, counts as a request that failed.
 
         Raises:
             BackendError: the model itself does not load or is lost, so that no request can be answered.
@@ -173,6 +174,89 @@ class BackendOptions:
 def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise UsageError(f"{what} {value!r}: expected one of {', '.join(known)}")
+
+
+# What a backend returns is held against its contract where it comes in: whoever wrote the backend, a broken answer is no score.
+
+
+LARGEST_DETAILS = 1000
+"""Entries of ``details``, and characters of each of its texts."""
+_ROUNDING = 1e-3
+"""By how much a log-probability may exceed 0."""
+_ENDS = ("stop", "length", "error", *UNANSWERED)
+
+
+def accepted(predictions: object, requests: Sequence[Request], model: str) -> list[Prediction]:
+    """Returns what a backend answered, with a failed prediction in the place of each answer that breaks its contract.
+
+    Args:
+        predictions: what ``infer`` returned.
+        requests: what it was asked, in order.
+        model: the model's name in test ids, for messages.
+
+    Raises:
+        BackendError: it is not one prediction per request, so that nobody knows which belongs to which.
+    """
+    if not isinstance(predictions, Sequence) or len(predictions) != len(requests):
+        given = f"{len(predictions)} answers" if isinstance(predictions, Sequence) else f"a {type(predictions).__name__}"
+        raise BackendError(
+            f"the backend of model {model!r} returned {given} to {len(requests)} requests. Expected a list with one prediction "
+            "per request: fix the backend"
+        )
+    return [_accepted(prediction, request, model) for prediction, request in zip(predictions, requests, strict=True)]
+
+
+def _accepted(prediction: object, request: Request, model: str) -> Prediction:
+    if not isinstance(prediction, Prediction):
+        return _broken(model, f"a {type(prediction).__name__} in place of a Prediction")
+    problem = _flaw(prediction, request)
+    return _broken(model, problem) if problem else prediction
+
+
+def _broken(model: str, problem: str) -> Prediction:
+    return failed_prediction(f"the backend of model {model!r} broke its contract: it returned {problem}. Fix the backend")
+
+
+def _flaw(prediction: Any, request: Request) -> str:
+    """Returns what is wrong with a prediction, in words; empty where nothing is."""
+    if not isinstance(prediction.text, str) or not isinstance(prediction.error, str):
+        return "a text that is no str"
+    if len(prediction.text) > LONGEST_TEXT:
+        return f"a text of {len(prediction.text)} characters, and at most {LONGEST_TEXT} are taken"
+    if len(prediction.error) > LONGEST_TEXT:
+        return f"an error of {len(prediction.error)} characters, and at most {LONGEST_TEXT} are taken"
+    if prediction.method not in METHODS:
+        return f"the method {prediction.method!r:.100}, expected one of {', '.join(METHODS)}"
+    if prediction.finish_reason not in _ENDS:
+        return f"the finish reason {prediction.finish_reason!r:.100}, expected one of {', '.join(_ENDS)}"
+    return _flaw_of_numbers(prediction, request) or _flaw_of_details(prediction.details)
+
+
+def _flaw_of_numbers(prediction: Any, request: Request) -> str:
+    if not isinstance(prediction.logprobs, Mapping):
+        return "log-probabilities that are no mapping"
+    for letter, value in prediction.logprobs.items():
+        if letter not in request.choices:
+            return f"a log-probability of {letter!r:.100}, which is none of the choices {', '.join(request.choices)}"
+        if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not float(value) <= _ROUNDING:
+            return f"the log-probability {value!r:.100} of {letter!r}, expected a number of 0 or less"
+    answered = prediction.method == LETTER_LOGITS and prediction.finish_reason in ("stop", "length")
+    if answered and prediction.contradicts_itself:
+        best = f"its log-probabilities are {dict(prediction.logprobs)}"
+        return f"the letter {prediction.text!r:.100}, and {best}. Expected the letter of the highest one"
+    return ""
+
+
+def _flaw_of_details(details: Any) -> str:
+    if not isinstance(details, Mapping):
+        return "details that are no mapping"
+    if len(details) > LARGEST_DETAILS:
+        return f"{len(details)} details, and at most {LARGEST_DETAILS} are taken"
+    for name, value in details.items():
+        texts = [text for text in (name, value) if isinstance(text, str)]
+        if not isinstance(name, str) or not isinstance(value, str | int | float) or max(map(len, texts)) > LARGEST_DETAILS:
+            return f"the detail {name!r:.100}: {value!r:.100}, expected a short text or a number"
+    return ""
 
 
 def failed_prediction(reason: str, method: str = "generate") -> Prediction:

@@ -89,7 +89,7 @@ _LISTS: dict[str, Callable[[], list[str]]] = {
 
 def _add_show(commands: Commands) -> None:
     show = commands.add_parser("show", help="draw one picture under many settings: a contact sheet in HTML or PNG")
-    show.add_argument("image", metavar="IMAGE", type=Path, help="a picture in any format that Pillow reads")
+    show.add_argument("image", metavar="IMAGE", type=Path, help="a picture, such as a PNG, JPEG or WebP file")
     show.add_argument("--out", required=True, type=Path, metavar="FILE", help="what to write: FILE.html or FILE.png")
     show.add_argument("--set", action="append", default=[], metavar="NAME", help="a set of settings, or all; repeatable")
     show.add_argument("--setting", action="append", default=[], help="a setting, such as fog:mid+flip_h; repeatable")

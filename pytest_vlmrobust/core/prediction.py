@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 LETTER_LOGITS = "letter_logits"
 """How a choice is answered by the probabilities of its letters."""
 
+METHODS = ("generate", "sample", LETTER_LOGITS)
+"""How an answer may be got."""
+
+LONGEST_TEXT = 500_000
+"""Characters of an answer: more than the longest chain of thought, and rules of extraction read it in a second."""
+
 UNANSWERED = {
     "refusal": "the model refused",
     "content_filter": "a filter of the server took the answer, or the question, away",

@@ -200,7 +200,7 @@ def put_together(samples: Iterable[Sample], key: str, path: Path | str) -> tuple
 
 def _size(sample: Sample, key: str, path: Path | str) -> int:
     written = sample.keys.get(key, "").strip()
-    if not (written.isdecimal() and int(written) > 0):
+    if not (written.isdecimal() and len(written) <= MOST_DIGITS and int(written) > 0):
         raise DatasetError(f"{path}: sample {sample.id!r} has the {key} {written!r}: expected a long edge in pixels, such as 448")
     return int(written)
 
@@ -235,6 +235,8 @@ def _notes(questions: Sequence[Sample], copies: Sequence[dict[int, Sample]], pat
 
 
 CIRCULAR_STRIDE = 1_000_000
+MOST_DIGITS = 40
+"""Digits of a number that is read as one: Python refuses to read thousands of them."""
 CIRCULAR_NAMES = ("mmbench", "ccbench", "circular", "mmcr")
 GROUP_DIGITS = 16
 
@@ -391,7 +393,7 @@ class Rows:
         return "?"
 
     def _by_position(self, place: Place, column: str, text: str, options: Mapping[str, str]) -> str:
-        if text.isdecimal() and int(text) < len(options):
+        if text.isdecimal() and len(text) <= MOST_DIGITS and int(text) < len(options):
             return list(options)[int(text)]
         self.problems.add(place, column, text, f"the position of an option, from 0 to {len(options) - 1}")
         return next(iter(options), "?")
@@ -403,7 +405,7 @@ class Rows:
             return hashlib.sha256(self._value("group", cells).encode("utf-8", "surrogatepass")).hexdigest()[:GROUP_DIGITS]
         own_id = self._value("id", cells)
         if (self.circular or self.benchmark.circular) and own_id.isdecimal():
-            return str(int(own_id) % CIRCULAR_STRIDE)
+            return str(int(own_id[-MOST_DIGITS:]) % CIRCULAR_STRIDE)  # the stride divides a power of ten
         return digest[:GROUP_DIGITS]
 
 

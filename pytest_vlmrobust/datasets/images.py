@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import file_digest
+from pytest_vlmrobust.core.pictures import FORMATS, open_picture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +105,22 @@ def file_stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
+FOLDERS_VARIABLE = "VLMROBUST_IMAGES"
+"""The environment variable with folders, beside that of a dataset's file, in which its pictures may lie."""
+
+
+def why_outside(path: Path, folder: Path) -> str:
+    """Returns where a picture may lie, if it lies elsewhere, links followed; empty where it may.
+
+    A file of questions that a stranger wrote is to show a model, or its server, no other pictures of the machine.
+    """
+    found = os.path.realpath(path)
+    allowed = [str(folder), *filter(None, os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep))]
+    if any(Path(found).is_relative_to(os.path.realpath(root)) for root in allowed):
+        return ""
+    return f"an image file below {folder}, links followed: {found} is not. Name its folder in {FOLDERS_VARIABLE} to allow it"
+
+
 def image_identity(content_digest: str, position: int = 0) -> str:
     """Returns the identity of the picture at ``position`` in content with this digest, as decoded here."""
     return f"{DECODER}: {content_digest}: {position}"
@@ -137,23 +155,22 @@ def decode(data: bytes, where: str) -> NDArray[np.uint8]:
         ImageError: the bytes are not a picture, are cut short, have pixels without a fixed range, or too many of them.
     """
     import numpy as np
-    from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with open_picture(io.BytesIO(data)) as image:
             return np.array(_rgb(_of_bearable_size(image)), dtype=np.uint8)
     except Exception as error:
         raise ImageError(
             f"{where}: {len(data)} bytes starting {data[:8].hex()} cannot be decoded ({type(error).__name__}: {error}). "
-            "Expected a complete PNG, JPEG, WebP or other image file that Pillow reads"
+            f"Expected a complete image file: {', '.join(FORMATS)}"
         ) from error
 
 
 def is_turned(path: Path) -> bool:
     """Whether viewers show a picture in a file turned or mirrored, by its EXIF orientation, which ``decode`` does not apply."""
-    from PIL import ExifTags, Image
+    from PIL import ExifTags
 
-    with Image.open(path) as image:
+    with open_picture(path) as image:
         return image.getexif().get(ExifTags.Base.Orientation, 1) not in (0, 1)
 
 

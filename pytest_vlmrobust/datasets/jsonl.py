@@ -37,7 +37,7 @@ from pytest_vlmrobust.core.sample import ImageSource
 
 from .drafts import LETTERS, TASKS, Draft, finish
 from .files import Contents, Place, Problems
-from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity
+from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity, why_outside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -266,6 +266,9 @@ class _Row:
         written, where = pictures[number], f"{self.place}, key {key!r}"
         path = self.lines.path.parent / written if len(written) <= _LONGEST_PATH else None
         if path is not None and os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises where a name is too long, as base64 is
+            if outside := why_outside(path, self.lines.path.parent):
+                self.lines.problems.add(self.place, key, written, outside)
+                return None
             self.lines.image_files[written] = path
             return FileImage(path, where)
         if written.startswith("data:") or _BASE64.fullmatch(written):

@@ -5,8 +5,8 @@ Columns: ``index`` (unique), ``question``, ``answer``, and ``image`` or ``image_
 
 - ``image`` is the base64 text of a complete image file; a text of 64 characters or less is the ``index`` of the row whose
   picture is meant; ``['…', '…']`` lists several pictures.
-- ``image_path`` is a path or a list of paths, absolute or relative to ``images/<name>``, ``images`` or the folder of the file.
-  It is used where ``image`` is empty.
+- ``image_path`` is a path or a list of paths, relative to ``images/<name>``, ``images`` or the folder of the file, and below
+  that folder. It is used where ``image`` is empty.
 - An empty cell is an absent one, and only that: the option text ``None`` is an option. VLMEvalKit drops it; where its prompt
   would differ a note says so, and ``compat="vlmevalkit"`` asks with its prompt.
 - A row with options is a choice, and its answer a letter. Without options, rows are yes/no questions when every answer is
@@ -34,9 +34,9 @@ from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.core.words import first_few, quantity
 
 from .benchmarks import UNKNOWN, Benchmark, resembling_benchmark
-from .drafts import CIRCULAR_NAMES, LETTERS, Draft, Rows, finish, parse_list, put_together
+from .drafts import CIRCULAR_NAMES, LETTERS, MOST_DIGITS, Draft, Rows, finish, parse_list, put_together
 from .files import Contents, Place, Problems
-from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity
+from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity, why_outside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,7 +164,7 @@ def as_vlmevalkit_shows(cells: Sequence[str]) -> list[str | None]:
 
 def _speller(present: Sequence[str], *, some_missing: bool) -> Callable[[str], str]:
     if all(_INTEGER.fullmatch(cell) for cell in present):
-        if not all(int(cell) in _INT64 for cell in present):
+        if not all(len(cell) <= MOST_DIGITS and int(cell) in _INT64 for cell in present):
             return str
         return (lambda cell: str(float(cell))) if some_missing else (lambda cell: str(int(cell)))
     if all(_FLOAT.fullmatch(cell) for cell in present):
@@ -336,6 +336,8 @@ class _Table:
             if path is None:
                 looked = ", ".join(str(path) for path in dict.fromkeys(places))
                 self.problems.add(row.place, "image_path", written, f"an image file; looked for {looked}")
+            elif outside := why_outside(path, self.path.parent):
+                self.problems.add(row.place, "image_path", written, outside)
             else:
                 self.image_files[written] = path
                 images.append(FileImage(path, f"{row.place}, column 'image_path'"))

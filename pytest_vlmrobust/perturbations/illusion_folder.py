@@ -17,6 +17,7 @@ from typing import NoReturn
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint, pixels_digest
+from pytest_vlmrobust.core.pictures import open_picture
 
 from .catalog import corruption
 from .pixels import Image
@@ -148,10 +149,8 @@ def decode_picture(file: Path, where: str) -> Image:
     Raises:
         ImageError: the file is not a picture.
     """
-    import PIL.Image
-
     try:
-        with PIL.Image.open(file) as image:
+        with open_picture(file) as image:
             return as_rgb(image)
     except Exception as error:  # a damaged file can make Pillow raise nearly anything
         raise ImageError(f"{where}: {file} cannot be decoded ({type(error).__name__}: {error}). Generate it again") from error

@@ -102,6 +102,7 @@ class RunEvaluation(RunInputs):
                 batch_size=settings.vlm_batch_size,
                 threads=settings.vlm_threads,
                 patch_stop=settings.vlm_patch_stop,
+                time_limit=settings.vlm_timeout,
                 pictures=directories.store / FOLDER,
             ),
             listener=self._show_progress,

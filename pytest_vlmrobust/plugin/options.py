@@ -147,6 +147,13 @@ class Settings:
         metavar="N|auto",
         type=count_or_auto,
     )
+    vlm_timeout: int = option(
+        0,
+        "seconds that a model may take for a batch, its loading before the first one included; whoever takes longer is not asked "
+        "any more, and its tests are errors. 0 waits for ever",
+        metavar="SECONDS",
+        type=int,
+    )
     vlm_preprocessing: str = option(
         "fast",
         "how pictures become the numbers that models of the Qwen2-VL family take: fast, by table, or library, by transformers; "
@@ -182,6 +189,10 @@ class Settings:
         for name in ("vlm_batch_size", "vlm_threads", "vlm_aa_sample"):
             if getattr(settings, name) != AUTO and getattr(settings, name) < 1:
                 raise pytest.UsageError(f"--{name.replace('_', '-')} {getattr(settings, name)}: expected 1 or more")
+        if settings.vlm_timeout < 0:
+            raise pytest.UsageError(f"--vlm-timeout {settings.vlm_timeout}: expected 0 or more seconds")
+        if not settings.vlm_store.strip():
+            raise pytest.UsageError("--vlm-store is empty: name a directory, such as --vlm-store=.vlmrobust")
         if "" in settings.vlm:
             raise pytest.UsageError("--vlm is empty: name a model, such as --vlm=tiny")
         if settings.vlm_mode not in ("", *MODES):

@@ -89,7 +89,7 @@ def _fill(config: pytest.Config, run: Run) -> bool:
     try:
         cells = run.tests.required_cells()
         filling.fill(run.evaluator, cells)
-        problems += run.model_changes()
+        problems += [*run.model_changes(), *filter(None, (one.damage() for one in run.open_databases))]
     except VlmRobustError as error:
         problems.append(str(error))
     problems += [f"nothing is asked: {why}" for why in run.data.lacking_of(run.selection.datasets).values()]
@@ -147,7 +147,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     elif run.only_fills and _FILLED in session.config.stash:
         filled = session.config.stash[_FILLED]
         session.exitstatus = pytest.ExitCode.OK if filled else EXIT_CODES[Decision.INCOMPLETE]
-    elif run.records:
+    elif run.records or run.has_begun:
         _conclude(session, run, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and _measured_nothing(session.config):
         session.exitstatus = EXIT_CODES[Decision.INCONCLUSIVE]
@@ -164,13 +164,15 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
         run.journal.sync()
     except StoreError as error:
         changes.append(str(error))
+    lost = run.losses()
+    changes = list(dict.fromkeys([*changes, *lost]))
     run.stop("; ".join([*filter(None, [stopped]), *changes]))
     by_verdicts = (
         status == pytest.ExitCode.TESTS_FAILED
         and records_explain(run.records, session.testsfailed)
         and not any_failed_outside(run.records)
     )
-    if run.settings.vlm_aa and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+    if run.settings.vlm_aa and not lost and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         run.repeat()
     decision = _note_decision(run)
     unwritten = _write_files(run, decision)
@@ -281,6 +283,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(f"ERROR: {refusal}", red=True)
     elif run.records:
         _print_table(terminalreporter, config, run)
+    elif run.has_begun:
+        text = f"{Decision.INCOMPLETE}: {run.stopped}, and no test had left a verdict by then: this says nothing about the model"
+        terminalreporter.write_line(text, red=True)
+    elif run.stopped:
+        terminalreporter.write_line(f"{run.stopped}, before any gated test ran: nothing was measured", yellow=True)
     elif run.rerun is not None:
         terminalreporter.write_line(f"{run.rerun}: no such test was collected", yellow=True)
     elif _measured_nothing(config):

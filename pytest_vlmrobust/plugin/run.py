@@ -11,9 +11,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from pytest_vlmrobust.core.decision import Outcome
 
 from .evaluation import RunEvaluation
 from .options import RERUN
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.after.rerun import Rerun
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
     from pytest_vlmrobust.reporting import Command, RunFacts
-    from pytest_vlmrobust.store import Journal
+    from pytest_vlmrobust.store import Evidence, Journal, Store
 
 NOT_CONCLUDED = "the run did not finish, so it is unknown which tests it left out: run it again, answers that it has are kept"
 
@@ -46,6 +49,8 @@ class Run(RunEvaluation):
     """What workers of xdist noticed of models that changed while they were asked."""
     workers_said: dict[str, dict[str, object]] = field(default_factory=dict)
     """What each worker of xdist said at its end about how it ran its models, by the worker's name."""
+    workers_files: set[tuple[str, int, int]] = field(default_factory=set)
+    """The store and the evidence that workers of xdist had open: path, and what tells the file from another in its place."""
 
     # What the run was asked for.
 
@@ -113,12 +118,50 @@ class Run(RunEvaluation):
             self.evaluator.close()
             self.evaluator.store.close()
 
+    # Whether what it wrote is still there.
+
+    @property
+    def open_databases(self) -> list[Evidence | Store]:
+        """The evidence and the store, where this process has opened them."""
+        found: list[Evidence | Store] = [self.evidence] if "evidence" in self.__dict__ else []
+        return [*found, self.evaluator.store] if "evaluator" in self.__dict__ else found
+
+    @property
+    def open_files(self) -> set[tuple[str, int, int]]:
+        """The databases that this process, or its workers, had open: path, and what tells the file from another in its place."""
+        own = {(str(one.path), *one.identity) for one in self.open_databases if one.identity}
+        return own | self.workers_files
+
+    def losses(self) -> list[str]:
+        """Returns, a sentence for each, the files of the run that are no longer what was written, or were exchanged meanwhile.
+
+        Asked after the last test: a journal, evidence or a store that went missing on the way supports no verdict.
+        """
+        from pytest_vlmrobust.core.errors import StoreError
+        from pytest_vlmrobust.evaluation.judge.judge_inputs import changed_policies
+        from pytest_vlmrobust.store.run_directory import LOST, replacement
+
+        found = [self.journal.damage()] if self.controls else []
+        found += [replacement(Path(path), (device, inode)) for path, device, inode in sorted(self.open_files)]
+        found += [one.damage() for one in self.open_databases]
+        if self.controls and any(record.is_gated and record.outcome is not Outcome.ERROR for record in self.records):
+            try:
+                found += [f"{self.directories.run}: {change}. {LOST}" for change in changed_policies(self.directories.run)]
+            except StoreError as error:
+                found.append(f"{error}. {LOST}")
+        return list(dict.fromkeys(filter(None, found)))
+
     # How its tests ended.
 
     @property
     def records(self) -> list[Record]:
         """The records so far, in the order in which tests first ended; of a test that ran again, the last one."""
         return list(self.by_test.values())
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has a directory, as it does from its first test on."""
+        return "journal" in self.__dict__
 
     def begin(self) -> None:
         """Makes the directory of the run, so that a run that is killed in its first test leaves a trace.

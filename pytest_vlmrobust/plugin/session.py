@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import threading
 import time
 import uuid
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.evaluation.run.selection import Selection
 
@@ -42,6 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # what a dataset notes about itself must reach the reader, and not end a run whose other warnings are errors
     config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
     config.pluginmanager.register(Collector(run), "vlmrobust-collector")
+    if run.controls:
+        order = contextlib.ExitStack()
+        order.enter_context(_ends_in_order(lambda text: _say_at_once(config, text)))
+        config.add_cleanup(order.close)
     try:
         _make_report_directory(run)
         run.settings.check()
@@ -58,6 +68,52 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     run = config.stash.get(RUN, None)
     if run is not None:
         run.close()
+
+
+_ENDINGS = ("SIGTERM", "SIGHUP")
+"""Signals that end a run as Ctrl-C does, with a decision and its files; Windows knows the first alone."""
+
+
+@contextlib.contextmanager
+def _ends_in_order(say: Callable[[str], None]) -> Iterator[None]:
+    """Makes a run that is ended from outside, or from inside by ``os._exit``, end with a decision, and never with exit code 0.
+
+    A signal that somebody handles or ignores already, as below ``nohup``, is left to them.
+    """
+    handled = {}
+    for name in _ENDINGS:
+        number = getattr(signal, name, None)
+        main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
+        if number is not None and main and signal.getsignal(number) is signal.SIG_DFL:
+            handled[number] = signal.signal(number, _interrupt)
+    leave, process = os._exit, os.getpid()
+
+    def leave_loudly(status: int) -> NoReturn:
+        if status == 0 and os.getpid() == process:  # a process that was forked from this one may end like that
+            say("vlm: INCOMPLETE: something called os._exit(0) before the run was over")
+            status = EXIT_CODES[Decision.INCOMPLETE]
+        leave(status)
+
+    os._exit = leave_loudly
+    try:
+        yield
+    finally:
+        os._exit = leave
+        for number, before in handled.items():
+            signal.signal(number, before)
+
+
+def _say_at_once(config: pytest.Config, text: str) -> None:
+    """Prints a line, also while pytest captures what a test prints."""
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+        config.get_terminal_writer().line(text, flush=True)
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+    """Interrupts pytest as Ctrl-C does; the same signal again ends it at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt(f"by {signal.Signals(number).name}")
 
 
 def _open_run(config: pytest.Config) -> Run:

@@ -39,7 +39,8 @@ def tell_controller(config: pytest.Config) -> None:
         },
         vlm_refused=str(selection.refusal or ""),
         vlm_models=json.dumps(run.how_models_ran()),
-        vlm_changes=[] if run.stopped else run.model_changes(),
+        vlm_changes=[] if run.stopped else [*run.model_changes(), *run.losses()],
+        vlm_files=[list(file) for file in run.open_files],
     )
 
 
@@ -52,6 +53,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the
     if "vlm_models" in output:
         run.workers_said[node.gateway.id] = json.loads(output["vlm_models"])
     run.workers_noticed += output.get("vlm_changes", [])
+    run.workers_files |= {tuple(file) for file in output.get("vlm_files", [])}
     if "vlm_selection" in output:
         selection.learn(**output["vlm_selection"])
     if output.get("vlm_refused"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .budgets import Budgets, Coverage, Extent, suites_of
+from .budgets import BlindModels, Budgets, Coverage, Extent, suites_of
 from .load import MetricFacts, load_policy, parse_policy
 from .policy import Policy, PolicyFile, Replacement
 from .rules import (
@@ -37,6 +37,7 @@ from .usage import (
 
 __all__ = [
     "NO_LEVEL",
+    "BlindModels",
     "Bound",
     "Budgets",
     "Coverage",

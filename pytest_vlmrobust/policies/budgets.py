@@ -95,6 +95,13 @@ class Extent(StrEnum):
     PARTIAL = "partial"
 
 
+class BlindModels(StrEnum):
+    """Whether a model may be released of which no blocking rule, and no measurement, says that it looks at the pictures."""
+
+    REFUSE = "refuse"
+    ALLOW = "allow"
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """What a run has to measure for GO; with less it is INCONCLUSIVE, and a breach in it is NO-GO all the same.
@@ -112,6 +119,8 @@ class Coverage:
     """Test files that have to be among those that ran, by name: ``corruptions`` is ``test_corruptions.py``."""
     rules: Extent = Extent.WHOLE
     """Of the blocking rules on metrics that the run measures: all of them have to meet a test."""
+    blind_models: BlindModels = BlindModels.REFUSE
+    """Whether a model may be GO that is not shown to answer better with the pictures than without, where that was measured."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.document import ID_PATTERN
 
-from .budgets import Extent
+from .budgets import BlindModels, Extent
 from .load import (
     BOUND_KEYS,
     BUDGET_KEYS,
@@ -96,6 +96,7 @@ def _values(metrics: Iterable[str]) -> dict[str, Any]:
         **dict.fromkeys(BUDGET_KEYS, _SHARE),
         "tests": _choice(Extent),
         "rules": _choice(Extent),
+        "blind_models": _choice(BlindModels),
         "samples": {
             "anyOf": [
                 _choice(Extent),

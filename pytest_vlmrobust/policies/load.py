@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes, shorten
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 
-from .budgets import Budgets, Coverage, Extent
+from .budgets import BlindModels, Budgets, Coverage, Extent
 from .policy import Policy, PolicyFile, Replacement
 from .rules import (
     EVERYTHING,
@@ -41,7 +41,7 @@ VERSION = 1
 TOP_KEYS = ("version", "mode", "defaults", "budgets", "coverage", "rules", "waivers")
 TREATMENT_KEYS = tuple(part.name for part in fields(Treatment))
 BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate")
-COVERAGE_KEYS = ("tests", "samples", "suites", "rules")
+COVERAGE_KEYS = ("tests", "samples", "suites", "rules", "blind_models")
 BOUND_KEYS = ("max", "min", "within")
 RULE_KEYS = ("id", "metric", "where", "unless", *BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
 WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
@@ -311,6 +311,8 @@ def _read_coverage_keys(entries: Mapping[str, Entry]) -> dict[str, Any]:
         coverage["tests"] = entries["tests"].choice(Extent)
     if "rules" in entries:
         coverage["rules"] = entries["rules"].choice(Extent)
+    if "blind_models" in entries:
+        coverage["blind_models"] = entries["blind_models"].choice(BlindModels)
     if "samples" in entries:
         coverage["share"], coverage["samples"] = _read_samples(entries["samples"])
     if "suites" in entries:

@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
 
-from .budgets import BUILT_IN, Budgets, Coverage, Extent
+from .budgets import BUILT_IN, BlindModels, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of, undecided
 from .rules import Bound, JudgedTest, Mode, Rule, Scope, Waiver
 
@@ -193,6 +193,7 @@ def _coverage_content(coverage: Coverage) -> dict[str, Any]:
         "samples": coverage.samples,
         "suites": sorted(coverage.suites),
         "rules": coverage.rules,
+        **({} if coverage.blind_models is BlindModels.REFUSE else {"blind_models": coverage.blind_models}),
     }
 
 
@@ -301,7 +302,7 @@ def _asks_as_much(coverage: Coverage, other: Coverage, key: str) -> bool:
         return set(coverage.suites) >= set(other.suites)
     if key == "samples":
         return coverage.share >= 1.0 or (coverage.share >= other.share and coverage.samples >= other.samples)
-    return getattr(coverage, key) in {Extent.WHOLE, getattr(other, key)}
+    return getattr(coverage, key) in {Extent.WHOLE, BlindModels.REFUSE, getattr(other, key)}
 
 
 # The policy as a manifest holds it: its files, its rules and waivers, and what later files replace.

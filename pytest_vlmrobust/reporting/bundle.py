@@ -185,11 +185,12 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
         with zipfile.ZipFile(bundle) as archive:
             names = archive.namelist()
             _refuse_strange(bundle, names)
+            _refuse_packing(bundle, archive)
             known = [name for name in dict.fromkeys(names) if belongs(name)]
             _refuse_large(bundle, sum(archive.getinfo(name).file_size for name in known))
             for name in known:
                 _unpack(bundle, archive, name, folder)
-    except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
         raise StoreError(f"{bundle}: cannot be read: {error}. {_EXPECTED}") from error
     expected = _read_sums(bundle, folder)
     strange = sorted({*names, *expected} - {*known, *filter(belongs, expected)})
@@ -210,6 +211,13 @@ def _unpack(bundle: Path, archive: zipfile.ZipFile, name: str, folder: Path) -> 
             shutil.copyfileobj(source, sink)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise StoreError(f"{bundle}: {name} is damaged: {error}. Expected what vlmrobust bundle wrote, byte by byte") from error
+
+
+def _refuse_packing(bundle: Path, archive: zipfile.ZipFile) -> None:
+    """Refuses ways of packing that no bundle uses: each is a decoder more that a stranger's bytes reach."""
+    for entry in archive.infolist():
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise StoreError(f"{bundle}: {entry.filename!r} is packed by method {entry.compress_type}. {_EXPECTED}")
 
 
 def _refuse_large(bundle: Path, size: int) -> None:

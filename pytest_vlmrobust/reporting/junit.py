@@ -26,7 +26,10 @@ _KINDS = {"error": "errors", "failure": "failures", "skipped": "skipped"}
 
 
 def properties(record: Record) -> list[tuple[str, str]]:
-    """Returns the properties of one test case; numbers that are undefined are left out, never written as NaN."""
+    """Returns the properties of one test case; numbers that are undefined are left out, never written as NaN.
+
+    Names are such as XML can hold: pytest, which writes them too, spells out values alone.
+    """
     values = {
         "vlm.cell": record.id,
         "vlm.model": record.model,
@@ -55,11 +58,11 @@ def properties(record: Record) -> list[tuple[str, str]]:
         if measure.waiver:
             values["vlm.waiver"] = measure.waiver
     values["vlm.warning"] = "; ".join(_warnings(record))
-    return [(name, value) for name, value in values.items() if value]
+    return [(visible(name), value) for name, value in values.items() if value]
 
 
 def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], facts: RunFacts) -> dict[str, str]:
-    """Returns what the suite element says about the whole run.
+    """Returns what the suite element says about the whole run, by names such as XML can hold.
 
     Args:
         origins: the manifest of the run; what it lacks is left out.
@@ -86,7 +89,7 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
     }
     for repeat in facts.repeatability:
         values |= _repeat_properties(repeat)
-    return {name: value for name, value in values.items() if value}
+    return {visible(name): value for name, value in values.items() if value}
 
 
 def _warnings(record: Record) -> list[str]:

@@ -15,10 +15,19 @@ from typing import Self
 
 from pytest_vlmrobust.core.errors import StoreError
 
+from .run_directory import file_identity, replacement
+
 FILE_NAME = "predictions.sqlite"
 BUSY_SECONDS = 60.0
 """How long a writer waits for another writer."""
+LONGEST_VALUE = 32 * 2**20
+"""Bytes of one value of a row: a prediction of the longest text that is taken, escaped, is less than half of it."""
+STATEMENT_SECONDS = 120.0
+"""How long a statement may take, but for waiting: the pages of a file that somebody made up may lead in circles."""
+_STEPS = 100_000
+"""Steps of SQLite's machine between two looks at the clock: some milliseconds."""
 
+_DAMAGED = "The file is damaged: move it away, and its predictions are made again"
 _NOTES = """
     create table notes (
         recipe text primary key,
@@ -76,13 +85,20 @@ class Database:
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
+        self.identity = file_identity(path)
+        """What tells the file that was opened from any other in its place."""
         self._connection = connection
-        self._lock = threading.Lock()
+        self._lock = _TimedLock()
+        connection.set_progress_handler(self._lock.expired, _STEPS)
 
     def close(self) -> None:
         """Closes it; closing twice is fine."""
         with self._lock:
             self._connection.close()
+
+    def replacement(self) -> str:
+        """Returns, as a sentence, that its path no longer leads to the file that was opened; empty where it does."""
+        return replacement(self.path, self.identity)
 
     def __enter__(self) -> Self:
         return self
@@ -103,6 +119,8 @@ def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> s
         connection = _connect_read_only(path) if read_only else _connect_writable(path)
     try:
         with explain_errors(path, "open"):
+            connection.set_progress_handler(_TimedLock().expired, _STEPS)
+            _limit(connection)
             _prepare(connection, path, schema, read_only=read_only)
     except BaseException:
         connection.close()
@@ -130,6 +148,31 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:  # a full disk ends it by itself
             connection.execute("rollback")
         raise
+
+
+def _limit(connection: sqlite3.Connection) -> None:
+    """Keeps a file that a stranger may have made from running code, from filling the memory and from taking for ever."""
+    connection.execute("pragma trusted_schema = off")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+
+
+class _TimedLock:
+    """A lock under which statements run, and a clock that tells SQLite to give one up that goes on and on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started = time.monotonic()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._started = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def expired(self) -> bool:
+        """Whether the statements of its holder take longer than any run's."""
+        return time.monotonic() - self._started > STATEMENT_SECONDS
 
 
 def _connect_writable(path: Path) -> sqlite3.Connection:
@@ -170,6 +213,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: DatabaseSchema,
     connection.execute("pragma cache_size = -16000")  # KiB: whoever judges again looks up each of its keys on a page of its own
     if not _blank(connection):
         _check_version(connection, path, schema)
+        _check_layout(connection, path, schema)
     elif read_only:
         raise _nothing_to_read(path)
     if read_only:
@@ -213,6 +257,31 @@ def _check_version(connection: sqlite3.Connection, path: Path, schema: DatabaseS
         )
 
 
+def _check_layout(connection: sqlite3.Connection, path: Path, schema: DatabaseSchema) -> None:
+    """Refuses a file whose tables are not the ones that a run makes: a view in place of a table runs whatever it likes."""
+    expected = {_name_of(statement): _squeezed(statement) for statement in schema.tables}
+    rows = connection.execute("select type, name, tbl_name, sql from sqlite_master").fetchall()
+    for kind, name, table, sql in rows:
+        if name in expected and (kind != "table" or _squeezed(str(sql)) != expected[name]):
+            what = f"a {kind} in place of" if kind != "table" else "another layout of"
+            raise StoreError(f"{path}: holds {what} the table {name!r} that a run makes. {_DAMAGED}")
+        if table in expected and kind != "table" and sql is not None:  # an index without SQL belongs to the table
+            raise StoreError(
+                f"{path}: holds the {kind} {str(name)[:100]!r} on the table {table!r}, which no run makes. {_DAMAGED}"
+            )
+    lacking = sorted(set(expected) - {name for _, name, _, _ in rows} - set(schema.added))
+    if lacking:
+        raise StoreError(f"{path}: lacks the table {lacking[0]!r}. {_DAMAGED}")
+
+
+def _name_of(statement: str) -> str:
+    return statement.split()[2]
+
+
+def _squeezed(statement: str) -> str:
+    return " ".join(statement.lower().split())  # SQLite keeps a statement with its first words in capitals
+
+
 def _nothing_to_read(path: Path) -> StoreError:
     return StoreError(f"{path}: there is no store to read. Run without --vlm-offline, or name its directory with --vlm-store")
 
@@ -221,7 +290,9 @@ def _remedy(error: sqlite3.Error | OSError) -> str:
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     if primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return "The file is damaged: move it away, and its predictions are made again"
+        return _DAMAGED
+    if primary in {sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_INTERRUPT}:
+        return f"No run writes values of more than {LONGEST_VALUE // 2**20} MiB, or tables that take minutes to read. {_DAMAGED}"
     if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return f"Another process has held it for {BUSY_SECONDS:g} s: end that process, or name another directory with --vlm-store"
     if primary == sqlite3.SQLITE_FULL:

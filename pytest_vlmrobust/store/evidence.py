@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.words import quantity, without_halves
+from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 
 from .database import FILE_NAME, Database, DatabaseSchema, connect, explain_errors, has_table, transaction
 from .questions import (
@@ -34,6 +34,7 @@ from .questions import (
     text_of,
     value_of,
 )
+from .run_directory import LOST
 
 _PICTURES = """
     create table pictures (
@@ -103,6 +104,10 @@ _TABLES = (
     """,
 )
 SCHEMA = DatabaseSchema(0x564C4D45, 2, _TABLES, {"pictures": _PICTURES})  # "VLME"
+_ANSWERED = ("scored", "unparsed")
+"""The states of answers that are the same whichever process writes them down."""
+_LEAST_ROW = 4
+"""Bytes that a row takes at least."""
 _OWN = {"models", "datasets", "samples", "pictures", "spaces", "cells", "answers"}
 """The names of the tables."""
 
@@ -131,6 +136,14 @@ class StoredCell:
 class Evidence(Database):
     """The evidence of one run."""
 
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        super().__init__(path, connection)
+        self._asked: dict[str, int] = {}
+        """How many samples were put here through this object, by dataset."""
+        self._written: dict[tuple[str, str, str], dict[int, int | None]] = {}
+        """Likewise the hash of each answer, by cell and place; ``None`` where an inference failed: another process may have
+        more luck."""
+
     @classmethod
     def open(cls, directory: Path, *, read_only: bool = False) -> Evidence:
         """Opens the evidence of a run's directory, and creates both unless ``read_only``.
@@ -139,7 +152,24 @@ class Evidence(Database):
             StoreError: it cannot be opened; the message says why and what to do.
         """
         path = directory / FILE_NAME
-        return cls(path, connect(path, read_only=read_only, schema=SCHEMA))
+        opened = cls(path, connect(path, read_only=read_only, schema=SCHEMA))
+        if read_only:
+            try:
+                opened._refuse_impossible_counts()
+            except BaseException:
+                opened.close()
+                raise
+        return opened
+
+    def _refuse_impossible_counts(self) -> None:
+        """Refuses a file that claims more rows than its bytes can hold: pages may be linked so that they are met many times."""
+        with self._lock, explain_errors(self.path, "read"):
+            log = self.path.with_name(f"{self.path.name}-wal")
+            size = self.path.stat().st_size + (log.stat().st_size if log.exists() else 0)
+            for table in sorted(name for name in _OWN if has_table(self._connection, name)):
+                (rows,) = self._connection.execute(f"select count(*) from {table}").fetchone()  # noqa: S608 - a name of ours
+                if rows * _LEAST_ROW > size:
+                    raise StoreError(f"{self.path}: claims {rows} rows in {table}, more than {size} bytes can hold. {RUN_AGAIN}")
 
     def put_model(self, name: str, fingerprint: Mapping[str, Any]) -> None:
         """Stores what determines the answers of a model; the same again changes nothing.
@@ -180,6 +210,7 @@ class Evidence(Database):
                 "insert or ignore into datasets (name, digest, metric) values (?, ?, ?)", (dataset, digest, metric)
             )
             self._connection.executemany("insert or ignore into samples (dataset, place, id, content) values (?, ?, ?, ?)", rows)
+        self._asked[dataset] = len(rows)
 
     def put_pictures(self, dataset: str, pictures: Mapping[str, PictureDigests]) -> None:
         """Stores the picture digests of samples, by sample id; storing the same again changes nothing.
@@ -251,11 +282,43 @@ class Evidence(Database):
                 number = self._number(key)
             query = "update cells set views = ?, notes = ? where id = ?"
             self._connection.execute(query, (stored.views, json.dumps(notes), number))
+            rows = [(place, *row_of(answer)) for place, answer in stored.rows]
             self._connection.executemany(
                 "insert or replace into answers (cell, place, key, prediction, value, state, rule, answer) "
                 "values (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(number, place, *row_of(answer)) for place, answer in stored.rows],
+                [(number, *row) for row in rows],
             )
+        if stored.places is None:
+            self._written.pop(key, None)
+        self._written.setdefault(key, {}).update({row[0]: hash(row) if row[4] in _ANSWERED else None for row in rows})
+
+    def damage(self) -> str:
+        """Returns, as a sentence, that the file on disk lacks what was put here through this object; empty where it does not.
+
+        The file is opened anew: what only this connection still sees is lost with it.
+        """
+        if gone := self.replacement():
+            return gone
+        try:
+            with Evidence.open(self.path.parent, read_only=True) as fresh:
+                wrong = [f"answers of {'-'.join(key)}" for key, hashes in self._written.items() if not fresh.holds(key, hashes)]
+                wrong += [f"samples of {name!r}" for name, count in self._asked.items() if len(fresh.samples(name)) != count]
+        except StoreError as error:
+            return f"{error}. {LOST}"
+        if not wrong:
+            return ""
+        return f"{self.path}: lacks {first_few(wrong, 1)}, which this run put there. {LOST}"
+
+    def holds(self, cell: tuple[str, str, str], hashes: Mapping[int, int | None]) -> bool:
+        """Whether there are answers of a cell at these places, and they have these hashes where one is known.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        with self._lock, explain_errors(self.path, "read"):
+            query = "select place, key, prediction, value, state, rule, answer from answers where cell = ?"
+            found = {row[0]: row for row in self._connection.execute(query, (self._number(cell),))}
+        return all(place in found and expected in (None, hash(found[place])) for place, expected in hashes.items())
 
     def cells(self) -> list[Cell]:
         """Returns the cells that were evaluated, sorted."""
@@ -422,8 +485,9 @@ class Evidence(Database):
         """
         (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
         places = tuple(dict.fromkeys(number // views for number in numbers))
-        expected = [place * views + view for place in places for view in range(views)]
-        if list(numbers) != expected or (places and not 0 <= places[0] <= places[-1] < samples):
+        whole = len(numbers) == len(places) * views  # else there is no need to count views, of which a file may claim any number
+        expected = [place * views + view for place in places for view in range(views)] if whole else []
+        if not whole or list(numbers) != expected or (places and not 0 <= places[0] <= places[-1] < samples):
             raise StoreError(f"{self.path}: {cell} lacks answers to some views of samples, or has too many. {RUN_AGAIN}")
         return places
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import threading
 import time
@@ -11,7 +12,10 @@ from types import TracebackType
 from typing import Self
 
 from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.record import Record
+
+from .run_directory import LOST, file_identity, replacement
 
 FILE_NAME = "records.jsonl"
 _SECONDS_UNSYNCED = 1.0
@@ -38,7 +42,9 @@ class Journal:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             _cut_torn_line(self.path)
+            self._sum = hashlib.sha256(self.path.read_bytes() if self.path.exists() else b"")
             self._stream = self.path.open("ab")
+            self._identity = file_identity(self.path)
             self._synced = time.monotonic()
         except OSError as error:
             raise _unusable(self.path, "open", error) from error
@@ -54,6 +60,7 @@ class Journal:
             with self._lock:
                 self._stream.write(line)
                 self._stream.flush()
+                self._sum.update(line)
                 if time.monotonic() - self._synced > _SECONDS_UNSYNCED:
                     self._sync()
         except OSError as error:
@@ -70,6 +77,16 @@ class Journal:
                 self._sync()
         except OSError as error:
             raise _unusable(self.path, "write", error) from error
+
+    def damage(self) -> str:
+        """Returns, as a sentence, that the file on disk is not what was written to it; empty where it is."""
+        if gone := replacement(self.path, self._identity):
+            return gone
+        try:
+            same = file_digest(self.path) == self._sum.hexdigest()
+        except OSError as error:
+            return f"{self.path}: the journal cannot be read any more: {error.strerror}. {LOST}"
+        return "" if same else f"{self.path}: its records are not the ones that this run wrote. {LOST}"
 
     def _sync(self) -> None:
         os.fsync(self._stream.fileno())

@@ -12,10 +12,11 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
-from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.words import without_halves
+from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
+from pytest_vlmrobust.core.words import quantity, without_halves
 
 from .database import FILE_NAME, Database, connect, explain_errors, has_table, transaction
+from .run_directory import LOST
 
 _CHUNK = 500  # SQLite before 3.32 takes at most 999 parameters in a statement
 
@@ -32,6 +33,8 @@ class Store(Database):
         super().__init__(path, connection)
         self.read_only = read_only
         self._clock = clock
+        self._put: set[str] = set()
+        """The keys of answers that were put here through this object."""
 
     @classmethod
     def open(cls, directory: Path, *, read_only: bool = False, clock: Callable[[], float] = time.time) -> Store:
@@ -114,7 +117,24 @@ class Store(Database):
             )
             new = self._connection.total_changes - before
             self._connection.executemany("delete from claims where key = ?", [(key,) for key, _ in rows])
+        self._put.update(key for key, _ in rows)
         return new
+
+    def damage(self) -> str:
+        """Returns, as a sentence, that the file lacks answers that were put here through this object; empty where it does not.
+
+        The file is opened anew: what only this connection still sees is lost with it.
+        """
+        if gone := self.replacement():
+            return gone
+        if not self._put:
+            return ""
+        try:
+            with Store.open(self.path.parent, read_only=True) as fresh:
+                lacking = len(self._put) - len(fresh.has(self._put))
+        except StoreError as error:
+            return f"{error}. {LOST}"
+        return f"{self.path}: lacks {quantity(lacking, 'answer')} that this run put there. {LOST}" if lacking else ""
 
     def get_digests(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Returns the digests of the pixels that these recipes gave before; unknown recipes are left out.
@@ -261,6 +281,11 @@ def decode_prediction(text: str, what: str) -> Prediction:
         StoreError: it is no prediction of this release; ``what`` says in the message what was read.
     """
     try:
-        return Prediction(**json.loads(text))
-    except (ValueError, TypeError, RecursionError) as error:
+        content: dict[str, Any] = json.loads(text)
+        prediction = Prediction(**content)
+        too_long = len(content["text"]) > LONGEST_TEXT
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise StoreError(f"{what} cannot be read: {error}. Move the file away, and its predictions are made again") from error
+    if too_long:
+        raise StoreError(f"{what} has more than {LONGEST_TEXT} characters. Move the file away: its predictions are made again")
+    return prediction

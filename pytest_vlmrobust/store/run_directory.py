@@ -38,6 +38,30 @@ def replace_file(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+# Whether a file is still the one that a run wrote.
+
+LOST = "Whatever deleted or changed it must not do so during a run. Run it again: answers that the store has are not asked again"
+"""What to do about a file of a run that somebody took away."""
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Returns what tells the file of a path from any other that may take its place; ``None`` where there is none."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def replacement(path: Path, identity: tuple[int, int] | None) -> str:
+    """Returns, as a sentence, that a path no longer leads to the file that was opened there; empty where it does."""
+    found = file_identity(path)
+    if found is not None and found == identity:
+        return ""
+    what = "was deleted or moved away" if found is None else "was replaced by another file"
+    return f"{path}: {what} during the run. {LOST}"
+
+
 # Manifest: models, data, policy, seeds and versions of a run, in one JSON file.
 
 

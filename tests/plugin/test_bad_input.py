@@ -67,6 +67,8 @@ def test_an_absent_thresholds_file(project: Project) -> None:
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
+        ("--vlm-store=", ("--vlm-store is empty: name a directory",)),
+        ("--vlm-timeout=-1", ("--vlm-timeout -1: expected 0 or more seconds",)),
         ("--vlm-sample=many", ("many",)),
         ("--vlm-device=cdua", ("cdua", "--vlm-device")),
         ("--vlm-batch-size=0", ("--vlm-batch-size 0", "expected 1 or more")),
@@ -201,3 +203,36 @@ def test_with_plugins_named_one_by_one(project: Project, monkeypatch: pytest.Mon
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     named = ("-p", "pytest_vlmrobust.plugin", "-p", "xdist.plugin", "-n2")
     assert project.run(*named, subprocess=True).ret == 0
+
+
+WAIVER = """
+version: 1
+rules: [{{id: r, metric: accuracy_drop, max: 5pp}}]
+waivers: [{{id: w, metric: accuracy_drop, where: {{setting: fog}}, cap: 9pp, owner: o, reason: r, expires: {expires}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (WAIVER.format(expires="2027-13-45"), "a day that exists, such as 2027-06-30: there is no such day"),
+        ("version: 1\nrules:\n- {id: r, metric: accuracy_drop, max: " + "9" * 5000 + "}", "5000 given"),
+        ("version: !!bool x", "version is '"),
+        ("version: " + "[" * 3000, "nested too deeply"),
+        ('version: "\\ud800"', "half a surrogate pair"),
+        ('version: "\\0"', "the character NUL"),
+        ("a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)), "the aliases"),
+        ("# caf\xe9", "is not UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("option", ["thresholds", "models"])
+def test_hostile_yaml_is_exit_code_4_and_a_short_message(project: Project, option: str, content: str, said: str) -> None:
+    (project.path / f"{'policy' if option == 'thresholds' else option}.yaml").write_bytes(content.encode("latin-1"))
+    given = () if option == "thresholds" else ("--vlm-models=models.yaml",)
+    result = project.run(*given)
+    assert result.ret == 4
+    text = result.stdout.str() + result.stderr.str()
+    assert "Traceback" not in text
+    (error,) = [line for line in text.splitlines() if line.startswith("ERROR: ")]
+    assert len(error) < 1000
+    assert option == "models" or said in error

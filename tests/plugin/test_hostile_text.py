@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from xml.etree import ElementTree
 
 import pytest
 
 from pytest_vlmrobust.backends import failed_prediction, scripted
+from pytest_vlmrobust.cli import main
 
 from .conftest import SAMPLES, Project
 
@@ -55,6 +57,22 @@ def test_names_in_data_are_shown(project: Project) -> None:
     assert result.ret == 1
     assert r"\x1b[2Jq0" in text
     assert r"\u202ecat \udfff" in text
+
+
+def test_a_category_that_xml_cannot_hold_leaves_junit_well_formed(project: Project) -> None:
+    rows = [json.loads(line) for line in (project.path / "data.jsonl").read_text().splitlines()]
+    project.write("data.jsonl", "".join(json.dumps({**row, "category": "c\x01d\ufffe\ud800"}) + "\n" for row in rows))
+    rule = '  - {id: c, metric: accuracy_drop, where: {category: "*"}, max: 1pp}\n'
+    project.write("policy.yaml", (project.path / "policy.yaml").read_text() + rule)
+    project.run("--junitxml=junit.xml", "--vlm-report=out")
+    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    main(["junit", str(run), "--out", str(project.path / "later.xml")])
+    names = []
+    for file in ("junit.xml", "out/junit.xml", "later.xml"):
+        properties = list(ElementTree.parse(project.path / file).iter("property"))
+        names.append({name for one in properties if "d#x" in (name := str(one.get("name")))})
+    assert "vlm.metric.accuracy_drop.c#x01d#xFFFE#xD800" in names[0]
+    assert names[0] == names[1] == names[2]
 
 
 def test_an_id_that_no_file_can_hold_is_refused(project: Project) -> None:

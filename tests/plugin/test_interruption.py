@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -33,11 +35,13 @@ backends.add("slow", slow, replace=True)
 MODELS = "models:\n  slow-model: {backend: slow, path: nothing}\n"
 
 
+GATE = ("--vlm=slow-model", "--vlm-models=models.yaml", "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml")
+ARGUMENTS = (*GATE, "--vlm-batch-size=2", "-p", "no:cacheprovider", "suite")
+
+
 def start(project: Project, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pytest", "--vlm=slow-model", "--vlm-models=models.yaml", "--vlm-dataset=data.jsonl"]
-    command += ["--vlm-thresholds=policy.yaml", "--vlm-batch-size=2", "-p", "no:cacheprovider", "suite", *arguments]
     return subprocess.Popen(
-        command,
+        [sys.executable, "-m", "pytest", *ARGUMENTS, *arguments],
         cwd=project.path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -64,8 +68,8 @@ def stored(project: Project) -> int:
         return 0
 
 
-def stop_in_the_middle(project: Project, how: signal.Signals) -> tuple[int, str]:
-    process = start(project)
+def stop_in_the_middle(project: Project, how: signal.Signals, *arguments: str) -> tuple[int, str]:
+    process = start(project, *arguments)
     deadline = time.monotonic() + 60
     while stored(project) < 2 * SAMPLES + 2 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -97,6 +101,49 @@ def test_ctrl_c_keeps_what_was_answered_and_the_next_run_does_the_rest(slow_proj
     assert f"{CELLS * SAMPLES - kept} inferences" in output
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_it_leaves_a_decision_and_junit(slow_project: Project, how: signal.Signals) -> None:
+    code, output = stop_in_the_middle(slow_project, how, "--junitxml=junit.xml", "--vlm-report=out")
+    assert code == 2, output
+    assert "INTERNALERROR" not in output
+    assert f"pytest was interrupted (by {how.name})" in output
+    (run,) = (slow_project.path / ".vlmrobust" / "runs").iterdir()
+    assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
+    for file in ("junit.xml", "out/junit.xml"):
+        suite = ElementTree.parse(slow_project.path / file).getroot()[0]
+        assert {one.get("value") for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"} == {
+            "INCOMPLETE"
+        }
+
+
+def test_a_signal_that_is_ignored_stays_ignored(slow_project: Project) -> None:
+    code = "import signal, sys, pytest; signal.signal(signal.SIGHUP, signal.SIG_IGN); sys.exit(pytest.main(sys.argv[1:]))"
+    slow_project.write("suite/test_last.py", "import os, signal\n\ndef test_it():\n    os.kill(os.getpid(), signal.SIGHUP)\n")
+    done = subprocess.run([sys.executable, "-c", code, *ARGUMENTS], cwd=slow_project.path, check=False, capture_output=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_ctrl_c_in_the_first_test_says_so_and_not_that_no_test_ran(slow_project: Project) -> None:
+    first = "import os, signal\n\n\ndef pytest_runtest_setup():\n    os.kill(os.getpid(), signal.SIGINT)\n"
+    slow_project.write("suite/conftest.py", first)
+    process = start(slow_project)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 2, output
+    assert "INCOMPLETE: pytest was interrupted (KeyboardInterrupt), and no test had left a verdict by then" in output
+    assert "nothing was measured" not in output
+    (run,) = (slow_project.path / ".vlmrobust" / "runs").iterdir()
+    assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
+
+
+@pytest.mark.parametrize("when", ["pytest_runtest_teardown", "pytest_collection_finish"])
+def test_a_model_cannot_end_it_with_exit_code_0(slow_project: Project, when: str) -> None:
+    slow_project.write("suite/conftest.py", f"import os\n\n\ndef {when}():\n    os.fork() or os._exit(0)\n    os._exit(0)\n")
+    process = start(slow_project)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 11, output
+    assert output.count("INCOMPLETE: something called os._exit(0) before the run was over") == 1
+
+
 def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_project: Project) -> None:
     code, _ = stop_in_the_middle(slow_project, signal.SIGKILL)
     kept = stored(slow_project)
@@ -116,3 +163,40 @@ def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_proje
     assert process.returncode == 0, output
     # the lease of the dead process on the batch in hand is not waited for
     assert f"{CELLS * SAMPLES - kept} inferences" in output
+
+
+HANGING = """
+import time
+
+from pytest_vlmrobust.backends import backends
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+
+
+def hanging(ref, options):
+    def script(request):
+        if request.setting == "flip_v":
+            time.sleep(3600)
+        return "B" if request.images else "A"
+
+    backend = ScriptedBackend(script, version="hangs", name=ref.name)
+    backend.mixes_cells = False
+    backend.close = lambda: time.sleep(3600)
+    return backend
+
+
+backends.add("hanging", hanging, replace=True)
+"""
+
+
+def test_a_model_that_hangs_is_an_error_of_its_tests_and_ends_no_run(project: Project) -> None:
+    project.write("conftest.py", HANGING)
+    project.write("models.yaml", "models:\n  slow-model: {backend: hanging, path: nothing}\n")
+    (project.path / "nothing").mkdir()
+    process = start(project, "--vlm-timeout=1", "--vlm-report=out")
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 11, output
+    text = " ".join(output.split())
+    assert "slow-model has not answered a batch of 2 requests for 1 s (--vlm-timeout), and is not asked any more" in text
+    assert "slow-model is not asked any more: it did not answer within --vlm-timeout=1 before" in text
+    assert "INCOMPLETE" in text
+    assert (project.path / "out" / "junit.xml").is_file()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from pytest_vlmrobust.cli import main
 
-from .conftest import SAMPLES, Project
+from .conftest import SAMPLES, SUITE, Project
 
 REFUSAL = "I am sorry, but I cannot see an image. Please provide the image."
 
@@ -19,6 +21,8 @@ def records(project: Project) -> dict[str, dict[str, Any]]:
 
 def test_refusing_without_the_picture_is_go_and_is_said(any_project: Project) -> None:
     any_project.script({"setting": "no_image", "answer": REFUSAL})
+    policy = any_project.path / "policy.yaml"
+    policy.write_text(f"{policy.read_text()}coverage: {{blind_models: allow}}\n")  # saying B at random is right each time here
     result = any_project.run("--vlm-report=out")
     assert result.ret == 0, result.stdout.str()
     said = f"{SAMPLES} of {SAMPLES} answers of model without the pictures could not be read and count as guesses"
@@ -44,3 +48,31 @@ def test_a_verification_counts_guesses_alike(project: Project) -> None:
     bundle = str(project.path / "run.zip")
     assert main(["bundle", str(run), "--out", bundle]) == 0
     assert main(["verify", bundle]) == 0
+
+
+DROPS = "version: 1\nrules: [{{id: drop, metric: accuracy_drop, max: 80pp, unless: {{setting: no_image}}}}]\n{}\n"
+
+
+@pytest.mark.parametrize("answer", ["B", "A"])
+@pytest.mark.parametrize("suite", [SUITE, SUITE.replace(', "visual_gain"', "")])
+def test_a_model_that_always_says_the_same_is_no_go_by_rules_on_drops_alone(project: Project, suite: str, answer: str) -> None:
+    project.write("suite/test_suite.py", suite)
+    project.write("model.yaml", f"default: {answer}\n")
+    project.write("policy.yaml", DROPS.format(""))
+    result = project.run()
+    assert result.ret == 10
+    text = " ".join(result.stdout.str().split())
+    assert "model is not shown to look at the pictures of data: with them it scores 0.0 pp more than without" in text
+    assert "(coverage blind_models: refuse, built-in default)" in text
+    project.write("policy.yaml", DROPS.format("coverage: {blind_models: allow}"))
+    assert project.run().ret == 0
+    project.write("policy.yaml", DROPS.format(""))
+    project.script()
+    assert project.run().ret == 0
+
+
+def test_a_rule_on_visual_gain_decides_by_itself(project: Project) -> None:
+    project.write("model.yaml", "default: B\n")
+    rule = "- {id: gain, metric: visual_gain, min: -100pp, judge: point}\n"
+    project.write("policy.yaml", DROPS.format("").replace("rules: [", "rules:\n- ").replace("}]", "}\n" + rule))
+    assert project.run().ret == 0

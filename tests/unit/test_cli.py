@@ -592,3 +592,19 @@ def test_what_a_message_quotes_is_never_obeyed(capsys: Captured) -> None:
 def test_what_is_said_is_printable(capsys: Captured) -> None:
     say("one\ntwo \x1b[2J\udcff")
     assert capsys.readouterr().out == "one\ntwo \\x1b[2J\\udcff\n"
+
+
+def test_an_error_that_nobody_expected_is_exit_code_4_in_one_line(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_path: Path) -> None:
+        raise LookupError("first\nsecond")
+
+    monkeypatch.setattr("pytest_vlmrobust.reporting.files.read_run", fail)
+    assert main(["report", str(tmp_path)]) == 4
+    said = capsys.readouterr().err
+    assert said.startswith("vlmrobust: this should not happen: LookupError: first second; set VLMROBUST_TRACEBACK=1 to see where")
+    assert said.count("\n") == 1
+    monkeypatch.setenv("VLMROBUST_TRACEBACK", "1")
+    with pytest.raises(LookupError):
+        main(["report", str(tmp_path)])

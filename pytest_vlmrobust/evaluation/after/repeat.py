@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from pytest_vlmrobust.backends.protocol import accepted
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.errors import VlmRobustError
@@ -83,7 +84,8 @@ def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -
                 asked[answer.cell] = evaluator.asked(answer.cell)
         askings = [asked[answer.cell][answer.place] for answer in batch]
         requests = [evaluator.request(answer.cell, asking) for answer, asking in zip(batch, askings, strict=True)]
-        predictions = evaluator.resident(batch[0].cell.model).infer(requests)
+        model = batch[0].cell.model
+        predictions = accepted(evaluator.resident(model).infer(requests), requests, model)
         pairs += zip((asking.sample for asking in askings), predictions, strict=True)
     return pairs
 

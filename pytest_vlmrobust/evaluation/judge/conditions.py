@@ -5,20 +5,22 @@ Pure: facts of the run, its policies and its records give sentences. ``core.deci
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from pytest_vlmrobust.backends.resolve import names as shipped_models
-from pytest_vlmrobust.core.cell import Planned
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Planned
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.words import interval, points, quantity
 from pytest_vlmrobust.datasets import names as shipped_datasets
 from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies import (
+    BlindModels,
     Extent,
     JudgedBy,
     JudgedTest,
@@ -101,6 +103,7 @@ class Conditions:
         shortfalls += map(_undeclared, self._served_without_revision())
         shortfalls += self._unmet_rules(records).values()
         shortfalls += self._idle_summaries(records)
+        shortfalls += self._not_shown_to_look(records)
         return list(dict.fromkeys(shortfalls))
 
     def warnings(self, records: Sequence[Record]) -> list[str]:
@@ -177,6 +180,29 @@ class Conditions:
                     break
         return shortfalls
 
+    def _not_shown_to_look(self, records: Sequence[Record]) -> list[str]:
+        """Returns a shortfall for each model and dataset where pictures were withheld and nothing shows that they matter.
+
+        A model that does not look, or that always says the same, loses nothing under any setting. Where a blocking rule bounds
+        its visual gain, the verdict of that rule holds.
+        """
+        shortfalls = []
+        for name, policy in self.policies.items():
+            if policy.coverage.blind_models is BlindModels.ALLOW:
+                continue
+            blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
+            looking = {rule.id for rule in blocking if shows_looking(rule)}
+            by_value = all(rule.treatment.judge is JudgedBy.POINT for rule in blocking)
+            own = [record for record in records if record.model == name and not record.task]  # tasks have floors of their own
+            for dataset in dict.fromkeys(record.dataset for record in own):
+                about = [record for record in own if record.dataset == dataset]
+                gated = any(record.deciding in (Outcome.PASS, Outcome.WAIVED) for record in about)
+                bounded = any(measure.rule in looking for record in about for measure in record.measures)
+                gain = None if bounded or not gated else _visual_gain(about)
+                if gain is not None and not _is_gain(gain, by_value=by_value):
+                    shortfalls.append(_blind(name, dataset, gain, policy))
+        return shortfalls
+
     def _relative_rules(self, policy: Policy) -> list[Rule]:
         """Returns the rules that need an earlier run, if none was named."""
         return [] if self.has_baseline else [rule for rule in policy.rules if is_relative(rule)]
@@ -220,6 +246,35 @@ class Conditions:
         count = quantity(len(unmatched), f"of {every} covers", f"of {every} cover")
         sentence = f"{count} no test of {name} in this run: {', '.join(use.waiver.id for use in unmatched)}"
         return [f"{sentence}. Remove those that are not meant for models, data or suites that this run leaves out"]
+
+
+def _visual_gain(records: Iterable[Record]) -> Measure | None:
+    """Returns what the pictures of a dataset bring to a model; from cells without interval; ``None`` where not measured."""
+    measured = {
+        (record.setting, measure.metric): measure
+        for record in records
+        if not record.split
+        for measure in record.measures
+        if not measure.category
+    }
+    clean, blind = (measured.get((name, "accuracy")) for name in (CLEAN_NAME, NO_IMAGE_NAME))
+    if clean is None or blind is None:
+        return measured.get(("", "visual_gain"))
+    return measured.get(("", "visual_gain")) or Measure("visual_gain", clean.value - blind.value, n=min(clean.n, blind.n))
+
+
+def _is_gain(gain: Measure, *, by_value: bool) -> bool:
+    return gain.value > 0.0 and (by_value or math.isnan(gain.low) or gain.low > 0.0)
+
+
+def _blind(name: str, dataset: str, gain: Measure, policy: Policy) -> str:
+    between = "" if math.isnan(gain.low) else f", 90 % interval {interval(gain.low, gain.high)}"
+    return (
+        f"{name} is not shown to look at the pictures of {dataset}: with them it scores {points(gain.value)} more than without"
+        f"{between}, no blocking rule bounds its visual_gain, and GO requires that pictures matter "
+        f"({policy.coverage.cite('blind_models', 'refuse')}): add a rule on visual_gain, ask more samples, or allow it with "
+        "coverage: {blind_models: allow}"
+    )
 
 
 def _is_meaningless(use: WaiverUse, policy: Policy, records: Iterable[Record]) -> bool:

@@ -52,6 +52,8 @@ class EvaluationOptions:
     """Threads that make views ahead of the model."""
     patch_stop: bool = False
     """Whether a sample is asked about no further patch once one is right."""
+    time_limit: float = 0.0
+    """Seconds that a model may take for a batch, its loading before the first one included; 0 for any time."""
     pictures: Path | None = None
     """The folder of thumbnails; ``None`` for none. Nothing is added to it offline."""
 
@@ -150,6 +152,7 @@ class Evaluator:
             batch_size=self.batch_size,
             threads=self.options.threads,
             notice=lambda text: self.notice(text),  # noqa: PLW0108 - whoever is told may change
+            time_limit=self.options.time_limit,
         )
         pictures = Pictures(self.options.pictures) if self.options.pictures else None
         self.album = Album(self._views, self.store, pictures, read_only=self.options.offline)
@@ -308,8 +311,9 @@ class Evaluator:
         for remote in self._remote():
             remote.give_up()  # a server that hangs must not keep an interrupted run alive
         self._engine.close()
-        for backend in self._backends.values():
-            backend.close()
+        for name, backend in self._backends.items():
+            if name not in self._engine.given_up:
+                backend.close()
 
     def _remote(self) -> list[RemoteBackend]:
         return [backend for backend in self._backends.values() if isinstance(backend, RemoteBackend)]
@@ -327,7 +331,7 @@ class Evaluator:
 
     def _make_resident(self, model: str) -> Backend:
         for name, backend in self._backends.items():
-            if name != model:
+            if name != model and name not in self._engine.given_up:
                 backend.close()
         return self._backend(model)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, Setting
 from pytest_vlmrobust.core.errors import ImageError, VlmRobustError
+from pytest_vlmrobust.core.pictures import FORMATS, open_picture
 from pytest_vlmrobust.core.words import printable, quantity
 from pytest_vlmrobust.perturbations.catalog import fingerprint, info, records
 from pytest_vlmrobust.perturbations.pixels import Image, opencv
@@ -45,7 +46,7 @@ class CleanPicture:
 
 
 def read_picture(path: Path) -> CleanPicture:
-    """Returns the picture in a file of any format that Pillow reads: turned as its EXIF data says, the first frame of several.
+    """Returns the picture in a file of a format that is opened here: turned as its EXIF data says, the first frame of several.
 
     Raises:
         ImageError: the file does not exist, is not a picture, is truncated, or has more pixels than Pillow considers safe.
@@ -54,17 +55,17 @@ def read_picture(path: Path) -> CleanPicture:
 
     if not path.is_file():
         problem = "a directory" if path.is_dir() else "no such file"
-        raise ImageError(f"{path}: {problem}. Expected a picture in a format that Pillow reads, such as PNG, JPEG or WebP")
+        raise ImageError(f"{path}: {problem}. Expected a picture: {', '.join(FORMATS)}")
     try:
         with warnings.catch_warnings():
             # of a suspiciously large picture Pillow only warns, and would go on to fill the memory
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
-            with PIL.Image.open(path) as opened:
+            with open_picture(path) as opened:
                 return _source(path.name, opened)
     except Exception as error:  # decoders of damaged files raise whatever they stumble over
         raise ImageError(
             f"{path}: cannot be read as a picture ({type(error).__name__}: {error}). "
-            "Expected a complete file in a format that Pillow reads, such as PNG, JPEG or WebP"
+            f"Expected a complete file: {', '.join(FORMATS)}"
         ) from error
 
 

@@ -33,7 +33,7 @@ def show(
     """Writes a gallery of a picture in the format that the ending of ``out`` names, in one step, and returns it.
 
     Args:
-        picture: a file that Pillow reads.
+        picture: a picture file.
         out: the file to write, ``.html`` or ``.png``; an existing file is replaced.
         sets: names of sets of settings; without sets and settings, :data:`DEFAULT_SETS`.
         settings: further settings, also composed ones.

@@ -1,6 +1,7 @@
 """Decoding: which pixels come out of which file."""
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_vlmrobust.core.errors import ImageError
-from pytest_vlmrobust.datasets import images
+import pytest_vlmrobust
+from pytest_vlmrobust.core.errors import DatasetError, ImageError
+from pytest_vlmrobust.datasets import images, resolve
 from pytest_vlmrobust.datasets.images import FileImage, Span, decode, file_stamp, from_base64
 
 
@@ -122,3 +124,59 @@ def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(monkeypatc
     Image.new("RGB", (9, 7)).save(stream, "PNG")
     with pytest.raises(ImageError, match=r"row index '1': .*9 x 7 pixels are more than 62: make the picture smaller"):
         decode(stream.getvalue(), "row index '1'")
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def test_eps_does_not_reach_ghostscript(monkeypatch: pytest.MonkeyPatch) -> None:
+    import PIL.EpsImagePlugin
+
+    monkeypatch.setattr(PIL.EpsImagePlugin, "Ghostscript", lambda *_args, **_more: pytest.fail("Ghostscript was called"))
+    with pytest.raises(ImageError, match="Expected a complete image file: PNG, JPEG"):
+        decode(EPS, "row 1")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "JPEG2000", "AVIF"])
+def test_each_format_of_the_list_is_opened(kind: str) -> None:
+    import PIL.features
+
+    if kind == "AVIF" and not PIL.features.check("avif"):
+        pytest.skip("this Pillow does not know AVIF")
+    stream = io.BytesIO()
+    Image.new("RGB", (8, 6), (200, 30, 30)).save(stream, kind)
+    assert decode(stream.getvalue(), "row 1").shape == (6, 8, 3)
+
+
+def test_every_picture_is_opened_in_one_place() -> None:
+    package = Path(pytest_vlmrobust.__file__).parent
+    opens = [path.name for path in package.rglob("*.py") if "Image.open(" in path.read_text(encoding="utf-8")]
+    assert opens == ["pictures.py"]
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "tsv"])
+@pytest.mark.parametrize("way", ["absolute", "parent", "link", "link to a folder"])
+def test_pictures_outside_of_the_folder_are_refused_unless_allowed(
+    tmp_path: Path, format_: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "data"
+    outside.mkdir()
+    folder.mkdir()
+    Image.new("RGB", (8, 6)).save(outside / "x.png")
+    (folder / "link.png").symlink_to(outside / "x.png")
+    (folder / "linked").symlink_to(outside)
+    written = {
+        "absolute": str(outside / "x.png"),
+        "parent": "../outside/x.png",
+        "link": "link.png",
+        "link to a folder": "linked/x.png",
+    }[way]
+    file = folder / f"toy.{format_}"
+    row = {"id": "q1", "image": written, "question": "What?", "answer": "yes"}
+    text = f"index\tquestion\tanswer\timage_path\n1\tWhat?\tYes\t{written}\n" if format_ == "tsv" else json.dumps(row)
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(DatasetError, match=f"an image file below {folder}, links followed: {outside}/x.png is not. Name its"):
+        list(resolve(file).samples())
+    monkeypatch.setenv("VLMROBUST_IMAGES", f"/nowhere:{outside}")
+    (sample,) = resolve(file).samples()
+    assert sample.images[0].load().shape == (6, 8, 3)

@@ -309,3 +309,15 @@ def test_resolving_and_reading_load_no_network_library(people: People) -> None:
         "assert not loaded, loaded\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("name", ["circular", "plain"])
+def test_an_index_of_thousands_of_digits_is_a_name_like_any_other(tmp_path: Path, name: str) -> None:
+    Image.new("RGB", (8, 6)).save(tmp_path / "x.png")
+    digits = "9" * 6000 + "1000007"
+    header = "index\tquestion\tanswer\thint\timage_path\tA\tB\n"
+    (tmp_path / f"{name}.tsv").write_text(f"{header}{digits}\tWhat?\tA\t{digits}\tx.png\t{digits}\t5\n", encoding="utf-8")
+    for compat in ("", "vlmevalkit"):
+        (sample,) = resolve(tmp_path / f"{name}.tsv", compat=compat).samples()
+        assert sample.id == digits
+        assert (sample.group == "7") is (name == "circular")

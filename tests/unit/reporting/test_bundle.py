@@ -314,6 +314,29 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes, words: str
         unpack(tmp_path / "b.zip", tmp_path)
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_another_way_of_packing_is_refused(run: Path, tmp_path: Path, method: int) -> None:
+    write_bundle(run, tmp_path / "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive, zipfile.ZipFile(tmp_path / "c.zip", "w", method) as other:
+        for name in archive.namelist():
+            other.writestr(name, archive.read(name))
+    packed = bytearray((tmp_path / "c.zip").read_bytes())
+    packed[60:80] = bytes(20)  # which the decoder of LZMA meets with an error of its own
+    (tmp_path / "c.zip").write_bytes(packed)
+    with pytest.raises(StoreError, match=f"is packed by method {method}"):
+        unpack(tmp_path / "c.zip", tmp_path / "unpacked")
+
+
+def test_a_name_that_is_not_utf_8_is_refused(run: Path, tmp_path: Path) -> None:
+    write_bundle(run, tmp_path / "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip", "a") as archive:
+        archive.writestr("README-ä.txt", b"")
+    content = (tmp_path / "b.zip").read_bytes().replace("README-ä.txt".encode(), b"README-\xff\xfe.txt")
+    (tmp_path / "c.zip").write_bytes(content)
+    with pytest.raises(StoreError, match="cannot be read: 'utf-8' codec"):
+        unpack(tmp_path / "c.zip", tmp_path / "unpacked")
+
+
 def test_what_is_no_run_is_refused(run: Path, tmp_path: Path) -> None:
     (run / "docket.json").unlink()
     with pytest.raises(StoreError, match=r"docket\.json: cannot be read: .*Expected the directory of a run that measured"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.errors import StoreError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.store import Store
+from pytest_vlmrobust.store.database import explain_errors
 
 ANSWER = Prediction("A", "generate")
 
@@ -233,3 +235,63 @@ def test_which_keys_have_an_answer_and_what_was_answered_about_a_data_set(tmp_pa
         assert sorted(one.text for one in store.examples("m", "shapes", 9)) == ["shapes clean", "shapes flip_v"]
         assert len(store.examples("m", "shapes", 1)) == 1
         assert store.examples("other", "shapes", 9) == []
+
+
+RECURSIVE = (
+    "with recursive n(x) as (select 1 union all select x + 1 from n) select 'k' as key, '{}' as answer, x as context from n"
+)
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (
+            ("drop table predictions", f"create view predictions as {RECURSIVE}"),
+            "holds a view in place of the table 'predictions' that a run makes",
+        ),
+        (
+            ("drop table claims", "create table claims (key, owner, expires)"),
+            "holds another layout of the table 'claims' that a run makes",
+        ),
+        (
+            ("create trigger t after insert on predictions begin delete from views; end",),
+            "holds the trigger 't' on the table 'predictions', which no run makes",
+        ),
+        (("create index i on predictions (context)",), "holds the index 'i' on the table 'predictions'"),
+        (("drop table views",), "lacks the table 'views'"),
+    ],
+)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_tables_that_no_run_makes_are_refused(tmp_path: Path, statements: tuple[str, ...], said: str, read_only: bool) -> None:
+    Store.open(tmp_path).close()
+    connection = sqlite3.connect(file_of(tmp_path))
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+    with pytest.raises(StoreError, match=re.escape(said)):
+        Store.open(tmp_path, read_only=read_only)
+
+
+def test_a_value_larger_than_any_run_writes_is_refused(tmp_path: Path) -> None:
+    Store.open(tmp_path).close()
+    connection = sqlite3.connect(file_of(tmp_path))
+    connection.execute("insert into contexts values (1, '{}')")
+    connection.execute("insert into predictions values ('k', zeroblob(50000000), 1)")
+    connection.commit()
+    connection.close()
+    with Store.open(tmp_path, read_only=True) as store, pytest.raises(StoreError, match="values of more than 32 MiB"):
+        store.get_many(["k"])
+
+
+def test_a_statement_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(tmp_path) as store:
+        monkeypatch.setattr("pytest_vlmrobust.store.database.STATEMENT_SECONDS", 0.05)
+        with pytest.raises(StoreError, match="interrupted"), store._lock, explain_errors(store.path, "read"):
+            store._connection.execute(f"select count(*) from ({RECURSIVE})").fetchone()  # noqa: S608 - the test's own
+
+
+def test_a_prediction_longer_than_any_that_is_taken_is_refused(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        store.put_many({"k": Prediction("A" * (LONGEST_TEXT + 1), "generate")}, context={})
+        with pytest.raises(StoreError, match="the prediction 'k' has more than 500000 characters"):
+            store.get_many(["k"])

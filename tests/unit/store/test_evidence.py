@@ -291,6 +291,22 @@ def test_samples_that_no_run_writes_are_refused_by_name(tmp_path: Path, statemen
         evidence.samples("faces.matching")
 
 
+def test_a_number_of_views_that_no_file_can_hold_is_refused_at_once(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        keep(evidence)
+    execute(tmp_path, "update cells set views = 1000000000000")
+    with Evidence.open(tmp_path, read_only=True) as evidence, pytest.raises(StoreError, match="lacks answers to some views"):
+        evidence.get_cell(CELL, whole=False)
+
+
+def test_rows_that_the_file_has_no_room_for_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        keep(evidence)
+    monkeypatch.setattr("pytest_vlmrobust.store.evidence._LEAST_ROW", 10**9)
+    with pytest.raises(StoreError, match=r"claims \d+ rows in answers, more than \d+ bytes can hold"):
+        Evidence.open(tmp_path, read_only=True)
+
+
 def execute(directory: Path, statement: str) -> None:
     connection = sqlite3.connect(directory / "predictions.sqlite")
     connection.execute(statement)
