@@ -29,6 +29,7 @@ WHITE: Color = (255, 255, 255)
     stochastic=True,
     changes=["text"],
     source="VLM-RobustBench Table 29",
+    version=2,
 )
 def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Image:
     """Writes "SAMPLE TEXT" in white with a black outline, as captions of memes are, ``fontsize`` pixels high.
@@ -40,7 +41,7 @@ def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Im
     outline = max(1, fontsize // 16)
     letters, around = _letters(TEXT, fontsize, outline, 0), _letters(TEXT, fontsize, outline, outline)
     spare = image.shape[0] - letters.shape[0], image.shape[1] - letters.shape[1]
-    top, left = (int(rng.integers(0, room, endpoint=True)) if room > 0 else room // 2 for room in spare)
+    top, left = (int(share * (room + 1)) if room > 0 else room // 2 for share, room in zip(rng.random(2), spare, strict=True))
     return _stamp(_stamp(image, BLACK, around, top, left), WHITE, letters, top, left)
 
 
