@@ -123,6 +123,13 @@ def test_declares_to_change_the_size_only_if_it_does(setting: str) -> None:
     assert changed.shape != picture.shape or smaller.shape != (9, 80, 3)
 
 
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_no_number_overflows_or_underflows(setting: str) -> None:
+    for height, width in [(97, 101), (300, 20), (12, 1500)]:
+        with np.errstate(all="raise"):
+            perturbations.get(setting)(drawn(height, width), seed=1)
+
+
 @pytest.mark.parametrize("setting", ["clean", *SETTINGS])
 def test_leaves_the_input_alone_and_shares_no_memory_with_it(setting: str) -> None:
     picture = drawn()
