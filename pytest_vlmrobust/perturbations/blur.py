@@ -102,6 +102,7 @@ def zoom_blur(image: Image, *, factor: float) -> Image:
     mid={"sigma": 0.9},
     high={"sigma": 1.3},
     stochastic=True,
+    changes=["text"],
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
     version=2,
 )

@@ -23,13 +23,14 @@ ELASTIC_SIGMA = 5.0
     low={"degrees": 5},
     mid={"degrees": 15},
     high={"degrees": 30},
+    changes={"mid": ["presence", "count"], "high": ["presence", "count"]},
     source="VLM-RobustBench Table 29",
 )
 def rotate(image: Image, *, degrees: float) -> Image:
     """Turns the picture counter-clockwise by ``degrees`` about its centre.
 
     The paper gives no direction; this is the positive one of Pillow and OpenCV. Questions about left, right, up and down keep
-    their answers up to 30 degrees, so no change of label is declared.
+    their answers up to 30 degrees; what stands in a corner leaves the picture from 15 degrees on.
     """
     return _turn(image, degrees, scale=1.0)
 
@@ -39,6 +40,7 @@ def rotate(image: Image, *, degrees: float) -> Image:
     low={"degrees": 5},
     mid={"degrees": 15},
     high={"degrees": 25},
+    changes={"high": ["presence", "count"]},
     source="VLM-RobustBench Table 29",
 )
 def shear(image: Image, *, degrees: float) -> Image:

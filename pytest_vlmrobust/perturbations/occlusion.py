@@ -1,6 +1,7 @@
 """Occlusion: paints part of the picture black, the default of the usual libraries; the paper does not name a colour.
 
-Hidden things cannot be seen or counted, so the answers to questions about presence may change.
+Hidden things cannot be seen or counted, so the answers to questions about presence change where things of a twentieth of the
+picture's shorter side disappear (``docs/declarations.md``).
 """
 
 from __future__ import annotations
@@ -48,7 +49,6 @@ def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) ->
     mid={"ratio": 0.2},
     high={"ratio": 0.3},
     stochastic=True,
-    changes=["presence"],
     source="VLM-RobustBench Table 29; after Chen et al. 2020",
     version=2,
 )
@@ -74,7 +74,7 @@ def grid_mask(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     low={"ratio": 0.1},
     mid={"ratio": 0.3},
     high={"ratio": 0.5},
-    changes=["presence", "count"],
+    changes={"mid": ["presence", "count"], "high": ["presence", "count"]},
     source="VLM-RobustBench Table 29",
 )
 def center_occlusion(image: Image, *, ratio: float) -> Image:

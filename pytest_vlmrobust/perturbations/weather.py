@@ -39,6 +39,7 @@ Segments = NDArray[np.float64]
     mid={"intensity": 0.6},
     high={"intensity": 1.0},
     stochastic=True,
+    changes={"mid": ["colour"], "high": ["colour"]},
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
     version=3,
 )
@@ -60,6 +61,7 @@ def fog(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     mid={"intensity": 0.6},
     high={"intensity": 1.0},
     stochastic=True,
+    changes={"mid": ["colour"], "high": ["colour"]},
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
     version=3,
 )
@@ -84,6 +86,7 @@ def frost(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     mid={"intensity": 0.3},
     high={"intensity": 0.5},
     stochastic=True,
+    changes={"mid": ["colour"], "high": ["colour"]},
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
     version=3,
 )

@@ -87,7 +87,7 @@ def test_info_of_a_composition_joins_its_steps() -> None:
     facts = perturbations.info("fog:mid+flip_h+rain:low+add_border:low")
     assert (facts.name, facts.family) == ("fog+flip_h+rain+add_border", "weather+binary+overlay")
     assert (facts.level, facts.version, facts.stochastic, facts.keeps_size) == (None, None, True, False)
-    assert facts.label_changing == {"left_right", "position"}
+    assert facts.label_changing == {"colour", "left_right", "position"}
 
 
 @pytest.mark.parametrize("name", ["clean", "no_image"])
@@ -102,11 +102,13 @@ def test_the_two_unperturbed_settings_are_families_of_their_own(name: str) -> No
         ("flip_h", {"left_right", "position"}),
         ("flip_v", {"up_down", "position"}),
         ("grayscale", {"colour"}),
-        ("saturation:low", set()),
+        ("saturation_up:low", set()),
+        ("brightness_up:high", {"colour"}),
         ("saturation:high", {"colour"}),
         ("hue_shift:low", set()),
         ("hue_shift:mid", {"colour"}),
-        ("rotate:high", set()),
+        ("rotate:low", set()),
+        ("rotate:high", {"presence", "count"}),
         ("upsample:low", {"presence", "count", "position"}),
         ("random_occlusion:low", {"presence", "count"}),
         ("text_overlay:low", {"text"}),

@@ -223,9 +223,13 @@ class TestSheet:
         shown = made(CHOSEN)
         fog = perturbations.fingerprint("fog:mid")[0]
         jpeg = perturbations.fingerprint("jpeg_compression:high")[0]
-        assert facts(tiles(shown)["fog:mid"], shown)[:2] == ["intensity=0.6", f"v{fog['version']}, random"]
+        assert facts(tiles(shown)["fog:mid"], shown)[:2] == [
+            "intensity=0.6",
+            f"v{fog['version']}, random, changes the answer about colour",
+        ]
         both = facts(tiles(shown)["fog:mid+jpeg_compression:high"], shown)
-        assert both[:2] == ["intensity=0.6; quality=20", f"v{fog['version']}+{jpeg['version']}, random"]
+        versions = f"v{fog['version']}+{jpeg['version']}"
+        assert both[:2] == ["intensity=0.6; quality=20", f"{versions}, random, changes the answer about colour"]
         assert facts(tiles(shown)["flip_h"], shown)[0] == "v1, changes the answer about left_right, position"
 
     def test_views_are_all_there_and_small(self) -> None:
