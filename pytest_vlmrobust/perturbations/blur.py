@@ -45,7 +45,7 @@ def gaussian_blur(image: Image, *, radius: float) -> Image:
     high={"ksize": 15},
     stochastic=True,
     source="VLM-RobustBench Table 29",
-    version=2,
+    version=3,
 )
 def motion_blur(image: Image, rng: np.random.Generator, *, ksize: int) -> Image:
     """Averages along a straight line of ``ksize`` pixels.
@@ -102,7 +102,9 @@ def zoom_blur(image: Image, *, factor: float) -> Image:
     mid={"sigma": 0.9},
     high={"sigma": 1.3},
     stochastic=True,
+    changes=["text"],
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
+    version=2,
 )
 def glass_blur(
     image: Image,

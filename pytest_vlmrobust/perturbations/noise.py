@@ -21,7 +21,7 @@ _SHOT_BITS = 14
     high={"std": 0.10},
     stochastic=True,
     source="VLM-RobustBench Table 29",
-    version=2,
+    version=3,
 )
 def gaussian_noise(image: Image, rng: np.random.Generator, *, std: float) -> Image:
     """Adds normal noise of standard deviation ``std`` (of a range of 1) to each channel of each pixel.
@@ -42,7 +42,7 @@ def gaussian_noise(image: Image, rng: np.random.Generator, *, std: float) -> Ima
     high={"scale": 5},
     stochastic=True,
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=2,
+    version=3,
 )
 def shot_noise(image: Image, rng: np.random.Generator, *, scale: float) -> Image:
     """Counts photons: ``poisson(x * scale) / scale`` for values ``x`` in [0, 1]; a smaller ``scale`` is a shorter exposure.
@@ -62,7 +62,7 @@ def shot_noise(image: Image, rng: np.random.Generator, *, scale: float) -> Image
     high={"std": 0.25},
     stochastic=True,
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=2,
+    version=3,
 )
 def speckle_noise(image: Image, rng: np.random.Generator, *, std: float) -> Image:
     """Multiplies each channel of each pixel by ``1 + n`` with ``n`` normal of standard deviation ``std``, drawn by quantiles."""
@@ -79,7 +79,7 @@ def speckle_noise(image: Image, rng: np.random.Generator, *, std: float) -> Imag
     high={"amount": 0.08},
     stochastic=True,
     source="VLM-RobustBench Table 29",
-    version=2,
+    version=3,
 )
 def salt_pepper(image: Image, rng: np.random.Generator, *, amount: float) -> Image:
     """Makes a share ``amount`` of the pixels black or white, half of them each.

@@ -35,7 +35,7 @@ def observatory_gaussian_blur(image: Image) -> Image:
     return blurred
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@corruption(family=FAMILY, stochastic=True, changes=["count", "presence", "text"], source=SOURCE)
 def observatory_median_filter(image: Image, rng: np.random.Generator) -> Image:
     """Replaces every value by the median of its channel in a square of 3, 5 ... or 21 pixels, all ten sizes equally likely.
 
@@ -111,8 +111,7 @@ def observatory_iso_noise(image: Image, rng: np.random.Generator) -> Image:
 def observatory_rgb_shift(image: Image, rng: np.random.Generator) -> Image:
     """Adds to each channel a number of its own, drawn from -20 to 20 levels.
 
-    No change of colour is declared: on three photographs a fifth to a quarter of the pixels got nearer to another of eleven basic
-    colours; ``saturation:low``, which leaves colours nameable too, does that to a quarter to a half.
+    No change of colour is declared: all disks in the colours of a chart keep their names; see ``docs/declarations.md``.
     """
     return look_up(image, LEVELS[:, None] + rng.uniform(-20.0, 20.0, 3))
 
@@ -189,8 +188,8 @@ def observatory_glass_blur(image: Image, rng: np.random.Generator) -> Image:
 def observatory_posterize(image: Image) -> Image:
     """Keeps the 4 highest bits of every value and clears the others: 16 levels; the released pictures, to the level.
 
-    Values fall by 7.5 levels on average, and a tenth of the pixels of photographs get nearer to another of eleven basic colours:
-    no change of colour is declared.
+    Values fall by 7.5 levels on average, and all disks in the colours of a chart keep their names: no change of colour is
+    declared.
     """
     return resolution.posterize(image, bits=4)
 

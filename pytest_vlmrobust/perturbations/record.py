@@ -22,6 +22,7 @@ CHANGES = ("colour", "count", "left_right", "position", "presence", "text", "up_
 
 ``colour`` the colour of things; ``count`` how many are in view; ``left_right`` and ``up_down`` their order along an axis;
 ``position`` where they are in the picture; ``presence`` whether they are in view at all; ``text`` which words can be read.
+What the built-in ones declare follows from measurements by one rule, in ``docs/declarations.md``.
 """
 
 

@@ -93,7 +93,7 @@ def posterize(image: Image, *, bits: int) -> Image:
     low={"threshold": 200},
     mid={"threshold": 128},
     high={"threshold": 64},
-    changes=["colour"],
+    changes=["colour", "text"],
     source="VLM-RobustBench Table 29",
 )
 def solarize(image: Image, *, threshold: int) -> Image:

@@ -412,8 +412,12 @@ def _sample(number: int, scene: Scene, question: SceneQuestion) -> Sample:
 
 
 def _changed_by(scene: Scene, question: SceneQuestion) -> list[str]:
-    """Returns the kinds of change after which another answer is right; mirrors are tried, not guessed."""
-    changed = []
+    """Returns the kinds of change after which another answer is right; mirrors are tried, not guessed.
+
+    Questions of existence depend on presence whatever their answer: were those with "no" kept, which stay right where a figure is
+    hidden, what is left would ask for "no" alone.
+    """
+    changed = ["presence"] if question.kind == "existence" else []
     for kind, horizontally in (("left_right", True), ("up_down", False)):
         if question.solve(mirror_scene(scene, horizontally=horizontally)) != question.answer:
             changed.append(kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from pytest_vlmrobust.perturbations.pixels import Image, Plane, luma, opencv
 PEAK = 255.0
 SIGMA = 1.5
 WINDOW = 11
+SHORTER_SIDE = 256
+"""Pixels of the shorter side, about, of the reduced pictures that SSIM compares."""
 C1 = (0.01 * PEAK) ** 2
 C2 = (0.03 * PEAK) ** 2
 
@@ -30,33 +33,52 @@ def psnr(image: Image, clean: Image) -> float:
     Raises:
         ValueError: the shapes differ.
     """
-    _same_shape(image, clean)
+    _same_shape(image.shape, clean.shape)
     total = float(opencv().norm(image, clean, opencv().NORM_L2SQR))
     return 10.0 * math.log10(PEAK**2 * image.size / total) if total else math.inf
 
 
-def ssim(image: Image, clean: Image) -> float:
+@dataclass(frozen=True, slots=True, eq=False)
+class Structure:
+    """What SSIM compares: the luma of a picture, reduced, with the mean and the variance of the window around each pixel."""
+
+    size: tuple[int, int]
+    """Height and width of the picture before it was reduced."""
+    luma: Plane
+    mean: Plane
+    variance: Plane
+
+
+def structure(image: Image) -> Structure:
+    """Returns the structure of a picture, uint8, shape (H, W, 3), reduced to about :data:`SHORTER_SIDE` pixels.
+
+    As the program of Wang et al. reduces pictures: by averaging squares of ``f`` x ``f`` pixels, with ``f`` the shorter side over
+    256, rounded, and at least 1. The index is meant for a distance at which a picture is seen as a whole.
+    """
+    grey = luma(image)
+    height, width = grey.shape
+    factor = max(1, round(min(height, width) / SHORTER_SIDE))
+    if factor > 1:
+        grey = opencv().resize(grey, (width // factor, height // factor), interpolation=opencv().INTER_AREA)
+    plane = grey.astype(np.float32)
+    mean = _window_mean(plane)
+    return Structure((height, width), plane, mean, _window_mean(plane * plane) - mean * mean)
+
+
+def ssim(one: Structure, other: Structure) -> float:
     """Returns the mean structural similarity of the luma of two pictures, in [-1, 1]; 1 for identical ones.
 
     Wang, Bovik, Sheikh & Simoncelli 2004, equation 13, with their constants: a Gaussian window of 11 x 11 pixels with a standard
     deviation of 1.5, K1 = 0.01, K2 = 0.03. As in their program, the mean is over windows that lie inside the picture; a picture
     that holds no whole window is mirrored at its borders. Luma is BT.601, so a change of colour alone does not show.
 
-    Args:
-        image: uint8, shape (H, W, 3).
-        clean: uint8, shape (H, W, 3).
-
     Raises:
-        ValueError: the shapes differ.
+        ValueError: the sizes of the pictures differ.
     """
-    _same_shape(image, clean)
-    plane, other_plane = (luma(picture).astype(np.float32) for picture in (image, clean))
-    mean, other_mean = _window_mean(plane), _window_mean(other_plane)
-    variance = _window_mean(plane * plane) - mean * mean
-    other_variance = _window_mean(other_plane * other_plane) - other_mean * other_mean
-    covariance = _window_mean(plane * other_plane) - mean * other_mean
-    likeness = (2.0 * mean * other_mean + C1) * (2.0 * covariance + C2)
-    likeness /= (mean * mean + other_mean * other_mean + C1) * (variance + other_variance + C2)
+    _same_shape(one.size, other.size)
+    covariance = _window_mean(one.luma * other.luma) - one.mean * other.mean
+    likeness = (2.0 * one.mean * other.mean + C1) * (2.0 * covariance + C2)
+    likeness /= (one.mean * one.mean + other.mean * other.mean + C1) * (one.variance + other.variance + C2)
     return float(_inside(likeness).mean())
 
 
@@ -82,6 +104,6 @@ def _inside(field: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
     return field[edge:-edge, edge:-edge] if min(field.shape) >= WINDOW else field
 
 
-def _same_shape(image: Image, clean: Image) -> None:
-    if image.shape != clean.shape:
-        raise ValueError(f"got pictures of shapes {image.shape} and {clean.shape}. Expected the same shape: resize one of them")
+def _same_shape(one: tuple[int, ...], other: tuple[int, ...]) -> None:
+    if one != other:
+        raise ValueError(f"got pictures of shapes {one} and {other}. Expected the same shape: resize one of them")

@@ -6,7 +6,7 @@ import functools
 import math
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -23,7 +23,7 @@ from pytest_vlmrobust.perturbations.catalog import fingerprint, info, records
 from pytest_vlmrobust.perturbations.pixels import Image, opencv
 from pytest_vlmrobust.perturbations.rendering import Renderer, as_rgb, get
 
-from .quality import psnr, resize_picture, ssim
+from .quality import Structure, psnr, resize_picture, ssim, structure
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -82,7 +82,7 @@ def _source(name: str, opened: PIL.Image.Image) -> CleanPicture:
 
 
 COMPOSED = "Compositions"
-PIXELS_AT_ONCE = 16_000_000
+PIXELS_AT_ONCE = 24_000_000
 """Most pixels that all threads work on together; each needs about fifty bytes."""
 
 
@@ -154,7 +154,13 @@ class Gallery:
         return sum(len(row.tiles) for section in self.sections for row in section.rows)
 
 
-def gallery(source: CleanPicture, settings: Iterable[str], *, seed: int, tile: int) -> Gallery:
+Progress = Callable[[int, int], None]
+"""Told how many tiles are made, and of how many."""
+
+
+def gallery(
+    source: CleanPicture, settings: Iterable[str], *, seed: int, tile: int, progress: Progress = lambda _made, _of: None
+) -> Gallery:
     """Returns the gallery of a picture under some settings, perturbed at full size.
 
     A setting that refuses the picture, or lacks a package, is shown with the reason and without a picture.
@@ -164,6 +170,7 @@ def gallery(source: CleanPicture, settings: Iterable[str], *, seed: int, tile: i
         settings: which settings; repeated ones are shown once.
         seed: of every random perturbation.
         tile: width of a tile in pixels, at least 2.
+        progress: is told after each tile.
 
     Raises:
         UnknownName, SettingError: a setting does not exist.
@@ -172,9 +179,13 @@ def gallery(source: CleanPicture, settings: Iterable[str], *, seed: int, tile: i
     clean = get(CLEAN_NAME)
     clean(source.image, seed=seed)
     renderers = [get(setting) for setting in dict.fromkeys(settings)]
-    shown = functools.partial(_tile, clean=source.image, seed=seed, width=tile)
+    shown = functools.partial(_tile, clean=_Clean(source.image, structure(source.image)), seed=seed, width=tile)
+    tiles = []
     with ThreadPoolExecutor(_workers(source.image)) as pool:
-        first, *tiles = pool.map(shown, [clean, *renderers])
+        for made in pool.map(shown, [clean, *renderers]):
+            tiles.append(made)
+            progress(len(tiles), 1 + len(renderers))
+    first, *tiles = tiles
     return Gallery(source, first, _sections(tiles), seed, tile)
 
 
@@ -208,11 +219,19 @@ def _workers(image: Image) -> int:
     return max(1, min(os.cpu_count() or 1, 8, PIXELS_AT_ONCE // int(height * width)))
 
 
-def _tile(renderer: Renderer, *, clean: Image, seed: int, width: int) -> Tile:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Clean:
+    """The clean picture, and what every comparison with it needs of it."""
+
+    image: Image
+    structure: Structure
+
+
+def _tile(renderer: Renderer, *, clean: _Clean, seed: int, width: int) -> Tile:
     setting = str(renderer.setting)
     tile_of = functools.partial(Tile, setting, _parameters(setting), _version(setting), flags=_flags(setting))
     try:
-        rendering = renderer.render(clean, seed=seed)
+        rendering = renderer.render(clean.image, seed=seed)
     except VlmRobustError as refusal:
         return tile_of(notes=(f"not shown: {refusal}",))
     notes = tuple(note.removeprefix(f"{setting}: ") for note in rendering.notes)
@@ -222,13 +241,14 @@ def _tile(renderer: Renderer, *, clean: Image, seed: int, width: int) -> Tile:
     return _compare_tile(tile_of, rendering.image, clean, layout(setting), width)
 
 
-def _compare_tile(tile_of: functools.partial[Tile], image: Image, clean: Image, drawn: TileLayout, width: int) -> Tile:
-    same = resize_picture(image, *clean.shape[:2])
+def _compare_tile(tile_of: functools.partial[Tile], image: Image, clean: _Clean, drawn: TileLayout, width: int) -> Tile:
+    same = resize_picture(image, *clean.image.shape[:2])
+    psnr_of, ssim_of = psnr(same, clean.image), ssim(structure(same), clean.structure)
     if drawn is TileLayout.SIZES:
         picture, detail = shrink_picture(image, min(1.0, 2 * width / max(image.shape[:2]))), None
     else:
         picture, detail = fit_picture(image, width, 2 * width), _centre(image, width // 2)
-    return tile_of(size=image.shape[:2], pictures=(picture,), detail=detail, psnr=psnr(same, clean), ssim=ssim(same, clean))
+    return tile_of(size=image.shape[:2], pictures=(picture,), detail=detail, psnr=psnr_of, ssim=ssim_of)
 
 
 def _views(views: Image, width: int) -> tuple[Image, ...]:
@@ -291,9 +311,9 @@ def _flags(setting: str) -> tuple[str, ...]:
 
 
 LEGEND = (
-    "PSNR is over all channels, in dB; SSIM is on luma (Wang et al. 2004), so a change of colour alone does not lower it. Both "
-    "compare with the clean picture at full size; a result of another size is resized to it before. Random perturbations "
-    "have another look with every seed; v is the version of the pixels."
+    "PSNR is over all channels, in dB, at full size; SSIM (Wang et al. 2004) is on luma, so a change of colour alone does not "
+    "lower it, and on pictures reduced to a shorter side of about 256 pixels. Both compare with the clean picture; a result of "
+    "another size is resized to it before. Random perturbations look different with every seed; v is the version of the pixels."
 )
 SHEETS = {
     TileLayout.TILES: "Settings",

@@ -12,7 +12,7 @@ from pytest_vlmrobust.perturbations.catalog import names
 from pytest_vlmrobust.perturbations.rendering import get
 
 from . import html, png
-from .sheet import Gallery, gallery, read_picture
+from .sheet import Gallery, Progress, gallery, read_picture
 
 DEFAULT_SETS = ("robustbench", "patches", "resolution", "observatory_id", "observatory_ood")
 FORMATS: dict[str, Callable[[Gallery], bytes]] = {".html": html.page, ".png": png.page}
@@ -29,6 +29,7 @@ def show(
     settings: Sequence[str] = (),
     seed: int = AUGMENTATION_SEED,
     tile: int = TILE,
+    progress: Progress = lambda _made, _of: None,
 ) -> Gallery:
     """Writes a gallery of a picture in the format that the ending of ``out`` names, in one step, and returns it.
 
@@ -39,6 +40,7 @@ def show(
         settings: further settings, also composed ones.
         seed: of every random perturbation.
         tile: width of a tile in pixels, 64 to 400.
+        progress: is told after each tile how many are made, and of how many.
 
     Raises:
         UsageError: the format or the width is not offered, there is nothing to show, or ``out`` cannot be written.
@@ -54,7 +56,7 @@ def show(
         raise UsageError(f"{out}: is the picture to be shown, and would be overwritten. Choose another file")
     temporary = _reserve_file(out)
     try:
-        result = gallery(source, chosen, seed=seed, tile=tile)
+        result = gallery(source, chosen, seed=seed, tile=tile, progress=progress)
         _write(temporary, out, write(result))
     finally:
         temporary.unlink(missing_ok=True)

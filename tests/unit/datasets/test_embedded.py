@@ -102,6 +102,13 @@ def test_a_mirror_changes_the_answers_that_are_marked_and_no_others() -> None:
     assert not any({"left_right", "up_down"} & changed for changed in counts)
 
 
+def test_questions_of_existence_depend_on_presence_and_colour_and_no_others_on_presence() -> None:
+    marked = {sample.id: sample.changed_by for sample in Shapes(kinds=tuple(shapes.KINDS)).samples()}
+    for name, changed in marked.items():
+        assert ("presence" in changed) is name.endswith("-existence"), name
+        assert "colour" in changed or not name.endswith("-existence")
+
+
 def test_a_drawn_mirror_is_the_mirrored_drawing() -> None:
     scene = next(scenes.scenes(np.random.default_rng(2), evaluation=True))
     flat = scenes.Scene(scene.figures, scene.background, (0, 0))

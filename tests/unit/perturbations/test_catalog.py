@@ -78,7 +78,7 @@ def test_settings_that_cannot_be_applied_say_why(setting: str, message: str) -> 
 def test_info_of_a_level() -> None:
     facts = perturbations.info("glass_blur:low")
     assert (facts.setting, facts.name, facts.family, facts.category) == ("glass_blur:low", "glass_blur", "blur", "Blur")
-    assert (facts.level, facts.version, facts.stochastic, facts.keeps_size) == ("low", 1, True, True)
+    assert (facts.level, facts.version, facts.stochastic, facts.keeps_size) == ("low", 2, True, True)
     assert facts.doc.startswith("Shuffles pixels")
     assert dataclasses.is_dataclass(facts)
 
@@ -87,7 +87,7 @@ def test_info_of_a_composition_joins_its_steps() -> None:
     facts = perturbations.info("fog:mid+flip_h+rain:low+add_border:low")
     assert (facts.name, facts.family) == ("fog+flip_h+rain+add_border", "weather+binary+overlay")
     assert (facts.level, facts.version, facts.stochastic, facts.keeps_size) == (None, None, True, False)
-    assert facts.label_changing == {"left_right", "position"}
+    assert facts.label_changing == {"colour", "left_right", "position"}
 
 
 @pytest.mark.parametrize("name", ["clean", "no_image"])
@@ -102,11 +102,13 @@ def test_the_two_unperturbed_settings_are_families_of_their_own(name: str) -> No
         ("flip_h", {"left_right", "position"}),
         ("flip_v", {"up_down", "position"}),
         ("grayscale", {"colour"}),
-        ("saturation:low", set()),
+        ("saturation_up:low", set()),
+        ("brightness_up:high", {"colour"}),
         ("saturation:high", {"colour"}),
         ("hue_shift:low", set()),
         ("hue_shift:mid", {"colour"}),
-        ("rotate:high", set()),
+        ("rotate:low", set()),
+        ("rotate:high", {"presence", "count"}),
         ("upsample:low", {"presence", "count", "position"}),
         ("random_occlusion:low", {"presence", "count"}),
         ("text_overlay:low", {"text"}),
@@ -120,7 +122,7 @@ def test_which_answers_change(setting: str, changed: set[str]) -> None:
 def test_fingerprint_has_each_step_and_is_json() -> None:
     steps = perturbations.fingerprint("fog:mid+flip_h")
     assert json.loads(json.dumps(steps)) == [
-        {"name": "fog", "level": "mid", "params": {"intensity": 0.6}, "version": 2},
+        {"name": "fog", "level": "mid", "params": {"intensity": 0.6}, "version": 3},
         {"name": "flip_h", "level": None, "params": {}, "version": 1},
     ]
 

@@ -22,7 +22,7 @@ from pytest_vlmrobust.core.errors import ImageError, SettingError, UnknownName, 
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.perturbations.gallery import html, png, sheet, show
 from pytest_vlmrobust.perturbations.gallery.png import flow_boxes, picture_box, stack_boxes, text
-from pytest_vlmrobust.perturbations.gallery.quality import C1, C2, psnr, resize_picture, ssim
+from pytest_vlmrobust.perturbations.gallery.quality import C1, C2, psnr, resize_picture, ssim, structure
 from pytest_vlmrobust.perturbations.gallery.sheet import (
     CleanPicture,
     Gallery,
@@ -83,24 +83,27 @@ class TestPsnr:
         error = ((one.astype(float) - other) ** 2).mean()
         assert psnr(one, other) == pytest.approx(10 * math.log10(255**2 / error), rel=1e-12)
 
-    @pytest.mark.parametrize("measure", [psnr, ssim])
-    def test_of_other_shapes_is_refused(self, measure: Any) -> None:
+    def test_of_other_shapes_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"shapes \(240, 320, 3\) and \(2, 2, 3\)"):
-            measure(photo(), photo(2, 2))
+            psnr(photo(), photo(2, 2))
+        with pytest.raises(ValueError, match=r"shapes \(480, 640\) and \(240, 320\)"):
+            ssim(structure(photo(480, 640)), structure(photo()))
 
 
 class TestSsim:
     @pytest.mark.parametrize("size", [(240, 320), (11, 11), (10, 50), (1, 9), (1, 1)])
     def test_of_identical_pictures_is_1(self, size: tuple[int, int]) -> None:
-        assert ssim(photo(*size), photo(*size)) == 1.0
+        assert ssim(structure(photo(*size)), structure(photo(*size))) == 1.0
 
     def test_is_symmetric(self) -> None:
-        assert ssim(photo(), photo(seed=1)) == ssim(photo(seed=1), photo())
+        one, other = structure(photo()), structure(photo(seed=1))
+        assert ssim(one, other) == ssim(other, one)
 
     def test_of_flat_pictures_compares_their_levels(self) -> None:
         one, other = 60.0, 100.0
         expected = (2 * one * other + C1) / (one**2 + other**2 + C1)
-        assert ssim(np.full((40, 40, 3), 60, np.uint8), np.full((40, 40, 3), 100, np.uint8)) == pytest.approx(expected, abs=1e-4)
+        darker, lighter = (structure(np.full((40, 40, 3), level, np.uint8)) for level in (60, 100))
+        assert ssim(darker, lighter) == pytest.approx(expected, abs=1e-4)
 
     def test_is_the_formula_at_a_single_window(self) -> None:
         one, other = photo(11, 11), photo(11, 11, seed=1)
@@ -111,12 +114,25 @@ class TestSsim:
         vx, vy = (weight * (x - mx) ** 2).sum(), (weight * (y - my) ** 2).sum()
         both = (weight * (x - mx) * (y - my)).sum()
         expected = (2 * mx * my + C1) * (2 * both + C2) / ((mx**2 + my**2 + C1) * (vx + vy + C2))
-        assert ssim(one, other) == pytest.approx(expected, abs=1e-4)
+        assert ssim(structure(one), structure(other)) == pytest.approx(expected, abs=1e-4)
 
     def test_does_not_see_a_change_of_colour_alone(self) -> None:
         grey = perturbations.get("grayscale")(photo(), seed=1)
-        assert ssim(grey, photo()) > 0.999
+        assert ssim(structure(grey), structure(photo())) > 0.999
         assert psnr(grey, photo()) < 20
+
+    @pytest.mark.parametrize(
+        ("size", "reduced"), [((240, 320), (240, 320)), ((480, 640), (240, 320)), ((1008, 1344), (252, 336))]
+    )
+    def test_is_taken_on_pictures_reduced_to_a_shorter_side_of_about_256(
+        self, size: tuple[int, int], reduced: tuple[int, int]
+    ) -> None:
+        assert structure(photo(*size)).luma.shape == reduced
+
+    def test_averages_squares_where_it_reduces(self) -> None:
+        checks = np.indices((512, 512)).sum(axis=0) % 2 * np.uint8(200)
+        board = np.repeat(checks.astype(np.uint8)[..., None], 3, axis=2)
+        assert ssim(structure(board), structure(np.full((512, 512, 3), 100, np.uint8))) == 1.0
 
 
 class TestReading:
@@ -185,7 +201,7 @@ class TestSheet:
         for setting in ("fog:high", "jpeg_compression:low", "fog:mid+jpeg_compression:high"):
             changed = perturbations.get(setting)(photo(), seed=1234)
             tile = tiles(shown)[setting]
-            assert (tile.psnr, tile.ssim) == (psnr(changed, photo()), ssim(changed, photo()))
+            assert (tile.psnr, tile.ssim) == (psnr(changed, photo()), ssim(structure(changed), structure(photo())))
             assert f"PSNR {tile.psnr:.1f} dB, SSIM {tile.ssim:.3f}" in facts(tile, shown)
 
     def test_results_of_another_size_are_compared_after_resizing_and_said_to_be(self) -> None:
@@ -193,7 +209,7 @@ class TestSheet:
         changed = perturbations.get("resolution:112")(photo(), seed=1234)
         same = resize_picture(changed, 240, 320)
         tile = tiles(shown)["resolution:112"]
-        assert (tile.psnr, tile.ssim) == (psnr(same, photo()), ssim(same, photo()))
+        assert (tile.psnr, tile.ssim) == (psnr(same, photo()), ssim(structure(same), structure(photo())))
         assert facts(tile, shown)[-2:] == ["112 x 84 pixels", f"PSNR {tile.psnr:.1f} dB, SSIM {tile.ssim:.3f}, resized"]
 
     def test_identical_pictures_are_called_so_and_the_reason_is_given(self) -> None:
@@ -207,9 +223,13 @@ class TestSheet:
         shown = made(CHOSEN)
         fog = perturbations.fingerprint("fog:mid")[0]
         jpeg = perturbations.fingerprint("jpeg_compression:high")[0]
-        assert facts(tiles(shown)["fog:mid"], shown)[:2] == ["intensity=0.6", f"v{fog['version']}, random"]
+        assert facts(tiles(shown)["fog:mid"], shown)[:2] == [
+            "intensity=0.6",
+            f"v{fog['version']}, random, changes the answer about colour",
+        ]
         both = facts(tiles(shown)["fog:mid+jpeg_compression:high"], shown)
-        assert both[:2] == ["intensity=0.6; quality=20", f"v{fog['version']}+{jpeg['version']}, random"]
+        versions = f"v{fog['version']}+{jpeg['version']}"
+        assert both[:2] == ["intensity=0.6; quality=20", f"{versions}, random, changes the answer about colour"]
         assert facts(tiles(shown)["flip_h"], shown)[0] == "v1, changes the answer about left_right, position"
 
     def test_views_are_all_there_and_small(self) -> None:
@@ -484,3 +504,13 @@ def test_an_output_that_is_a_directory_is_refused(file: Path) -> None:
     (file.parent / "x.html").mkdir()
     with pytest.raises(UsageError, match=r"x\.html: is a directory"):
         show(file, file.parent / "x.html", settings=["flip_h"])
+
+
+def test_progress_counts_every_tile(file: Path) -> None:
+    told: list[tuple[int, int]] = []
+    show(file, file.with_name("x.html"), settings=["flip_h", "flip_v"], tile=64, progress=lambda *numbers: told.append(numbers))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_the_page_says_that_ssim_is_taken_on_reduced_pictures() -> None:
+    assert b"reduced to a shorter side of about 256 pixels" in html.page(made(["flip_h"]))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.perturbations import weather
 
 Image = NDArray[np.uint8]
@@ -44,8 +45,15 @@ def test_spatter_covers_its_intensity(intensity: float) -> None:
 
 def test_snow_brightens_and_rain_dims_what_they_do_not_cover() -> None:
     rng = np.random.default_rng(0)
-    assert np.median(weather.snow(flat(), rng, intensity=0.3)) == pytest.approx(60 + 0.3 * (60 // 2 + 128 - 60), abs=1)
+    assert np.median(weather.snow(flat(), rng, intensity=0.3)) == pytest.approx(60 + 0.3 * (60 // 2 + 112 - 60), abs=1)
     assert np.median(weather.rain(flat(), rng, intensity=0.3)) == pytest.approx(60 * (1 - 0.09), abs=1)
+
+
+@pytest.mark.parametrize("name", ["fog", "frost", "snow", "rain", "spatter"])
+def test_weather_shows_on_a_white_page_at_every_level(name: str) -> None:
+    page = flat(255)
+    low = perturbations.get(f"{name}:low")(page, seed=1)
+    assert (page - low).max() >= 6
 
 
 @pytest.mark.parametrize("function", [weather.snow, weather.rain])
