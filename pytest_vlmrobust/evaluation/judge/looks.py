@@ -120,8 +120,8 @@ class Decisions:
     """Whether more inferences failed, or more answers were unreadable, than the policy admits; then all samples are judged."""
     planned: frozenset[str] = frozenset()
     """The metrics that blocking rules are about, and that all answers have a value of."""
-    unfit: Mapping[str, Estimate] = field(default_factory=dict)
-    """The metrics that do not apply, as the answers about all unchanged samples show; no further answer can change that."""
+    unfit: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
+    """By metric and category, those that do not apply, as the answers about all unchanged samples show: nothing changes that."""
 
     @property
     def whole(self) -> Measured:
@@ -141,7 +141,7 @@ class Decisions:
     def verdicts(self, policy: Policy, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
         """Returns the verdicts of those rules that are decided, by rule; at a look, decides those that the estimate can."""
         said = estimate.valid and estimate.finite
-        about = dataclasses.replace(test, strata=1)  # of which a part of the samples may have fewer than all
+        about = alone(test)
         decided = {}
         for rule in policy.rules:
             if not rule.applies(test):
@@ -149,8 +149,8 @@ class Decisions:
             key = about, rule.id
             if self.at_look and said and key not in self.decided and key not in self.audited:
                 self._look(policy, rule, test, estimate)
-            if test.metric in self.unfit and not test.category:
-                decided[rule.id] = judge_rule(rule, self.unfit[test.metric], (), self.judge.today)
+            if (unfit := self.unfit.get((test.metric, test.category))) is not None:
+                decided[rule.id] = judge_rule(rule, unfit, (), self.judge.today, category=test.category)
             elif key in self.decided and said:
                 decided[rule.id] = self.decided[key]
             elif blocks(rule):
@@ -162,8 +162,14 @@ class Decisions:
         strata = max(test.strata, len(strata_of(self.whole.samples(test.dataset)))) if test.category else 1
         sharing, share = policy.sharing(rule, dataclasses.replace(test, strata=strata)), EARLY_RISK / self.looks
         today = self.judge.today
-        if verdict := verdict_of_part(rule, estimate, waivers, today, sharing, share=share, asked=self.in_words):
-            self.decided[dataclasses.replace(test, strata=1), rule.id] = verdict
+        said = verdict_of_part(rule, estimate, waivers, today, sharing, share=share, asked=self.in_words, category=test.category)
+        if said is not None:
+            self.decided[alone(test), rule.id] = said
+
+
+def alone(test: JudgedTest) -> JudgedTest:
+    """Returns a test as decisions name it: not by how many strata there are, of which a part of the samples may lack some."""
+    return dataclasses.replace(test, strata=1)
 
 
 def with_risk(policy: Policy, share: float) -> Policy:

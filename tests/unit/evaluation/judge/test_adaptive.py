@@ -352,7 +352,7 @@ def test_a_category_without_a_sample_so_far_keeps_a_test_open(adaptive: Made) ->
     record = adaptive(answers, DROP, rule).cell(cell("flip_v"))
     assert record.outcome is Outcome.PASS
     assert measure(record, "accuracy_drop", "rare").outcome is Outcome.PASS
-    assert record.n_requested == N
+    assert 150 < record.n_requested < N
 
 
 def test_categories_share_the_risk_of_a_rule_at_a_look(adaptive: Made) -> None:
