@@ -63,7 +63,7 @@ from .audits import (
 )
 from .context import Asked, floors, groups_of
 from .judge import Judge
-from .looks import EARLY_RISK, Decisions, Prefix, alone, blocks, look_sizes, strata_of, with_risk
+from .looks import Decisions, Prefix, alone, blocks, look_sizes, risk_shares, strata_of, with_risk
 from .measurements import UNPARSED_INCREASE, judged_tests, quantity
 from .required_cells import BASELINES, WITHOUT_SETTINGS, attempts_of
 from .strata import rows_of
@@ -238,7 +238,7 @@ class AdaptiveJudge:
         of_strata = {rule.metric for rule in policy.rules if rule.where.category and blocks(rule)}
         if self._lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}):
             stops.clear()
-            decisions.looks = 0
+            decisions.shares = {}
         decide = partial(self._decide_audit, decisions)
         return CellTest(asking_order(size), decisions, audits, stops, decide)
 
@@ -366,7 +366,7 @@ class AdaptiveJudge:
         policy = self.judge.policies[about.model]
         ruled = {test.metric for test in planned for rule in policy.rules if rule.applies(test) and blocks(rule)}
         # whether answers are texts that are read, or letters that are scored, is the same for all samples
-        return Decisions(self.judge, size, len(look_sizes(size)), planned=frozenset(ruled - {UNPARSED_INCREASE}))
+        return Decisions(self.judge, size, risk_shares(size), planned=frozenset(ruled - {UNPARSED_INCREASE}))
 
     def _look(self, decisions: Decisions, about: Cell | SweepMetric, judged: Callable[[Judge], Record]) -> Record | None:
         """Returns the record of a test that is decided by what is asked so far, or ``None``."""
@@ -436,9 +436,10 @@ class AdaptiveJudge:
 
     def _at_all_samples(self, decisions: Decisions) -> Judge:
         """Returns what judges a test that asked about all samples: with the risk that earlier looks have left."""
-        if not decisions.looks:
+        if not decisions.shares:
             return self.judge
-        policies = {name: with_risk(policy, 1.0 - EARLY_RISK) for name, policy in self.judge.policies.items()}
+        rest = decisions.shares[decisions.size]
+        policies = {name: with_risk(policy, rest) for name, policy in self.judge.policies.items()}
         return dataclasses.replace(self.judge, policies=policies)
 
     def _decide(self, decisions: Decisions, test: JudgedTest, rule: Rule, within: Callable[[Bound], Outcome]) -> None:
@@ -529,7 +530,7 @@ class AdaptiveJudge:
 
         evaluator, policy = self.judge.evaluator, self.judge.policies[sweep.model]
         order = asking_order(len(evaluator.samples(sweep.dataset)))
-        decisions = Decisions(self.judge, len(order) * len(cells), 0)
+        decisions = Decisions(self.judge, len(order) * len(cells), {})
         weights = prior_weights([str(cell.setting) for cell in cells]).tolist()
         clean, blind = self._references(sweep)
         limits = partial(SHARES.get(sweep.metric, CELL_LIMITS["accuracy_drop"]), clean, blind)
@@ -567,7 +568,7 @@ class AdaptiveJudge:
         size = len(evaluator.samples(sweep.dataset))
         clean, blind = (np.tile(scores, len(cells)) for scores in self._references(sweep))
         order = pair_order(0, "", "", [str(cell.setting) for cell in cells], size).samples.tolist()
-        decisions = Decisions(self.judge, len(order), 0)
+        decisions = Decisions(self.judge, len(order), {})
         places: dict[Cell, list[int]] = {}
         values: dict[int, float] = {}
         for rule in rules:

@@ -31,7 +31,7 @@ from pytest_vlmrobust.evaluation.judge.audits import FIRST, RuleAudit, asking_or
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
-from pytest_vlmrobust.evaluation.judge.looks import look_sizes, with_risk
+from pytest_vlmrobust.evaluation.judge.looks import look_sizes, risk_shares, with_risk
 from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.results import CellResult
@@ -138,7 +138,11 @@ def test_the_order_names_each_sample_once_and_follows_from_their_number(size: in
     assert asking_order(size) == asking_order(size)
     assert all(FIRST <= asked < size for asked in moments(size))
     assert all(early < late for early, late in zip(moments(size), moments(size)[1:], strict=False))
-    assert all(look <= 0.75 * size for look in look_sizes(size))
+    assert all(look <= 0.6 * size for look in look_sizes(size))
+    shares = risk_shares(size)
+    assert list(shares) == [*look_sizes(size), size]
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert all(early <= late for early, late in pairwise(shares.values()))
 
 
 # One cell whose rules judge the value.
