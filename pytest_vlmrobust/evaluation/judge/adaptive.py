@@ -1,8 +1,9 @@
 """Adaptive: a test asks its samples in a fixed random order, and stops as soon as its rules are decided at their declared risk.
 
-A rule that judges the value (``judge: point``) asks for the verdict that all answers would give. An audit of one cell, or of the
-pairs of a mean, bets against that verdict and may stop after any answer. What no audit is known for, and any rule that judges the
-interval, is looked at a few times: each look spends a part of the risk, and the last one asks about all samples.
+A rule that judges the value (``judge: point``) asks for the verdict that all answers would give. An audit of a cell, of a
+category, of the cells of a sweep or of the pairs of a mean bets against that verdict and may stop after any answer. What no
+audit is known for, and any rule that judges the interval, is looked at a few times: each look spends a part of the risk, and the
+last one asks about all samples.
 
 The order depends on the number of samples alone, and is the same for all cells of a dataset: nobody can choose another one, and
 metrics of several cells find the same samples in each. Every verdict of a cell follows from its own answers in that order, so

@@ -1,8 +1,8 @@
 """Audits: after how many answers, and by which bets, a rule on a value is decided before all answers are there.
 
-An audit is about one cell, about the pairs of a mean, or about every cell of a sweep. It bets against the verdict that all
-answers would give, and may stop after any answer (``metrics.sequential``). The order in which samples are asked depends on their
-number alone, and is the same for all cells of a dataset: nobody can choose another one.
+An audit is about one cell or a category of it, about the pairs of a mean, or about the cells of a sweep. It bets against the
+verdict that all answers would give, and may stop after any answer (``metrics.sequential``). The order in which samples are asked
+depends on their number alone, and is the same for all cells of a dataset: nobody can choose another one.
 """
 
 from __future__ import annotations

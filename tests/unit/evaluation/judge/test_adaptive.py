@@ -814,12 +814,16 @@ def run_of(world: World, tmp_path: Path) -> tuple[Path, list[Record]]:
     """Makes an adaptive run with evidence, docket, policies and records."""
     world.samples = [sample(number, category="") for number in range(60)]
     world.model.answer = answer
-    policy = policy_of(tmp_path, DROP, "{id: w, metric: mean_drop, max: 60pp}")
+    share = "{id: s, metric: severe_failure_rate, max: 50%}"
+    policy = policy_of(tmp_path, DROP, "{id: w, metric: mean_drop, max: 60pp}", share)
     judge = Judge(world.witnessed("run"), {"model": policy}, TODAY)
     flips = tuple(Setting.parse(name) for name in ("flip_h", "flip_v"))
     tests = (
         *(StoredTest(f"s.py::test_cell[{setting}]", Cell("model", "data", setting)) for setting in (CLEAN, NO_IMAGE, *flips)),
-        StoredTest("s.py::test_sweep[mean]", SweepMetric("model", "data", "mean_drop"), flips),
+        *(
+            StoredTest(f"s.py::test_sweep[{metric}]", SweepMetric("model", "data", metric), flips)
+            for metric in ("mean_drop", "severe_failure_rate")
+        ),
     )
     run = tmp_path / "run"
     JudgeInputs(TODAY, world.refs, judge.policies, tests).write(run)
@@ -889,7 +893,8 @@ def test_a_run_that_stopped_early_is_verified_from_what_it_asked(world: World, t
     run, records = run_of(world, tmp_path)
     found = verify(run, read_journal(run))
     assert (found.differences, found.notes) == ((), ())
-    assert [record.outcome for record in records[2:]] == [Outcome.FAIL, Outcome.PASS, Outcome.PASS]
+    assert [record.outcome for record in records[2:]] == [Outcome.FAIL, Outcome.PASS, Outcome.PASS, Outcome.PASS]
+    assert records[5].n_requested < 2 * 60
     assert all(0 < record.n_requested < 60 for record in records[2:4])
     stored = world.kept[-1].get_cell(cell("flip_v"), whole=False)
     assert stored.places is not None
