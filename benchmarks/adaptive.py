@@ -252,7 +252,9 @@ class Questions:
     def samples(self) -> list[Sample]:
         """Returns all samples."""
         return [
-            Sample(str(number), (Noise(number),), "?", "B", "choice", options={"A": "a", "B": "b"}) for number in range(self.size)
+            # unlike each other without pictures too: what is asked in the same words gets the answer of whichever came first
+            Sample(str(number), (Noise(number),), f"{number}?", "B", "choice", options={"A": "a", "B": "b"})
+            for number in range(self.size)
         ]
 
 
