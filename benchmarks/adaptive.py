@@ -30,7 +30,7 @@ import sys
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -42,6 +42,7 @@ from boundaries import RISK, SETTINGS, TODAY, Drawer, Row, policy_of, questions,
 from numpy.typing import NDArray
 from scipy import stats
 
+from pytest_vlmrobust import metrics
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Planned, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
@@ -56,7 +57,7 @@ from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.power.profiles import Profile, nothing_lost, published_profiles
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
-from pytest_vlmrobust.policies import Bound, JudgedBy, Mode, Policy, load_policy
+from pytest_vlmrobust.policies import Bound, JudgedBy, Mode, Policy, Rule, Scope, load_policy
 from pytest_vlmrobust.store import Store
 
 SEED, RUNS, CERTAIN = 1234, 2_000, 0.001
@@ -251,7 +252,9 @@ class Questions:
     def samples(self) -> list[Sample]:
         """Returns all samples."""
         return [
-            Sample(str(number), (Noise(number),), "?", "B", "choice", options={"A": "a", "B": "b"}) for number in range(self.size)
+            # unlike each other without pictures too: what is asked in the same words gets the answer of whichever came first
+            Sample(str(number), (Noise(number),), f"{number}?", "B", "choice", options={"A": "a", "B": "b"})
+            for number in range(self.size)
         ]
 
 
@@ -341,22 +344,25 @@ def sweep_savings(profile: Profile, metric: str, most: float, draws: int) -> Sav
     for _ in range(draws):
         drawer = drawn(profile, rng)
         record = AdaptiveJudge(Judge(drawer, {"m": policy_of(rule)}, TODAY)).sweep(SweepMetric("m", "d", metric), settings)
-        losses = np.array([drawer.scores["clean"].mean() - drawer.scores[name].mean() for name in SETTINGS])
-        value = losses.max() if metric == "worst_case_drop" else losses.mean()
-        full = Outcome.PASS if rule.bound.admits(float(value)) else Outcome.FAIL
+        value = metrics.get(metric).function(drawer.scores["clean"], {name: drawer.scores[name] for name in SETTINGS})
+        full = Outcome.PASS if rule.bound.admits(value) else Outcome.FAIL
         saved.add(record, profile.samples * len(SETTINGS), full)
     return saved
 
 
-def cell_savings(profile: Profile, draws: int) -> Saved:
-    """Judges all cells by the value of their drops under the default bounds."""
-    rng, saved = np.random.default_rng([SEED, zlib.crc32(profile.name.encode())]), Saved()
+def default_rules() -> list[Rule]:
+    """Returns the default bounds on the drops of cells, judged by their value."""
     default = load_policy([THRESHOLDS], known_metrics=known_metrics(), root=THRESHOLDS.parent)
     ours = (rule for rule in default.rules if rule.metric == "accuracy_drop" and not rule.where.category)
-    rules = tuple(replace(rule, treatment=replace(rule.treatment, judge=JudgedBy.POINT)) for rule in ours)
+    return [replace(rule, treatment=replace(rule.treatment, judge=JudgedBy.POINT)) for rule in ours]
+
+
+def cell_savings(profile: Profile, draws: int, rules: Sequence[Rule], categories: int = 0) -> Saved:
+    """Judges all cells by rules on them, or on each of so many categories of one size."""
+    rng, saved = np.random.default_rng([SEED, zlib.crc32(profile.name.encode())]), Saved()
     policy = policy_of(*rules)
     for _ in range(draws):
-        drawer = drawn(profile, rng)
+        drawer = replace(drawn(profile, rng), everyone=questions(profile.samples, categories=categories))
         judge = Judge(drawer, {"m": policy}, TODAY)
         for name in SETTINGS:
             cell = Cell("m", "d", Setting.parse(name))
@@ -369,10 +375,13 @@ def print_savings(draws: int) -> None:
     print("\n| profile | question | asked | at most | same verdict | verdicts of all answers |\n|---|---|---|---|---|---|")
     published: Iterable[Profile] = published_profiles().values()
     for profile in (robust(), *published):
-        for metric, most in (("worst_case_drop", 0.10), ("mean_drop", 0.05)):
+        for metric, most in (("worst_case_drop", 0.10), ("mean_drop", 0.05), ("severe_failure_rate", 0.10)):
             found = sweep_savings(profile, metric, most, draws)
             print(f"| {profile.name} | {metric} <= {most:.0%} | {found.line} |", flush=True)
-        print(f"| {profile.name} | each cell, default bounds | {cell_savings(profile, max(1, draws // 20)).line} |", flush=True)
+        some = max(1, draws // 20)
+        print(f"| {profile.name} | each cell, default bounds | {cell_savings(profile, some, default_rules()).line} |", flush=True)
+    each, of_four = rule_of("accuracy_drop", 0.2, where=Scope(category=("c*",))), "each of 4 categories of each cell <= 20%"
+    print(f"| {robust().name} | {of_four} | {cell_savings(robust(), 1, [each], categories=4).line} |", flush=True)
 
 
 def main() -> int:

@@ -322,10 +322,11 @@ def patches(n: int, upper: bool) -> Row:
     return Row(f"index of four patches on its {'upper' if upper else 'lower'} bound, N={n}", {"m": policy}, draw, about)
 
 
-def category(n: int, judge: JudgedBy) -> Row:
+def category(n: int, judge: JudgedBy, metric: str = "accuracy_drop") -> Row:
     """Returns a row about one of four categories, by a rule that holds for each of them."""
     size, parts = n // 4, 4
-    net = round(0.1 * size)
+    net, right = round(0.1 * size), round(RIGHT * size)
+    most = {"accuracy_drop": net / size, "harmful_flip_rate": (net + 1) / size, "relative_corruption_error": net / right}[metric]
 
     def draw(rng: np.random.Generator, beyond: int) -> Drawer:
         if judge is JudgedBy.INTERVAL:
@@ -337,8 +338,9 @@ def category(n: int, judge: JudgedBy) -> Row:
         before, after = (np.concatenate(arrays) for arrays in zip(*drawn, strict=True))
         return Drawer(questions(n, categories=parts), {CLEAN_NAME: before, NO_IMAGE_NAME: np.zeros(n), SETTINGS[0]: after})
 
-    rule = rule_of("accuracy_drop", net / size, judge, where=Scope(category=("c*",)))
-    name = f"one of {parts} categories, N={n}, {judge.value} judged"
+    rule = rule_of(metric, most, judge, where=Scope(category=("c*",)))
+    what = "" if metric == "accuracy_drop" else f", {metric}"
+    name = f"one of {parts} categories, N={n}, {judge.value} judged{what}"
     return Row(name, {"m": policy_of(rule)}, draw, of_population=judge is JudgedBy.INTERVAL, category="c0")
 
 
@@ -410,18 +412,35 @@ def sweep(metric: str, n: int, count: int, drops: Sequence[float]) -> Row:
     return Row(f"{metric}, {count} cells of N={n}, {lossy}", {"m": policy}, draw, about, names)
 
 
-def severe(n: int, count: int) -> Row:
-    """Returns a row about the share of cells that lose more than a tenth of the right answers, decided at looks."""
-    right = round(RIGHT * n)
-    most = right // 10
+def share(metric: str, n: int, count: int, bad: int, *, many: bool) -> Row:
+    """Returns a row about a share of cells, of which as many are bad as may be, and one more beyond.
+
+    Args:
+        metric: the share.
+        n: samples of each cell.
+        count: how many cells there are.
+        bad: how many of them may be bad.
+        many: whether those that are not bad all lie on their limit, and the bad ones lose much, which is most often failed
+            wrongly. Else one lies on it, the bad ones just beyond it, and the others far within: most often passed wrongly.
+    """
+    names = tuple(name for name in SETTINGS if name.endswith(":low"))[:count] if metric == "benign_at_low" else SETTINGS[:count]
+    shares = {"severe_failure_rate": RIGHT / 10, "catastrophic_rate": 0.1}
+    most = math.floor(shares[metric] * n + 1e-9) if metric in shares else math.ceil(0.01 * n - 1e-9) - 1
 
     def draw(rng: np.random.Generator, beyond: int) -> Drawer:
-        clean, *after = lost_in_cells(rng, n, [most + beyond, most + 1, *[most // 2] * (count - 2)])
-        return Drawer(questions(n), {CLEAN_NAME: clean, NO_IMAGE_NAME: np.zeros(n), **dict(zip(SETTINGS, after, strict=False))})
+        others = [most if many else 0] * (count - 1 - bad)
+        clean, *after = lost_in_cells(rng, n, [most + beyond, *[most * 3 + 3 if many else most + 1] * bad, *others])
+        return Drawer(questions(n), {CLEAN_NAME: clean, NO_IMAGE_NAME: np.zeros(n), **dict(zip(names, after, strict=True))})
 
-    policy = policy_of(rule_of("severe_failure_rate", 1 / count))
-    about = (SweepMetric("m", "d", "severe_failure_rate"),)
-    return Row(f"severe_failure_rate, {count} cells of N={n}, one on the edge", {"m": policy}, draw, about, SETTINGS[:count])
+    bound = Bound(high=bad / count) if metric in shares else Bound(low=1.0 - bad / count)
+    about, what = (SweepMetric("m", "d", metric),), "the others on the edge" if many else "one on the edge"
+    return Row(
+        f"{metric}, {count} cells of N={n}, {bad} may be bad, {what}",
+        {"m": policy_of(rule_of(metric, 0.0, bound=bound))},
+        draw,
+        about,
+        names,
+    )
 
 
 # Answers of a population whose true value is the bound.
@@ -519,7 +538,8 @@ def rows() -> Iterator[Row]:
     yield from other_rules(n)
     yield patches(n, upper=True)
     yield patches(n, upper=False)
-    yield category(n, JudgedBy.POINT)
+    for metric in ("accuracy_drop", "harmful_flip_rate", "relative_corruption_error"):
+        yield category(n, JudgedBy.POINT, metric)
     yield category(n, JudgedBy.INTERVAL)
     yield shared(n, 4, JudgedBy.POINT)
     yield shared(n, 4, JudgedBy.INTERVAL)
@@ -529,7 +549,9 @@ def rows() -> Iterator[Row]:
     yield sweep("mean_drop", n, 8, [0.2, 0.1, 0.05])
     yield sweep("mean_harmful_flip_rate", n, 8, [0.2, 0.1, 0.05])
     yield sweep("resolution_accuracy", n, 4, [0.2, 0.1, 0.05])
-    yield severe(n, 10)
+    for metric, bad in (("severe_failure_rate", 1), ("severe_failure_rate", 3), ("benign_at_low", 3)):
+        yield share(metric, n, 10, bad, many=False)
+        yield share(metric, n, 10, bad, many=True)
     for n in (40, 128, 324, 869):
         yield interval(n, 0.05)
     n = 128

@@ -105,7 +105,15 @@ def outcome_of(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today:
 
 
 def verdict_of_part(
-    rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int, *, share: float, asked: str
+    rule: Rule,
+    estimate: Estimate,
+    waivers: Iterable[Waiver],
+    today: date,
+    tests: int,
+    *,
+    share: float,
+    asked: str,
+    category: str = "",
 ) -> Verdict | None:
     """Returns the verdict that the answers so far decide, or ``None`` where further answers may decide otherwise.
 
@@ -121,6 +129,7 @@ def verdict_of_part(
         tests: how many tests of the run share the rule.
         share: the part of the rule's risks that this look may use.
         asked: how many answers there are, as the reason says it: ``24 of 128 answers``.
+        category: which stratum the estimate is about; empty for the whole dataset.
     """
     treatment = rule.treatment
     spent = replace(
@@ -131,11 +140,18 @@ def verdict_of_part(
         judged = JudgedEstimate.of(replace(rule, bound=bound, treatment=spent), estimate, tests)
         return judged.outcome if estimate.valid and not _missing(judged) else Outcome.INCONCLUSIVE
 
-    return early_verdict(rule, within, waivers, today, f"shown by {asked}, {estimate.value:.3f} in them")
+    because = f"shown by {asked}, {estimate.value:.3f} in them"
+    return early_verdict(rule, within, waivers, today, because, category=category)
 
 
 def early_verdict(
-    rule: Rule, within: Callable[[Bound], Outcome], waivers: Iterable[Waiver], today: date, because: str
+    rule: Rule,
+    within: Callable[[Bound], Outcome],
+    waivers: Iterable[Waiver],
+    today: date,
+    because: str,
+    *,
+    category: str = "",
 ) -> Verdict | None:
     """Returns the verdict that follows from what is shown about the bound of a rule, and about the cap of a waiver.
 
@@ -145,27 +161,29 @@ def early_verdict(
         waivers: those that cover the same test; expired ones count for nothing.
         today: the day by which they are judged.
         because: how it is shown.
+        category: which stratum the test is about; empty for the whole dataset.
     """
+    called = f"{rule.metric} ({category})" if category else rule.metric
     kept = within(rule.bound)
     if kept is Outcome.PASS:
         outcome = Outcome.MEASURED if rule.treatment.tier is Tier.WARN else Outcome.PASS
-        return _verdict(rule, outcome, f"{rule.metric} {rule.bound.condition}: {because} {_cite(rule)}")
+        return _verdict(rule, outcome, f"{called} {rule.bound.condition}: {because} {_cite(rule)}")
     if rule.treatment.tier is Tier.WARN:
         if kept is Outcome.INCONCLUSIVE:
             return None
-        reason = f"{WARNING}{rule.metric} is not {rule.bound.condition}: {because} {_cite(rule)}"
+        reason = f"{WARNING}{called} is not {rule.bound.condition}: {because} {_cite(rule)}"
         return _verdict(rule, Outcome.MEASURED, reason)
     broken: list[Outcome] = [kept]
     for waiver in (each for each in waivers if not each.is_expired(today)):
         cap = waiver.bound_of(rule.bound)
         broken.append(within(cap))
         if broken[-1] is Outcome.PASS:
-            reason = f"{rule.metric} {cap.condition}: {because}; waived by {_signature(waiver)}: {waiver.reason} {_cite(rule)}"
+            reason = f"{called} {cap.condition}: {because}; waived by {_signature(waiver)}: {waiver.reason} {_cite(rule)}"
             return replace(_verdict(rule, Outcome.WAIVED, reason), waiver=waiver.id)
     if set(broken) != {Outcome.FAIL}:
         return None
     beyond = " nor within the cap of a waiver" if len(broken) > 1 else ""
-    return _verdict(rule, Outcome.FAIL, f"{rule.metric} is not {rule.bound.condition}{beyond}: {because} {_cite(rule)}")
+    return _verdict(rule, Outcome.FAIL, f"{called} is not {rule.bound.condition}{beyond}: {because} {_cite(rule)}")
 
 
 def undecided(rule: Rule) -> Verdict:

@@ -145,11 +145,28 @@ def test_the_table_goes_between_its_marks(verdicts: Any) -> None:
 def test_every_kind_of_rule_is_judged_at_its_bound(adaptive: Any) -> None:
     names = [row.name for row in adaptive.rows()]
     assert len(set(names)) == len(names)
-    for kind in ("clusters", "unreadable", "failed", "graded", "two rules", "waiver", "patches", "categories", "share a rule"):
+    for kind in (
+        "clusters",
+        "unreadable",
+        "failed",
+        "graded",
+        "two rules",
+        "waiver",
+        "patches",
+        "categories",
+        "share a rule",
+        "may be bad",
+    ):
         assert any(kind in name for name in names), kind
 
 
-@pytest.mark.parametrize("name", ["one cell, N=20", "cap of a waiver", "index of four patches on its upper", "judged, N=40"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("one cell, N=20", "cap of a waiver", "index of four patches on its upper", "judged, N=40"),
+        *("point judged, harmful_flip_rate", "severe_failure_rate, 10 cells of N=128, 3 may be bad, one"),
+    ],
+)
 def test_a_test_that_stops_early_errs_as_rarely_as_declared(adaptive: Any, name: str) -> None:
     (row,) = [row for row in adaptive.rows() if name in row.name]
     errors = adaptive.errors_of(row, 25)

@@ -1,8 +1,9 @@
 """Adaptive: a test asks its samples in a fixed random order, and stops as soon as its rules are decided at their declared risk.
 
-A rule that judges the value (``judge: point``) asks for the verdict that all answers would give. An audit of one cell, or of the
-pairs of a mean, bets against that verdict and may stop after any answer. What no audit is known for, and any rule that judges the
-interval, is looked at a few times: each look spends a part of the risk, and the last one asks about all samples.
+A rule that judges the value (``judge: point``) asks for the verdict that all answers would give. An audit of a cell, of a
+category, of the cells of a sweep or of the pairs of a mean bets against that verdict and may stop after any answer. What no
+audit is known for, and any rule that judges the interval, is looked at a few times: each look spends a part of the risk, and the
+last one asks about all samples.
 
 The order depends on the number of samples alone, and is the same for all cells of a dataset: nobody can choose another one, and
 metrics of several cells find the same samples in each. Every verdict of a cell follows from its own answers in that order, so
@@ -29,6 +30,7 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Sett
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.asking import Want
 from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
@@ -47,21 +49,25 @@ from .audits import (
     LOW_ONLY,
     MEANS,
     OF_RUNGS,
+    SHARES,
     MissingScoreError,
     NoAuditError,
     RuleAudit,
+    allowed_breaches,
     asking_order,
     judges_value,
     known,
+    limits_within,
     moments,
     risks,
     step_after,
 )
 from .context import Asked, floors, groups_of
 from .judge import Judge
-from .looks import EARLY_RISK, Decisions, Prefix, blocks, look_sizes, strata_of, with_risk
-from .measurements import UNPARSED_INCREASE, judged_tests
+from .looks import Decisions, Prefix, alone, blocks, look_sizes, risk_shares, strata_of, with_risk
+from .measurements import UNPARSED_INCREASE, judged_tests, quantity
 from .required_cells import BASELINES, WITHOUT_SETTINGS, attempts_of
+from .strata import rows_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -228,18 +234,32 @@ class AdaptiveJudge:
         attempts = not task and attempts_of(cell, policy, always=judge.attempts) is not None
         planned = judged_tests(cell, Asked.of(judge.evaluator, cell.dataset, task), attempts=attempts)
         decisions = self._decisions(cell, size, planned)
-        decisions.unfit = self._unfit(cell, planned)
-        blocking = {(test, rule.id): rule for test in planned for rule in policy.rules if rule.applies(test) and blocks(rule)}
-        audits = self._cell_audits(cell, size, {key: blocking[key] for key in blocking if key[0].metric not in decisions.unfit})
+        tests = [*planned, *self._category_tests(cell, planned)]
+        decisions.unfit = self._unfit(cell, tests)
+        blocking = [(test, rule) for test in tests for rule in policy.rules if rule.applies(test) and blocks(rule)]
+        fit = [(test, rule) for test, rule in blocking if (test.metric, test.category) not in decisions.unfit]
+        audits = self._cell_audits(cell, size, fit)
         decisions.audited = set(audits)
-        decisions.open_looks = any(key not in audits for key in blocking)
+        decisions.open_looks = any((alone(test), rule.id) not in audits for test, rule in blocking)
         stops = deque(sorted({*(moments(size) if audits else (FIRST,)), *look_sizes(size)}))
         of_strata = {rule.metric for rule in policy.rules if rule.where.category and blocks(rule)}
         if self._lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}):
             stops.clear()
-            decisions.looks = 0
+            decisions.shares = {}
         decide = partial(self._decide_audit, decisions)
         return CellTest(asking_order(size), decisions, audits, stops, decide)
+
+    def _category_tests(self, cell: Cell, planned: Sequence[JudgedTest]) -> list[JudgedTest]:
+        """Returns the tests of the categories of a cell that a rule is about and an audit may decide."""
+        names = sorted({sample.category for sample in self.judge.evaluator.samples(cell.dataset)} - {""})
+        rules = [rule for rule in self.judge.policies[cell.model].rules if rule.where.category]
+        tests = [
+            dataclasses.replace(test, category=name, strata=len(names))
+            for test in planned
+            if rules and test.metric in CELL_LIMITS and quantity(test.metric).by_category
+            for name in names
+        ]
+        return [test for test in tests if any(rule.applies(test) for rule in rules)]
 
     # Asking ahead: a test whose answers are there goes on to the next ones before its turn. It asks what it would ask then.
 
@@ -385,7 +405,7 @@ class AdaptiveJudge:
         policy = self.judge.policies[about.model]
         ruled = {test.metric for test in planned for rule in policy.rules if rule.applies(test) and blocks(rule)}
         # whether answers are texts that are read, or letters that are scored, is the same for all samples
-        return Decisions(self.judge, size, len(look_sizes(size)), planned=frozenset(ruled - {UNPARSED_INCREASE}))
+        return Decisions(self.judge, size, risk_shares(size), planned=frozenset(ruled - {UNPARSED_INCREASE}))
 
     def _look(self, decisions: Decisions, about: Cell | SweepMetric, judged: Callable[[Judge], Record]) -> Record | None:
         """Returns the record of a test that is decided by what is asked so far, or ``None``."""
@@ -415,13 +435,13 @@ class AdaptiveJudge:
         absent = strata_of(self.judge.evaluator.samples(about.dataset)) - strata_of(prefix.samples(about.dataset))
         return any(rule.where.admits("category", name) for rule in rules for name in absent)
 
-    def _unfit(self, cell: Cell, planned: Sequence[JudgedTest]) -> dict[str, Estimate]:
-        """Returns the metrics of a cell that do not apply, by the answers about all samples unchanged and without pictures."""
+    def _unfit(self, cell: Cell, tests: Sequence[JudgedTest]) -> dict[tuple[str, str], Estimate]:
+        """Returns which metrics do not apply to a cell, or to a category, by all answers with unchanged pictures and without."""
         import numpy as np
 
         rules = self.judge.policies[cell.model].rules
-        ruled = {test.metric for test in planned for rule in rules if rule.metric == test.metric}
-        if not (gated := [name for name in ruled if name in CELL_LIMITS and metrics.get(name).validity]):
+        ruled = {(test.metric, test.category) for test in tests for rule in rules if rule.metric == test.metric}
+        if not (gated := [about for about in ruled if about[0] in CELL_LIMITS and metrics.get(about[0]).validity]):
             return {}
         clean, blind = self._references(cell)
         samples, views = self.judge.evaluator.samples(cell.dataset), view_count(cell.setting)
@@ -429,7 +449,7 @@ class AdaptiveJudge:
         if views > 1:
             by_view = {str(cell.setting): np.repeat(clean[:, None], views, axis=1)}
             of_patches = {"patches_by_setting": by_view, **floors(samples)}
-        table = ScoreTable(
+        whole = ScoreTable(
             clean=clean,
             by_setting={str(cell.setting): clean},
             no_image=blind,
@@ -437,14 +457,28 @@ class AdaptiveJudge:
             chances=chances(samples),
             **of_patches,
         )
-        estimates = {name: metrics.estimate(name, table, setting=str(cell.setting), confidence=None) for name in gated}
-        return {name: estimate for name, estimate in estimates.items() if not estimate.valid}
+        tables = {category: self._part_of(whole, cell.dataset, category) for _, category in gated}
+        estimates = {
+            (name, category): metrics.estimate(name, tables[category], setting=str(cell.setting), confidence=None)
+            for name, category in gated
+        }
+        return {about: estimate for about, estimate in estimates.items() if not estimate.valid}
+
+    def _part_of(self, table: ScoreTable, dataset: str, category: str) -> ScoreTable:
+        """Returns the table of one category of all samples; the whole table without one."""
+        if not category:
+            return table
+        samples = self.judge.evaluator.samples(dataset)
+        part = rows_of(table, [sample.category == category for sample in samples])
+        own = [sample for sample in samples if sample.category == category]
+        return part if table.floors is None else dataclasses.replace(part, **floors(own))
 
     def _at_all_samples(self, decisions: Decisions) -> Judge:
         """Returns what judges a test that asked about all samples: with the risk that earlier looks have left."""
-        if not decisions.looks:
+        if not decisions.shares:
             return self.judge
-        policies = {name: with_risk(policy, 1.0 - EARLY_RISK) for name, policy in self.judge.policies.items()}
+        rest = decisions.shares[decisions.size]
+        policies = {name: with_risk(policy, rest) for name, policy in self.judge.policies.items()}
         return dataclasses.replace(self.judge, policies=policies)
 
     def _decide(self, decisions: Decisions, test: JudgedTest, rule: Rule, within: Callable[[Bound], Outcome]) -> None:
@@ -453,7 +487,7 @@ class AdaptiveJudge:
         treatment = rule.treatment
         risk = treatment.alpha_fail if within(rule.bound) is Outcome.FAIL else treatment.alpha_pass
         because = f"shown at a risk of {risk:.3g} by {decisions.in_words}"
-        if verdict := early_verdict(rule, within, waivers, self.judge.today, because):
+        if verdict := early_verdict(rule, within, waivers, self.judge.today, because, category=test.category):
             decisions.decided.setdefault((test, rule.id), verdict)
 
     def _waivers(self, test: JudgedTest) -> list[Waiver]:
@@ -464,18 +498,23 @@ class AdaptiveJudge:
     # Audits: of one cell, of every cell of a sweep, and of the pairs of a mean.
 
     def _cell_audits(
-        self, cell: Cell, size: int, rules: Mapping[tuple[JudgedTest, str], Rule]
+        self, cell: Cell, size: int, rules: Sequence[tuple[JudgedTest, Rule]]
     ) -> dict[tuple[JudgedTest, str], RuleAudit]:
-        """Returns an audit of each rule on a cell that can have one."""
+        """Returns an audit of each rule on a cell, or on a category of it, that can have one."""
+        import numpy as np
+
         policy = self.judge.policies[cell.model]
+        categories = np.array([sample.category for sample in self.judge.evaluator.samples(cell.dataset)])
         audits = {}
-        for (test, name), rule in rules.items():
+        for test, rule in rules:
             if not judges_value(rule) or test.metric not in CELL_LIMITS:
                 continue
             bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
-            limits = partial(CELL_LIMITS[test.metric], *self._references(cell))
+            members = categories == test.category if test.category else np.ones(size, bool)
+            own = partial(CELL_LIMITS[test.metric], *(scores[members] for scores in self._references(cell)))
+            limits = partial(limits_within, members, own)
             with contextlib.suppress(NoAuditError):  # without a limit there is no audit, and looks decide
-                audits[test, name] = RuleAudit(rule, bounds, limits, asking_order(size), risks(policy, rule, test))
+                audits[alone(test), rule.id] = RuleAudit(rule, bounds, limits, asking_order(size), risks(policy, rule, test))
         return audits
 
     def _references(self, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -500,7 +539,7 @@ class AdaptiveJudge:
         policy = judge.policies[sweep.model]
         test = JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split)
         rules = [rule for rule in policy.rules if rule.bounds(test)]
-        audited = sweep.metric in EVERY_CELL or sweep.metric in MEANS
+        audited = sweep.metric in EVERY_CELL or sweep.metric in SHARES or sweep.metric in MEANS
         if not audited or not rules or not all(rule.applies(test) and blocks(rule) and judges_value(rule) for rule in rules):
             return None
         chosen = list(dict.fromkeys(setting for setting in settings if setting not in (CLEAN, NO_IMAGE)))
@@ -509,7 +548,7 @@ class AdaptiveJudge:
             chosen = [setting for setting in chosen if str(setting) in low]
         if not chosen or (sweep.metric in OF_RUNGS and self._shows_one_rung(sweep, chosen)):
             return None
-        decide = self._every_cell if sweep.metric in EVERY_CELL else self._mean_of_pairs
+        decide = self._mean_of_pairs if sweep.metric in MEANS else self._cell_by_cell
         try:
             record = decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
         except MissingScoreError:
@@ -524,20 +563,21 @@ class AdaptiveJudge:
         first = asking_order(len(evaluator.samples(sweep.dataset)))[:FIRST]
         return bool(same_pictures([evaluator.result(Cell(sweep.model, sweep.dataset, rung), first) for rung in rungs]))
 
-    def _every_cell(self, sweep: SweepMetric, test: JudgedTest, rules: Sequence[Rule], cells: Sequence[Cell]) -> Record | None:
-        """Judges the largest drop: kept where every cell keeps the bound, broken where one cell breaks it."""
+    def _cell_by_cell(self, sweep: SweepMetric, test: JudgedTest, rules: Sequence[Rule], cells: Sequence[Cell]) -> Record | None:
+        """Judges the largest drop, or a share of cells: by how many cells are shown to keep a limit, and to break it."""
         from pytest_vlmrobust.metrics.sequential import prior_weights
 
         evaluator, policy = self.judge.evaluator, self.judge.policies[sweep.model]
         order = asking_order(len(evaluator.samples(sweep.dataset)))
-        decisions = Decisions(self.judge, len(order) * len(cells), 0)
+        decisions = Decisions(self.judge, len(order) * len(cells), {})
         weights = prior_weights([str(cell.setting) for cell in cells]).tolist()
         clean, blind = self._references(sweep)
-        limits = partial(CELL_LIMITS["accuracy_drop"], clean, blind)
+        limits = partial(SHARES.get(sweep.metric, CELL_LIMITS["accuracy_drop"]), clean, blind)
         asked = [0] * len(cells)
         for rule in rules:
             bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
-            audit = RuleAudit(rule, bounds, limits, order, risks(policy, rule, test), weights=weights)
+            allowed = {bound: allowed_breaches(sweep.metric, bound, len(cells)) for bound in bounds}
+            audit = RuleAudit(rule, bounds, limits, order, risks(policy, rule, test), weights=weights, allowed=allowed)
             while closest := audit.closest(HUNTED):
                 upcoming = {
                     index: audit.upcoming(audit.asked[index] + step_after(audit.asked[index]), index) for index in closest
@@ -548,10 +588,14 @@ class AdaptiveJudge:
             decisions.asked = sum(asked)
             self._decide(decisions, test, rule, audit.within)
         results = [evaluator.result(cell, order[:count]) for cell, count in zip(cells, asked, strict=True) if count]
-        drops = [float((clean[list(order[: len(result.samples)])] - result.values).mean()) for result in results]
-        worst = max(range(len(drops)), key=drops.__getitem__)
-        note = f"largest drop in what was asked: {drops[worst]:.3f} at {results[worst].cell.setting}"
-        return self._summary(sweep, decisions, Estimate(drops[worst], max(asked)), results, note)
+        formula = metrics.get(sweep.metric).function
+        values = [float(formula(clean[list(order[: len(one.samples)])], {str(one.cell.setting): one.values})) for one in results]
+        if sweep.metric in SHARES:
+            note = f"a share of the {counted(len(values), 'setting')} asked about"
+            return self._summary(sweep, decisions, Estimate(sum(values) / len(values), max(asked)), results, note)
+        worst = max(range(len(values)), key=values.__getitem__)
+        note = f"largest drop in what was asked: {values[worst]:.3f} at {results[worst].cell.setting}"
+        return self._summary(sweep, decisions, Estimate(values[worst], max(asked)), results, note)
 
     def _mean_of_pairs(self, sweep: SweepMetric, test: JudgedTest, rules: Sequence[Rule], cells: Sequence[Cell]) -> Record | None:
         """Judges a mean over all settings and samples from pairs of both, drawn in a fixed random order."""
@@ -563,7 +607,7 @@ class AdaptiveJudge:
         size = len(evaluator.samples(sweep.dataset))
         clean, blind = (np.tile(scores, len(cells)) for scores in self._references(sweep))
         order = pair_order(0, "", "", [str(cell.setting) for cell in cells], size).samples.tolist()
-        decisions = Decisions(self.judge, len(order), 0)
+        decisions = Decisions(self.judge, len(order), {})
         places: dict[Cell, list[int]] = {}
         values: dict[int, float] = {}
         for rule in rules:

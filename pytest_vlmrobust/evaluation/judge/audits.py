@@ -1,20 +1,24 @@
 """Audits: after how many answers, and by which bets, a rule on a value is decided before all answers are there.
 
-An audit is about one cell, about the pairs of a mean, or about every cell of a sweep. It bets against the verdict that all
-answers would give, and may stop after any answer (``metrics.sequential``). The order in which samples are asked depends on their
-number alone, and is the same for all cells of a dataset: nobody can choose another one.
+An audit is about one cell or a category of it, about the pairs of a mean, or about the cells of a sweep. It bets against the
+verdict that all answers would give, and may stop after any answer (``metrics.sequential``). The order in which samples are asked
+depends on their number alone, and is the same for all cells of a dataset: nobody can choose another one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
+from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.fingerprint import rng_for
 from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.metrics.corruption import BENIGN, CATASTROPHIC, SEVERE
+from pytest_vlmrobust.metrics.scores import ROUNDING
 from pytest_vlmrobust.policies import Bound, JudgedBy, JudgedTest, Multiplicity, Policy, Rule
 
 if TYPE_CHECKING:
@@ -80,9 +84,14 @@ def moments(size: int) -> tuple[int, ...]:
 class RuleAudit:
     """The audit of one rule: of its bound, and of the caps of waivers that hold.
 
-    It is about one cell, about the pairs of a mean, or about all cells of a sweep, each of which has to keep the bound. Whatever
-    it showed once stands. The risk of a wrong FAIL is split among the cells, and that of a wrong PASS needs no split: to pass
-    wrongly, one certain cell would have to pass wrongly. Neither depends on which cells are asked first.
+    It is about one cell, about the pairs of a mean, or about m cells of a sweep, of which all but k have to keep a limit; k is 0
+    for the largest drop. Whatever it showed once of a cell stands; what that says of all cells follows by partial conjunction.
+    PASS: m - k cells are shown to keep their limit, each at 1 / (k + 1) of the risk of a wrong PASS. FAIL: k + 1 cells are shown
+    to break theirs, at shares of the risk of a wrong FAIL of which no m - k together exceed it. Where PASS is wrong, V > k cells
+    break the limit, and at least V - k of them were shown to keep it; where FAIL is, likewise. This holds however the answers of
+    different cells depend on each other, and whichever cells are asked first.
+
+    Source: Y. Benjamini and R. Heller, Biometrics 64 (2008) 1215-1222, of p-values that are the least 1 / e so far.
     """
 
     def __init__(
@@ -94,6 +103,7 @@ class RuleAudit:
         risks: tuple[float, float],
         *,
         weights: Sequence[float] = (1.0,),
+        allowed: Mapping[Bound, int] | None = None,
     ) -> None:
         """Prepares an audit that has seen no answer.
 
@@ -103,7 +113,8 @@ class RuleAudit:
             limits: gives the limits that a bound stands for, of 0/1 or of graded scores.
             order: of the samples, by their places.
             risks: of a wrong PASS and of a wrong FAIL.
-            weights: the share of the risk of a wrong FAIL that each cell may take.
+            weights: one for each cell; the larger, the larger its share of the risk of a wrong FAIL.
+            allowed: how many cells may break the limit of each bound, fewer than there are; none unless given.
 
         Raises:
             NoAuditError: there is no such limit: a score that it needs is missing, or its denominator is 0.
@@ -120,8 +131,9 @@ class RuleAudit:
         self._members = np.array([limit.member for limit in every])
         shape = len(weights), len(every)
         self._audit: Audit = Audit(every * len(weights), [Order(np.array(order, dtype=np.intp), "uniform")] * math.prod(shape))
-        self._needed = -np.log(risks[0]), -np.log(risks[1]) - np.log(np.array(weights))[:, None]
-        self._evidence_of_fail = np.zeros(shape)
+        self._allowed = dict.fromkeys(self._bounds, 0) if allowed is None else allowed
+        self._needed = {bound: _needed(risks, np.array(weights), spared) for bound, spared in self._allowed.items()}
+        self._evidence = np.zeros((2, *shape))
         self._kept = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
         self._broken = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
         self._open = np.ones(len(weights), bool)
@@ -131,14 +143,27 @@ class RuleAudit:
         """Whether a verdict follows from what it has seen, or it has seen everything."""
 
     def closest(self, most: int) -> list[int]:
-        """Returns the open cells that are closest to breaking every bound, the closest first; nothing once it is done."""
+        """Returns the open cells to ask next, the first ones first; nothing once it is done.
+
+        Where no cell may break the limit, or more cells lean to breaking it than may, these are the cells that are closest to
+        being shown to break it. Else they are those of which nothing was asked, then those that are closest to being shown to
+        keep it: the hardest may stay open.
+        """
         import numpy as np
 
         if self.is_done:
             return []
-        by_bound = [self._evidence_of_fail[:, columns].max(axis=1) for columns in self._columns.values()]
-        lacking = np.min(by_bound, axis=0) - self._needed[1][:, 0]
-        ranked = np.argsort(-lacking, kind="stable")
+        evidence_of_pass, evidence_of_fail = (
+            np.min([part[:, columns].max(axis=1) for columns in self._columns.values()], axis=0) for part in self._evidence
+        )
+        lacking = evidence_of_fail - self._needed[self._bounds[0]][1][:, 0]
+        spared = max(self._allowed.values())
+        is_new = np.array(self.asked) == 0
+        if spared and (evidence_of_fail > evidence_of_pass).sum() <= spared:
+            lacking = np.where(is_new, lacking, evidence_of_pass)
+            ranked = np.lexsort((-lacking, ~is_new))
+        else:
+            ranked = np.argsort(-lacking, kind="stable")
         closest: list[int] = ranked[self._open[ranked]][:most].tolist()
         return closest
 
@@ -173,28 +198,41 @@ class RuleAudit:
         """Returns whether the value of all answers is shown to keep ``bound``, or to break it."""
         import numpy as np
 
-        kept = [shown for within, shown in self._kept.items() if bound.holds(within)]
-        if np.any(kept, axis=0).all():
+        allowed = self._allowed[bound]
+        kept = [shown for own, shown in self._kept.items() if bound.holds(own) and self._allowed[own] == allowed]
+        if (~np.any(kept, axis=0)).sum() <= allowed:
             return Outcome.PASS
-        return Outcome.FAIL if self._broken[bound].any() else Outcome.INCONCLUSIVE
+        return Outcome.FAIL if self._broken[bound].sum() > allowed else Outcome.INCONCLUSIVE
 
     def _conclude(self) -> None:
         """Writes down which cells are shown to keep or to break which bounds, and which of them are to be asked further."""
         import numpy as np
 
         verdicts = self._audit.verdicts(0.5, 0.5)  # whose risks are not read
-        shape = self._evidence_of_fail.shape
-        self._evidence_of_fail = verdicts.sure_log_fail.reshape(shape)
-        passed = verdicts.sure_log_pass.reshape(shape) >= self._needed[0]
-        failed = self._evidence_of_fail >= self._needed[1]
+        logs = verdicts.sure_log_pass, verdicts.sure_log_fail
+        self._evidence = np.stack(logs).reshape(self._evidence.shape)
         for bound, columns in self._columns.items():
-            broken = failed[:, columns].any(axis=1)
-            kept = passed[:, columns].all(axis=1)
+            passed, failed = (
+                part[:, columns] >= needed for part, needed in zip(self._evidence, self._needed[bound], strict=True)
+            )
+            broken, kept = failed.any(axis=1), passed.all(axis=1)
             self._kept[bound] |= kept & ~broken
             self._broken[bound] |= broken & ~kept
-        decided = np.any(list(self._kept.values()), axis=0) | np.all(list(self._broken.values()), axis=0)
+        most = max(self._allowed.values())
+        kept_at_last = [shown for bound, shown in self._kept.items() if self._allowed[bound] == most]
+        decided = np.any(kept_at_last, axis=0) | np.all(list(self._broken.values()), axis=0)
         self._open = ~decided & (np.array(self.asked) < len(self._order))
-        self.is_done = all(broken.any() for broken in self._broken.values()) or not self._open.any()
+        shown = {self.within(bound) for bound in self._bounds}
+        self.is_done = Outcome.PASS in shown or shown == {Outcome.FAIL} or not self._open.any()
+
+
+def _needed(risks: tuple[float, float], weights: Scores, allowed: int) -> tuple[Scores, Scores]:
+    """Returns how much evidence shows that a cell keeps its limit, shape (1, 1), and that it breaks it, shape (cells, 1)."""
+    import numpy as np
+
+    shares = weights / np.sort(weights)[allowed:].sum() if allowed else weights
+    of_pass = -np.log(np.full((1, 1), risks[0] / (allowed + 1)))
+    return of_pass, -np.log(risks[1]) - np.log(shares)[:, None]
 
 
 def judges_value(rule: Rule) -> bool:
@@ -240,6 +278,28 @@ def _limits_of(bounds: Sequence[Bound], limits: LimitsOf) -> tuple[list[list[Lim
         raise NoAuditError(str(error)) from error
 
 
+def limits_within(members: NDArray[np.bool_], limits: LimitsOf, bound: Bound, graded: bool) -> list[Limit]:
+    """Returns limits about a part of the samples, such as a category, as limits about all: the others need no answer.
+
+    Args:
+        members: whether each sample is in that part, shape (N,).
+        limits: gives limits about the part alone.
+        bound: of the metric, over the part.
+        graded: whether scores may lie between 0 and 1.
+
+    Raises:
+        ValueError: there is no such limit.
+    """
+    import numpy as np
+
+    found = []
+    for limit in limits(bound, graded):
+        reference, member = np.zeros(members.size), np.zeros(members.size, bool)
+        reference[members], member[members] = limit.reference, limit.member
+        found.append(dataclasses.replace(limit, reference=reference, member=member, contrast=None))
+    return found
+
+
 def _drop(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
     from pytest_vlmrobust.metrics.sequential import max_drop
 
@@ -279,6 +339,39 @@ def _patch_index(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> l
     return limits
 
 
+def _severe(clean: Scores, _blind: Scores, _bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_relative_drop
+
+    return [max_relative_drop(clean, SEVERE, graded=graded)]
+
+
+def _catastrophic(clean: Scores, _blind: Scores, _bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_drop
+
+    return [max_drop(clean, CATASTROPHIC, graded=graded)]
+
+
+def _not_benign(clean: Scores, _blind: Scores, _bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_drop
+
+    return [max_drop(clean, BENIGN - 2 * ROUNDING, graded=graded)]  # which a drop of just 1 pp is not
+
+
+def allowed_breaches(metric: str, bound: Bound, cells: int) -> int:
+    """Returns how many cells may break their limit within a bound: none for the largest drop, more for a share of cells.
+
+    Raises:
+        NoAuditError: the bound has two ends, or every number of cells is within it, or none.
+    """
+    if metric not in SHARES:
+        return 0
+    bad = metrics.get(metric).better == "lower"
+    counts = [count for count in range(cells + 1) if bound.admits(count / cells if bad else 1.0 - count / cells)]
+    if not counts or counts != list(range(len(counts))) or len(counts) > cells:
+        raise NoAuditError(f"{metric} {bound.condition}: no audit of {cells} settings decides it")
+    return counts[-1]
+
+
 def _only_max(bound: Bound) -> float:
     if math.isfinite(bound.low) or not math.isfinite(bound.high):
         raise ValueError("no limit from below")
@@ -295,6 +388,8 @@ CELL_LIMITS = {
 """Metrics of a cell that an audit knows, and what their bounds mean for sums of scores."""
 EVERY_CELL = ("worst_case_drop", "worst_at_low")
 """Summary metrics that keep a bound where every cell does."""
+SHARES = {"severe_failure_rate": _severe, "catastrophic_rate": _catastrophic, "benign_at_low": _not_benign}
+"""Summary metrics that are shares of cells, and the limit of a cell that counts as bad."""
 MEANS = {
     "mean_drop": _drop,
     "mean_drop_at_low": _drop,
@@ -304,5 +399,5 @@ MEANS = {
 """Summary metrics that are means over settings and samples."""
 OF_RUNGS = ("resolution_accuracy",)
 """Those over rungs, which have to show different pictures."""
-LOW_ONLY = ("worst_at_low", "mean_drop_at_low")
+LOW_ONLY = ("worst_at_low", "mean_drop_at_low", "benign_at_low")
 """Those over settings at level low."""

@@ -1,6 +1,7 @@
 """Looks: a test is judged on the samples that were asked about so far, as if there were no others.
 
-Each look spends a part of a rule's risk, and the last one asks about all samples. Verdicts that audits reached stand.
+Each look spends a part of a rule's risk, and the last one, at all samples, has the rest. The parts add up to the risk, so that it
+holds for any interval and whatever the looks have in common. Verdicts that audits reached stand.
 """
 
 from __future__ import annotations
@@ -21,27 +22,40 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import JudgedTest, Policy, Rule, Tier
 from pytest_vlmrobust.policies.judge import judge_rule, verdict_of_part
 
-from .audits import asking_order
+from .audits import asking_order, judges_value
 from .judge import Judge
 from .replay import NoThumbnails
 from .strata import strata
 
 FIRST_LOOK = 24
 """Samples at the first look; each further look has twice as many."""
-LAST_LOOK = 0.75
-"""The share of the samples after which no look comes but that at all of them."""
-EARLY_RISK = 0.5
-"""The part of a rule's risk that the looks before the last one share evenly."""
+LAST_LOOK = 0.6
+"""The share of the samples after which no look comes but that at all of them, which would have little risk left."""
 
 
 def look_sizes(size: int) -> tuple[int, ...]:
     """Returns after how many samples rules are looked at before all of them are asked about.
 
     >>> look_sizes(20), look_sizes(128), look_sizes(869)
-    ((), (24, 48, 96), (24, 48, 96, 192, 384))
+    ((), (24, 48), (24, 48, 96, 192, 384))
     """
     doubled = (FIRST_LOOK * 2**power for power in range(32))
     return tuple(look for look in doubled if look <= LAST_LOOK * size)
+
+
+def risk_shares(size: int) -> dict[int, float]:
+    """Returns which part of a rule's risk each look has, by its number of samples: together the square of their share.
+
+    Equal parts would leave less for all samples, where most close verdicts fall; the bounds of O'Brien and Fleming leave more,
+    and ask longer about what is plain. ``docs/verdicts.md`` says how much.
+
+    Source: K. Kim and D. DeMets, Biometrika 74 (1987) 149-154: spending functions that are powers of the share; here of 2.
+
+    >>> risk_shares(96)
+    {24: 0.0625, 48: 0.1875, 96: 0.75}
+    """
+    looks = (*look_sizes(size), size)
+    return {look: (look / size) ** 2 - (before / size) ** 2 for before, look in zip((0, *looks), looks, strict=False)}
 
 
 @dataclass(eq=False)
@@ -106,7 +120,8 @@ class Decisions:
     judge: Judge
     size: int
     """How many answers the test would ask for."""
-    looks: int
+    shares: Mapping[int, float]
+    """The parts of a rule's risk that looks spend, and that all samples have; empty where no look is taken."""
     asked: int = 0
     decided: dict[tuple[JudgedTest, str], Verdict] = field(default_factory=dict)
     undecided: set[tuple[JudgedTest, str]] = field(default_factory=set)
@@ -120,8 +135,8 @@ class Decisions:
     """Whether more inferences failed, or more answers were unreadable, than the policy admits; then all samples are judged."""
     planned: frozenset[str] = frozenset()
     """The metrics that blocking rules are about, and that all answers have a value of."""
-    unfit: Mapping[str, Estimate] = field(default_factory=dict)
-    """The metrics that do not apply, as the answers about all unchanged samples show; no further answer can change that."""
+    unfit: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
+    """By metric and category, those that do not apply, as the answers about all unchanged samples show: nothing changes that."""
 
     @property
     def whole(self) -> Measured:
@@ -141,7 +156,7 @@ class Decisions:
     def verdicts(self, policy: Policy, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
         """Returns the verdicts of those rules that are decided, by rule; at a look, decides those that the estimate can."""
         said = estimate.valid and estimate.finite
-        about = dataclasses.replace(test, strata=1)  # of which a part of the samples may have fewer than all
+        about = alone(test)
         decided = {}
         for rule in policy.rules:
             if not rule.applies(test):
@@ -149,8 +164,8 @@ class Decisions:
             key = about, rule.id
             if self.at_look and said and key not in self.decided and key not in self.audited:
                 self._look(policy, rule, test, estimate)
-            if test.metric in self.unfit and not test.category:
-                decided[rule.id] = judge_rule(rule, self.unfit[test.metric], (), self.judge.today)
+            if (unfit := self.unfit.get((test.metric, test.category))) is not None:
+                decided[rule.id] = judge_rule(rule, unfit, (), self.judge.today, category=test.category)
             elif key in self.decided and said:
                 decided[rule.id] = self.decided[key]
             elif blocks(rule):
@@ -160,10 +175,18 @@ class Decisions:
     def _look(self, policy: Policy, rule: Rule, test: JudgedTest, estimate: Estimate) -> None:
         waivers = [waiver for waiver in policy.waivers if waiver.applies(test)]
         strata = max(test.strata, len(strata_of(self.whole.samples(test.dataset)))) if test.category else 1
-        sharing, share = policy.sharing(rule, dataclasses.replace(test, strata=strata)), EARLY_RISK / self.looks
+        sharing, share = policy.sharing(rule, dataclasses.replace(test, strata=strata)), self.shares[self.asked]
+        if judges_value(rule):  # the verdict of all answers errs at no risk, and so nothing is kept for it
+            share /= 1.0 - self.shares[self.size]
         today = self.judge.today
-        if verdict := verdict_of_part(rule, estimate, waivers, today, sharing, share=share, asked=self.in_words):
-            self.decided[dataclasses.replace(test, strata=1), rule.id] = verdict
+        said = verdict_of_part(rule, estimate, waivers, today, sharing, share=share, asked=self.in_words, category=test.category)
+        if said is not None:
+            self.decided[alone(test), rule.id] = said
+
+
+def alone(test: JudgedTest) -> JudgedTest:
+    """Returns a test as decisions name it: not by how many strata there are, of which a part of the samples may lack some."""
+    return dataclasses.replace(test, strata=1)
 
 
 def with_risk(policy: Policy, share: float) -> Policy:

@@ -1,21 +1,12 @@
 """Sequential gates: the verdict of all answers from a fraction of them, at a declared risk.
 
-:mod:`.limits` turns a gate into one number per cell, :mod:`.order` fixes in which order its samples are asked, :class:`Audit`
-turns answers into verdicts, :mod:`.combination` judges gates over many cells.
+:mod:`.limits` turns a gate into one number per cell, :mod:`.order` fixes in which order its samples are asked, and :class:`Audit`
+turns answers into verdicts.
 """
 
 from __future__ import annotations
 
 from .audit import Audit, Reason, Target, Verdicts, curtail
-from .combination import (
-    PRIOR_WORST,
-    GateVerdict,
-    allowed_violations,
-    at_most,
-    look_sizes,
-    look_verdicts,
-    prior_weights,
-)
 from .limits import (
     Contrast,
     Limit,
@@ -27,24 +18,19 @@ from .limits import (
     min_accuracy,
     min_relative_drop,
 )
-from .order import Order, pair_order, stratified_order
+from .order import PRIOR_WORST, Order, pair_order, prior_weights, stratified_order
 
 __all__ = [
     "PRIOR_WORST",
     "Audit",
     "Contrast",
-    "GateVerdict",
     "Limit",
     "Order",
     "Reason",
     "Target",
     "UndefinedGate",
     "Verdicts",
-    "allowed_violations",
-    "at_most",
     "curtail",
-    "look_sizes",
-    "look_verdicts",
     "max_drop",
     "max_harmful_flip_rate",
     "max_relative_corruption_error",

@@ -51,7 +51,7 @@ Flags = NDArray[np.bool_]
 class Verdicts:
     """Verdicts of m cells at declared error rates; arrays have shape (m,).
 
-    Each holds for its own cell. A gate over several cells is judged by :mod:`.combination`, whose error rates hold for the gate.
+    Each holds for its own cell: a gate over several cells has to divide its risk among them.
     """
 
     alpha_pass: float

@@ -1,13 +1,13 @@
-"""The order of a cell's samples: seeded, fixed before the run, and independent for each cell.
+"""The order of a cell's samples, seeded and fixed before the run, and which cells of a sweep to ask first.
 
-The order is the only randomness behind a dataset verdict. Cells with independent orders may be advanced under any schedule, even
-one that uses the evidence. Cells that share an order must advance together, because one cell would otherwise reveal the next
-samples of another.
+The order is the only randomness behind a dataset verdict. Cells may share an order, and be advanced under any schedule, where
+what is shown of each is shown by its own evidence: that rarely ever exceeds 1/alpha. Evidence of several cells may be averaged
+only where their orders are independent, or they advance together: one cell would otherwise reveal the next samples of another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,6 +80,37 @@ def stratified_order(seed: int, model: str, dataset: str, setting: str, referenc
         is_right, np.cumsum(is_right) / max(int(right.sum()), 1) / pace, np.cumsum(~is_right) / max(int((~right).sum()), 1)
     )
     return Order(shuffled[np.lexsort((~is_right, due))], "stratified")
+
+
+# Which cells to ask first.
+
+
+PRIOR_WORST = (
+    *("upsample:high", "elastic_transform:high", "zoom_blur:mid", "zoom_blur:high"),
+    *("glass_blur:low", "solarize:high", "flip_v", "invert"),
+)
+"""Settings that cost most in published sweeps (VLM-RobustBench): a failure is searched for here first."""
+
+
+def prior_weights(settings: Sequence[str], worst: Iterable[str] = PRIOR_WORST) -> NDArray[np.float64]:
+    """Returns weights that sum to 1: half on the settings among ``worst``, half on all; equal if none is.
+
+    They must be fixed before the run. Bad weights cost inferences, but never validity.
+
+    Args:
+        settings: the sweep's settings as text, at least one.
+        worst: settings expected to cost most.
+
+    Returns:
+        Shape (m,), each positive.
+
+    >>> prior_weights(["flip_v", "fog:low"]).tolist()
+    [0.75, 0.25]
+    """
+    wanted = set(worst)
+    expected = np.array([setting in wanted for setting in settings])
+    everywhere = np.full(len(settings), 1.0 / len(settings))
+    return (expected / expected.sum() + everywhere) / 2.0 if expected.any() else everywhere
 
 
 # The fixed orders of many cells: returns the next samples and refuses any others.

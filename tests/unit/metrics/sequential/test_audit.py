@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.metrics import sequential
-from pytest_vlmrobust.metrics.sequential import Audit, Limit, Order, Reason, Target, curtail
+from pytest_vlmrobust.metrics.sequential import Audit, Limit, Order, Reason, Target, Verdicts, curtail
 from pytest_vlmrobust.metrics.sequential.betting import GRID
 
 Array = NDArray[np.float64]
@@ -400,3 +401,26 @@ def test_never_both(left: float) -> None:
     passes, fails = curtail(sums, sums, left, left, 1.0)
     assert not (passes & fails).any()
     assert (passes | fails).all() == (left == 0.0)
+
+
+@given(seed=st.integers(0, 10**6), bound=st.sampled_from([0.0, 0.05, 0.1, 0.2]))
+def test_audits_run_to_the_end_agree_with_metrics_of_sweeps(seed: int, bound: float) -> None:
+    rng = np.random.default_rng(seed)
+    clean = (rng.random(40) < 0.8).astype(float)
+    answers = np.where(rng.random((6, 40)) < rng.choice([0.0, 0.1, 0.2], size=(6, 1)), 1.0 - clean, clean)
+    sweep = {f"fog{index}:low": row for index, row in enumerate(answers)}
+    orders = [Order(rng.permutation(40), "uniform") for _ in range(6)]
+    drops = finished([sequential.max_drop(clean, bound)] * 6, orders, answers)
+    assert drops.passed.all() == (metrics.worst_case_drop(clean, sweep) <= bound + 1e-9)
+    severe = finished([sequential.max_relative_drop(clean, 0.1)] * 6, orders, answers)
+    assert severe.failed.mean() == pytest.approx(metrics.severe_failure_rate(clean, sweep))
+    pairs = sequential.pair_order(seed, "m", "d", list(sweep), 40)
+    mean = finished([sequential.max_drop(np.tile(clean, 6), bound / 2)], [pairs], answers.reshape(1, -1))
+    assert mean.passed[0] == (metrics.mean_drop(clean, sweep) <= bound / 2 + 1e-9)
+
+
+def finished(limits: list[Limit], orders: list[Order], answers: NDArray[np.float64]) -> Verdicts:
+    audit = Audit(limits, orders)
+    cells, samples = audit.upcoming(range(len(limits)), answers.shape[1])
+    audit.advance(cells, samples, answers[cells, samples])
+    return audit.verdicts()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.metrics.sequential import Order, pair_order, stratified_order
+from pytest_vlmrobust.metrics.sequential import PRIOR_WORST, Order, pair_order, prior_weights, stratified_order
 
 CLEAN = np.array([1.0] * 40 + [0.0] * 60)
 
@@ -78,3 +78,12 @@ def test_wrong_orders_are_refused() -> None:
         Order(np.array([0, 2, 2]), "uniform")
     with pytest.raises(ValueError, match=re.escape("pace is 0: expected a positive number")):
         stratified_order(7, "m", "d", "s", CLEAN, pace=0)
+
+
+def test_half_of_the_prior_weight_is_on_the_worst() -> None:
+    settings = [*PRIOR_WORST, *(f"fog{index}:low" for index in range(125))]
+    weights = prior_weights(settings)
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights[:8] == pytest.approx(1 / 16 + 1 / 266)
+    assert weights[8:] == pytest.approx(1 / 266)
+    assert prior_weights(["fog:low", "fog:mid"]).tolist() == [0.5, 0.5]
