@@ -7,11 +7,12 @@ import math
 import numpy as np
 
 from .digital import scaled_size
-from .pixels import Image, extrapolate, opencv
+from .pixels import Image, extrapolate, opencv, pointwise
 from .registry import corruption
 
 LEVELS = np.arange(256)
-SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13.0
+BOX_SHARE = 9.0 / 13.0
+"""How much of the kernel that sharpening smooths by is a mean of 3 x 3 pixels; the rest is the pixel itself."""
 
 
 @corruption(
@@ -65,15 +66,17 @@ def upsample(image: Image, *, scale: float) -> Image:
     mid={"factor": 3.0},
     high={"factor": 6.0},
     source="VLM-RobustBench Table 29",
+    version=2,
 )
 def sharpen(image: Image, *, factor: float) -> Image:
     """Multiplies the distance of every pixel from its smoothed neighbourhood by ``factor``.
 
-    The smoothing kernel is that of Pillow's ``ImageEnhance.Sharpness``: 3 x 3, centre 5, others 1, over 13.
+    The smoothing kernel is that of Pillow's ``ImageEnhance.Sharpness``: 3 x 3, centre 5, others 1, over 13. That is 4/13 of the
+    pixel and 9/13 of the mean of nine, which is four times as fast to find, so the distance from that mean is multiplied.
     """
     cv2 = opencv()
-    smooth: Image = cv2.filter2D(image, -1, SMOOTH, borderType=cv2.BORDER_REFLECT_101)
-    return extrapolate(image, smooth, factor)
+    mean: Image = cv2.blur(image, (3, 3), borderType=cv2.BORDER_REFLECT_101)
+    return extrapolate(image, mean, 1.0 + (factor - 1.0) * BOX_SHARE)
 
 
 @corruption(
@@ -102,10 +105,14 @@ def solarize(image: Image, *, threshold: int) -> Image:
     At or above the threshold, as Pillow has it; published drops of 5.5, 5.0 and 9.0 points fit a background that flips at all
     three levels.
     """
-    bright = (image >= threshold).view(np.uint8)
-    bright *= 255
-    bright ^= image
-    return bright
+
+    def inverted(values: Image) -> Image:
+        bright = (values >= threshold).view(np.uint8)
+        bright *= 255
+        bright ^= values
+        return bright
+
+    return pointwise(image, inverted)
 
 
 def _central(length: int, scale: float) -> tuple[slice, int]:
