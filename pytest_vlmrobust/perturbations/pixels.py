@@ -51,6 +51,8 @@ Image = NDArray[np.uint8]
 """RGB pixels, shape (H, W, 3)."""
 Plane = NDArray[np.float32]
 """One number per pixel, shape (H, W)."""
+Levels = NDArray[np.uint8]
+"""One level per pixel, shape (H, W)."""
 Color = tuple[int, int, int]
 
 BLACK: Color = (0, 0, 0)
@@ -88,7 +90,7 @@ def as_table(curve: NDArray[Any]) -> NDArray[np.uint8]:
     return table
 
 
-def look_up_channels(channels: Sequence[NDArray[np.uint8]], tables: Sequence[NDArray[np.uint8]]) -> Image:
+def look_up_channels(channels: Sequence[Levels], tables: Sequence[Levels]) -> Image:
     """Returns a picture of three channels, each through its table of 256 levels; the channels are overwritten."""
     # faster than one table of three columns
     mapped: Image = opencv().merge([translate(*pair) for pair in zip(channels, tables, strict=True)])
@@ -155,6 +157,15 @@ def blend(image: Image, layer: NDArray[Any] | Color, opacity: Plane) -> Image:
     mixed = cv2.accumulate(image, mixed)
     rounded: Image = cv2.convertScaleAbs(mixed)  # nothing between two colours is negative
     return rounded
+
+
+def overlay(image: Image, colour: Color, opacity: Levels) -> Image:
+    """Returns ``colour`` laid over ``image`` with an opacity of 255ths per pixel: within 1.5 levels of :func:`blend`, sooner."""
+    cv2 = opencv()
+    kept = cv2.multiply(image, cv2.cvtColor(~opacity, cv2.COLOR_GRAY2RGB), scale=1 / 255)
+    added = look_up_channels([opacity.copy() for _ in colour], [as_table(ALL_LEVELS * (share / 255)) for share in colour])
+    mixed: Image = cv2.add(kept, added, dst=kept)
+    return mixed
 
 
 def _difference(image: Image, layer: NDArray[Any] | Color) -> NDArray[np.float32]:
