@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from .digital import scaled_size
@@ -43,7 +41,7 @@ def downsample(image: Image, *, scale: float) -> Image:
     high={"scale": 6.0},
     changes=["presence", "count", "position"],
     source="VLM-RobustBench Table 29",
-    version=2,
+    version=3,
 )
 def upsample(image: Image, *, scale: float) -> Image:
     """Enlarges by ``scale`` (bicubic) and keeps the centre at the original size: crop and zoom.
@@ -55,9 +53,9 @@ def upsample(image: Image, *, scale: float) -> Image:
     """
     cv2 = opencv()
     height, width = image.shape[:2]
-    (rows, top), (columns, left) = _central(height, scale), _central(width, scale)
-    enlarged = cv2.resize(image[rows, columns], None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
-    return np.ascontiguousarray(enlarged[top : top + height, left : left + width])
+    middle = image[_central(height, scale), _central(width, scale)]
+    enlarged: Image = cv2.resize(middle, (width, height), interpolation=cv2.INTER_CUBIC)
+    return enlarged
 
 
 @corruption(
@@ -115,14 +113,7 @@ def solarize(image: Image, *, threshold: int) -> Image:
     return pointwise(image, inverted)
 
 
-def _central(length: int, scale: float) -> tuple[slice, int]:
-    """Returns which pixels of a side the middle, enlarged by ``scale``, is made of, and where that begins in the enlargement.
-
-    The middle has ``length`` pixels after enlarging. Two pixels more on either side, where there are any, are what cubic
-    interpolation looks at, and one more where that keeps the centre exactly in place at scales of 1.5 and 3 (otherwise it moves
-    by at most half a pixel of the enlargement).
-    """
-    margin = max(0, math.floor(length * (1 - 1 / scale) / 2) - 2)
-    margin = max(0, margin - (length // 2 - margin) % 2)
-    begin = round((length / 2 - margin) * scale - length / 2)
-    return slice(margin, length - margin), begin
+def _central(length: int, scale: float) -> slice:
+    """Returns the middle pixels of a side, a share ``1 / scale`` of them, rounded so that the centre stays exactly in place."""
+    margin = min(round(length * (1 - 1 / scale) / 2), (length - 1) // 2)
+    return slice(margin, length - margin)

@@ -207,9 +207,7 @@ def _thicken(plane: Levels, wide: int, tall: int) -> Levels:
     return grown
 
 
-def _flakes(
-    rng: np.random.Generator, height: int, width: int, count: float, *, size: float, angle: float, bright: int
-) -> Levels:
+def _flakes(rng: np.random.Generator, height: int, width: int, count: float, *, size: float, angle: float, bright: int) -> Levels:
     """Returns soft flakes of ``size`` pixels that drift by most of it; large ones are drawn on a coarser grid and enlarged."""
     step = max(1, int(size / 3))
     tall, wide = _coarse(height, width, step)
@@ -270,9 +268,11 @@ def _drops(rng: np.random.Generator, height: int, width: int, share: float, scen
     outside = np.full((height, width), 255, np.uint8)
     for place, radius in zip(places, _to_fixed_point(radii * DROP_UNIT).tolist(), strict=True):
         cv2.circle(outside, place, radius, 0, cv2.FILLED, cv2.LINE_AA, SUBPIXEL_BITS)
-    depth: Plane = cv2.distanceTransform(~outside, cv2.DIST_L2, 5) - cv2.distanceTransform(outside, cv2.DIST_L2, 5)
-    depth *= np.float32(1.0 / DROP_UNIT)
-    return depth
+    depth = cv2.distanceTransform(~outside, cv2.DIST_L2, 5) - cv2.distanceTransform(outside, cv2.DIST_L2, 5)
+    within: Plane = np.clip(
+        depth, -999.0, 999.0
+    )  # no edge is in view of a picture of some pixels, and then none is at any distance
+    return within / np.float32(DROP_UNIT)
 
 
 def _edges(height: int, width: int) -> Plane:
