@@ -5,6 +5,7 @@ Every filter mirrors the picture at its border (without repeating the last pixel
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -18,6 +19,9 @@ Kernel = NDArray[np.float32]
 
 Points = NDArray[np.int_]
 """Offsets of pixels, down and across, shape (N, 2)."""
+
+CORNERS = np.array([(0, 0), (0, 1), (1, 0), (1, 1)])
+"""The pixels around a place, from the one above it and to its left."""
 
 STRIP = 64
 """Rows whose sums are made at a time."""
@@ -55,9 +59,9 @@ def gaussian_blur(image: Image, *, radius: float) -> Image:
 def motion_blur(image: Image, rng: np.random.Generator, *, ksize: int) -> Image:
     """Averages ``ksize`` pixels along a straight line, each the nearest to its place on the line.
 
-    The direction is drawn evenly for each sample: the paper lists only the length, and counts blur among what varies by sample.
+    The direction is one of 180, drawn evenly for each sample: the paper lists only the length, and counts blur among what varies by sample.
     """
-    return _average(image, line_points(ksize, rng.uniform(0.0, np.pi)))
+    return _average(image, line_points(ksize, math.radians(int(rng.integers(180)))))
 
 
 @corruption(
@@ -145,15 +149,23 @@ def shuffle_pixels(image: Image, rng: np.random.Generator, *, delta: int) -> Ima
     return moved
 
 
+@functools.cache
 def line_points(count: int, angle: float) -> list[Points]:
     """Returns pixels along a centred line at ``angle`` radians, an odd number of them, as sets whose sums are added up.
 
-    Nine are three times three: sums of three sums of three need four additions in the place of eight. Each point is the nearest
-    pixel to its place, in its set.
+    Nine are three times three: the sum of three sums of three takes four additions in the place of eight. Of the pixels around
+    each place those are taken that are near it and that, all sums together, spread as the line does (by their second moments).
     """
-    few, rest = (3, count // 3) if count % 3 == 0 else (1, count)
-    direction = np.array([np.sin(angle), np.cos(angle)])
-    return [np.rint(np.outer(pitch * (np.arange(n) - n // 2), direction)).astype(int) for n, pitch in ((rest, 1), (few, rest))]
+    pitches = [(3, 1), (count // 3, 3)] if count % 3 == 0 else [(count, 1)]
+    direction = np.array([math.sin(angle), math.cos(angle)])
+    places = np.concatenate([np.outer(pitch * np.arange(1, n // 2 + 1), direction) for n, pitch in pitches])
+    weights = np.concatenate([np.full(n // 2, 2.0 / n) for n, _ in pitches]) / ((count**2 - 1) / 12)
+    around = np.floor(places)[:, None] + CORNERS
+    tried = around[np.arange(len(places)), np.indices((4,) * len(places)).reshape(len(places), -1).T]
+    spread = np.einsum("p,tpi,tpj->tij", weights, tried, tried) - np.outer(direction, direction)
+    best = tried[(np.square(spread).sum(axis=(1, 2)) + 0.1 * np.square(tried - places).sum(axis=(1, 2))).argmin()].astype(int)
+    parts = np.split(best, np.cumsum([n // 2 for n, _ in pitches])[:-1])
+    return [np.concatenate([-part, np.zeros((1, 2), int), part]) for part in parts]
 
 
 def disk_kernel(radius: float) -> Kernel:

@@ -41,7 +41,9 @@ def jpeg_compression(image: Image, *, quality: int) -> Image:
 def pixelate(image: Image, *, scale: float) -> Image:
     """Shrinks each side to ``scale`` by averaging areas, and enlarges back by repeating pixels.
 
-    The filter for shrinking is not published; averaging is that of Hendrycks & Dietterich.
+    The filter for shrinking is not published; averaging is that of Hendrycks & Dietterich, but weighs a pixel by the area that it
+    shares with the new one, where Pillow's box filter takes pixels as a whole. That matters at 0.9 alone, where such a box takes
+    most pixels as they are: a photograph changes twice as much here.
     """
     cv2 = opencv()
     height, width = image.shape[:2]

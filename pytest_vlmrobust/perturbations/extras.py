@@ -99,13 +99,15 @@ def area_occlusion(image: Image, *, area: float) -> Image:
     return center_occlusion(image, ratio=math.sqrt(area))
 
 
-@corruption(family="blur", low={"delta": 1}, mid={"delta": 3}, high={"delta": 6}, stochastic=True, source=SOURCE)
+@corruption(family="blur", low={"delta": 1}, mid={"delta": 3}, high={"delta": 6}, stochastic=True, source=SOURCE, version=2)
 def glass_shuffle(image: Image, rng: np.random.Generator, *, delta: int) -> Image:
     """Works like ``glass_blur`` with a constant blur of 0.7 pixels and a growing shuffle, so that its levels order severity."""
     return glass_blur(image, rng, sigma=0.7, delta=delta)
 
 
-@corruption(family="geometric", low={"alpha": 30}, mid={"alpha": 80}, high={"alpha": 180}, stochastic=True, source=SOURCE)
+@corruption(
+    family="geometric", low={"alpha": 30}, mid={"alpha": 80}, high={"alpha": 180}, stochastic=True, source=SOURCE, version=2
+)
 def elastic_transform_10(image: Image, rng: np.random.Generator, *, alpha: float) -> Image:
     """Works like ``elastic_transform`` with a field smoothed over 10 pixels, not 5: wider waves, under half the displacement."""
     return elastic_transform(image, rng, alpha=alpha, sigma=10.0)

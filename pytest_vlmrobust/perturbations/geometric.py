@@ -74,17 +74,21 @@ def affine(image: Image, *, degrees: float) -> Image:
     high={"magnitude": 0.25},
     stochastic=True,
     source="VLM-RobustBench Table 29",
+    version=2,
 )
 def perspective_transform(image: Image, rng: np.random.Generator, *, magnitude: float) -> Image:
     """Moves each corner inwards, as when a flat picture is looked at from the side.
 
-    Each coordinate of each corner moves by between half of and the whole ``magnitude`` of that side: inwards, so that nothing
-    leaves the canvas, and at least half, so that levels do not overlap.
+    Each coordinate of each corner moves by up to half of ``magnitude`` of that side, drawn evenly, and inwards, so that nothing
+    leaves the canvas: the law of torchvision's ``RandomPerspective``, whose word for its parameter, distortion, is the paper's.
+    At 0.25 the picture keeps 0.77 of its area on average. No drop of this one is published; it is among the five most harmful of
+    no model at any level on either dataset, where ``rotate`` stands with 1.5 to 3.4 points, so it costs less than those: corners
+    that move by the whole ``magnitude`` would leave 0.39 of the area and shrink small writing by more than a third.
     """
     cv2 = opencv()
     height, width = image.shape[:2]
     corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], np.float32)
-    shares = rng.uniform(magnitude / 2, magnitude, (4, 2))
+    shares = magnitude / 2 * rng.random((4, 2))
     moved = (corners + shares * (1 - 2 * corners)).astype(np.float32)
     extent = np.array([width, height], np.float32)
     # corners of the canvas lie half a pixel outside the centres of its corner pixels
@@ -100,6 +104,7 @@ def perspective_transform(image: Image, rng: np.random.Generator, *, magnitude: 
     high={"alpha": 180},
     stochastic=True,
     source="VLM-RobustBench Table 29; after Simard et al. 2003",
+    version=2,
 )
 def elastic_transform(image: Image, rng: np.random.Generator, *, alpha: float, sigma: float = ELASTIC_SIGMA) -> Image:
     """Moves pixels by a smooth random field: uniform noise in [-1, 1], Gaussian-filtered with ``sigma`` pixels, times ``alpha``.

@@ -43,7 +43,7 @@ def gaussian_noise(image: Image, rng: np.random.Generator, *, std: float) -> Ima
     high={"scale": 5},
     stochastic=True,
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=2,
+    version=3,
 )
 def shot_noise(image: Image, rng: np.random.Generator, *, scale: float) -> Image:
     """Counts photons: ``poisson(x * scale) / scale`` for values ``x`` in [0, 1]; a smaller ``scale`` is a shorter exposure.
@@ -84,7 +84,7 @@ def speckle_noise(image: Image, rng: np.random.Generator, *, std: float) -> Imag
     high={"amount": 0.08},
     stochastic=True,
     source="VLM-RobustBench Table 29",
-    version=2,
+    version=3,
 )
 def salt_pepper(image: Image, rng: np.random.Generator, *, amount: float) -> Image:
     """Makes a share ``amount`` of the pixels black or white, half of them each.

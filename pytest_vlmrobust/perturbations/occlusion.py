@@ -24,6 +24,7 @@ GRID_CELLS = 8
     stochastic=True,
     changes=["presence", "count"],
     source="VLM-RobustBench Table 29; after Zhong et al. 2020",
+    version=2,
 )
 def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     """Hides one rectangle with a share ``ratio`` of the area ("area blocked"), at a random place.
@@ -34,7 +35,8 @@ def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) ->
     height, width = image.shape[:2]
     stretch = math.sqrt(2.0 ** rng.uniform(-1.0, 1.0))
     tall, wide = round(math.sqrt(ratio) * height * stretch), round(math.sqrt(ratio) * width / stretch)
-    top, left = rng.integers(0, height - tall, endpoint=True), rng.integers(0, width - wide, endpoint=True)
+    down, across = rng.random(2)
+    top, left = int(down * (height - tall + 1)), int(across * (width - wide + 1))  # a larger one holds a smaller one
     result = image.copy()
     result[top : top + tall, left : left + wide] = 0
     return result
@@ -48,6 +50,7 @@ def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) ->
     stochastic=True,
     changes=["presence"],
     source="VLM-RobustBench Table 29; after Chen et al. 2020",
+    version=2,
 )
 def grid_mask(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     """Hides a share ``ratio`` of the area by a grid of squares, eight to the shorter side, at a random offset.

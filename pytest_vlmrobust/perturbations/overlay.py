@@ -1,7 +1,9 @@
 """Overlay: text, watermarks and borders that people and programs add to pictures.
 
 The paper gives the font size and nothing else: words, places, colours and opacities are ours. The typeface is the one that
-Pillow carries, so no font of the system is needed or used.
+Pillow carries, so no font of the system is needed or used. Letters have the size of the paper in pictures of up to 640 x 480
+pixels, and are as large a part of larger ones, as weather is: 72 pixels of a page of 4000 would be lost. A border stays as wide
+as the paper says: it hides nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from .registry import corruption
 TEXT = "SAMPLE TEXT"
 WATERMARK = "SAMPLE"
 WHITE: Color = (255, 255, 255)
+COMMON_AREA = 640 * 480
+"""Pixels of a picture from which on letters grow with it."""
 
 
 @corruption(
@@ -29,18 +33,20 @@ WHITE: Color = (255, 255, 255)
     stochastic=True,
     changes=["text"],
     source="VLM-RobustBench Table 29",
+    version=2,
 )
 def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Image:
     """Writes "SAMPLE TEXT" in white with a black outline, as captions of memes are, ``fontsize`` pixels high.
 
-    The place inside the picture is random: the words are not related to a question, and no region is always free of them. Words
-    wider than the
-    picture are centred and cut off. It adds words, so "what is written here" has another answer.
+    The place inside the picture is random, about the same at all levels: the words are not related to a question, and no region
+    is always free of them. Words wider than the picture are centred and cut off. It adds words, so "what is written here" has
+    another answer.
     """
-    outline = max(1, fontsize // 16)
-    letters, around = _letters(TEXT, fontsize, outline, 0), _letters(TEXT, fontsize, outline, outline)
+    size = _scaled_size(fontsize, *image.shape[:2])
+    outline = max(1, size // 16)
+    letters, around = _letters(TEXT, size, outline, 0), _letters(TEXT, size, outline, outline)
     spare = image.shape[0] - letters.shape[0], image.shape[1] - letters.shape[1]
-    top, left = (int(rng.integers(0, room, endpoint=True)) if room > 0 else room // 2 for room in spare)
+    top, left = (int(share * (room + 1)) if room > 0 else room // 2 for share, room in zip(rng.random(2), spare, strict=True))
     return _stamp(_stamp(image, BLACK, around, top, left), WHITE, letters, top, left)
 
 
@@ -50,7 +56,7 @@ def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Im
     mid={"fontsize": 48},
     high={"fontsize": 72},
     changes=["text"],
-    version=2,
+    version=3,
     source="VLM-RobustBench Table 29",
 )
 def watermark(image: Image, *, fontsize: int) -> Image:
@@ -59,9 +65,10 @@ def watermark(image: Image, *, fontsize: int) -> Image:
     White with a black edge, as the marks of picture agencies are, so that it shows on black, on white and on all between;
     half transparent, so that what lies under it can still be made out.
     """
-    edge = max(1, fontsize // 24)
-    letters = _rotate_plane(_letters(WATERMARK, fontsize, edge, 0), degrees=30.0)
-    edges = np.maximum(_rotate_plane(_letters(WATERMARK, fontsize, edge, edge), degrees=30.0) - letters, 0.0)
+    size = _scaled_size(fontsize, *image.shape[:2])
+    edge = max(1, size // 24)
+    letters = _rotate_plane(_letters(WATERMARK, size, edge, 0), degrees=30.0)
+    edges = np.maximum(_rotate_plane(_letters(WATERMARK, size, edge, edge), degrees=30.0) - letters, 0.0)
     top, left = (image.shape[0] - letters.shape[0]) // 2, (image.shape[1] - letters.shape[1]) // 2
     half = np.float32(0.5)
     return _stamp(_stamp(image, BLACK, half * edges, top, left), WHITE, half * letters, top, left)
@@ -84,6 +91,10 @@ def add_border(image: Image, *, width: int) -> Image:
     cv2 = opencv()
     framed: Image = cv2.copyMakeBorder(image, width, width, width, width, cv2.BORDER_CONSTANT, value=BLACK)
     return framed
+
+
+def _scaled_size(fontsize: int, height: int, width: int) -> int:
+    return round(fontsize * max(1.0, math.sqrt(height * width / COMMON_AREA)))
 
 
 @functools.lru_cache(maxsize=32)

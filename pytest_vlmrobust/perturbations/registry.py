@@ -58,7 +58,8 @@ def corruption(
         numbered: further levels that are whole numbers.
         name: the name in settings; by default the function's.
         category: a longer heading for reports; by default the paper's word for the family, or the family, capitalised.
-        stochastic: whether the function wants a ``numpy.random.Generator`` as its second argument.
+        stochastic: whether the function wants a ``numpy.random.Generator`` as its second argument. The levels of one draw get the
+            same generator: draw first what they share, so that a higher level is a lower one made stronger.
         changes: members of ``record.CHANGES`` that name which questions get another right answer, for all levels or by level.
         keeps_size: whether height and width stay as they are.
         views: for a perturbation that returns several pictures, (V, H, W, 3): how many, from its keyword arguments.

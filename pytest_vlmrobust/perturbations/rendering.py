@@ -47,8 +47,9 @@ class Renderer:
         It has the shape of ``image`` unless :func:`info` says that the setting does not keep the size, and shape (V, H, W, 3)
         when it makes V views of it (``patches:3``).
 
-        Each step draws from a generator of its own, derived from ``seed`` and the step (``fog:mid``; where one occurs again, also
-        from its occurrence). So ``a+b`` is ``b`` applied to ``a``, and the bytes depend on nothing but the
+        Each step draws from a generator of its own, derived from ``seed`` and the name of the perturbation (where one occurs
+        again, also from its occurrence). So ``a+b`` is ``b`` applied to ``a``, and the levels of one perturbation share their
+        draws: ``high`` is ``low`` made stronger, not another accident. The bytes depend on nothing but the
         picture, the setting, the seed, the versions of the libraries and the kind of processor: not on process, thread, order or
         batch. Another instruction set may round a sum otherwise, by one level.
 
@@ -74,11 +75,11 @@ class Renderer:
         number = operator.index(seed)
         result, seen, notes = np.ascontiguousarray(image), Counter[str](), list[str]()
         for (record, level), step in zip(self.steps, map(str, self.setting.steps), strict=True):
-            seen[step] += 1
-            occurrence = () if seen[step] == 1 else (str(seen[step]),)
+            seen[record.name] += 1
+            occurrence = () if seen[record.name] == 1 else (str(seen[record.name]),)
             note = record.note_at(level, *result.shape[:2])
             notes += [f"{step}: {note}"] if note else []
-            changed = record.apply(_read_only(result), partial(rng_for, number, step, *occurrence), level)
+            changed = record.apply(_read_only(result), partial(rng_for, number, record.name, *occurrence), level)
             result = _own_copy(changed, result, step, record, level)
         return Rendering(result, tuple(notes))
 

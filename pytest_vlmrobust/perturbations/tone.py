@@ -143,7 +143,7 @@ def hue_shift(image: Image, *, degrees: float) -> Image:
     high={"range": 0.5},
     stochastic=True,
     source="VLM-RobustBench Table 29",
-    version=2,
+    version=3,
 )
 def color_jitter(image: Image, rng: np.random.Generator, *, range: float) -> Image:  # noqa: A002  # Table 29's name
     """Changes brightness, then contrast, then saturation, each by a factor drawn evenly from ``1 - range`` to ``1 + range``.

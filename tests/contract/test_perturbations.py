@@ -18,6 +18,8 @@ import cv2
 import numpy as np
 import PIL.Image
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
@@ -32,6 +34,7 @@ Image = NDArray[np.uint8]
 SETTINGS = perturbations.names("all")
 NAMES = REGISTRY.names()
 GRADED = [name for name in NAMES if {*find(name).levels} == {*LEVELS}]
+STOCHASTIC = [name for name in GRADED if find(name).stochastic]
 GOLDEN = Path(__file__).parent.parent / "golden" / "perturbations.csv"
 TABLE_29 = GOLDEN.with_name("perturbations_table29.csv")
 SPARSE = "observatory_salt_pepper"
@@ -72,6 +75,20 @@ def distance(clean: Image, changed: Image) -> float:
     return float(np.abs(same.astype(np.int16) - clean).mean())
 
 
+@st.composite
+def _parts_of_scenes(draw: st.DrawFn) -> Image:
+    whole = draw(st.sampled_from([natural(), drawn(160, 240)]))
+    height, width = draw(st.integers(64, 160)), draw(st.integers(64, 240))
+    top, left = draw(st.integers(0, 160 - height)), draw(st.integers(0, 240 - width))
+    return np.ascontiguousarray(whole[top : top + height, left : left + width])
+
+
+parts_of_scenes = _parts_of_scenes()
+"""Pictures of something: on a flat one, or on noise, a stronger blur or jitter need not be further away."""
+seeds = st.integers(0, 2**32)
+sides = st.integers(8, 300)
+
+
 def digests(height: int, width: int, settings: list[str]) -> dict[str, str]:
     """Returns the SHA-256 of the bytes of each setting on the drawn picture."""
     picture = drawn(height, width)
@@ -104,6 +121,13 @@ def test_declares_to_change_the_size_only_if_it_does(setting: str) -> None:
     picture = drawn(9, 1400)
     changed, smaller = (perturbations.get(setting)(shape, seed=1) for shape in (picture, picture[:, :80]))
     assert changed.shape != picture.shape or smaller.shape != (9, 80, 3)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_no_number_overflows_or_underflows(setting: str) -> None:
+    for height, width in [(97, 101), (300, 20), (12, 1500)]:
+        with np.errstate(all="raise"):
+            perturbations.get(setting)(drawn(height, width), seed=1)
 
 
 @pytest.mark.parametrize("setting", ["clean", *SETTINGS])
@@ -154,6 +178,35 @@ def test_distance_grows_from_low_to_high(name: str) -> None:
         changed = [[perturbations.get(at)(picture, seed=seed) for seed in seeds] for at in levels]
         low, mid, high = (np.mean([distance(picture, each) for each in at_level]) for at_level in changed)
         assert low < mid < high
+
+
+@pytest.mark.parametrize("name", [name for name in STOCHASTIC if name not in NOT_AN_AXIS_OF_SEVERITY])
+@given(picture=parts_of_scenes, seed=seeds)
+@settings(max_examples=12)
+def test_distance_grows_from_low_to_high_within_every_draw(name: str, picture: Image, seed: int) -> None:
+    low, mid, high = (distance(picture, perturbations.get(f"{name}:{level}")(picture, seed=seed)) for level in LEVELS)
+    assert low <= mid <= high
+
+
+@pytest.mark.parametrize("name", ["random_occlusion", "grid_mask", "salt_pepper", "spatter"])
+@given(height=sides, width=sides, seed=seeds)
+@settings(max_examples=12)
+def test_what_a_level_hides_the_next_hides_too(name: str, height: int, width: int, seed: int) -> None:
+    grey = np.full((height, width, 3), 140, np.uint8)
+    low, mid, high = ((perturbations.get(f"{name}:{level}")(grey, seed=seed) != grey).any(axis=2) for level in LEVELS)
+    assert not (low & ~mid).any()
+    assert not (mid & ~high).any()
+
+
+@pytest.mark.parametrize("name", ["fog", "frost", "snow", "rain"])
+@given(height=sides, width=sides, seed=seeds)
+@settings(max_examples=12)
+def test_weather_grows_from_the_same_places(name: str, height: int, width: int, seed: int) -> None:
+    black = np.zeros((height, width, 3), np.uint8)
+    low, mid, high = (perturbations.get(f"{name}:{level}")(black, seed=seed).astype(int) for level in LEVELS)
+    rounding = 3  # OpenCV draws streaks that cross in whole levels
+    assert (low <= mid + rounding).all()
+    assert (mid <= high + rounding).all()
 
 
 def test_squared_error_of_glass_blur_falls_from_low_to_high_as_published() -> None:

@@ -78,7 +78,7 @@ def test_settings_that_cannot_be_applied_say_why(setting: str, message: str) -> 
 def test_info_of_a_level() -> None:
     facts = perturbations.info("glass_blur:low")
     assert (facts.setting, facts.name, facts.family, facts.category) == ("glass_blur:low", "glass_blur", "blur", "Blur")
-    assert (facts.level, facts.version, facts.stochastic, facts.keeps_size) == ("low", 1, True, True)
+    assert (facts.level, facts.version, facts.stochastic, facts.keeps_size) == ("low", 2, True, True)
     assert facts.doc.startswith("Shuffles pixels")
     assert dataclasses.is_dataclass(facts)
 
@@ -120,7 +120,7 @@ def test_which_answers_change(setting: str, changed: set[str]) -> None:
 def test_fingerprint_has_each_step_and_is_json() -> None:
     steps = perturbations.fingerprint("fog:mid+flip_h")
     assert json.loads(json.dumps(steps)) == [
-        {"name": "fog", "level": "mid", "params": {"intensity": 0.6}, "version": 2},
+        {"name": "fog", "level": "mid", "params": {"intensity": 0.6}, "version": 3},
         {"name": "flip_h", "level": None, "params": {}, "version": 1},
     ]
 

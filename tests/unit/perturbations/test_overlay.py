@@ -5,6 +5,7 @@ import PIL.ImageFont
 import pytest
 from numpy.typing import NDArray
 
+from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import MissingExtra
 from pytest_vlmrobust.perturbations import overlay
 
@@ -78,3 +79,12 @@ def test_pillow_without_freetype_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     overlay._letters.cache_clear()
     with pytest.raises(MissingExtra, match="drawing text needs the package 'Pillow with FreeType'"):
         overlay.watermark(grey(), fontsize=24)
+
+
+@pytest.mark.parametrize("name", ["text_overlay", "watermark"])
+def test_letters_are_as_large_a_part_of_large_pictures(name: str) -> None:
+    shares = []
+    for height, width in ((480, 640), (960, 1280), (1920, 2560)):
+        y, x = np.nonzero((perturbations.get(f"{name}:mid")(grey(90, height, width), seed=1) != 90).any(axis=2))
+        shares.append((np.ptp(y) / height, np.ptp(x) / width))
+    np.testing.assert_allclose(shares[1:], [shares[0]] * 2, rtol=0.05)

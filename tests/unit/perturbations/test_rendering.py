@@ -29,10 +29,27 @@ def test_a_repeated_step_draws_anew() -> None:
     assert twice.std() / once.std() == pytest.approx(np.sqrt(2), rel=0.05)
 
 
-def test_levels_of_one_perturbation_draw_independently() -> None:
+def test_levels_of_one_perturbation_share_their_draws() -> None:
     grey = np.full((64, 64, 3), 128, np.uint8)
-    low, mid = (perturbations.get(f"gaussian_noise:{at}")(grey, seed=5).astype(float).ravel() for at in ("low", "mid"))
-    assert abs(np.corrcoef(low, mid)[0, 1]) < 0.05
+    low, mid = (perturbations.get(f"gaussian_noise:{at}")(grey, seed=5).astype(float) - 128 for at in ("low", "mid"))
+    np.testing.assert_allclose(mid / 3, low, atol=0.67)  # 0.06 is three times 0.02, and both are rounded to levels
+
+
+def test_a_perturbation_repeated_at_another_level_draws_anew() -> None:
+    grey = np.full((64, 64, 3), 128, np.uint8)
+    low, both = (
+        perturbations.get(at)(grey, seed=5).astype(float).ravel() - 128
+        for at in ("gaussian_noise:low", "gaussian_noise:low+gaussian_noise:mid")
+    )
+    assert abs(np.corrcoef(low, both - low)[0, 1]) < 0.05
+
+
+def test_two_perturbations_draw_independently() -> None:
+    grey = np.full((64, 64, 3), 128, np.uint8)
+    normal, speckle = (
+        perturbations.get(at)(grey, seed=5).astype(float).ravel() for at in ("gaussian_noise:high", "speckle_noise:high")
+    )
+    assert abs(np.corrcoef(normal, speckle)[0, 1]) < 0.05
 
 
 def test_clean_is_an_equal_copy() -> None:
