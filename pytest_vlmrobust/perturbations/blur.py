@@ -59,7 +59,8 @@ def gaussian_blur(image: Image, *, radius: float) -> Image:
 def motion_blur(image: Image, rng: np.random.Generator, *, ksize: int) -> Image:
     """Averages ``ksize`` pixels along a straight line, each the nearest to its place on the line.
 
-    The direction is one of 180, drawn evenly for each sample: the paper lists only the length, and counts blur among what varies by sample.
+    The direction is one of 180, drawn evenly for each sample: the paper lists only the length, and counts blur among what varies
+    by sample.
     """
     return _average(image, line_points(ksize, math.radians(int(rng.integers(180)))))
 

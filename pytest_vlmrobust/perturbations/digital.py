@@ -26,9 +26,9 @@ def jpeg_compression(image: Image, *, quality: int) -> Image:
     _, written = cv2.imencode(".jpg", blue_first, (cv2.IMWRITE_JPEG_QUALITY, quality, *chroma))
     if hasattr(cv2, "IMREAD_COLOR_RGB"):  # OpenCV 4.11 and later
         decoded: Image = cv2.imdecode(written, cv2.IMREAD_COLOR_RGB)
-        return decoded
-    read = cv2.imdecode(written, cv2.IMREAD_COLOR)
-    return cv2.cvtColor(read, cv2.COLOR_BGR2RGB, dst=read)
+    else:
+        decoded = cv2.cvtColor(cv2.imdecode(written, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+    return decoded
 
 
 @corruption(
@@ -52,7 +52,8 @@ def pixelate(image: Image, *, scale: float) -> Image:
     long_rows = cv2.resize(small, (width, len(small)), interpolation=cv2.INTER_NEAREST_EXACT)
     numbers = np.arange(len(small), dtype=np.float32)[:, None]
     which = cv2.resize(numbers, (1, height), interpolation=cv2.INTER_NEAREST_EXACT).astype(np.intp).ravel()
-    return long_rows.take(which, axis=0)
+    blocks: Image = long_rows.take(which, axis=0)
+    return blocks
 
 
 def scaled_size(height: int, width: int, scale: float) -> tuple[int, int]:

@@ -81,7 +81,7 @@ def look_up(image: Image, curve: NDArray[Any]) -> Image:
     table = as_table(curve)
     if table.ndim == 1:
         return translate(image.copy(), table)
-    return look_up_channels(opencv().split(image), np.ascontiguousarray(table.T))
+    return look_up_channels(opencv().split(image), [*np.ascontiguousarray(table.T)])
 
 
 def as_table(curve: NDArray[Any]) -> NDArray[np.uint8]:

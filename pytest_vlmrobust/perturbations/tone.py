@@ -5,9 +5,12 @@ Factors work as in Pillow's ``ImageEnhance``: 0 gives black, flat grey or greysc
 
 from __future__ import annotations
 
-import numpy as np
+import functools
 
-from .pixels import Image, as_grey, extrapolate, look_up, luma, opencv, pointwise
+import numpy as np
+from numpy.typing import NDArray
+
+from .pixels import Image, as_grey, as_table, extrapolate, luma, opencv, pointwise, translate
 from .registry import corruption
 
 LEVELS = np.arange(256, dtype=np.float64)
@@ -106,7 +109,12 @@ def saturation(image: Image, *, factor: float) -> Image:
 )
 def gamma(image: Image, *, factor: float) -> Image:
     """Raises every value, in [0, 1], to the power ``factor``: below 1 brightens, above 1 darkens."""
-    return look_up(image, 255.0 * (LEVELS / 255.0) ** factor)
+    return translate(image.copy(), _gamma_table(factor))
+
+
+@functools.lru_cache(maxsize=32)
+def _gamma_table(factor: float) -> NDArray[np.uint8]:
+    return as_table(255.0 * (LEVELS / 255.0) ** factor)
 
 
 @corruption(
