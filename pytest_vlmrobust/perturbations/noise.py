@@ -102,7 +102,7 @@ def salt_pepper(image: Image, rng: np.random.Generator, *, amount: float) -> Ima
 def _normal_bytes(rng: np.random.Generator, shape: tuple[int, ...], *, centre: int, std: float) -> NDArray[np.uint8]:
     """Returns whole numbers that are normally distributed about ``centre``, cut off at 0 and 255, and at four ``std``.
 
-    Each is the sum of two of 256 quantiles of a narrower normal distribution, found by two random bytes: a sixth of the time of
+    Each is the sum of two of 256 quantiles of a narrower normal distribution, found by two random bytes: a tenth of the time of
     drawing normal numbers. The sum has the variance of a normal number after rounding.
     """
     size = math.prod(shape)

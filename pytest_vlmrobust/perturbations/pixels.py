@@ -119,7 +119,7 @@ def translate(values: NDArray[np.uint8], table: NDArray[np.uint8]) -> NDArray[np
 
 @functools.cache
 def fast_translate() -> Callable[..., None] | None:
-    """Returns stringzilla's look-up in a table, six times as fast as OpenCV's, or ``None`` where it is not installed.
+    """Returns stringzilla's look-up in a table, five times as fast as OpenCV's, or ``None`` where it is not installed.
 
     Both give the same bytes, so nothing else depends on which of them is there.
     """
