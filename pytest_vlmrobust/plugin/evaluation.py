@@ -174,6 +174,11 @@ class RunEvaluation(RunInputs):
             adaptive.plan(self.tests.required_cells(), tested)
         return adaptive
 
+    def ask_ahead(self) -> None:
+        """Has a model that is asked already go on with what coming tests need."""
+        if "judge" in vars(self):  # else nothing was asked yet
+            self.judge.ask_ahead()
+
     @cached_property
     def evidence(self) -> Evidence:
         """The questions, answers and scores of this run, which its workers share."""

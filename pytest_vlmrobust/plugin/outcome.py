@@ -100,9 +100,13 @@ class Collector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
-        """Begins the run with its first test; a run that ends during collection leaves no files."""
+        """Begins the run with its first test; a run that ends during collection leaves no files.
+
+        Before a test that asks nothing, such as a property of a metric, a model is given what it can do meanwhile.
+        """
         with _or_exit():
             self._run.begin()
+            self._run.ask_ahead()
         while self._uncollected:
             self._take(self._uncollected.pop(0))
 

@@ -167,6 +167,7 @@ def _switch_to_log(connection: sqlite3.Connection) -> None:
 
 def _prepare(connection: sqlite3.Connection, path: Path, schema: DatabaseSchema, *, read_only: bool) -> None:
     """Refuses foreign files before anything is changed, and creates the tables of an empty file."""
+    connection.execute("pragma cache_size = -16000")  # KiB: whoever judges again looks up each of its keys on a page of its own
     if not _blank(connection):
         _check_version(connection, path, schema)
     elif read_only:

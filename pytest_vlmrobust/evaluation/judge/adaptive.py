@@ -88,6 +88,10 @@ class AsksAhead(Protocol):
         """Says what will be asked for next, in this order."""
         ...
 
+    def work_ahead(self, model: str) -> None:
+        """Goes on with what is expected next of a model."""
+        ...
+
     def is_evaluated(self, cell: Cell) -> bool:
         """Whether all samples of a cell were asked about."""
         ...
@@ -153,6 +157,8 @@ class AdaptiveJudge:
     """Tests of cells that were advanced before their turn."""
     _expected: dict[Cell, int] = field(default_factory=dict, init=False)
     """How many of the first samples of a cell are on their way."""
+    _ahead: list[int] = field(default_factory=lambda: [0, 0], init=False)
+    """Answers that were inferred and recalled between tests, which no record counts yet."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -237,35 +243,61 @@ class AdaptiveJudge:
 
     # Asking ahead: a test whose answers are there goes on to the next ones before its turn. It asks what it would ask then.
 
+    def ask_ahead(self) -> None:
+        """Has the model that is asked go on with what coming tests need; between tests, of which the next record counts it."""
+        if self.asker is None:
+            return
+        before = self.judge.counts()
+        for model in self.judge.policies:
+            self.asker.work_ahead(model)
+            self._ask_ahead(model)
+        self._ahead[:] = (sum(each) for each in zip(self._ahead, self._since(before), strict=True))
+
     def _ask_ahead(self, model: str) -> None:
         """Has a model asked about what coming tests need, as far as it has room."""
         if self.asker is None or self.asker.room(model) <= 0:  # nothing is asked of a model whose answers are all stored
             return
+        unanswered: set[Cell] = set()
         for cell in list(islice((cell for cell in self._coming if cell.model == model), COMING)):
             if self.asker.room(model) <= 0:
                 return
             try:
-                is_over = self._advance(cell, self.asker)
+                is_over = self._advance(cell, self.asker, unanswered)
             except Exception:  # noqa: BLE001 - it is about another test, which begins anew and meets the same error
                 self._begun.pop(cell, None)
                 is_over = True
             if is_over:
                 del self._coming[cell]
 
-    def _advance(self, cell: Cell, asker: AsksAhead) -> bool:
-        """Takes a coming cell as far as answers are there; returns whether nothing more is known to be needed of it."""
+    def _advance(self, cell: Cell, asker: AsksAhead, unanswered: set[Cell]) -> bool:
+        """Takes a coming cell as far as answers are there; returns whether nothing more is known to be needed of it.
+
+        Args:
+            cell: the coming cell.
+            asker: what keeps its model busy.
+            unanswered: baselines that still lack answers, as far as others have met them just now.
+        """
         in_full = cell.setting in BASELINES or not self._stops_early(cell)
         if not in_full and cell not in self._tested:
             return True
         may_be_refused = cell.setting not in BASELINES and cell.dataset in self.judge.tasks
         if may_be_refused or not in_full:
-            if not all(asker.is_evaluated(Cell(cell.model, cell.dataset, setting)) for setting in BASELINES):
+            baselines = {Cell(cell.model, cell.dataset, setting) for setting in BASELINES}
+            if not unanswered & baselines:
+                unanswered |= {baseline for baseline in baselines if not self._is_answered(baseline, asker)}
+            if unanswered & baselines:
                 return False
             if self.judge.why_task_not_shown(cell.model, cell.dataset):
                 return True
         if in_full:
             asker.expect([Want(cell)])
         return in_full or self._advance_test(cell, asker)
+
+    def _is_answered(self, cell: Cell, asker: AsksAhead) -> bool:
+        if asker.is_evaluated(cell):
+            return True
+        everything = range(len(self.judge.evaluator.samples(cell.dataset)))
+        return asker.scores_ahead(cell, everything) is not None
 
     def _advance_test(self, cell: Cell, asker: AsksAhead) -> bool:
         if cell not in self._begun:
@@ -332,9 +364,15 @@ class AdaptiveJudge:
         """Returns a record with all the answers that judging it took, of the policy as it is written."""
         before = self.judge.counts()
         record = judged()
-        inferred, recalled = (now - then for now, then in zip(self.judge.counts(), before, strict=True))
+        inferred, recalled = (sum(each) for each in zip(self._since(before), self._ahead, strict=True))
+        self._ahead[:] = 0, 0
         sha256 = self.judge.policies[record.model].sha256
         return dataclasses.replace(record, n_inferred=inferred, n_recalled=recalled, policy_sha256=sha256)
+
+    def _since(self, before: tuple[int, int]) -> tuple[int, int]:
+        """Returns how many answers were inferred and recalled since."""
+        inferred, recalled = self.judge.counts()
+        return inferred - before[0], recalled - before[1]
 
     def _stops_early(self, about: Cell | SweepMetric) -> bool:
         """Whether the policy lets a test stop early, there is enough to ask, and no earlier run wants to be compared in full."""

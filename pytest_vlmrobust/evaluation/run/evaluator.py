@@ -334,7 +334,7 @@ class Evaluator:
     def _evaluate(self, partial: PartialCell, places: Sequence[int]) -> None:
         """Asks about these samples of a cell, by their places in the dataset, of which none was asked about yet."""
         started = time.monotonic()
-        self._work_ahead(partial.cell.model)
+        self.work_ahead(partial.cell.model)
         answers = self._answered(partial, places)
         inferred, seconds = self._engine.counted(answer.key for answer in answers.values())
         partial.answers |= answers
@@ -395,7 +395,7 @@ class Evaluator:
             )
         if missing:
             self._engine.turn_to(cell.model)
-            self._work_ahead(cell.model)
+            self.work_ahead(cell.model)
         inferred = 0
         for answers in self._engine.answers(cell, missing):
             found |= answers
@@ -403,8 +403,8 @@ class Evaluator:
             self.listener(Progress(cell, len(found), len(asked), inferred))
         return found
 
-    def _work_ahead(self, model: str) -> None:
-        """Hands the engine what is expected next of a model that is asked, as long as it has room."""
+    def work_ahead(self, model: str) -> None:
+        """Goes on with what is expected next of a model that is asked, as far as there is room for it."""
         wanted = self._wanted.get(model, ())
         while wanted and self._engine.is_asking(model) and self._engine.room > 0:
             want = wanted.popleft()

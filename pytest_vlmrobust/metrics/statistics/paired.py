@@ -30,8 +30,12 @@ from .proportions import is_binary, judged_proportion_interval
 
 Array = NDArray[np.float64]
 
-_HALVINGS, _EXACT_HALVINGS = 50, 36
-"""Of the interval [-1, 1]: an exact bound costs twenty times as much as Tango's, and is known to 1e-10."""
+_HALVINGS = 50
+"""Of the interval [-1, 1]."""
+_WIDTH = 3e-11
+"""How far apart the two drops are between which an exact bound lies when the search ends."""
+_SECANTS, _PROBES = 10, 100
+"""Probes by secants, which nearly always suffice; after them an interval is also halved, until all these are used."""
 _NEVER = 1e-30
 """A probability that replaces 0 in divisions."""
 _EDGE = 1e-9
@@ -151,15 +155,29 @@ def exact_lower(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
 
 @lru_cache(maxsize=4096)
 def _exact_lower(counts: bytes, tail: float) -> Array:
-    """Bisects for the bounds of float64 counts, shape (3, m). Kept: a run asks for the same bound again and again, such as for
+    """Returns the bounds of float64 counts, shape (3, m). Kept: a run asks for the same bound again and again, such as for
     whether a task is done at all, before each of its metrics.
+
+    The normal quantile of the chance is nearly a straight line in the drop: secants meet the tail within a few probes.
     """  # noqa: D205 - one sentence
     harmful, helpful, n = np.frombuffer(counts).reshape(3, -1)
-    low, high = np.full(harmful.shape, -1.0), (harmful - helpful) / n
-    for _ in range(_EXACT_HALVINGS):
-        middle = (low + high) / 2.0
-        rare = chance_of_excess(harmful, helpful, n, middle) <= tail
-        low, high = np.where(rare, middle, low), np.where(rare, high, middle)
+    mean, aim = (harmful - helpful) / n, float(scipy.special.ndtri(tail))
+    low, high = np.full(mean.shape, -1.0), mean
+    before, above_before = mean, np.full(mean.shape, -aim)  # at the mean the chance is about one half
+    drop = mean + aim * np.sqrt((harmful + helpful + 1.0) / n - mean**2) / np.sqrt(n)
+    for probe in range(_PROBES):
+        halved = (low + high) / 2.0
+        drop = np.where((drop > low) & (drop < high) & (probe < _SECANTS or probe % 2 == 0), drop, halved)
+        chance = chance_of_excess(harmful, helpful, n, drop)
+        rare, open_ = chance <= tail, high - low > _WIDTH  # what is found stays, so that no bound depends on the others
+        low, high = np.where(rare & open_, drop, low), np.where(rare | ~open_, high, drop)
+        if (high - low).max() <= _WIDTH:
+            break
+        above = scipy.special.ndtri(chance.clip(1e-300, 1.0 - 1e-16)) - aim
+        rise = above - above_before
+        steps = np.divide(above * (drop - before), rise, out=np.full(mean.shape, math.inf), where=rise != 0.0)
+        before, above_before = drop, above
+        drop = drop - steps + np.where(rare, 0.5, -0.5) * _WIDTH  # to the other side of the bound, which ends the search
     return low
 
 

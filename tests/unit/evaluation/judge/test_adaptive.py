@@ -712,10 +712,16 @@ def run_of(world: World, tmp_path: Path) -> tuple[Path, list[Record]]:
 # Asking ahead.
 
 
-def judged_in_order(
-    world: World, store: str, *, ahead: bool, failing: str = "", **options: Any
-) -> tuple[list[Record], list[str]]:
+def judged_in_order(world: World, store: str, *, ahead: bool, failing: str = "") -> tuple[list[Record], list[str]]:
     """Judges cells and a sweep in their order; returns the records, and the settings that the model was asked about."""
+    adaptive, cells, requests = planned(world, store, ahead=ahead, failing=failing)
+    records = [adaptive.cell(one) for one in cells]
+    records.append(adaptive.sweep(SweepMetric("model", "data", "mean_drop"), SETTINGS))
+    return [dataclasses.replace(record, seconds=0.0) for record in records], requests
+
+
+def planned(world: World, store: str, *, ahead: bool, failing: str = "") -> tuple[AdaptiveJudge, list[Cell], list[str]]:
+    """Returns a judge that knows the cells to come, these, and the settings that the model has been asked about so far."""
     world.directory = world.directory.parent / store
     requests: list[str] = []
 
@@ -732,9 +738,7 @@ def judged_in_order(
     adaptive = AdaptiveJudge(judge, evaluator if ahead else None)
     cells = [Cell("model", "data", setting) for setting in (CLEAN, NO_IMAGE, *SETTINGS)]
     adaptive.plan(cells, set(cells))
-    records = [adaptive.cell(one) for one in cells]
-    records.append(adaptive.sweep(SweepMetric("model", "data", "mean_drop"), SETTINGS))
-    return [dataclasses.replace(record, seconds=0.0) for record in records], requests
+    return adaptive, cells, requests
 
 
 @pytest.mark.parametrize("failing", ["", "invert"])
@@ -759,6 +763,17 @@ def test_nothing_is_asked_ahead_of_a_finished_run(world: World) -> None:
     records, requests = judged_in_order(world, "same", ahead=True)
     assert requests == []
     assert all(record.n_inferred == 0 for record in records)
+
+
+def test_between_tests_baselines_are_taken_into_account_and_counted_once(world: World) -> None:
+    world.samples = [sample(number, category="") for number in range(60)]
+    adaptive, cells, requests = planned(world, "between", ahead=True)
+    first = adaptive.cell(cells[0])
+    assert adaptive.asker is not None
+    adaptive.ask_ahead()
+    assert adaptive.asker.is_evaluated(cells[1]), "its answers are there, and what waits for them goes on"
+    records = [first, *(adaptive.cell(one) for one in cells[1:])]
+    assert sum(record.n_inferred for record in records) == len(requests)
 
 
 def test_a_run_that_stopped_early_is_verified_from_what_it_asked(world: World, tmp_path: Path) -> None:
