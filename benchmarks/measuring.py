@@ -108,7 +108,7 @@ def floors(picture: Image) -> dict[str, Call]:
     }
 
 
-def times(settings: Sequence[str], size: Size, peers: Sequence[Peer]) -> list[Row]:
+def times(settings: Sequence[str], size: Size, peers: Sequence[Peer], *, quick: bool = False) -> list[Row]:
     """Times settings on one picture, those at ``mid`` and those without a level beside what peers have like them."""
     picture = drawn(size)
     offered = {peer.name: peer.filters(size[1], size[0]) for peer in peers}
@@ -117,21 +117,22 @@ def times(settings: Sequence[str], size: Size, peers: Sequence[Peer]) -> list[Ro
     for setting in settings:
         name, _, level = setting.partition(":")
         theirs = {peer: filters[name] for peer, filters in offered.items() if name in filters and level in {"", "mid"}}
-        rows.append(_row(setting, picture, least.get(name, least[""]), theirs))
+        rows.append(_row(setting, picture, least.get(name, least[""]), theirs, quick=quick))
     return rows
 
 
-def medians(calls: Mapping[str, Call]) -> dict[str, float]:
+def medians(calls: Mapping[str, Call], *, quick: bool = False) -> dict[str, float]:
     """Returns the median CPU milliseconds of each call.
 
     They take turns of some calls each. The first of a turn is not counted: it finds the caches as another library left them.
     """
     found: dict[str, list[float]] = {name: [] for name in calls}
+    in_turn, least, enough = (2, 2, ENOUGH / 4) if quick else (CALLS_IN_TURN, LEAST_TURNS, ENOUGH)
     for turn in range(MOST_TURNS):
         for name, call in calls.items():
             call(turn)
-            found[name] += [_milliseconds(call, CALLS_IN_TURN * turn + each) for each in range(CALLS_IN_TURN)]
-        if turn + 1 >= LEAST_TURNS and min(map(sum, found.values())) >= ENOUGH:
+            found[name] += [_milliseconds(call, in_turn * turn + each) for each in range(in_turn)]
+        if turn + 1 >= least and min(map(sum, found.values())) >= enough:
             break
     return {name: statistics.median(values) for name, values in found.items()}
 
@@ -166,7 +167,7 @@ def _milliseconds(call: Call, number: int) -> float:
     return (time.process_time_ns() - start) / 1e6
 
 
-def _row(setting: str, picture: Image, floor: Call, theirs: Mapping[str, Filter]) -> Row:
+def _row(setting: str, picture: Image, floor: Call, theirs: Mapping[str, Filter], *, quick: bool) -> Row:
     render = perturbations.get(setting)
 
     def ours(number: int) -> object:
@@ -175,5 +176,5 @@ def _row(setting: str, picture: Image, floor: Call, theirs: Mapping[str, Filter]
     def bound(call: Filter) -> Call:
         return lambda _: call(picture)
 
-    found = medians({"": ours, "floor": floor} | {peer: bound(call) for peer, call in theirs.items()})
+    found = medians({"": ours, "floor": floor} | {peer: bound(call) for peer, call in theirs.items()}, quick=quick)
     return Row(setting, found.pop(""), found.pop("floor"), found)

@@ -85,15 +85,18 @@ def main(arguments: Sequence[str]) -> int:
     cv2.setNumThreads(1)
     warm_allocator()
     settings = _settings(options.names)
-    tables = {size: times(settings, size, peers) for size in options.size}
+    if options.quick:
+        settings = [setting for setting in settings if setting.partition(":")[2] in {"", "mid"}]
+    tables = {size: times(settings, size, peers, quick=options.quick) for size in options.size}
     targets = [target for size, rows in tables.items() for target in _targets(size, rows, peers)]
-    threads = _by_threads(settings, options.size[0])
+    threads = [] if options.quick else _by_threads(settings, options.size[0])
     for size, rows in tables.items():
         _print_table(size, rows, peers)
         if options.markdown:
             _print_markdown(rows, peers)
     _print_failures(peers)
-    _print_threads(threads, len(settings), options.size[0])
+    if threads:
+        _print_threads(threads, len(settings), options.size[0])
     print("", *targets, sep="\n")
     if options.json:
         options.json.write_text(json.dumps(_report(tables, targets, threads, peers), indent=1) + "\n", encoding="utf-8")
@@ -104,6 +107,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", nargs="+", type=_size, default=SIZES, metavar="WxH", help="sizes of the picture")
     parser.add_argument("--names", nargs="+", metavar="NAME", help="perturbations; by default all that are published")
+    parser.add_argument("--quick", action="store_true", help="fewer calls of each, no other level than mid, and no threads")
     parser.add_argument("--no-peers", action="store_true", help="leave out the other libraries")
     parser.add_argument("--markdown", action="store_true", help="print what has a peer as a table for the documentation, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there")
