@@ -74,16 +74,17 @@ def albumentations_transforms(height: int, width: int) -> dict[str, Transforms]:
         "affine": [("Affine", {"rotate": (15, 15), "scale": (0.85, 0.85)})],
         "perspective_transform": [("Perspective", {"scale": (0.15, 0.15)})],
         "elastic_transform": [("ElasticTransform", {"alpha": 80, "sigma": 5, "noise_distribution": "uniform"})],
-        "brightness": [_brightness_contrast(brightness=-0.7)],
-        "brightness_up": [_brightness_contrast(brightness=0.7)],
-        "contrast": [_brightness_contrast(contrast=-0.7)],
-        "contrast_up": [_brightness_contrast(contrast=0.8)],
-        "saturation": [_color_jitter(brightness=0, contrast=0, saturation=(0.1, 0.1))],
-        "saturation_up": [_color_jitter(brightness=0, contrast=0, saturation=(2.5, 2.5))],
+        # RandomBrightnessContrast adds a constant, and multiplies about zero in the place of the mean
+        "brightness": [_color_jitter(brightness=(0.3, 0.3))],
+        "brightness_up": [_color_jitter(brightness=(1.7, 1.7))],
+        "contrast": [_color_jitter(contrast=(0.3, 0.3))],
+        "contrast_up": [_color_jitter(contrast=(1.8, 1.8))],
+        "saturation": [_color_jitter(saturation=(0.1, 0.1))],
+        "saturation_up": [_color_jitter(saturation=(2.5, 2.5))],
         "gamma": [("RandomGamma", {"gamma_limit": (40, 40)})],
         "gamma_up": [("RandomGamma", {"gamma_limit": (200, 200)})],
-        # in steps of two degrees
-        "hue_shift": [("HueSaturationValue", {"hue_shift_limit": (20, 20), "sat_shift_limit": 0, "val_shift_limit": 0})],
+        # in floating point, as ours; in 8 bits its hues are in steps of two degrees, and levels get lost on the way back
+        "hue_shift": [("ToFloat", {"max_value": 255.0}), _color_jitter(hue=(1 / 9, 1 / 9)), ("FromFloat", {"max_value": 255.0})],
         "color_jitter": [_color_jitter(brightness=0.3, contrast=0.3, saturation=0.3)],
         "random_occlusion": [("Erasing", {"scale": (0.15, 0.15), "ratio": (0.5, 2.0)})],
         "grid_mask": [("GridDropout", {"ratio": math.sqrt(0.2), "unit_size_range": (unit, unit + 1)})],
@@ -168,13 +169,8 @@ def _downscale(scale: float, upscale: int) -> tuple[str, dict[str, Any]]:
     return "Downscale", {"scale_range": (scale, scale), "interpolation_pair": pair}
 
 
-def _brightness_contrast(brightness: float = 0.0, contrast: float = 0.0) -> tuple[str, dict[str, Any]]:
-    limits = {"brightness_limit": (brightness, brightness), "contrast_limit": (contrast, contrast)}
-    return "RandomBrightnessContrast", limits
-
-
 def _color_jitter(**ranges: float | tuple[float, float]) -> tuple[str, dict[str, Any]]:
-    return "ColorJitter", {"hue": 0, **ranges}
+    return "ColorJitter", {"brightness": 0, "contrast": 0, "saturation": 0, "hue": 0, **ranges}
 
 
 def _hole(side: float) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .pixels import Image, as_grey, look_up, opencv
+from .pixels import Image, as_grey, as_table, look_up_channels, opencv
 from .registry import corruption
 
 LEVELS = np.arange(256, dtype=np.float64)
@@ -55,7 +57,7 @@ def equalize(image: Image) -> Image:
     Channels are equalised apart, so the colours of a picture with few of them change. Pictures of fewer than 256 pixels
     stay as they are.
     """
-    return look_up(image, np.stack([_equal(channel) for channel in opencv().split(image)], axis=1))
+    return _by_channel(image, _equal)
 
 
 @corruption(family="binary", source="VLM-RobustBench C.5")
@@ -64,7 +66,13 @@ def autocontrast(image: Image) -> Image:
 
     That is Pillow's default, and it fits a published drop of 0.0 points.
     """
-    return look_up(image, np.stack([_stretch(channel) for channel in opencv().split(image)], axis=1))
+    return _by_channel(image, _stretch)
+
+
+def _by_channel(image: Image, curve: Callable[[NDArray[np.uint8]], NDArray[np.float64]]) -> Image:
+    """Returns ``image`` with each channel through the curve of 256 levels that is made from it."""
+    channels = opencv().split(image)
+    return look_up_channels(channels, [as_table(curve(channel)) for channel in channels])
 
 
 def _histogram(channel: NDArray[np.uint8]) -> NDArray[np.int64]:

@@ -5,7 +5,9 @@ Every filter mirrors the picture at its border (without repeating the last pixel
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +17,14 @@ from .registry import corruption
 
 Kernel = NDArray[np.float32]
 
-DIRECT = 11
-"""The side of a kernel above which OpenCV filters by Fourier transform, which takes ten times as long."""
+Points = NDArray[np.int_]
+"""Offsets of pixels, down and across, shape (N, 2)."""
+
+CORNERS = np.array([(0, 0), (0, 1), (1, 0), (1, 1)])
+"""The pixels around a place, from the one above it and to its left."""
+
+STRIP = 64
+"""Rows whose sums are made at a time."""
 GLASS_DELTA = 4
 GLASS_ITERATIONS = 2
 
@@ -34,7 +42,8 @@ def gaussian_blur(image: Image, *, radius: float) -> Image:
     The paper says "radius, pixels", which is Pillow's word for the standard deviation of its blur.
     """
     cv2 = opencv()
-    blurred: Image = cv2.GaussianBlur(image, (0, 0), radius, borderType=cv2.BORDER_REFLECT_101)
+    side = 2 * math.ceil(3.0 * radius - 0.5) + 1  # pixels that lie within three deviations, if only in part
+    blurred: Image = cv2.GaussianBlur(image, (side, side), radius, borderType=cv2.BORDER_REFLECT_101)
     return blurred
 
 
@@ -48,15 +57,12 @@ def gaussian_blur(image: Image, *, radius: float) -> Image:
     version=3,
 )
 def motion_blur(image: Image, rng: np.random.Generator, *, ksize: int) -> Image:
-    """Averages along a straight line of ``ksize`` pixels.
+    """Averages ``ksize`` pixels along a straight line, each the nearest to its place on the line.
 
-    The direction is drawn evenly for each sample: the paper lists only the length, and counts blur among what varies by sample.
+    The direction is one of 180, drawn evenly for each sample: the paper lists only the length, and counts blur among what varies
+    by sample.
     """
-    angle = rng.uniform(0.0, np.pi)
-    if ksize <= DIRECT:
-        return _filter(image, line_kernel(ksize, angle))
-    half = (ksize + 1) / 2  # two halves of a line, end to end
-    return _filter(_filter(image, line_kernel(half, angle)), line_kernel(half, angle, points=2))
+    return _average(image, line_points(ksize, math.radians(int(rng.integers(180)))))
 
 
 @corruption(
@@ -135,30 +141,33 @@ def shuffle_pixels(image: Image, rng: np.random.Generator, *, delta: int) -> Ima
     """
     cv2 = opencv()
     height, width = image.shape[:2]
-    offsets = rng.integers(0, 2 * delta, (2, height, width, 2), dtype=np.int8)
-    sources = np.empty((height, width, 2), np.int16)
-    sources[..., 0] = np.arange(width, dtype=np.int16)
-    sources[..., 1] = np.arange(height, dtype=np.int16)[:, None]
-    sources += offsets[0]
-    sources -= offsets[1]
+    differences = np.sort(np.subtract.outer(np.arange(2 * delta), np.arange(2 * delta)).ravel())
+    by_byte = differences[(2 * np.arange(256) + 1) * differences.size // 512].astype(np.int16)
+    words = rng.integers(0, 1 << 64, -(-2 * height * width // 8), dtype=np.uint64)
+    sources = cv2.LUT(words.view(np.uint8)[: 2 * height * width].reshape(height, width, 2), by_byte)
+    sources.reshape(height, -1)[:] += np.stack([np.arange(width, dtype=np.int16), np.zeros(width, np.int16)], axis=1).ravel()
+    sources[..., 1] += np.arange(height, dtype=np.int16)[:, None]
     moved: Image = cv2.remap(image, sources, None, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REFLECT)
     return moved
 
 
-def line_kernel(length: float, angle: float, *, points: int | None = None) -> Kernel:
-    """Returns an averaging kernel along a centred line of ``length`` pixels at ``angle`` radians.
+@functools.cache
+def line_points(count: int, angle: float) -> list[Points]:
+    """Returns pixels along a centred line at ``angle`` radians, an odd number of them, as sets whose sums are added up.
 
-    Its shape is (n, n) with the least odd ``n`` of at least ``length``. It averages ``points`` points from end to end; by default
-    eight per pixel, which is a line.
+    Nine are three times three: the sum of three sums of three takes four additions in the place of eight. Of the pixels around
+    each place those are taken that are near it and that, all sums together, spread as the line does (by their second moments).
     """
-    reach = (length - 1) / 2
-    middle = math.ceil(reach)
-    along = np.linspace(-reach, reach, points or round(8 * length))
-    x, y = middle + along * np.cos(angle), middle + along * np.sin(angle)
-    pixels = np.arange(2 * middle + 1)
-    weight_x = np.clip(1 - np.abs(x[:, None] - pixels), 0, None)
-    weight_y = np.clip(1 - np.abs(y[:, None] - pixels), 0, None)
-    return _normalise(np.einsum("ty,tx->yx", weight_y, weight_x))
+    pitches = [(3, 1), (count // 3, 3)] if count % 3 == 0 else [(count, 1)]
+    direction = np.array([math.sin(angle), math.cos(angle)])
+    places = np.concatenate([np.outer(pitch * np.arange(1, n // 2 + 1), direction) for n, pitch in pitches])
+    weights = np.concatenate([np.full(n // 2, 2.0 / n) for n, _ in pitches]) / ((count**2 - 1) / 12)
+    around = np.floor(places)[:, None] + CORNERS
+    tried = around[np.arange(len(places)), np.indices((4,) * len(places)).reshape(len(places), -1).T]
+    spread = np.einsum("p,tpi,tpj->tij", weights, tried, tried) - np.outer(direction, direction)
+    best = tried[(np.square(spread).sum(axis=(1, 2)) + 0.1 * np.square(tried - places).sum(axis=(1, 2))).argmin()].astype(int)
+    parts = np.split(best, np.cumsum([n // 2 for n, _ in pitches])[:-1])
+    return [np.concatenate([-part, np.zeros((1, 2), int), part]) for part in parts]
 
 
 def disk_kernel(radius: float) -> Kernel:
@@ -176,6 +185,40 @@ def _rims(length: int, zooms: NDArray[np.float64]) -> list[int]:
 def _normalise(weights: NDArray[np.float64]) -> Kernel:
     kernel: Kernel = (weights / weights.sum()).astype(np.float32)
     return kernel
+
+
+def _average(image: Image, sets: Sequence[Points]) -> Image:
+    """Returns the mean of pixels at all sums of one point of each set, which are symmetric about the pixel itself.
+
+    The additions are exact, in 16 bits, and of strips that fit into the caches.
+    """
+    cv2 = opencv()
+    height, width = image.shape[:2]
+    reach = 1 + sum(int(np.abs(points).max()) for points in sets)
+    padded = cv2.copyMakeBorder(image, reach, reach, reach, reach, cv2.BORDER_REFLECT_101)
+    stride = 3 * padded.shape[1]
+    moves = [np.sort(points @ (stride, 3)).tolist() for points in sets]  # in rows end to end
+    share = 1.0 / math.prod(map(len, moves))
+    result = np.empty_like(image)
+    for start in range(0, height, STRIP):
+        rows = min(STRIP, height - start)
+        summed = padded[start : start + rows + 2 * reach].astype(np.uint16).ravel()
+        begin = reach * (stride + 3)
+        for offsets in moves:
+            begin += offsets[0]
+            summed = _sum_at(summed, [offset - offsets[0] for offset in offsets])
+        inside = summed[begin : begin + rows * stride].reshape(rows, stride)[:, : 3 * width]
+        cv2.convertScaleAbs(inside, alpha=share, dst=result[start : start + rows].reshape(rows, -1))
+    return result
+
+
+def _sum_at(values: NDArray[np.uint16], offsets: Sequence[int]) -> NDArray[np.uint16]:
+    """Returns for each place the sum of ``values`` at ``offsets`` from it, the first of which is 0 and the last the largest."""
+    length = len(values) - offsets[-1]
+    summed = values[:length]
+    for number, offset in enumerate(offsets[1:]):
+        summed = np.add(summed, values[offset : offset + length], out=summed if number else None)
+    return summed
 
 
 def _filter(image: Image, kernel: Kernel) -> Image:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .pixels import Image, opencv
 from .registry import corruption
 
@@ -22,8 +24,10 @@ def jpeg_compression(image: Image, *, quality: int) -> Image:
     chroma = (cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420)
     blue_first = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
     _, written = cv2.imencode(".jpg", blue_first, (cv2.IMWRITE_JPEG_QUALITY, quality, *chroma))
-    read = cv2.imdecode(written, cv2.IMREAD_COLOR)
-    decoded: Image = cv2.cvtColor(read, cv2.COLOR_BGR2RGB, dst=read)
+    if hasattr(cv2, "IMREAD_COLOR_RGB"):  # OpenCV 4.11 and later
+        decoded: Image = cv2.imdecode(written, cv2.IMREAD_COLOR_RGB)
+    else:
+        decoded = cv2.cvtColor(cv2.imdecode(written, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
     return decoded
 
 
@@ -44,7 +48,11 @@ def pixelate(image: Image, *, scale: float) -> Image:
     cv2 = opencv()
     height, width = image.shape[:2]
     small = cv2.resize(image, scaled_size(height, width, scale), interpolation=cv2.INTER_AREA)
-    blocks: Image = cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
+    # rows are enlarged once each and then repeated: half the time of enlarging both sides at once, and the same pixels
+    long_rows = cv2.resize(small, (width, len(small)), interpolation=cv2.INTER_NEAREST_EXACT)
+    numbers = np.arange(len(small), dtype=np.float32)[:, None]
+    which = cv2.resize(numbers, (1, height), interpolation=cv2.INTER_NEAREST_EXACT).astype(np.intp).ravel()
+    blocks: Image = long_rows.take(which, axis=0)
     return blocks
 
 

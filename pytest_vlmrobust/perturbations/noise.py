@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .pixels import Image, opencv
+from .pixels import Image, as_table, opencv, translate
 from .registry import corruption
 
 _SHOT_BITS = 14
@@ -26,12 +27,12 @@ _SHOT_BITS = 14
 def gaussian_noise(image: Image, rng: np.random.Generator, *, std: float) -> Image:
     """Adds normal noise of standard deviation ``std`` (of a range of 1) to each channel of each pixel.
 
-    Draws one of 65536 quantiles, already rounded to levels: five times as fast as drawing normal numbers, and the same noise
-    up to 4.3 standard deviations.
+    The noise is in whole levels, up to four standard deviations and up to 127 levels.
     """
     cv2 = opencv()
-    steps = np.rint(255.0 * std * _normal_quantiles()).astype(np.int16)
-    noisy: Image = cv2.add(image, steps.take(_uniform(rng, image.shape)), dtype=cv2.CV_8U)
+    noise = _normal_bytes(rng, image.shape, centre=128, std=255.0 * std)
+    brighter = cv2.add(image, cv2.subtract(noise, (128, 128, 128, 0)))
+    noisy: Image = cv2.subtract(brighter, cv2.subtract((128, 128, 128, 0), noise, dst=noise), dst=brighter)
     return noisy
 
 
@@ -65,10 +66,14 @@ def shot_noise(image: Image, rng: np.random.Generator, *, scale: float) -> Image
     version=3,
 )
 def speckle_noise(image: Image, rng: np.random.Generator, *, std: float) -> Image:
-    """Multiplies each channel of each pixel by ``1 + n`` with ``n`` normal of standard deviation ``std``, drawn by quantiles."""
+    """Multiplies each channel of each pixel by ``1 + n`` with ``n`` normal of standard deviation ``std``.
+
+    Gains are kept in a byte each, in steps of a hundredth or less: a fifteenth of ``std`` or less.
+    """
     cv2 = opencv()
-    gains = np.float32(1.0) + np.float32(std) * _normal_quantiles()
-    noisy: Image = cv2.multiply(image, gains.take(_uniform(rng, image.shape)), dtype=cv2.CV_8U)
+    one = int(255 / (1.0 + 4.1 * std))
+    gains = _normal_bytes(rng, image.shape, centre=one, std=one * std)
+    noisy: Image = cv2.multiply(image, gains, scale=1.0 / one, dst=gains)
     return noisy
 
 
@@ -94,6 +99,23 @@ def salt_pepper(image: Image, rng: np.random.Generator, *, amount: float) -> Ima
     return result
 
 
+def _normal_bytes(rng: np.random.Generator, shape: tuple[int, ...], *, centre: int, std: float) -> NDArray[np.uint8]:
+    """Returns whole numbers that are normally distributed about ``centre``, cut off at 0 and 255, and at four ``std``.
+
+    Each is the sum of two of 256 quantiles of a narrower normal distribution, found by two random bytes: a tenth of the time of
+    drawing normal numbers. The sum has the variance of a normal number after rounding.
+    """
+    size = math.prod(shape)
+    words = rng.integers(0, 1 << 64, -(-2 * size // 8), dtype=np.uint64).view(np.uint8)
+    quantiles = _normal_quantiles(256).astype(np.float64)
+    narrower = math.sqrt(max((std**2 + 1 / 12) / 2 - 1 / 12, 0.0)) / quantiles.std()
+    first, second = (as_table(half + narrower * quantiles) for half in (centre // 2, centre - centre // 2))
+    summed: NDArray[np.uint8] = opencv().add(
+        translate(words[:size].reshape(shape), first), translate(words[size : 2 * size].reshape(shape), second)
+    )
+    return summed
+
+
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint16]:
     """Returns numbers from 0 to 65535, evenly; four at a time take half as long as one at a time."""
     size = int(np.prod(shape))
@@ -102,11 +124,11 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uin
 
 
 @functools.cache
-def _normal_quantiles() -> NDArray[np.float32]:
-    """Returns the normal distribution as 65536 equally likely numbers, ascending, shape (65536,); read-only."""
+def _normal_quantiles(count: int) -> NDArray[np.float32]:
+    """Returns the normal distribution as ``count`` equally likely numbers, ascending; read-only."""
     from scipy import special
 
-    numbers: NDArray[np.float32] = special.ndtri((np.arange(1 << 16) + 0.5) / (1 << 16)).astype(np.float32)
+    numbers: NDArray[np.float32] = special.ndtri((np.arange(count) + 0.5) / count).astype(np.float32)
     numbers.flags.writeable = False
     return numbers
 

@@ -207,7 +207,7 @@ def observatory_motion_blur(image: Image, rng: np.random.Generator) -> Image:
     return blurred
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@corruption(family=FAMILY, stochastic=True, source=SOURCE, version=2)
 def observatory_gaussian_noise(image: Image, rng: np.random.Generator) -> Image:
     """Adds normal noise to each channel of each pixel, with a standard deviation drawn from 0.05 to 0.1 of the range of values.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,14 @@ Image = NDArray[np.uint8]
 """RGB pixels, shape (H, W, 3)."""
 Plane = NDArray[np.float32]
 """One number per pixel, shape (H, W)."""
+Levels = NDArray[np.uint8]
+"""One level per pixel, shape (H, W)."""
 Color = tuple[int, int, int]
 
 BLACK: Color = (0, 0, 0)
+
+ALL_LEVELS = np.arange(256, dtype=np.uint8)
+ALL_LEVELS.flags.writeable = False
 
 
 def to_uint8(values: NDArray[np.float32]) -> Image:
@@ -72,15 +78,57 @@ def look_up(image: Image, curve: NDArray[Any]) -> Image:
 
     ``curve`` has shape (256,), or (256, 3) for one curve per channel.
     """
-    cv2 = opencv()
-    table = np.clip(np.rint(curve), 0, 255).astype(np.uint8)
-    mapped: Image
+    table = as_table(curve)
     if table.ndim == 1:
-        mapped = cv2.LUT(image, table)
-    else:  # faster than a table of three columns
-        columns = np.ascontiguousarray(table.T)
-        mapped = cv2.merge([cv2.LUT(channel, column) for channel, column in zip(cv2.split(image), columns, strict=True)])
+        return translate(image.copy(), table)
+    return look_up_channels(opencv().split(image), [*np.ascontiguousarray(table.T)])
+
+
+def as_table(curve: NDArray[Any]) -> NDArray[np.uint8]:
+    """Returns ``curve`` rounded and clipped to 0..255."""
+    table: NDArray[np.uint8] = np.clip(np.rint(curve), 0, 255).astype(np.uint8)
+    return table
+
+
+def look_up_channels(channels: Sequence[Levels], tables: Sequence[Levels]) -> Image:
+    """Returns a picture of three channels, each through its table of 256 levels; the channels are overwritten."""
+    # faster than one table of three columns
+    mapped: Image = opencv().merge([translate(*pair) for pair in zip(channels, tables, strict=True)])
     return mapped
+
+
+def pointwise(image: Image, change: Callable[[Image], Image]) -> Image:
+    """Returns ``change(image)`` for a change that treats every value alike, whatever its place and its neighbours.
+
+    With stringzilla the change is applied to the 256 levels, and the picture looked up in the result: the same bytes, sooner.
+    """
+    if fast_translate() is None:
+        return change(image)
+    return translate(image.copy(), change(ALL_LEVELS[None, :, None]).ravel())
+
+
+def translate(values: NDArray[np.uint8], table: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Returns ``values``, contiguous, through a table of 256 levels; they may be overwritten."""
+    fast = fast_translate()
+    if fast is None:
+        mapped: NDArray[np.uint8] = opencv().LUT(values, table)
+        return mapped
+    fast(memoryview(values), memoryview(table), inplace=True)  # type: ignore[arg-type]  # an array is a buffer
+    return values
+
+
+@functools.cache
+def fast_translate() -> Callable[..., None] | None:
+    """Returns stringzilla's look-up in a table, five times as fast as OpenCV's, or ``None`` where it is not installed.
+
+    Both give the same bytes, so nothing else depends on which of them is there.
+    """
+    try:
+        module = importlib.import_module("stringzilla")
+    except ImportError:
+        return None
+    found: Callable[..., None] = module.translate
+    return found
 
 
 def luma(image: Image) -> NDArray[np.uint8]:
@@ -109,6 +157,15 @@ def blend(image: Image, layer: NDArray[Any] | Color, opacity: Plane) -> Image:
     mixed = cv2.accumulate(image, mixed)
     rounded: Image = cv2.convertScaleAbs(mixed)  # nothing between two colours is negative
     return rounded
+
+
+def overlay(image: Image, colour: Color, opacity: Levels) -> Image:
+    """Returns ``colour`` laid over ``image`` with an opacity of 255ths per pixel: within 1.5 levels of :func:`blend`, sooner."""
+    cv2 = opencv()
+    kept = cv2.multiply(image, cv2.cvtColor(~opacity, cv2.COLOR_GRAY2RGB), scale=1 / 255)
+    added = look_up_channels([opacity.copy() for _ in colour], [as_table(ALL_LEVELS * (share / 255)) for share in colour])
+    mixed: Image = cv2.add(kept, added, dst=kept)
+    return mixed
 
 
 def _difference(image: Image, layer: NDArray[Any] | Color) -> NDArray[np.float32]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from .digital import scaled_size
-from .pixels import Image, extrapolate, opencv
+from .pixels import Image, extrapolate, opencv, pointwise
 from .registry import corruption
 
 LEVELS = np.arange(256)
-SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13.0
+BOX_SHARE = 9.0 / 13.0
+"""How much of the kernel that sharpening smooths by is a mean of 3 x 3 pixels; the rest is the pixel itself."""
 
 
 @corruption(
@@ -42,7 +41,7 @@ def downsample(image: Image, *, scale: float) -> Image:
     high={"scale": 6.0},
     changes=["presence", "count", "position"],
     source="VLM-RobustBench Table 29",
-    version=2,
+    version=3,
 )
 def upsample(image: Image, *, scale: float) -> Image:
     """Enlarges by ``scale`` (bicubic) and keeps the centre at the original size: crop and zoom.
@@ -54,9 +53,9 @@ def upsample(image: Image, *, scale: float) -> Image:
     """
     cv2 = opencv()
     height, width = image.shape[:2]
-    (rows, top), (columns, left) = _central(height, scale), _central(width, scale)
-    enlarged = cv2.resize(image[rows, columns], None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
-    return np.ascontiguousarray(enlarged[top : top + height, left : left + width])
+    middle = image[_central(height, scale), _central(width, scale)]
+    enlarged: Image = cv2.resize(middle, (width, height), interpolation=cv2.INTER_CUBIC)
+    return enlarged
 
 
 @corruption(
@@ -65,15 +64,17 @@ def upsample(image: Image, *, scale: float) -> Image:
     mid={"factor": 3.0},
     high={"factor": 6.0},
     source="VLM-RobustBench Table 29",
+    version=2,
 )
 def sharpen(image: Image, *, factor: float) -> Image:
     """Multiplies the distance of every pixel from its smoothed neighbourhood by ``factor``.
 
-    The smoothing kernel is that of Pillow's ``ImageEnhance.Sharpness``: 3 x 3, centre 5, others 1, over 13.
+    The smoothing kernel is that of Pillow's ``ImageEnhance.Sharpness``: 3 x 3, centre 5, others 1, over 13. That is 4/13 of the
+    pixel and 9/13 of the mean of nine, which is four times as fast to find, so the distance from that mean is multiplied.
     """
     cv2 = opencv()
-    smooth: Image = cv2.filter2D(image, -1, SMOOTH, borderType=cv2.BORDER_REFLECT_101)
-    return extrapolate(image, smooth, factor)
+    mean: Image = cv2.blur(image, (3, 3), borderType=cv2.BORDER_REFLECT_101)
+    return extrapolate(image, mean, 1.0 + (factor - 1.0) * BOX_SHARE)
 
 
 @corruption(
@@ -102,20 +103,17 @@ def solarize(image: Image, *, threshold: int) -> Image:
     At or above the threshold, as Pillow has it; published drops of 5.5, 5.0 and 9.0 points fit a background that flips at all
     three levels.
     """
-    bright = (image >= threshold).view(np.uint8)
-    bright *= 255
-    bright ^= image
-    return bright
+
+    def inverted(values: Image) -> Image:
+        bright = (values >= threshold).view(np.uint8)
+        bright *= 255
+        bright ^= values
+        return bright
+
+    return pointwise(image, inverted)
 
 
-def _central(length: int, scale: float) -> tuple[slice, int]:
-    """Returns which pixels of a side the middle, enlarged by ``scale``, is made of, and where that begins in the enlargement.
-
-    The middle has ``length`` pixels after enlarging. Two pixels more on either side, where there are any, are what cubic
-    interpolation looks at, and one more where that keeps the centre exactly in place at scales of 1.5 and 3 (otherwise it moves
-    by at most half a pixel of the enlargement).
-    """
-    margin = max(0, math.floor(length * (1 - 1 / scale) / 2) - 2)
-    margin = max(0, margin - (length // 2 - margin) % 2)
-    begin = round((length / 2 - margin) * scale - length / 2)
-    return slice(margin, length - margin), begin
+def _central(length: int, scale: float) -> slice:
+    """Returns the middle pixels of a side, a share ``1 / scale`` of them, rounded so that the centre stays exactly in place."""
+    margin = min(round(length * (1 - 1 / scale) / 2), (length - 1) // 2)
+    return slice(margin, length - margin)

@@ -5,12 +5,18 @@ Factors work as in Pillow's ``ImageEnhance``: 0 gives black, flat grey or greysc
 
 from __future__ import annotations
 
-import numpy as np
+import functools
 
-from .pixels import Image, as_grey, extrapolate, look_up, luma, opencv
+import numpy as np
+from numpy.typing import NDArray
+
+from .pixels import Image, as_grey, as_table, extrapolate, luma, opencv, pointwise, translate
 from .registry import corruption
 
 LEVELS = np.arange(256, dtype=np.float64)
+
+STRIP = 64
+"""Rows that are shifted in hue at a time."""
 
 
 @corruption(
@@ -34,8 +40,7 @@ LEVELS = np.arange(256, dtype=np.float64)
 )
 def brightness(image: Image, *, factor: float) -> Image:
     """Multiplies every value by ``factor``."""
-    brighter: Image = opencv().convertScaleAbs(image, alpha=factor)
-    return brighter
+    return pointwise(image, lambda values: opencv().convertScaleAbs(values, alpha=factor))
 
 
 @corruption(
@@ -64,8 +69,7 @@ def contrast(image: Image, *, factor: float) -> Image:
     """
     grey = luma(image)
     mean = opencv().sumElems(grey)[0] / grey.size
-    stretched: Image = opencv().addWeighted(image, factor, image, 0.0, (1.0 - factor) * mean)
-    return stretched
+    return pointwise(image, lambda values: opencv().addWeighted(values, factor, values, 0.0, (1.0 - factor) * mean))
 
 
 @corruption(
@@ -112,7 +116,12 @@ def saturation(image: Image, *, factor: float) -> Image:
 )
 def gamma(image: Image, *, factor: float) -> Image:
     """Raises every value, in [0, 1], to the power ``factor``: below 1 brightens, above 1 darkens."""
-    return look_up(image, 255.0 * (LEVELS / 255.0) ** factor)
+    return translate(image.copy(), _gamma_table(factor))
+
+
+@functools.lru_cache(maxsize=32)
+def _gamma_table(factor: float) -> NDArray[np.uint8]:
+    return as_table(255.0 * (LEVELS / 255.0) ** factor)
 
 
 @corruption(
@@ -122,6 +131,7 @@ def gamma(image: Image, *, factor: float) -> Image:
     high={"degrees": 90},
     changes={"mid": ["colour"], "high": ["colour"]},
     source="VLM-RobustBench Table 29",
+    version=2,
 )
 def hue_shift(image: Image, *, degrees: float) -> Image:
     """Adds ``degrees`` to the hue in HSV, from red towards yellow.
@@ -131,11 +141,13 @@ def hue_shift(image: Image, *, degrees: float) -> Image:
     In floating point: 8-bit HSV keeps hue in steps of 2 degrees and loses levels on the way back.
     """
     cv2 = opencv()
-    hsv = cv2.cvtColor(image.astype(np.float32), cv2.COLOR_RGB2HSV)
-    hue = cv2.extractChannel(hsv, 0)
-    hue += degrees % 360.0
-    hue -= np.float32(360.0) * (hue >= 360.0)
-    shifted: Image = cv2.convertScaleAbs(cv2.cvtColor(cv2.insertChannel(hue, hsv, 0), cv2.COLOR_HSV2RGB))
+    shifted = np.empty_like(image)
+    turn = (degrees % 360.0, 0.0, 0.0, 0.0)
+    for start in range(0, len(image), STRIP):  # floats of a few rows fit into the caches, those of a picture do not
+        rows = slice(start, start + STRIP)
+        hsv = cv2.cvtColor(image[rows].astype(np.float32), cv2.COLOR_RGB2HSV)
+        hsv = cv2.cvtColor(cv2.add(hsv, turn, dst=hsv), cv2.COLOR_HSV2RGB, dst=hsv)  # which takes hues beyond 360 degrees
+        cv2.convertScaleAbs(hsv, dst=shifted[rows])
     return shifted
 
 

@@ -8,12 +8,31 @@ published five most harmful corruptions of any model.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .pixels import Color, Image, Plane, blend, extrapolate, luma, opencv, scene_share, scene_unit, smooth_noise
+from pytest_vlmrobust.core.fingerprint import rng_for
+
+from .pixels import (
+    ALL_LEVELS,
+    Color,
+    Image,
+    Levels,
+    Plane,
+    as_table,
+    extrapolate,
+    luma,
+    opencv,
+    overlay,
+    pointwise,
+    scene_share,
+    scene_unit,
+    smooth_noise,
+    translate,
+)
 from .registry import corruption
 
 HAZE: Color = (206, 210, 216)
@@ -26,8 +45,15 @@ SUBPIXEL_BITS = 4
 DROPS = 6_000
 """Most drops that fall on a picture."""
 
-FADING = ((1.0, 64), (0.75, 128), (0.5, 192), (0.25, 255))
-"""Central parts of a line, and how bright each is: a line that fades towards its ends."""
+FERN_UNIT = 1.0
+"""Pixels to a unit on the sheet of ferns; fibres are a unit wide."""
+FERN_SHEET = 1_000
+"""Sides of the sheet of ferns in pixels: six scenes of 400 x 400 units."""
+
+DROP_UNIT = 0.5
+"""Points of the grid that drops are drawn on to a unit."""
+DEPTH_STEPS = 24
+"""Steps to a unit in which depths of drops are kept, in one byte."""
 
 Segments = NDArray[np.float64]
 """Line segments in pixels, shape (N, 2, 2): start and end, x and y."""
@@ -52,7 +78,7 @@ def fog(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     """
     height, width = image.shape[:2]
     clouds = smooth_noise(rng, height, width, cell=max(height, width) / 3, octaves=6)
-    return blend(image, HAZE, intensity * (0.4 + 0.5 * clouds))
+    return overlay(image, HAZE, opencv().convertScaleAbs(clouds, alpha=255 * 0.5 * intensity, beta=255 * 0.4 * intensity))
 
 
 @corruption(
@@ -71,13 +97,21 @@ def frost(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     At ``high`` a photograph changes about as much as at the severities 1 and 2 of Hendrycks & Dietterich, a white page as much as
     at 2 and 3; they mix in a photograph of ice with a weight of 0.4 to 0.75. Opacity, which is the paper's word for the number,
     would hide everything at 1.0, and no weather is published that costs so much.
+
+    Rime is drawn anew for each sample. Ferns are a random part of one large sheet, mirrored at random, because to draw them takes
+    fifty times as long as all the rest.
     """
+    cv2 = opencv()
     height, width = image.shape[:2]
-    patches = smooth_noise(rng, height, width, cell=110 * scene_unit(height, width), octaves=4)
-    rime = np.clip(2.6 * patches + 0.8 * _edges(height, width) - 0.9, 0.0, 1.0)
-    growth = _ferns(rng, height, width) * np.minimum(1.5 * rime, 1.0)
-    opacity = np.float32(intensity) * np.minimum(0.45 * rime + 0.8 * growth, np.float32(0.95))
-    return blend(image, ICE, opacity)
+    unit = scene_unit(height, width)
+    tall, wide = _coarse(height, width, 6.0 * unit)  # the smallest patches of rime are 14 units wide
+    patches = smooth_noise(rng, tall, wide, cell=110 * unit * wide / width, octaves=4)
+    rime = np.clip(2.6 * patches + 0.8 * _edges(tall, wide) - 0.9, 0.0, 1.0)
+    rime_levels = _enlarge(cv2.convertScaleAbs(rime, alpha=255.0), height, width)
+    growth = translate(rime_levels.copy(), as_table(np.minimum(1.5 * ALL_LEVELS, 255.0)))
+    opacity = cv2.multiply(_ferns(rng, height, width), growth, scale=0.8 * intensity / 255)
+    opacity = cv2.add(opacity, translate(rime_levels, as_table(0.45 * intensity * ALL_LEVELS)), dst=opacity)
+    return overlay(image, ICE, translate(opacity, as_table(np.minimum(ALL_LEVELS, 0.95 * intensity * 255))))
 
 
 @corruption(
@@ -100,17 +134,15 @@ def snow(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     height, width = image.shape[:2]
     unit = scene_unit(height, width)
     angle = rng.uniform(np.pi / 4, 3 * np.pi / 4)
-    grey = cv2.cvtColor(luma(image) // 2 + 112, cv2.COLOR_GRAY2RGB)
+    grey = cv2.cvtColor(translate(luma(image), ALL_LEVELS // 2 + 112), cv2.COLOR_GRAY2RGB)
     pale = extrapolate(image, grey, 1.0 - intensity)
-    opacity = np.zeros((height, width), np.float32)
+    opacity = np.zeros((height, width), np.uint8)
     sizes = ((1.0, 0.6, 1.0), (2.0, 0.3, 0.9), (4.5, 0.1, 0.75))
     for own, (size, share, strength) in zip(rng.spawn(len(sizes)), sizes, strict=True):
-        flakes = _streaks(own, height, width, round(8_000 * intensity * share), length=0.8 * size * unit, angle=angle)
-        layer = _draw_segments(flakes, height, width, thickness=max(1, round(size * unit)))
-        blurred = cv2.GaussianBlur(layer, (0, 0), 0.35 * size * unit)
-        blurred *= strength
-        np.maximum(opacity, blurred, out=opacity)
-    return blend(pale, FLAKE, opacity)
+        count = 8_000 * intensity * share * scene_share(height, width)
+        flakes = _flakes(own, height, width, count, size=size * unit, angle=angle, bright=round(255 * strength))
+        np.maximum(opacity, flakes, out=opacity)
+    return overlay(pale, FLAKE, opacity)
 
 
 @corruption(
@@ -132,16 +164,15 @@ def rain(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     cv2 = opencv()
     height, width = image.shape[:2]
     unit = scene_unit(height, width)
-    angle = np.pi / 2 + rng.uniform(-np.pi / 9, np.pi / 9)
-    dim = cv2.convertScaleAbs(image, alpha=1.0 - 0.3 * intensity)
-    opacity = np.zeros((height, width), np.float32)
+    slope = np.tan(rng.uniform(-np.pi / 9, np.pi / 9))
+    dim = pointwise(image, lambda values: cv2.convertScaleAbs(values, alpha=1.0 - 0.3 * intensity))
+    opacity = np.zeros((height, width), np.uint8)
     lengths = ((10.0, 0.4), (18.0, 0.6), (28.0, 0.8))
     for own, (length, strength) in zip(rng.spawn(len(lengths)), lengths, strict=True):
-        drops = _streaks(own, height, width, round(1_000 * intensity), length=length * unit, angle=angle)
-        layer = _draw_segments(drops, height, width, thickness=max(1, round(length / 32 * unit)), parts=FADING)
-        layer *= strength
-        np.maximum(opacity, layer, out=opacity)
-    return blend(dim, DROP, cv2.GaussianBlur(opacity, (0, 0), max(0.3, 0.22 * unit)))
+        count = 1_000 * intensity * scene_share(height, width)
+        drops = _streaks(own, height, width, count, length=length * unit, slope=slope, bright=round(255 * strength))
+        np.maximum(opacity, _thicken(drops, max(1, round(length / 24 * unit + 0.25)), 1), out=opacity)
+    return overlay(dim, DROP, cv2.GaussianBlur(opacity, (0, 0), max(0.3, 0.22 * unit)))
 
 
 @corruption(
@@ -160,64 +191,145 @@ def spatter(image: Image, rng: np.random.Generator, *, intensity: float) -> Imag
     spatter does not appear. Mud is thickest at the rim of a splash, where it dries last. What a level covers, the next covers
     too.
     """
+    cv2 = opencv()
     height, width = image.shape[:2]
     unit = scene_unit(height, width)
-    stains = smooth_noise(rng, height, width, cell=30 * unit, octaves=4, decay=0.7)
-    depth = _depth(_splashes(rng, height, width, intensity)) / np.float32(unit)
-    rim = np.exp(np.maximum(np.abs(depth - 1.0) / -1.5, np.float32(-80.0)))  # less would underflow
-    thickness = np.minimum(0.55 * stains + 0.5 * rim, 1.0)
-    return blend(image, MUD, np.clip(depth * unit + 0.5, 0.0, 1.0) * (0.4 + 0.3 * thickness))
+    tall, wide = _coarse(height, width, unit / DROP_UNIT)  # shapes are as large as that; edges are made sharp afterwards
+    stains = smooth_noise(rng, tall, wide, cell=30 * DROP_UNIT, octaves=4, decay=0.7)
+    depth = _depth(_splashes(rng, tall, wide, intensity, scene_share(height, width)))
+    depths = (ALL_LEVELS - 128.0) / DEPTH_STEPS
+    covered = np.clip(depths * unit + 0.5, 0.0, 1.0)
+    rim = np.exp(-np.abs(depths - 1.0) / 1.5)
+    levels = _enlarge(np.clip(np.rint(128.0 + DEPTH_STEPS * depth), 0, 255).astype(np.uint8), height, width)
+    stained = translate(levels.copy(), as_table(255.0 * covered))
+    stained = cv2.multiply(stained, _enlarge(cv2.convertScaleAbs(stains, alpha=255.0), height, width), scale=0.15 / 255)
+    return overlay(image, MUD, cv2.add(translate(levels, as_table(255.0 * covered * (0.4 + 0.15 * rim))), stained))
 
 
-def _streaks(rng: np.random.Generator, height: int, width: int, count: int, *, length: float, angle: float) -> Segments:
-    """Returns parallel segments, ``count`` to a whole scene, with centres anywhere and lengths of 0.5 to 1.5 ``length``.
+def _coarse(height: int, width: int, step: float) -> tuple[int, int]:
+    """Returns height and width of a grid with a point to every ``step`` pixels, at least one."""
+    return max(1, round(height / step)), max(1, round(width / step))
 
+
+def _enlarge(levels: Levels, height: int, width: int) -> Levels:
+    enlarged: Levels = opencv().resize(levels, (width, height), interpolation=opencv().INTER_LINEAR)
+    return enlarged
+
+
+def _thicken(plane: Levels, wide: int, tall: int) -> Levels:
+    """Returns ``plane`` with every point grown into a rectangle."""
+    if wide == tall == 1:
+        return plane
+    grown: Levels = opencv().dilate(plane, np.ones((tall, wide), np.uint8))
+    return grown
+
+
+def _flakes(rng: np.random.Generator, height: int, width: int, count: float, *, size: float, angle: float, bright: int) -> Levels:
+    """Returns soft flakes of ``size`` pixels that drift by most of it; large ones are drawn on a coarser grid and enlarged."""
+    step = max(1, int(size / 3))
+    tall, wide = _coarse(height, width, step)
+    drift, side = 0.8 * size / step, max(1, round(size / step))
+    drifting = [(round(drift * np.sin(angle)), round(drift * np.cos(angle)), np.maximum)]
+    flakes = _thicken(_trails(rng, tall, wide, drifting, count=count, bright=bright), side, side)
+    return _enlarge(opencv().GaussianBlur(flakes, (0, 0), 0.35 * size / step), height, width)
+
+
+def _streaks(
+    rng: np.random.Generator, height: int, width: int, count: float, *, length: float, slope: float, bright: int
+) -> Levels:
+    """Returns streaks that fade towards both ends: four of them, a seventh of the length apart, are added up."""
+    rows = max(1, round(length))
+    apart = rows // 7
+    steps = [(step, np.maximum) for step in _doublings(rows - 3 * apart)] + [(apart, np.add), (2 * apart, np.add)]
+    moves = [(step, round(slope * step), join) for step, join in steps]
+    return _trails(rng, height, width, moves, count=count, bright=bright // 4)
+
+
+def _trails(
+    rng: np.random.Generator, height: int, width: int, moves: Sequence[tuple[int, int, np.ufunc]], *, count: float, bright: int
+) -> Levels:
+    """Returns about ``count`` points of a black plane, at least one, after joining it with itself moved by each of ``moves``.
+
+    A move is down, 0 or more, and across, either way, in whole pixels. All points grow at once, so their number costs nothing.
     The first ones of many are those of few.
     """
-    count = max(1, round(count * scene_share(height, width)))
-    draws = rng.random((count, 3))
-    centres = draws[:, :2] * (width, height)
-    reach = length * (0.25 + 0.5 * draws[:, 2:]) * (np.cos(angle), np.sin(angle))
-    return np.stack([centres - reach, centres + reach], axis=1)
+    margin = 1 + sum(abs(across) for _, across, _ in moves)
+    wide, tall = width + 2 * margin, height + 1 + sum(down for down, _, _ in moves)
+    plane = np.zeros(tall * wide, np.uint8)
+    plane[rng.integers(0, plane.size, max(1, round(count * plane.size / (height * width))))] = bright
+    for down, across, join in moves:
+        offset = abs(down * wide + across)  # in rows end to end: what leaves at one side returns in the margin of the other
+        plane = join(plane[offset:], plane[: len(plane) - offset])
+    return plane[margin : margin + height * wide].reshape(height, wide)[:, :width]
 
 
-def _splashes(rng: np.random.Generator, height: int, width: int, share: float) -> NDArray[np.bool_]:
-    """Returns which pixels are splashed, shape (height, width): about a ``share`` of them, and those of every smaller share.
+def _doublings(length: int) -> list[int]:
+    """Returns by how much a thing is to be moved again and again, to grow from 1 to ``length``: 1, 2, 4, ... and the rest."""
+    steps, grown = [], 1
+    while grown < length:
+        steps.append(min(grown, length - grown))
+        grown += steps[-1]
+    return steps
+
+
+def _splashes(rng: np.random.Generator, height: int, width: int, share: float, scenes: float) -> NDArray[np.bool_]:
+    """Returns which points of a grid are splashed, shape (height, width): about a ``share``, and those of every smaller share.
 
     Drops fall one after the other until the share is covered. Radii are Pareto distributed, 1.2 to 26 units: many small drops,
     few large ones. Every place is looked up some units away, along a smooth field, which gives round drops ragged outlines.
     """
     cv2 = opencv()
-    unit = scene_unit(height, width)
-    sources = np.empty((height, width, 2), np.float32)
-    for axis, places in enumerate((np.arange(width), np.arange(height)[:, None])):
+    unit = DROP_UNIT
+    sources = []
+    for places in (np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32)[:, None]):
         waves = smooth_noise(rng, height, width, cell=16 * unit, octaves=2)
-        sources[..., axis] = 18 * unit * (waves - 0.5) + places
+        waves *= np.float32(18 * unit)
+        waves += places - np.float32(9 * unit)
+        sources.append(waves)
     radii = np.minimum(1.2 + 1.6 * rng.pareto(1.35, DROPS), 26.0)
-    enough = -np.log1p(-min(1.4 * share, 0.95)) * 400.0**2 * scene_share(height, width)
+    enough = -np.log1p(-min(1.4 * share, 0.95)) * 400.0**2 * scenes
     radii = radii[: max(1, int(np.searchsorted(np.cumsum(np.pi * radii**2), enough)))]
     centres = rng.random((len(radii), 2)) * (width, height)
-    first = np.full((height, width), DROPS, np.uint16)  # which drop fell on a pixel first
-    places, sizes = _to_fixed_point(centres).tolist(), _to_fixed_point(radii * unit).tolist()
-    for number in reversed(range(len(radii))):
-        cv2.circle(first, places[number], sizes[number], number, cv2.FILLED, cv2.LINE_8, SUBPIXEL_BITS)
-    first = cv2.remap(first, sources, None, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REFLECT)
+    first = _first_drops(centres, radii * unit, height, width)
+    first = cv2.remap(first, *sources, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REFLECT)
     covered = np.cumsum(np.bincount(first.ravel(), minlength=DROPS + 1)[: len(radii)])
     last = min(int(np.searchsorted(covered, share * first.size)), len(radii) - 1)
     splashed: NDArray[np.bool_] = first < last
     rest = first == last  # of the last drop only the middle is needed
-    reach = np.hypot(*(sources[rest] - centres[last]).T)
+    reach = np.hypot(*(places[rest] - centre for places, centre in zip(sources, centres[last], strict=True)))
     nearest = np.sort(reach)[: max(0, round(share * first.size) - int(splashed.sum()))]
     splashed[rest] = reach <= (nearest[-1] if nearest.size else -1.0)
     return splashed
 
 
+def _first_drops(
+    centres: NDArray[np.float64], radii: NDArray[np.float64], height: int, width: int, *, small: float = 2.0
+) -> NDArray[np.uint16]:
+    """Returns which of round drops fell on each point first, or ``DROPS`` where none did, shape (height, width)."""
+    cv2 = opencv()
+    first = np.full((height, width), DROPS, np.uint16)
+    places, sizes = _to_fixed_point(centres).tolist(), _to_fixed_point(radii).tolist()
+    for number in np.flatnonzero(radii >= small)[::-1].tolist():
+        cv2.circle(first, places[number], sizes[number], number, cv2.FILLED, cv2.LINE_8, SUBPIXEL_BITS)
+    # the small ones, which are most of them, all at once
+    numbers = np.flatnonzero(radii < small)[::-1]  # of several values that are given to a point, the last one stays
+    around = np.arange(-int(small), int(small) + 1)
+    across, down = (np.rint(centres[numbers, axis])[:, None] + around for axis in (0, 1))
+    away = (across - centres[numbers, :1])[:, None] ** 2 + (down - centres[numbers, 1:])[:, :, None] ** 2
+    inside = ((down >= 0) & (down < height))[:, :, None] & ((across >= 0) & (across < width))[:, None]
+    which, row, column = np.nonzero(inside & (away <= radii[numbers, None, None] ** 2))
+    of_small = np.full_like(first, DROPS)
+    of_small[down[which, row].astype(np.intp), across[which, column].astype(np.intp)] = numbers[which]
+    return np.minimum(first, of_small)
+
+
 def _depth(inside: NDArray[np.bool_]) -> Plane:
-    """Returns how far inside each pixel is, in pixels, negative outside, shape (height, width)."""
+    """Returns how far inside each point of the grid of drops is, in units, negative outside, shape (height, width)."""
     cv2 = opencv()
     filled = inside.view(np.uint8)
-    depth: Plane = cv2.distanceTransform(filled, cv2.DIST_L2, 5) - cv2.distanceTransform(filled ^ 1, cv2.DIST_L2, 5)
-    return depth
+    depth = cv2.distanceTransform(filled, cv2.DIST_L2, 5) - cv2.distanceTransform(filled ^ 1, cv2.DIST_L2, 5)
+    within: Plane = np.clip(depth, -999.0, 999.0)  # in a picture of some pixels no edge may be in view
+    return within / np.float32(DROP_UNIT)
 
 
 def _edges(height: int, width: int) -> Plane:
@@ -227,29 +339,46 @@ def _edges(height: int, width: int) -> Plane:
     return nearest
 
 
-def _ferns(rng: np.random.Generator, height: int, width: int) -> Plane:
-    """Returns how bright ferns of ice are, in [0, 1], shape (height, width).
+def _ferns(rng: np.random.Generator, height: int, width: int) -> Levels:
+    """Returns a random part of the sheet of ferns, mirrored or not, enlarged to the picture."""
+    cv2 = opencv()
+    tall, wide = _coarse(height, width, scene_unit(height, width) / FERN_UNIT)
+    part = _window(rng, _window(rng, _fern_sheet(), tall).T, wide).T
+    mirrors = rng.integers(4)
+    part = part if mirrors == 3 else cv2.flip(part, int(mirrors) - 1)
+    return _enlarge(part, height, width)
 
-    They are stems, and fibres that lean away from the nearest one. Drawn where a unit is at most 1.5 pixels and enlarged, for
-    fibres are a unit wide.
+
+def _window(rng: np.random.Generator, sheet: Levels, rows: int) -> Levels:
+    """Returns so many rows of a sheet, from anywhere; one that has too few is continued by its mirror image."""
+    if len(sheet) < rows:
+        sheet = np.pad(sheet, ((0, rows - len(sheet)), (0, 0)), mode="symmetric")
+    start = int(rng.integers(0, len(sheet) - rows, endpoint=True))
+    return sheet[start : start + rows]
+
+
+@functools.cache
+def _fern_sheet() -> Levels:
+    """Returns how bright ferns of ice are, 0 to 255, on a square that is always the same; read-only.
+
+    They are stems, and fibres that lean away from the nearest one.
     """
-    scale = min(1.0, 1.5 / scene_unit(height, width))
-    tall, wide = (max(1, round(side * scale)) for side in (height, width))
-    unit = scene_unit(tall, wide)
-    stems = _stems(rng, tall, wide, unit)
-    distance, nearest = _nearest(stems, tall, wide)
-    fibres = _comb(smooth_noise(rng, tall, wide, cell=0.8 * unit), *_leaning_direction(stems, nearest), unit)
+    rng, side, unit = rng_for(1, "ferns"), FERN_SHEET, FERN_UNIT
+    stems = _stems(rng, side, side, unit)
+    distance, nearest = _nearest(stems, side, side)
+    fibres = _comb(smooth_noise(rng, side, side, cell=0.8 * unit), *_leaning_direction(stems, nearest), unit)
     distance *= np.float32(1.0 / unit)
     ferns = np.maximum(
         0.9 * np.clip(1.3 - distance, 0.0, 1.0), fibres * (0.3 + 0.7 * np.exp(np.maximum(distance / -9.0, np.float32(-80.0))))
     )
-    enlarged: Plane = opencv().resize(ferns, (width, height), interpolation=opencv().INTER_LINEAR)
-    return enlarged
+    sheet: Levels = opencv().convertScaleAbs(ferns, alpha=255.0)
+    sheet.flags.writeable = False
+    return sheet
 
 
 def _stems(rng: np.random.Generator, height: int, width: int, unit: float) -> Segments:
-    """Returns bent stems, 60 to a whole scene, 25 to 110 units long, of ten segments each."""
-    count, joints = max(1, round(60 * scene_share(height, width))), 10
+    """Returns bent stems, 60 to a scene, 25 to 110 units long, of ten segments each."""
+    count, joints = round(60 * height * width / (400.0 * unit) ** 2), 10
     along = np.linspace(0.0, 1.0, joints + 1)
     bends = rng.uniform(0, 2 * np.pi, (count, 1)) + rng.uniform(-1.3, 1.3, (count, 1)) * along
     steps = _direction(bends) * unit * rng.uniform(25, 110, (count, 1, 1)) / joints
@@ -263,8 +392,6 @@ def _nearest(segments: Segments, height: int, width: int) -> tuple[Plane, NDArra
     numbers = np.full((height, width), -1, np.int32)
     for number, (start, end) in enumerate(np.rint(segments).astype(int).tolist()):
         cv2.line(numbers, start, end, number)
-    if numbers.max() < 0:  # all of them left the picture
-        numbers[height // 2, width // 2] = 0
     free = (numbers < 0).astype(np.uint8)
     distance, labels = cv2.distanceTransformWithLabels(free, cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL)
     of_label = np.zeros(int(labels.max()) + 1, np.int32)
@@ -304,24 +431,6 @@ def _comb(field: Plane, x: Plane, y: Plane, unit: float) -> Plane:
 
 def _direction(angles: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-
-
-def _draw_segments(
-    segments: Segments, height: int, width: int, *, thickness: int, parts: Sequence[tuple[float, int]] = ((1.0, 255),)
-) -> Plane:
-    """Returns how bright anti-aliased segments make each pixel, in [0, 1], shape (height, width).
-
-    ``parts`` are shares of their lengths about the middle, each with its brightness, faintest first.
-    """
-    cv2 = opencv()
-    canvas = np.zeros((height, width), np.uint8)
-    middles = segments.mean(axis=1, keepdims=True)
-    for share, bright in parts:
-        ends = list(_to_fixed_point(middles + share * (segments - middles)))
-        cv2.polylines(canvas, ends, isClosed=False, color=bright, thickness=thickness, lineType=cv2.LINE_AA, shift=SUBPIXEL_BITS)
-    brightness = canvas.astype(np.float32)
-    brightness *= np.float32(1 / 255)
-    return brightness
 
 
 def _to_fixed_point(coordinates: NDArray[np.float64]) -> NDArray[np.int32]:

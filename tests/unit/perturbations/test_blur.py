@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import itertools
+
+import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -27,16 +30,38 @@ def test_gaussian_blur_agrees_with_scipy(radius: float) -> None:
     assert np.abs(blur.gaussian_blur(image, radius=radius) - expected).max() < 2
 
 
+def pixels_of(length: int, angle: float) -> list[tuple[int, int]]:
+    sets = blur.line_points(length, angle)
+    return sorted(tuple(np.sum(one, axis=0).tolist()) for one in itertools.product(*sets))
+
+
 @pytest.mark.parametrize("length", [5, 9, 15])
-def test_line_kernel_is_a_row_a_column_or_a_diagonal_by_its_angle(length: int) -> None:
-    middle = length // 2
-    row = blur.line_kernel(length, 0.0)
-    assert row[middle].sum() == pytest.approx(1.0)
-    np.testing.assert_allclose(row[middle, 1:-1], row[middle, middle], rtol=0.2)
-    np.testing.assert_allclose(blur.line_kernel(length, np.pi / 2), row.T, atol=1e-6)
-    slanted = blur.line_kernel(length, np.pi / 4)
-    assert slanted.sum() == pytest.approx(1.0)
-    assert np.tril(slanted, -2).sum() == pytest.approx(0.0)
+def test_line_points_are_a_row_or_a_column_by_their_angle_without_gaps(length: int) -> None:
+    reach = length // 2
+    assert pixels_of(length, 0.0) == [(0, across) for across in range(-reach, reach + 1)]
+    assert pixels_of(length, np.pi / 2) == [(down, 0) for down in range(-reach, reach + 1)]
+    assert all(down == across for down, across in pixels_of(length, np.pi / 4))
+
+
+@pytest.mark.parametrize("length", [5, 9, 15])
+def test_line_points_are_near_the_line_and_as_long_as_it(length: int) -> None:
+    for angle in np.linspace(0, np.pi, 37).tolist():
+        points = np.array(pixels_of(length, angle))
+        assert np.abs(points @ [np.cos(angle), -np.sin(angle)]).max() <= 1.2
+        assert (points @ [np.sin(angle), np.cos(angle)]).std() == pytest.approx(np.sqrt((length**2 - 1) / 12), rel=0.12)
+
+
+@pytest.mark.parametrize("shape", [(60, 80), (130, 5), (1, 1), (1, 40), (40, 1)])
+@pytest.mark.parametrize("length", [5, 9, 15])
+def test_motion_blur_is_the_mean_of_the_pixels_of_its_line(shape: tuple[int, int], length: int) -> None:
+    image = textured(*shape)
+    for seed in range(5):
+        kernel = np.zeros((length + 2, length + 2), np.float32)
+        for down, across in pixels_of(length, np.radians(np.random.default_rng(seed).integers(180))):
+            kernel[length // 2 + 1 + down, length // 2 + 1 + across] += 1 / length
+        expected = cv2.filter2D(image.astype(np.float32), -1, kernel, borderType=cv2.BORDER_REFLECT_101)
+        changed = blur.motion_blur(image, np.random.default_rng(seed), ksize=length)
+        np.testing.assert_array_equal(changed, np.rint(expected))
 
 
 def test_motion_blur_keeps_the_mean_and_varies_its_direction() -> None:

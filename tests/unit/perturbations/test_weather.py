@@ -94,11 +94,32 @@ def test_rain_falls_within_20_degrees_of_the_vertical() -> None:
 
 
 def test_rain_fades_towards_the_ends_of_its_streaks() -> None:
-    line = np.array([[[20.0, 2.0], [20.0, 98.0]]])
-    drawn = weather._draw_segments(line, 100, 40, thickness=1, parts=weather.FADING)[:, 20]
-    assert drawn[50] == pytest.approx(1.0, abs=0.03)
-    assert list(drawn[[6, 18, 30, 50]]) == sorted(drawn[[6, 18, 30, 50]])
-    assert 0.2 < drawn[6] < 0.3
+    drawn = weather._streaks(np.random.default_rng(1), 2_000, 40, 0.1, length=70, slope=0.0, bright=200)
+    along = drawn[:, drawn.any(axis=0)].T
+    assert len(along) == 1
+    lit = np.flatnonzero(along[0])
+    assert len(lit) == 70
+    middle = len(lit) // 2
+    assert along[0, lit[middle]] == 200
+    assert along[0, lit].tolist() == along[0, lit[::-1]].tolist()
+    assert (np.diff(along[0, lit[: middle + 1]].astype(int)) >= 0).all()
+    assert along[0, lit[0]] == 50
+
+
+def test_trails_leave_at_one_side_and_do_not_return_at_the_other() -> None:
+    for seed in range(50):
+        drawn = weather._trails(np.random.default_rng(seed), 6, 6, [(1, 1, np.maximum), (2, 2, np.maximum)], count=0.1, bright=9)
+        lit = np.argwhere(drawn)
+        assert len({down - across for down, across in lit.tolist()}) <= 1
+
+
+def test_small_drops_are_drawn_as_large_ones_are() -> None:
+    rng = np.random.default_rng(0)
+    centres, radii = rng.uniform(0, 100, (60, 2)), rng.uniform(0.6, 1.9, 60)
+    together = weather._first_drops(centres, radii, 100, 100)
+    apart = weather._first_drops(centres, radii, 100, 100, small=0.0)
+    assert (together != apart).mean() < 0.02  # pixels at the rim
+    assert {*np.unique(apart).tolist()} - {*np.unique(together).tolist()} == set()
 
 
 def test_fibres_of_frost_lean_away_from_their_stem_on_both_sides() -> None:
