@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
-from pytest_vlmrobust.core.sample import ImageSource, Sample
+from pytest_vlmrobust.core.sample import UNDECLARED, ImageSource, Sample
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 
 from .benchmarks import OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
@@ -55,7 +55,7 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
     """Returns one sample per draft, having noted every problem.
 
     A row with options is a choice. Rows without options ask yes or no when every answer among them is Yes or No (in any
-    case), and are open otherwise.
+    case), and are open otherwise: then nothing says how an answer is scored (``UNDECLARED``) unless the row names a scorer.
 
     Raises:
         DatasetError: there are problems, these ones or any that were noted before.
@@ -96,7 +96,7 @@ def _sample(draft: Draft, task: str, problems: Problems) -> Sample:
         group=draft.group,
         hint=draft.hint,
         changed_by=draft.changed_by,
-        scorer=draft.scorer,
+        scorer=draft.scorer or (UNDECLARED if task == "open" and not draft.task else ""),
         instruction=draft.instruction,
         keys=draft.keys,
     )
