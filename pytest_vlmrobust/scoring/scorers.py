@@ -9,13 +9,13 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, UNANSWERED, Predicti
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import UNDECLARED, Sample
 
-from .boxes import score_boxes
+from .boxes import score_box_hit, score_boxes
 from .choice import extract_choice
 from .corpus import CORPUS_METRICS
 from .extraction import Extraction
 from .grading import grade_best, normalised, read_answer
 from .numbers import score_numeric, score_relaxed
-from .open_answers import score_anls, score_ocr_recall, score_rouge_l, score_vqa_soft
+from .open_answers import score_anls, score_contains, score_contains_formula, score_ocr_recall, score_rouge_l, score_vqa_soft
 from .text import fold_case
 from .yes_no import extract_yes_no
 
@@ -108,8 +108,11 @@ register("relaxed", score_relaxed)
 register("numeric", score_numeric)
 register("anls", score_anls)
 register("ocr_recall", score_ocr_recall)
+register("contains", score_contains)
+register("contains_formula", score_contains_formula)
 register("rouge_l", score_rouge_l)
 register("boxes", score_boxes)
+register("box_hit", score_box_hit)
 
 
 # Checks that the scorers and the corpus metric that a dataset names exist, before any model is asked.
