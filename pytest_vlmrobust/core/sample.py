@@ -56,8 +56,7 @@ IMAGE_MARK = "\ufffc"
 
 
 UNDECLARED = "undeclared"
-"""The scorer of an open question where its data say neither task nor scorer: a run is refused, since whichever was taken would give
-some number."""
+"""The scorer of an open question whose data say neither task nor scorer: a run is refused, since any scorer gives some number."""
 
 
 @dataclass(frozen=True, slots=True)

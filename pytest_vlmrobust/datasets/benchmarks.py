@@ -74,7 +74,7 @@ class Layout:
     absent: tuple[str, ...] = ()
     """Texts that stand for an empty cell."""
     box: Mapping[str, str] = field(default_factory=dict)
-    """Columns of the box that a question of the task ``boxes`` asks for: ``x1``, ``y1``, ``x2``, ``y2``, ``width``, ``height``."""
+    """Columns of the box that a question of the task ``boxes`` asks for, by what they hold (``BOX``)."""
     block: str = ""
     """How many rows, one after another, are one group, where no column says so."""
     ids: tuple[str, ...] = ()
@@ -276,6 +276,13 @@ def _texts(entry: Entry) -> tuple[str, ...]:
     return entry.texts(empty=True)
 
 
+def _count(entry: Entry) -> str:
+    text = _text(entry)
+    if not (text.isdecimal() and int(text)):
+        entry.refuse("a number of rows, such as 2")
+    return text
+
+
 def _mapping(entry: Entry, read: Callable[[Entry], str] = _text) -> dict[str, str]:
     return {key: read(value) for key, value in entry.table().items()}
 
@@ -288,6 +295,7 @@ _LAYOUT: Mapping[str, Callable[[Entry], Any]] = {
     "options_in_question": Entry.truth,
     "cut": _texts,
     "absent": _texts,
+    "block": _count,
     "box": lambda entry: {key: _text(value) for key, value in entry.mapping(BOX, required=BOX).items()},
     "drop": lambda entry: {column: _mapping(why) for column, why in entry.table().items()},
     "ids": _texts,

@@ -424,7 +424,9 @@ class Rows:
             x1 = y1 = x2 = y2 = width = height = 0.0
         if not (0 <= x1 < x2 <= width < MOST_PIXELS and 0 <= y1 < y2 <= height < MOST_PIXELS):
             expected = "a box with an area, in pixels and inside of its picture"
-            self.problems.add(place, self.layout.box["x1"], ", ".join(f"{edge} {text}" for edge, text in written.items()), expected)
+            self.problems.add(
+                place, self.layout.box["x1"], ", ".join(f"{edge} {text}" for edge, text in written.items()), expected
+            )
             return None
         return Localisation((round(width), round(height)), {TARGET: (x1, y1, x2, y2)})
 

@@ -202,9 +202,9 @@ def pope_f1(answers: Sequence[Answered]) -> ValueAndParts:
     """F1 of "yes", in [0, 1], with ``precision``, ``recall``, ``accuracy`` and ``yes_ratio`` (the share that said yes).
 
     Li et al. 2023, "POPE", asks three sets of questions, and VLMEvalKit's file has one row for a question of several sets, with
-    the category ``adversarial,popular``: it counts once in each (``set_count``), here as there. Further parts are the F1 of each
-    set. An unparsed answer is always wrong: it misses a yes, and lowers the precision where "no" is right. VLMEvalKit counts it as
-    a "no", which can reward a model for not answering.
+    the category ``adversarial,popular``: it counts once in each (``set_count``), here as there. Further parts are the F1 of
+    each set. An unparsed answer is always wrong: it misses a yes, and lowers the precision where "no" is right. VLMEvalKit
+    counts it as a "no", which can reward a model for not answering.
     """
     counted = [(answer, set_count(answer.sample)) for answer in without_failed(answers)]
     hits = math.fsum(times * answer.score.value for answer, times in counted if wants_yes(answer.sample))

@@ -141,8 +141,8 @@ def _refuse_undeclared(sample: Sample, dataset: str = "") -> None:
         return
     where = f"dataset {dataset!r}, sample" if dataset else "sample"
     raise UsageError(
-        f"{where} {sample.id!r} is an open question, and nothing says how its answer is compared with the target. Expected a "
+        f"{where} {sample.id!r} is not scored: nothing says how its answer is compared with the target. Expected a "
         f"scorer, one of {', '.join(SCORERS.names())}: for NAME.tsv in NAME.benchmark.yaml beside it, such as "
-        "'kinds: [{task: open, scorer: anls}]'; in a .jsonl as \"scorer\" of each line, or \"task\": \"open\" for the "
+        '\'kinds: [{task: open, scorer: anls}]\'; in a .jsonl as "scorer" of each line, or "task": "open" for the '
         "scorer 'open'"
     )
