@@ -97,7 +97,7 @@ def _sample(draft: Draft, task: str, problems: Problems) -> Sample:
         category=draft.category,
         group=draft.group,
         hint=draft.hint,
-        changed_by=draft.changed_by,
+        changed_by=draft.changed_by | (_MOVES if draft.localisation else frozenset()),
         scorer=draft.scorer or (UNDECLARED if task == "open" and not draft.task else ""),
         instruction=draft.instruction,
         keys=draft.keys,
@@ -243,6 +243,8 @@ CIRCULAR_STRIDE = 1_000_000
 CIRCULAR_NAMES = ("mmbench", "ccbench", "circular", "mmcr")
 GROUP_DIGITS = 16
 MOST_PIXELS = 1 << 20
+_MOVES = frozenset({"left_right", "up_down", "position"})
+"""Changes after which a box is elsewhere."""
 TARGET = "object"
 """What the box of a question with one box is called."""
 

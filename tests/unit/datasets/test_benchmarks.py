@@ -64,7 +64,7 @@ def row(**cells: str) -> dict[str, str]:
         ("AMBER", "AMBER"), ("HallusionBench", "HallusionBench"), ("MME", "MME"), ("POPE", "POPE"), ("ChartQA_TEST", "ChartQA"),
         ("GQA_TestDev_Balanced", "GQA"), ("TextVQA_VAL", "TextVQA"), ("VizWiz", "VizWiz"), ("COCO_VAL", "COCO captions"),
         ("MMBench_TEST_CN_V11", "MMBench"), ("BLINK_circular", "Circular variants"), ("DocVQA_VAL", "DocVQA"),
-        ("OCRBench", "OCRBench"), ("MathVista_MINI", "MathVista"), ("RefCOCO", "RefCOCO"),
+        ("OCRBench", "OCRBench"), ("MathVista_MINI", "MathVista"), ("RefCOCO", "RefCOCO"), ("MMMU_Pro_V", "Other benchmarks of VLMEvalKit"),
         ("ResBench", "Res-Bench"), ("Res-Bench", "Res-Bench"),
     ],
 )  # fmt: skip
@@ -74,7 +74,7 @@ def test_files_are_recognised_by_name(file: str, name: str) -> None:
     assert benchmark.name == name
 
 
-@pytest.mark.parametrize("name", ["shapes", "MME-RealWorld", "MMMU_Pro_V", "MMMUX", "DocVQA_TEST", ""])
+@pytest.mark.parametrize("name", ["shapes", "MME-RealWorld", "MMMUX", "DocVQA_TEST", ""])
 def test_other_files_are_not(name: str) -> None:
     assert benchmark_of(name) is None
 
@@ -263,6 +263,7 @@ def boxed(**cells: str) -> dict[str, str]:
 def test_a_box_is_that_of_the_columns_which_the_record_names(tmp_path: Path) -> None:
     (sample,) = read(tmp_path, "RefCOCO", boxed())
     assert (sample.task, sample.scorer, sample.target) == ("boxes", "box_hit", "")
+    assert sample.changed_by == {"left_right", "up_down", "position"}
     assert sample.localisation == Localisation((96, 72), {"object": (10.0, 20.5, 30.0, 40.0)})
 
 
