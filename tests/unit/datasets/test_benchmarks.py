@@ -64,7 +64,8 @@ def row(**cells: str) -> dict[str, str]:
         ("AMBER", "AMBER"), ("HallusionBench", "HallusionBench"), ("MME", "MME"), ("POPE", "POPE"), ("ChartQA_TEST", "ChartQA"),
         ("GQA_TestDev_Balanced", "GQA"), ("TextVQA_VAL", "TextVQA"), ("VizWiz", "VizWiz"), ("COCO_VAL", "COCO captions"),
         ("MMBench_TEST_CN_V11", "MMBench"), ("BLINK_circular", "Circular variants"), ("DocVQA_VAL", "DocVQA"),
-        ("OCRBench", "OCRBench"), ("MathVista_MINI", "MathVista"), ("RefCOCO", "RefCOCO"), ("MMMU_Pro_V", "Other benchmarks of VLMEvalKit"),
+        ("OCRBench", "OCRBench"), ("MathVista_MINI", "MathVista"), ("RefCOCO", "RefCOCO"),
+        ("MMMU_Pro_V", "Other benchmarks of VLMEvalKit"),
         ("ResBench", "Res-Bench"), ("Res-Bench", "Res-Bench"),
     ],
 )  # fmt: skip
