@@ -26,6 +26,7 @@ from pytest_vlmrobust.backends import oracles
 from pytest_vlmrobust.backends.resolve import BOX_CONVENTIONS, ORACLES, PUBLISHED
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
+from pytest_vlmrobust.core.sample import UNDECLARED
 from pytest_vlmrobust.datasets.benchmarks import SHIPPED, Benchmark, read_benchmarks
 from pytest_vlmrobust.evaluation.judge.measurements import quantities
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
@@ -230,17 +231,24 @@ def benchmarks() -> str:
 
 def benchmark_row(record: Benchmark) -> tuple[str, ...]:
     """Returns what the table says about one benchmark."""
-    scorers = [scorer for kind in record.kinds for scorer in (kind.scorer, kind.unlisted) if scorer]
+    named = [scorer for kind in record.kinds for scorer in (kind.scorer, kind.unlisted) if scorer]
+    scorers = [scorer for scorer in named if scorer != UNDECLARED]
     return (
         f"**{record.name}**: {record.about}",
         ", ".join(f"`{name}`" for name in record.files),
         ", ".join(f"`{layout.ids[0]}`" for layout in record.hub),
         ", ".join(dict.fromkeys(kind.task for kind in record.kinds)),
-        ", ".join(f"`{scorer}`" for scorer in dict.fromkeys(scorers)),
+        ", ".join(f"`{scorer}`" for scorer in dict.fromkeys(scorers)) or "none",
         record.chance,
-        f"`{record.metric}`",
+        f"`{record.metric}`" if scorers else "none",
         plain(record.remarks),
     )
+
+
+def published() -> str:
+    """Returns the table of how the number of each shipped benchmark stands to that of its makers."""
+    rows = [(record.name, record.rule, record.source, record.number, record.why) for record in read_benchmarks(SHIPPED).values()]
+    return table(("benchmark", "rule of its makers", "where it was read", "number here", "why"), rows)
 
 
 def exceptions() -> str:
@@ -343,7 +351,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "boxes": lambda: described(("rule", "reads"), scoring.BOX_RULES),
         "corpus": corpus_metrics,
     },
-    "docs/reference/data.md": {"benchmarks": benchmarks},
+    "docs/reference/data.md": {"benchmarks": benchmarks, "published": published},
 }
 
 

@@ -55,6 +55,10 @@ IMAGE_MARK = "\ufffc"
 """Unicode's object replacement character: where it stands in a prompt, the next image is shown; without any, they come first."""
 
 
+UNDECLARED = "undeclared"
+"""The scorer of an open question whose data say neither task nor scorer: a run is refused, since any scorer gives some number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One question with its image(s), options and target.
@@ -81,7 +85,7 @@ class Sample:
     """What makes another answer right: kinds of change (``left_right``, ``up_down``, ``colour``, ``count`` ...), or perturbations
     or settings by name (``flip_h``, ``hue_shift:high``)."""
     scorer: str = ""
-    """The scorer that compares the answer with the target; empty for the scorer of the task."""
+    """The scorer that compares the answer with the target; empty for the scorer of the task, or ``UNDECLARED``."""
     instruction: str = ""
     """How to answer, said after the question; empty for the prompt's own words."""
     keys: Mapping[str, str] = field(default_factory=dict)

@@ -25,9 +25,13 @@ from pytest_vlmrobust.core.registry import Registry
 
 
 ROLES = ("id", "question", "answer", "options", "images", "hint", "category", "group", "kind")
+BOX = ("x1", "y1", "x2", "y2", "width", "height")
+"""What is said of a box: its edges in pixels of the picture, right and bottom exclusive, and the size of the picture."""
 ANSWERS = ("as_written", "letter", "position", "list")
 OWN_COLUMNS = ("row", "picture")
-CHANCE = {"choice": "1 / options", "yes_no": "1 / 2", "open": "0"}
+CHANCE = {"choice": "1 / options", "yes_no": "1 / 2", "open": "0", "boxes": "0"}
+NUMBERS = ("equal", "different", "ours", "refused")
+"""How the number of a benchmark stands to that of its maker; ``docs/reference/data.md`` says what each means."""
 ACCURACY = "accuracy"
 GROUP = "group"
 """Among keys, the group of a sample."""
@@ -38,7 +42,7 @@ class Kind:
     """A kind of question of a benchmark: which answer is expected, and who compares it with the target."""
 
     task: str
-    """``choice``, ``yes_no`` or ``open``."""
+    """``choice``, ``yes_no``, ``open`` or ``boxes``."""
     scorer: str
     when: str = ""
     """What the column of the role ``kind`` says; where there is none, rows with options are the choices."""
@@ -69,6 +73,10 @@ class Layout:
     """Which rows are left out and why, by column and value."""
     absent: tuple[str, ...] = ()
     """Texts that stand for an empty cell."""
+    box: Mapping[str, str] = field(default_factory=dict)
+    """Columns of the box that a question of the task ``boxes`` asks for, by what they hold (``BOX``)."""
+    block: str = ""
+    """How many rows, one after another, are one group, where no column says so."""
     ids: tuple[str, ...] = ()
     """Hub ids; of hub layouts only."""
     config: str = ""
@@ -86,6 +94,7 @@ class Layout:
             specs = self.columns_of(role)
             needed += [(specs, role)] if len(specs) > 1 else [((column,), role) for spec in specs for column in columns_in(spec)]
         needed += [((column,), f"keys.{key}") for key, template in self.keys.items() for column in columns_in(template)]
+        needed += [((column,), f"box.{edge}") for edge, column in self.box.items()]
         return [(columns, why) for columns, why in needed if not always_there & set(columns)]
 
 
@@ -112,6 +121,14 @@ class Benchmark:
     question, and each rung of a ladder shows the pictures made for it."""
     remarks: str = ""
     """What its user should know."""
+    rule: str = ""
+    """How its makers score it."""
+    source: str = ""
+    """Where that rule stands."""
+    number: str = ""
+    """``equal``, ``different``, ``ours`` or ``refused``: how the number here stands to that of the rule (``NUMBERS``)."""
+    why: str = ""
+    """Why it is not equal, or on what it is."""
     tsv: Layout = field(default_factory=Layout)
     hub: tuple[Layout, ...] = ()
 
@@ -191,14 +208,15 @@ def _benchmark(name: str, entry: Entry) -> Benchmark:
     benchmark = Benchmark(name, **{key: _BENCHMARK.get(key, _text)(value) for key, value in entries.items()})
     _check_sources(entries, benchmark)
     _check_keys(entries, benchmark)
+    if benchmark.number and benchmark.number not in NUMBERS:
+        entries["number"].refuse(f"one of {', '.join(NUMBERS)}")
     return benchmark
 
 
 def _check_sources(entries: Mapping[str, Entry], benchmark: Benchmark) -> None:
     tsv = benchmark.tsv
-    if tsv.ids or "images" in tsv.columns or "options" in tsv.columns:
-        columns = "'image', 'image_path', 'A' to 'Z'"
-        entries["tsv"].fail(f"has ids, images or options. Expected none of them: a TSV has columns {columns}")
+    if tsv.ids or "images" in tsv.columns:
+        entries["tsv"].fail("has ids or images. Expected neither: a TSV has the columns 'image' and 'image_path'")
     for entry, layout in zip(entries["hub"].items() if "hub" in entries else (), benchmark.hub, strict=True):
         required = ["id", "answer", "images", *([] if benchmark.question else ["question"])]
         if absent := [role for role in required if role not in layout.columns]:
@@ -258,6 +276,13 @@ def _texts(entry: Entry) -> tuple[str, ...]:
     return entry.texts(empty=True)
 
 
+def _count(entry: Entry) -> str:
+    text = _text(entry)
+    if not (text.isdecimal() and int(text)):
+        entry.refuse("a number of rows, such as 2")
+    return text
+
+
 def _mapping(entry: Entry, read: Callable[[Entry], str] = _text) -> dict[str, str]:
     return {key: read(value) for key, value in entry.table().items()}
 
@@ -270,6 +295,8 @@ _LAYOUT: Mapping[str, Callable[[Entry], Any]] = {
     "options_in_question": Entry.truth,
     "cut": _texts,
     "absent": _texts,
+    "block": _count,
+    "box": lambda entry: {key: _text(value) for key, value in entry.mapping(BOX, required=BOX).items()},
     "drop": lambda entry: {column: _mapping(why) for column, why in entry.table().items()},
     "ids": _texts,
 }

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_vlmrobust.core.boxes import Localisation
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
-from pytest_vlmrobust.core.sample import ImageSource, Sample
+from pytest_vlmrobust.core.sample import UNDECLARED, ImageSource, Sample
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 
-from .benchmarks import OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
+from .benchmarks import BOX, OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
 from .files import Place, Problems
 
 # Drafts, and the checks that turn them into samples.
@@ -49,13 +50,14 @@ class Draft:
     scorer: str = ""
     instruction: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
+    localisation: Localisation | None = None
 
 
 def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple[Sample, ...]:
     """Returns one sample per draft, having noted every problem.
 
     A row with options is a choice. Rows without options ask yes or no when every answer among them is Yes or No (in any
-    case), and are open otherwise.
+    case), and are open otherwise: then nothing says how an answer is scored (``UNDECLARED``) unless the row names a scorer.
 
     Raises:
         DatasetError: there are problems, these ones or any that were noted before.
@@ -95,10 +97,11 @@ def _sample(draft: Draft, task: str, problems: Problems) -> Sample:
         category=draft.category,
         group=draft.group,
         hint=draft.hint,
-        changed_by=draft.changed_by,
-        scorer=draft.scorer,
+        changed_by=draft.changed_by | (_MOVES if draft.localisation else frozenset()),
+        scorer=draft.scorer or (UNDECLARED if task == "open" and not draft.task else ""),
         instruction=draft.instruction,
         keys=draft.keys,
+        localisation=draft.localisation,
     )
 
 
@@ -112,6 +115,8 @@ def _check_options(draft: Draft, task: str, problems: Problems) -> None:
 
 
 def _target(draft: Draft, task: str, problems: Problems) -> str | tuple[str, ...]:
+    if task == "boxes":
+        return ""
     answer = draft.answer.strip() if isinstance(draft.answer, str) else draft.answer
     if task == "choice" and answer not in draft.options:
         problems.add(draft.place, "answer", answer, f"one of {', '.join(draft.options)}")
@@ -239,6 +244,11 @@ MOST_DIGITS = 40
 """Digits of a number that is read as one: Python refuses to read thousands of them."""
 CIRCULAR_NAMES = ("mmbench", "ccbench", "circular", "mmcr")
 GROUP_DIGITS = 16
+MOST_PIXELS = 1 << 20
+_MOVES = frozenset({"left_right", "up_down", "position"})
+"""Changes after which a box is elsewhere."""
+TARGET = "object"
+"""What the box of a question with one box is called."""
 
 Cells = Mapping[str, Any]
 """The values of a row by column: texts, and from the hub also numbers and lists."""
@@ -304,12 +314,13 @@ class Rows:
             answer=self._answer(place, all_cells, options),
             options=options,
             category=self._value("category", all_cells),
-            group=self._group(all_cells, digest),
+            group=self._group(all_cells, digest, row),
             hint=self._value("hint", all_cells),
             task="open" if asked_openly else kind.task if kind else "",
             scorer=(kind.unlisted if asked_openly else kind.scorer) if kind else "",
             instruction=kind.instruction if kind else "",
             keys={key: _fill_template(template, all_cells) for key, template in self.layout.keys.items()},
+            localisation=self._box(place, all_cells),
         )
 
     def notes(self, where: str) -> list[str]:
@@ -325,6 +336,14 @@ class Rows:
                 f"{where}: of {self.unlisted} choices the options stand nowhere; they are asked as open questions and scored by "
                 f"{scorers!r}, and their chance floor is 0"
             )
+        benchmark = self.benchmark
+        if benchmark.number == "ours":
+            sentences.append(
+                f"{where}: the number of {benchmark.name} is ours and not comparable with published ones. Its makers' rule: "
+                f"{benchmark.rule}. Here: {benchmark.why}"
+            )
+        if benchmark.number == "refused":
+            sentences.append(f"{where}: {benchmark.name} has no scorer here, and a run is refused: {benchmark.why}")
         return sentences
 
     def _with_parts(self, place: Place, cells: dict[str, Any]) -> dict[str, Any]:
@@ -398,11 +417,30 @@ class Rows:
         self.problems.add(place, column, text, f"the position of an option, from 0 to {len(options) - 1}")
         return next(iter(options), "?")
 
-    def _group(self, cells: Cells, digest: str) -> str:
+    def _box(self, place: Place, cells: Cells) -> Localisation | None:
+        """Returns what the row says about the box that it asks for; notes a problem where this is no box of a picture."""
+        if not self.layout.box:
+            return None
+        written = {edge: text_of(cells.get(column)).strip() for edge, column in self.layout.box.items()}
+        try:
+            x1, y1, x2, y2, width, height = (float(written[edge]) for edge in BOX)
+        except ValueError:
+            x1 = y1 = x2 = y2 = width = height = 0.0
+        if not (0 <= x1 < x2 <= width < MOST_PIXELS and 0 <= y1 < y2 <= height < MOST_PIXELS):
+            expected = "a box with an area, in pixels and inside of its picture"
+            self.problems.add(
+                place, self.layout.box["x1"], ", ".join(f"{edge} {text}" for edge, text in written.items()), expected
+            )
+            return None
+        return Localisation((round(width), round(height)), {TARGET: (x1, y1, x2, y2)})
+
+    def _group(self, cells: Cells, digest: str, row: int) -> str:
         if text_of(cells.get("g_index")):
             return text_of(cells["g_index"])
         if self.layout.columns_of("group"):
             return hashlib.sha256(self._value("group", cells).encode("utf-8", "surrogatepass")).hexdigest()[:GROUP_DIGITS]
+        if self.layout.block:
+            return str(row // int(self.layout.block))
         own_id = self._value("id", cells)
         if (self.circular or self.benchmark.circular) and own_id.isdecimal():
             return str(int(own_id[-MOST_DIGITS:]) % CIRCULAR_STRIDE)  # the stride divides a power of ten

@@ -49,6 +49,7 @@ class FileDataset:
         self.name = name
         self.path = path
         self.variant = variant
+        self.benchmark = benchmark
         self.corpus_metric, self.keeps_together = benchmark.metric, benchmark.keeps_together
         self._read = read
 

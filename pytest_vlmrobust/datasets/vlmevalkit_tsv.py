@@ -304,7 +304,8 @@ class _Table:
         if shown is None:
             return draft
         seen = {letter: shown[letter] for letter in draft.options if letter in shown}
-        return replace(draft, hint=shown.get("hint", ""), shown=seen)
+        listed = bool(self.mapped.layout.columns_of("options"))
+        return replace(draft, hint=shown.get("hint", ""), shown=None if listed else seen)
 
     def _images(self, row: _Row) -> tuple[tuple[ImageSource, ...], str]:
         holder = self._referenced_row(row) if row.reference else row

@@ -31,6 +31,9 @@ from .grading import grade_unread
 
 Boxes = Mapping[str, Box | None]
 
+HIT = 0.5
+"""Overlap from which a box counts as found."""
+
 
 class BoxScores(NamedTuple):
     """How well the requested attributes were found: 0 without a readable answer, NaN where the inference failed."""
@@ -55,6 +58,19 @@ def score_boxes(sample: Sample, prediction: Prediction) -> Score:
     if boxes is None:
         return grade_unread(extraction.rule, prediction)
     return Score(mean_overlap(boxes, truth), extraction.rule, _to_json(boxes))
+
+
+def score_box_hit(sample: Sample, prediction: Prediction) -> Score:
+    """1 when the overlap (IoU) with the true box is at least 0.5, as referring expressions are scored; the mean of several.
+
+    Raises:
+        UsageError: the sample does not say where things are.
+    """
+    overlap_score = score_boxes(sample, prediction)
+    if overlap_score.state != "scored":
+        return overlap_score
+    overlaps = box_scores(sample, prediction).overlaps.values()
+    return dataclasses.replace(overlap_score, value=sum(found >= HIT for found in overlaps) / len(overlaps))
 
 
 def read_boxes(sample: Sample, prediction: Prediction) -> dict[str, Box | None] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from pytest_vlmrobust.core.errors import UsageError
@@ -201,21 +201,41 @@ def hallusion_bench(answers: Sequence[Answered]) -> ValueAndParts:
 def pope_f1(answers: Sequence[Answered]) -> ValueAndParts:
     """F1 of "yes", in [0, 1], with ``precision``, ``recall``, ``accuracy`` and ``yes_ratio`` (the share that said yes).
 
-    Li et al. 2023, "POPE". An unparsed answer is always wrong: it misses a yes, and lowers the precision where "no" is right.
-    VLMEvalKit counts it as a "no", which can reward a model for not answering.
+    Li et al. 2023, "POPE", asks three sets of questions, and VLMEvalKit's file has one row for a question of several sets, with
+    the category ``adversarial,popular``: it counts once in each (``set_count``), here as there. Further parts are the F1 of
+    each set. An unparsed answer is always wrong: it misses a yes, and lowers the precision where "no" is right. VLMEvalKit
+    counts it as a "no", which can reward a model for not answering.
     """
-    scored = without_failed(answers)
-    positive = [answer for answer in scored if wants_yes(answer.sample)]
-    hits = math.fsum(answer.score.value for answer in positive)
-    misses = len(positive) - hits
-    alarms = math.fsum(1 - answer.score.value for answer in scored if not wants_yes(answer.sample))
+    counted = [(answer, set_count(answer.sample)) for answer in without_failed(answers)]
+    hits = math.fsum(times * answer.score.value for answer, times in counted if wants_yes(answer.sample))
+    misses = math.fsum(times * (1 - answer.score.value) for answer, times in counted if wants_yes(answer.sample))
+    alarms = math.fsum(times * (1 - answer.score.value) for answer, times in counted if not wants_yes(answer.sample))
+    asked = sum(times for _, times in counted)
     parts = {
         "precision": _share(hits, hits + alarms),
         "recall": _share(hits, hits + misses),
-        "accuracy": _accuracy(answers),
-        "yes_ratio": mean(answer.score.answer == "yes" for answer in scored),
+        "accuracy": _share(math.fsum(times * answer.score.value for answer, times in counted), asked),
+        "yes_ratio": _share(sum(times for answer, times in counted if answer.score.answer == "yes"), asked),
     }
-    return _share(2 * hits, 2 * hits + misses + alarms), parts
+    value = _share(2 * hits, 2 * hits + misses + alarms)
+    sets = list(dict.fromkeys(name for answer in answers for name in _sets(answer.sample)))
+    if sets == [""]:
+        return value, parts
+    alone = {name: [_in_set(answer, "") for answer in answers if name in _sets(answer.sample)] for name in sets}
+    return value, parts | {f"f1_{name}": pope_f1(members)[0] for name, members in alone.items()}
+
+
+def _sets(sample: Sample) -> list[str]:
+    return sample.category.split(",")
+
+
+def set_count(sample: Sample) -> int:
+    """Returns how many sets of questions a sample belongs to: the names in its category, which commas separate."""
+    return len(_sets(sample))
+
+
+def _in_set(answer: Answered, category: str) -> Answered:
+    return answer._replace(sample=replace(answer.sample, category=category))
 
 
 def _accuracy(answers: Sequence[Answered]) -> float:

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 
 from .caption_corpus import bleu_counts, cider_values, rouge_l_values
-from .corpus import Answered, group_answers, has_failed, key, key_or_group, wants_yes
+from .corpus import Answered, group_answers, has_failed, key, key_or_group, set_count, wants_yes
 
 Array = NDArray[np.float64]
 Value = Callable[[Array], Array]
@@ -120,12 +120,13 @@ def circular(answers: Sequence[Answered]) -> Sums:
 def pope_f1(answers: Sequence[Answered]) -> Sums:
     """F1 of "yes": sums of hits, misses and false alarms."""
     units = [((i,), _verdict(answer)) for i, answer in enumerate(answers) if not has_failed(answer)]
-    return _sums(units, _f1, [0.0, 1.0, 0.0], [1.0, 0.0, 0.0])
+    most = float(max((set_count(answer.sample) for answer in answers), default=1))
+    return _sums(units, _f1, [0.0, most, 0.0], [most, 0.0, 0.0])
 
 
 def _verdict(answer: Answered) -> list[float]:
-    right = answer.score.value
-    return [right, 1.0 - right, 0.0] if wants_yes(answer.sample) else [0.0, 0.0, 1.0 - right]
+    times, right = set_count(answer.sample), answer.score.value
+    return [times * right, times * (1.0 - right), 0.0] if wants_yes(answer.sample) else [0.0, 0.0, times * (1.0 - right)]
 
 
 def _f1(sums: Array) -> Array:

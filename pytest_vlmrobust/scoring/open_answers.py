@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.sample import Sample
 
 from .extraction import Extraction, Ladder, apply_rules
 from .grading import OPEN_RULES, grade, grade_best, read_answer, targets
-from .text import NUMBER_WORDS, final_words, plain_text, straighten, strip_ends
+from .text import NUMBER_WORDS, final_words, fold_case, plain_text, straighten, strip_ends
 
 # VQA soft accuracy: the share of people who agree with an answer.
 #
@@ -186,6 +186,28 @@ def extract_text(text: str) -> Extraction:
 def score_anls(sample: Sample, prediction: Prediction) -> Score:
     """1 - normalised edit distance to the nearest target, where that distance is below 0.5, else 0 (``similarity``)."""
     return grade_best(read_answer(sample, prediction), sample, prediction, similarity)
+
+
+def score_contains(sample: Sample, prediction: Prediction) -> Score:
+    """1 when one of the targets stands anywhere in the text, in any case and as any part of it.
+
+    Liu et al. 2024, "OCRBench". A text that lists every word there is earns everything, and ``3`` is found in ``13``.
+    """
+    return grade_best(read_answer(sample, prediction, extract_text), sample, prediction, _contains)
+
+
+def score_contains_formula(sample: Sample, prediction: Prediction) -> Score:
+    """1 when one of the targets stands anywhere in the text, without blanks and in this case: OCRBench's written formulas."""
+    return grade_best(read_answer(sample, prediction, extract_text), sample, prediction, _contains_formula)
+
+
+def _contains(text: str, target: str) -> bool:
+    return fold_case(target) in fold_case(text)
+
+
+def _contains_formula(text: str, target: str) -> bool:
+    found, wanted = ("".join(plain_text(words).split()) for words in (text, target))
+    return wanted in found
 
 
 def score_ocr_recall(sample: Sample, prediction: Prediction) -> Score:

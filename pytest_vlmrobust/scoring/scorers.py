@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pytest_vlmrobust.core.errors import UnknownName
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, UNANSWERED, Prediction, Score
 from pytest_vlmrobust.core.registry import Registry
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import UNDECLARED, Sample
 
-from .boxes import score_boxes
+from .boxes import score_box_hit, score_boxes
 from .choice import extract_choice
 from .corpus import CORPUS_METRICS
 from .extraction import Extraction
 from .grading import grade_best, normalised, read_answer
 from .numbers import score_numeric, score_relaxed
-from .open_answers import score_anls, score_ocr_recall, score_rouge_l, score_vqa_soft
+from .open_answers import score_anls, score_contains, score_contains_formula, score_ocr_recall, score_rouge_l, score_vqa_soft
 from .text import fold_case
 from .yes_no import extract_yes_no
 
@@ -48,7 +48,9 @@ def score(sample: Sample, prediction: Prediction) -> Score:
 
     Raises:
         UnknownName: no scorer has the name ``sample.scorer`` or, where that is empty, ``sample.task``.
+        UsageError: nothing says how the sample is scored (``UNDECLARED``).
     """
+    _refuse_undeclared(sample)
     scorer = SCORERS.get(sample.scorer or sample.task)
     if prediction.finish_reason == "error":
         return Score.unscored(prediction.error or "the inference failed and gave no reason")
@@ -106,8 +108,11 @@ register("relaxed", score_relaxed)
 register("numeric", score_numeric)
 register("anls", score_anls)
 register("ocr_recall", score_ocr_recall)
+register("contains", score_contains)
+register("contains_formula", score_contains_formula)
 register("rouge_l", score_rouge_l)
 register("boxes", score_boxes)
+register("box_hit", score_box_hit)
 
 
 # Checks that the scorers and the corpus metric that a dataset names exist, before any model is asked.
@@ -118,6 +123,7 @@ def check_scoring(dataset: str, corpus_metric: str, samples: Iterable[Sample]) -
 
     Raises:
         UnknownName: a name is not registered; the message has the dataset and the first sample that uses the name.
+        UsageError: nothing says how a sample is scored (``UNDECLARED``); the message lists the scorers, and where to name one.
     """
     if corpus_metric not in CORPUS_METRICS:
         raise UnknownName("corpus metric", corpus_metric, CORPUS_METRICS.names(), where=f"dataset {dataset!r}")
@@ -125,5 +131,18 @@ def check_scoring(dataset: str, corpus_metric: str, samples: Iterable[Sample]) -
     for sample in samples:
         first.setdefault(sample.scorer or sample.task, sample)
     for name, sample in first.items():
+        _refuse_undeclared(sample, dataset)
         if name not in SCORERS:
             raise UnknownName("scorer", name, SCORERS.names(), where=f"dataset {dataset!r}, sample {sample.id!r}")
+
+
+def _refuse_undeclared(sample: Sample, dataset: str = "") -> None:
+    if sample.scorer != UNDECLARED or UNDECLARED in SCORERS:
+        return
+    where = f"dataset {dataset!r}, sample" if dataset else "sample"
+    raise UsageError(
+        f"{where} {sample.id!r} is not scored: nothing says how its answer is compared with the target. Expected a "
+        f"scorer, one of {', '.join(SCORERS.names())}: for NAME.tsv in NAME.benchmark.yaml beside it, such as "
+        '\'kinds: [{task: open, scorer: anls}]\'; in a .jsonl as "scorer" of each line, or "task": "open" for the '
+        "scorer 'open'"
+    )

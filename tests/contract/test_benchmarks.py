@@ -1,10 +1,43 @@
-"""What the record of every benchmark names is there."""
+"""The record of every benchmark: what it names is there, and its number is that of its makers, or said not to be."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from pytest_vlmrobust import scoring
-from pytest_vlmrobust.datasets import benchmarks
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import UNDECLARED
+from pytest_vlmrobust.datasets import benchmarks, corpus_metric, resolve, synthetic
+from pytest_vlmrobust.datasets.benchmarks import SHIPPED, read_benchmarks
 from pytest_vlmrobust.scoring.corpus import CORPUS_METRICS
+
+GOLDEN = yaml.safe_load((Path(__file__).parents[1] / "golden" / "benchmarks.yaml").read_text(encoding="utf-8"))
+RECORDS = read_benchmarks(SHIPPED)
+MOST_DIFFERENT = 1e-12
+
+
+@dataclass(frozen=True)
+class Case:
+    """Answers, and what they are worth."""
+
+    benchmark: str
+    rows: list[dict[str, str]]
+    published: float | None
+    here: float
+
+
+CASES = [
+    Case(name, case["rows"], case["published"], case.get("here", case["published"]))
+    for case in GOLDEN
+    for name in case["benchmarks"]
+]
+IDS = [f"{case.benchmark}-{number}" for number, case in enumerate(CASES)]
 
 
 @pytest.mark.parametrize("name", benchmarks())
@@ -12,5 +45,80 @@ def test_scorers_and_metric_exist(name: str) -> None:
     benchmark = benchmarks()[name]
     scorers = {scorer for kind in benchmark.kinds for scorer in (kind.scorer, kind.unlisted) if scorer}
     assert scorers
-    assert scorers <= set(scoring.names())
+    assert scorers <= set(scoring.names()) or scorers == {UNDECLARED}
+    assert (scorers == {UNDECLARED}) == (benchmark.number == "refused")
     assert benchmark.metric in CORPUS_METRICS.names()
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_rule_of_its_makers_is_said_with_its_source(name: str) -> None:
+    record = RECORDS[name]
+    assert record.rule
+    assert record.source
+    assert record.number
+    assert bool(record.why) == (record.number != "equal")
+
+
+def measured(folder: Path, name: str, rows: list[dict[str, str]]) -> float:
+    path = written(folder, RECORDS[name].file_names[0], rows)
+    dataset = resolve(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a number is ours; test_a_number_of_our_own_is_said_to_be_one
+        samples = dataset.samples()
+    said = [Prediction(row["said"], "generate") for row in rows]
+    scores = [scoring.score(*pair) for pair in zip(samples, said, strict=True)]
+    return scoring.corpus_score(corpus_metric(dataset), samples, said, scores).value
+
+
+def written(folder: Path, name: str, rows: list[dict[str, str]]) -> Path:
+    lines = []
+    columns = [*dict.fromkeys(column for row in rows for column in row if column not in {"said", "picture"}), "image_path"]
+    for row in rows:
+        picture = f"{row.get('picture', row['index'])}.png"
+        (folder / picture).write_bytes(synthetic.picture(0, shade=len(list(folder.glob("*.png")))))
+        cells: Mapping[str, Any] = {**row, "image_path": picture}
+        lines.append("\t".join('"' + str(cells.get(column, "")).replace('"', '""') + '"' for column in columns))
+    path = folder / f"{name}.tsv"
+    path.write_text("\n".join(["\t".join(columns), *lines, ""]), encoding="utf-8")
+    return path
+
+
+def test_every_benchmark_that_is_scored_has_a_case() -> None:
+    scored = {name for name, record in RECORDS.items() if record.number != "refused"}
+    assert {case.benchmark for case in CASES} == scored
+    assert len(scored) >= 40
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_a_golden_case(tmp_path: Path, case: Case) -> None:
+    assert measured(tmp_path, case.benchmark, case.rows) == pytest.approx(case.here, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_its_number_stands_to_the_published_one_as_the_record_says(name: str) -> None:
+    cases = [case for case in CASES if case.benchmark == name and case.published is not None]
+    differing = [case for case in cases if abs(case.here - (case.published or 0.0)) > MOST_DIFFERENT]
+    if RECORDS[name].number == "equal":
+        assert cases
+        assert not differing
+    elif cases:
+        assert RECORDS[name].number == "different"
+        assert differing
+
+
+@pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.number == "ours"])
+def test_a_number_of_our_own_is_said_to_be_one(tmp_path: Path, name: str) -> None:
+    (case,) = [case for case in CASES if case.benchmark == name]
+    said = f"the number of {name} is ours and not comparable with published ones. Its makers' rule: a language model"
+    with pytest.warns(UserWarning, match=said):
+        resolve(written(tmp_path, RECORDS[name].file_names[0], case.rows)).samples()
+
+
+@pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.number == "refused"])
+def test_what_has_no_scorer_is_refused(tmp_path: Path, name: str) -> None:
+    rows = [{"index": "1", "question": "Why?", "answer": "because", "said": ""}]
+    dataset = resolve(written(tmp_path, RECORDS[name].file_names[0], rows))
+    with pytest.warns(UserWarning, match=rf"{name} has no scorer here, and a run is refused: its rule"):
+        samples = dataset.samples()
+    with pytest.raises(UsageError, match=r"nothing says how its answer is compared with the target\. Expected a scorer"):
+        scoring.check_scoring(dataset.name, corpus_metric(dataset), samples)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust.core.boxes import Localisation
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets import (
@@ -62,7 +63,10 @@ def row(**cells: str) -> dict[str, str]:
         ("MMMU_Pro_10c", "MMMU-Pro"), ("MMStar", "MMStar"), ("RealWorldQA", "RealWorldQA"), ("ScienceQA_TEST", "ScienceQA"),
         ("AMBER", "AMBER"), ("HallusionBench", "HallusionBench"), ("MME", "MME"), ("POPE", "POPE"), ("ChartQA_TEST", "ChartQA"),
         ("GQA_TestDev_Balanced", "GQA"), ("TextVQA_VAL", "TextVQA"), ("VizWiz", "VizWiz"), ("COCO_VAL", "COCO captions"),
-        ("MMBench_TEST_CN_V11", "MMBench"), ("ResBench", "Res-Bench"), ("Res-Bench", "Res-Bench"),
+        ("MMBench_TEST_CN_V11", "MMBench"), ("BLINK_circular", "Circular variants"), ("DocVQA_VAL", "DocVQA"),
+        ("OCRBench", "OCRBench"), ("MathVista_MINI", "MathVista"), ("RefCOCO", "RefCOCO"),
+        ("MMMU_Pro_V", "Other benchmarks of VLMEvalKit"),
+        ("ResBench", "Res-Bench"), ("Res-Bench", "Res-Bench"),
     ],
 )  # fmt: skip
 def test_files_are_recognised_by_name(file: str, name: str) -> None:
@@ -71,7 +75,7 @@ def test_files_are_recognised_by_name(file: str, name: str) -> None:
     assert benchmark.name == name
 
 
-@pytest.mark.parametrize("name", ["shapes", "MME-RealWorld", "BLINK_circular", "MMMU_Pro_V", "MMMUX", "OCRVQA_TEST", ""])
+@pytest.mark.parametrize("name", ["shapes", "MME-RealWorld", "MMMUX", "DocVQA_TEST", ""])
 def test_other_files_are_not(name: str) -> None:
     assert benchmark_of(name) is None
 
@@ -210,8 +214,9 @@ MISTAKES = {
     "about: x": ":1: the file lacks 'kinds': a list of kinds of questions",
     "kinds: []": ":1: the file lacks 'kinds': a list of kinds of questions",
     "": ": the file is empty. Expected 'kinds': a list of kinds of questions",
-    "kinds: [{task: choise, scorer: x}]": ":1: kinds[1].task is the text 'choise'. Expected one of choice, yes_no, open. Did you",
+    "kinds: [{task: choise, scorer: x}]": ":1: kinds[1].task is the text 'choise'. Expected one of choice, yes_no, open, boxes",
     "kinds: [{task: choice}]": ":1: kinds[1] lacks 'scorer'. Required: task, scorer",
+    f"{KINDS}tsv: {{block: two}}": ":2: tsv.block is the text 'two'. Expected a number of rows",
     "kinds: choice": ":1: kinds is the text 'choice'. Expected a list",
     f"{KINDS}tsv:\n  columns:\n    questoin: q": ":4: unknown key 'questoin' in tsv.columns. Did you mean 'question'?",
     f"{KINDS}tsv: {{answers: lists}}": ":2: tsv.answers is the text 'lists'. Expected one of as_written, letter, position, list",
@@ -219,7 +224,7 @@ MISTAKES = {
     f"{KINDS}tsv: {{answers: {{'1': yes}}}}": ":2: tsv.answers.1 is 'yes'. Expected text: put it in quotes, 'yes'",
     f"{KINDS}tsv: {{parts: {{index: '('}}}}": ":2: tsv.parts.index is the text '('. Expected a regular expression",
     f"{KINDS}tsv: {{keys: {{a: '{{b'}}}}": ":2: tsv.keys.a is the text '{b'. Expected a column, or columns in braces",
-    f"{KINDS}tsv: {{columns: {{images: x}}}}": ":2: tsv has ids, images or options. Expected none of them",
+    f"{KINDS}tsv: {{columns: {{images: x}}}}": ":2: tsv has ids or images. Expected neither",
     f"{KINDS}hub:\n- columns: {{id: x}}": ":3: hub[1] lacks columns for answer, images, question. Required: id, answer, images",
     f"{KINDS}circular: 1": ":2: circular is '1'. Expected true or false",
     f"{KINDS}together: figure": ":2: together is the text 'figure'. Expected a key that stands among the 'keys' of each of its",
@@ -249,3 +254,28 @@ def test_a_record_of_ones_own_is_part_of_the_digest(tmp_path: Path) -> None:
         read(tmp_path, "ours", row())
         digests.add(resolve(tmp_path / "ours.tsv").digest)
     assert len(digests) == 3
+
+
+def boxed(**cells: str) -> dict[str, str]:
+    edges = {"bbox_x1": "10", "bbox_y1": "20.5", "bbox_x2": "30", "bbox_y2": "40", "width": "96", "height": "72"}
+    return {"index": "1", "question": "the red square", "category": "RefCOCO val", **edges, **cells}
+
+
+def test_a_box_is_that_of_the_columns_which_the_record_names(tmp_path: Path) -> None:
+    (sample,) = read(tmp_path, "RefCOCO", boxed())
+    assert (sample.task, sample.scorer, sample.target) == ("boxes", "box_hit", "")
+    assert sample.changed_by == {"left_right", "up_down", "position"}
+    assert sample.localisation == Localisation((96, 72), {"object": (10.0, 20.5, 30.0, 40.0)})
+
+
+@pytest.mark.parametrize("wrong", [{"bbox_x2": "10"}, {"bbox_y1": "-1"}, {"bbox_x2": "97"}, {"width": "nan"}, {"height": "tall"}])
+def test_what_is_no_box_of_its_picture_is_refused(tmp_path: Path, wrong: dict[str, str]) -> None:
+    ((edge, value),) = wrong.items()
+    text = problem(tmp_path, "RefCOCO", boxed(**wrong))
+    assert f"{edge.removeprefix('bbox_')} {value}" in text
+    assert "expected a box with an area, in pixels and inside of its picture" in text
+
+
+def test_rows_of_a_block_are_one_group(tmp_path: Path) -> None:
+    rows = [row(index=str(number), A="one", B="two", answer="A") for number in range(4)]
+    assert [sample.group for sample in read(tmp_path, "MMVP", *rows)] == ["0", "0", "1", "1"]

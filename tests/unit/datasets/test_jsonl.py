@@ -13,7 +13,7 @@ from PIL import Image
 
 from pytest_vlmrobust.core.errors import DatasetError, ImageError
 from pytest_vlmrobust.core.fingerprint import file_digest
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import UNDECLARED, Sample
 from pytest_vlmrobust.datasets.resolve import open_dataset
 
 
@@ -95,9 +95,16 @@ def test_answers_without_options(folder: Path, answer: object, task: str, target
     assert (sample.task, sample.target) == (task, target)
 
 
+def test_an_open_question_declares_its_scorer_or_has_none(folder: Path) -> None:
+    questions = (
+        row(id=str(n), options=..., answer="red", **more) for n, more in enumerate(({}, {"scorer": "anls"}, {"task": "open"}))
+    )
+    assert [sample.scorer for sample in read(folder, *questions)] == [UNDECLARED, "anls", ""]
+
+
 def test_a_given_task_wins_over_the_guess(folder: Path) -> None:
     samples = read(folder, row(options=..., answer="yes", task="open"), row(id="q2", options=..., answer="no"))
-    assert [sample.task for sample in samples] == ["open", "yes_no"]
+    assert [(sample.task, sample.scorer) for sample in samples] == [("open", ""), ("yes_no", "")]
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,9 @@ def opened_file(path: Path) -> tuple[Dataset, Sequence[Sample]]:
         return dataset, dataset.samples()
 
 
-def test_every_shipped_benchmark_has_a_layout_and_an_expectation() -> None:
-    assert list(EXPECTED) == list(synthetic.layouts()) == list(benchmarks())
+def test_every_layout_is_that_of_a_benchmark_and_has_an_expectation() -> None:
+    assert list(EXPECTED) == list(synthetic.layouts())
+    assert set(EXPECTED) <= set(benchmarks())
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["pictures inside", "pictures apart"])

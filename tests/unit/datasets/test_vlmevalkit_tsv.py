@@ -17,7 +17,7 @@ from PIL import Image
 
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, UnknownName
 from pytest_vlmrobust.core.fingerprint import file_digest
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import UNDECLARED, Sample
 from pytest_vlmrobust.datasets.files import DatasetWarning, FileDataset
 from pytest_vlmrobust.datasets.resolve import open_dataset
 from pytest_vlmrobust.datasets.vlmevalkit_tsv import as_vlmevalkit_shows
@@ -186,7 +186,7 @@ def test_open_when_some_answer_is_not(tmp_path: Path) -> None:
     row = {"image": b64(), "question": "What?"}
     answers = ["Yes", "['red', 'crimson']", "[0, 1]", "[1, 2)"]
     samples = read(tmp_path, *({"index": str(i), **row, "answer": answer} for i, answer in enumerate(answers)))
-    assert {sample.task for sample in samples} == {"open"}
+    assert {(sample.task, sample.scorer) for sample in samples} == {("open", UNDECLARED)}
     assert [sample.target for sample in samples] == ["Yes", ("red", "crimson"), "[0, 1]", "[1, 2)"]
 
 

@@ -102,6 +102,38 @@ def test_an_unparsed_answer_is_no_no() -> None:
     assert measured("pope_f1", [(yes, ""), (no, "")]).value == 0.0
 
 
+def test_pope_counts_a_question_once_in_each_of_its_sets() -> None:
+    # By POPE_rating of VLMEvalKit (vlmeval/dataset/utils/yorn.py), which splits the category at commas and explodes the rows:
+    # hits 2 + 1, misses 2 + 2, false alarms 1 + 3; counted once a row they would be 2, 2 and 2.
+    def row(category: str, target: str, said: str) -> tuple[Sample, str]:
+        return asked(target, category=category), said
+
+    found = measured(
+        "pope_f1",
+        [
+            row("adversarial,popular", "yes", "yes"),
+            row("random", "yes", "yes"),
+            row("adversarial,popular", "yes", "no"),
+            row("popular,random", "yes", "no"),
+            row("adversarial", "no", "yes"),
+            row("adversarial,popular,random", "no", "yes"),
+            row("random", "no", "no"),
+        ],
+    )
+    assert found.value == pytest.approx(6 / 14)
+    assert found.parts == pytest.approx(
+        {
+            "precision": 3 / 7,
+            "recall": 3 / 7,
+            "accuracy": 4 / 12,
+            "yes_ratio": 7 / 12,
+            "f1_adversarial": 2 / 5,
+            "f1_popular": 2 / 5,
+            "f1_random": 2 / 4,
+        }
+    )
+
+
 def test_pope_asks_yes_or_no() -> None:
     sample = Sample("q7", (), "?", "B", "choice", {"A": "cat", "B": "dog"})
     with pytest.raises(UsageError, match="sample 'q7' has the target 'B'; pope_f1 expects yes or no"):

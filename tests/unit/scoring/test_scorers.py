@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import UNANSWERED, Prediction, Score
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import UNDECLARED, Sample
 from pytest_vlmrobust.scoring import SCORERS, check_scoring, names, register, score
 
 CHOICE = Sample("1", (), "What?", "B", "choice", {"A": "cat", "B": "dog"})
@@ -127,6 +127,18 @@ def test_a_misspelt_scorer_is_named_with_its_first_sample() -> None:
     assert str(caught.value).startswith(
         "dataset 'data', sample 'q1': unknown scorer 'vqa_sotf'. Did you mean 'vqa_soft'? Known: "
     )
+
+
+def test_an_open_question_whose_scorer_nobody_declared_is_refused() -> None:
+    undeclared = asked(1, UNDECLARED)
+    with pytest.raises(UsageError) as caught:
+        check_scoring("data", "accuracy", [asked(0), undeclared])
+    text = str(caught.value)
+    assert text.startswith("dataset 'data', sample 'q1' is not scored: nothing says how its answer is compared with the target.")
+    assert f"Expected a scorer, one of {', '.join(names())}: for NAME.tsv in NAME.benchmark.yaml beside it" in text
+    assert 'in a .jsonl as "scorer" of each line' in text
+    with pytest.raises(UsageError, match=r"^sample 'q1' is not scored"):
+        score(undeclared, said("7"))
 
 
 def test_a_task_without_a_scorer_is_named() -> None:

@@ -1,0 +1,43 @@
+"""Data: `vlmrobust data`, which says what a file is, how it would be scored, and draws its first questions."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_vlmrobust.core.words import on_one_line, quantity
+
+from .arguments import Commands, complain, say
+
+
+def add(commands: Commands) -> None:
+    """Adds it to the parser."""
+    data = commands.add_parser("data", help="say what a dataset is, how it would be scored, and draw its first questions")
+    data.add_argument("file", metavar="FILE", help="as after --vlm-dataset: a path, a registered name, a benchmark, hf:ID")
+    data.add_argument("--data", type=Path, metavar="DIR", help="the data folder, as after --vlm-data")
+    data.add_argument("--out", type=Path, metavar="PAGE", help="draw the first twenty questions on one page: PAGE.html")
+    data.set_defaults(run=_data)
+
+
+def _data(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.core.errors import UsageError
+    from pytest_vlmrobust.datasets import resolve
+    from pytest_vlmrobust.evaluation.run.profile import profile
+
+    if options.out and options.out.suffix.lower() not in {".html", ".htm"}:
+        raise UsageError(f"--out {options.out} is no page. Expected a name that ends with .html")
+    found = profile(resolve(options.file, data_dir=options.data))
+    widest = max(len(name) for name, _ in found.facts)
+    for name, fact in found.facts:
+        say(f"{name:<{widest}}  {on_one_line(fact)}")
+    for note in found.notes:
+        say(f"note: {on_one_line(note, None)}")
+    if options.out:
+        from pytest_vlmrobust.reporting.html.questions import render_questions
+        from pytest_vlmrobust.reporting.writing import write_text
+
+        write_text(options.out, render_questions(found))
+        say(f"{options.out}: {quantity(len(found.questions), 'question')} drawn")
+    if found.refusal:
+        complain(f"a run with these data is refused: {found.refusal}")
+    return int(bool(found.refusal))

@@ -1,0 +1,212 @@
+"""The profile of a dataset: read, counted and measured without any model."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.errors import ImageError, UsageError
+from pytest_vlmrobust.core.profile import Profile, Question
+from pytest_vlmrobust.core.sample import UNDECLARED, Sample
+from pytest_vlmrobust.core.words import first_few, percent, quantity
+from pytest_vlmrobust.datasets import Dataset, corpus_metric
+from pytest_vlmrobust.datasets.benchmarks import UNKNOWN
+from pytest_vlmrobust.scoring import check_scoring
+
+from .floor import floor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SHOWN = 20
+"""Questions that are drawn."""
+MEASURED = 1000
+"""Pictures whose size is measured at most."""
+LONG_EDGE = 320
+"""Pixels of the longer side of a drawn picture at most."""
+_COMMONEST = 5
+_QUALITY = 80
+
+Facts = list[tuple[str, str]]
+
+
+def profile(dataset: Dataset) -> Profile:
+    """Returns what a dataset is, how it would be scored, and its first questions.
+
+    Raises:
+        DatasetError: the data cannot be read, or have malformed rows.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the notes of the dataset, which stand in the profile
+        samples = dataset.samples()
+    refusal = _refusal(dataset, samples)
+    sizes, unread = _sizes(samples)
+    facts = [
+        *_what_it_is(dataset),
+        *_scoring(dataset, samples, refusal),
+        *_counts(samples),
+        *_repeats(samples),
+        *_pictures(samples, sizes),
+    ]
+    notes = (*getattr(dataset, "notes", ()), *_unread_pictures(unread))
+    return Profile(dataset.name, tuple(facts), notes, refusal, tuple(map(_question, samples[:SHOWN])))
+
+
+def _refusal(dataset: Dataset, samples: Sequence[Sample]) -> str:
+    try:
+        check_scoring(dataset.name, corpus_metric(dataset), samples)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _what_it_is(dataset: Dataset) -> Facts:
+    path = getattr(dataset, "path", None)
+    benchmark = getattr(dataset, "benchmark", UNKNOWN)
+    facts = [("data", str(path) if path else f"the dataset {dataset.name}"), ("digest", dataset.digest)]
+    if not benchmark.name:
+        return [*facts, ("read as", "a plain table: no record of a benchmark is about it" if path else "questions of its own")]
+    facts.append(("read as", f"{benchmark.name}: {benchmark.about}" if benchmark.about else benchmark.name))
+    if benchmark.rule:
+        facts.append(("rule of its makers", f"{benchmark.rule} ({benchmark.source})"))
+        facts.append(("number here", ": ".join(filter(None, (benchmark.number, benchmark.why)))))
+    return facts
+
+
+def _scoring(dataset: Dataset, samples: Sequence[Sample], refusal: str) -> Facts:
+    scorers = Counter(sample.scorer or sample.task for sample in samples)
+    tasks = Counter(sample.task for sample in samples)
+    named = {scorer: count for scorer, count in scorers.items() if scorer != UNDECLARED}
+    facts = [
+        ("questions", f"{len(samples)}: {_listed(tasks)}"),
+        ("scorer", _listed(Counter(named)) if named else "none"),
+        ("whole dataset", corpus_metric(dataset)),
+    ]
+    if refusal:
+        return [*facts, ("chance", "not known without a scorer")]
+    guess = sum(sample.chance for sample in samples) / len(samples)
+    unseeing = floor(samples)
+    note = f"; {unseeing.note}" if unseeing.note else ""
+    return [*facts, ("chance", f"{percent(guess)} by guessing, {percent(float(unseeing.scores.mean()))} without looking{note}")]
+
+
+def _counts(samples: Sequence[Sample]) -> Facts:
+    answers: dict[str, Counter[str]] = defaultdict(Counter)
+    for sample in samples:
+        if sample.task != "boxes":
+            answers[sample.task].update([sample.target] if isinstance(sample.target, str) else list(dict.fromkeys(sample.target)))
+    categories = Counter(sample.category for sample in samples if sample.category)
+    groups = Counter(sample.group or sample.id for sample in samples)
+    return [
+        *((f"answers ({task})", _listed(counts)) for task, counts in answers.items()),
+        ("categories", _listed(categories) if categories else "none"),
+        ("groups", f"{len(groups)}, the largest of {quantity(max(groups.values()), 'question')}"),
+    ]
+
+
+def _repeats(samples: Sequence[Sample]) -> Facts:
+    """Returns how often the same question is asked about the same pictures, with the same answer and with another one."""
+    targets: dict[object, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        options = tuple(sample.options.values())
+        targets[sample.question, sample.hint, options, _identities(sample)].append(sample)
+    repeated = [alike for alike in targets.values() if len(alike) > 1]
+    again = sum(len(alike) - len({str(_answer(sample)) for sample in alike}) for alike in repeated)
+    disagreeing = [alike for alike in repeated if len({str(_answer(sample)) for sample in alike}) > 1]
+    first = f" (the first: {', '.join(repr(sample.id) for sample in disagreeing[0][:2])})" if disagreeing else ""
+    return [
+        ("duplicates", f"{quantity(again, 'question')} asked again about the same pictures, with the same answer"),
+        ("contradictions", f"{quantity(len(disagreeing), 'question')} with different answers{first}"),
+    ]
+
+
+def _answer(sample: Sample) -> object:
+    if sample.localisation is not None:
+        return sorted(sample.localisation.boxes.items())
+    return sample.options.get(sample.target, sample.target) if isinstance(sample.target, str) else sample.target
+
+
+def _identities(sample: Sample) -> tuple[str, ...]:
+    try:
+        return tuple(image.identity() for image in sample.images)
+    except ImageError:
+        return (sample.id,)
+
+
+def _sizes(samples: Iterable[Sample]) -> tuple[dict[str, tuple[int, int]], list[str]]:
+    """Returns width and height of different pictures, ``MEASURED`` at most, by identity; and why others cannot be read."""
+    sizes: dict[str, tuple[int, int]] = {}
+    unread: dict[str, str] = {}
+    for image in (image for sample in samples for image in sample.images):
+        if len(sizes) + len(unread) == MEASURED:
+            break
+        try:
+            identity = image.identity()
+            if identity not in sizes and identity not in unread:
+                height, width = image.load().shape[:2]
+                sizes[identity] = (width, height)
+        except ImageError as error:
+            unread[str(error)] = str(error)
+    return sizes, list(unread.values())
+
+
+def _pictures(samples: Sequence[Sample], sizes: dict[str, tuple[int, int]]) -> Facts:
+    several = Counter(len(sample.images) for sample in samples)
+    different = len({identity for sample in samples for identity in _identities(sample)})
+    facts = [("pictures", f"{different} different ones; {_listed(several, ' of a question')}")]
+    if not sizes:
+        return facts
+    measured = "" if len(sizes) == different else f" (of the first {len(sizes)})"
+    smallest, largest = (pick(sizes.values(), key=max) for pick in (min, max))
+    commonest = _listed(Counter(f"{width} x {height}" for width, height in sizes.values()))
+    edges = f"long edges from {max(smallest)} to {max(largest)} pixels"
+    return [*facts, (f"sizes{measured}", f"{edges}; {commonest}")]
+
+
+def _unread_pictures(unread: Sequence[str]) -> list[str]:
+    if not unread:
+        return []
+    return [f"{quantity(len(unread), 'picture')} cannot be read (the first: {unread[0]})"]
+
+
+def _listed(counts: Counter[str] | Counter[int], words: str = "") -> str:
+    """Returns the commonest first, with how often each is there."""
+    return first_few((f"{name}{words} ({count})" for name, count in counts.most_common()), _COMMONEST)
+
+
+def _question(sample: Sample) -> Question:
+    return Question(
+        id=sample.id,
+        text="\n".join(filter(None, (sample.hint, sample.question))),
+        options=tuple(sample.options.items()),
+        target=_target(sample),
+        scorer=sample.scorer or sample.task,
+        category=sample.category,
+        pictures=tuple(_thumbnail(sample, place) for place in range(len(sample.images))),
+    )
+
+
+def _target(sample: Sample) -> str:
+    if sample.localisation is not None:
+        return "; ".join(f"{name} {box}" for name, box in sample.localisation.boxes.items())
+    return sample.target if isinstance(sample.target, str) else first_few(dict.fromkeys(sample.target), 10)
+
+
+def _thumbnail(sample: Sample, place: int) -> bytes:
+    try:
+        return _encode(sample.images[place].load())
+    except ImageError:
+        return b""
+
+
+def _encode(pixels: NDArray[np.uint8]) -> bytes:
+    from PIL import Image
+
+    picture, stream = Image.fromarray(pixels), io.BytesIO()
+    picture.thumbnail((LONG_EDGE, LONG_EDGE))
+    picture.save(stream, "WEBP", quality=_QUALITY)
+    return stream.getvalue()
