@@ -35,9 +35,6 @@ from .baseline import ChangedSamples, baseline_drop, changed_samples, drop_incre
 from .boxes import Overlap, intersection_over_union, mean_overlap, told_overlap
 from .categories import (
     category_sensitivity,
-    corruption_error_by_category,
-    drop_by_category,
-    estimates_by_category,
 )
 from .completeness import applicable
 from .corruption import (
@@ -166,14 +163,11 @@ __all__ = [
     "changed_samples",
     "clean_accuracy",
     "corpus_pcri",
-    "corruption_error_by_category",
     "corruption_errors",
     "coverage",
     "does_the_task",
-    "drop_by_category",
     "drop_increase",
     "estimate",
-    "estimates_by_category",
     "exact_interval",
     "exceeds_the_prompt",
     "fixation",

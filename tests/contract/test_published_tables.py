@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.metrics.side_by_side import SideBySide
 from pytest_vlmrobust.metrics.statistics.curves import rising_fit, wobble
 
 Rows = list[dict[str, str]]
@@ -147,13 +148,14 @@ def test_mce_by_category_weighs_to_the_printed_all(golden: Callable[[str], Rows]
         weighted = sum(size * float(row[category]) for category, size in CATEGORY_SIZES.items()) / 49
         assert weighted == pytest.approx(float(row["all"]), abs=0.06), row
     row = golden("robustbench_mce")[0]
-    own, reference, category_of = {}, {}, {}
+    own, reference = {}, {}
     for category, size in CATEGORY_SIZES.items():
         for setting in (f"{category}{kind}:low" for kind in range(size)):
             own[setting], reference[setting] = _with_errors(round(10 * float(row[category]))), _with_errors(1000)
-            category_of[setting] = category
-    by_category = metrics.corruption_error_by_category(own, reference, category_of)
-    assert by_category == pytest.approx({category: float(row[category]) / 100 for category in CATEGORY_SIZES})
+    table = SideBySide(np.ones((2, 2000)), {name: np.stack([own[name], reference[name]]) for name in own})
+    for category, size in CATEGORY_SIZES.items():
+        contest = table.mean_corruption_error([f"{category}{kind}:low" for kind in range(size)], reference=1)
+        assert contest.values.tolist() == pytest.approx([float(row[category]) / 100, 1.0])
 
 
 def test_severe_rates_and_benign_shares_are_counts(golden: Callable[[str], Rows]) -> None:
@@ -173,7 +175,7 @@ def test_tiers_by_model_are_counts(golden: Callable[[str], Rows]) -> None:
         counts = {tier: round(float(row[f"{tier}_pct"]) / 100 * 133) for tier in ("positive", "mild", "moderate", "catastrophic")}
         counts["benign"] = 133 - sum(counts.values())
         clean, sweep = _sweep([tier for tier, count in counts.items() for _ in range(count)])
-        shares = metrics.tier_shares(clean, sweep)
+        shares = metrics.tier_shares([float(np.mean(clean) - np.mean(after)) for after in sweep.values()])
         for tier in ("positive", "mild", "moderate", "catastrophic"):
             assert round(100 * getattr(shares, tier), 1) == float(row[f"{tier}_pct"]), row
         assert metrics.catastrophic_rate(clean, sweep) == shares.catastrophic
