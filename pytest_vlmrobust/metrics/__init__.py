@@ -56,10 +56,13 @@ from .estimation import estimate
 from .families import (
     FAMILY_METRICS,
     FamilyProperty,
+    SizeTrend,
     scale_consistency,
     scale_consistency_interval,
     scale_gain,
     scale_gain_interval,
+    size_trend,
+    size_weights,
 )
 from .luck import pcri_excess, pcri_matched, pcri_neutral
 from .observatory import (
@@ -86,6 +89,7 @@ from .patches import (
     rci,
     rci_band,
     rci_correlation,
+    relative_index_change,
 )
 from .pointing import GridError, coverage, fixation, fixation_rate, grid_distance, grid_error
 from .record import Circumstances, Coverage, Metric
@@ -108,6 +112,7 @@ from .resolution import (
 from .severity import (
     TIERS,
     TierShares,
+    by_level,
     mean_severity_correlation,
     mean_severity_violation,
     robustness_tier,
@@ -148,6 +153,7 @@ __all__ = [
     "Needs",
     "Overlap",
     "ScoreTable",
+    "SizeTrend",
     "TierShares",
     "UndecidedZone",
     "absolute_continuous_error",
@@ -158,6 +164,7 @@ __all__ = [
     "baseline_drop",
     "benign_at_low",
     "best_patches",
+    "by_level",
     "catastrophic_rate",
     "category_sensitivity",
     "changed_samples",
@@ -214,6 +221,7 @@ __all__ = [
     "rci_correlation",
     "relative_continuous_error",
     "relative_corruption_error",
+    "relative_index_change",
     "resolution_accuracy",
     "resolution_correlation",
     "resolution_net",
@@ -229,6 +237,8 @@ __all__ = [
     "severity_correlation",
     "severity_violation",
     "signed_group_gap",
+    "size_trend",
+    "size_weights",
     "split_group_gap",
     "split_position_gap",
     "split_transfer_retention",

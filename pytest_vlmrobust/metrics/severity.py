@@ -117,6 +117,23 @@ def tier_shares(drops: Sequence[float]) -> TierShares:
     return TierShares(*[tiers.count(tier) / len(tiers) for tier in TIERS])
 
 
+BINARY, ALL = "binary", "all"
+"""Parts of a sweep beside its levels: the settings without a level, and all settings."""
+
+
+def by_level(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Returns the settings of each level (low, mid, high, binary, then any others), and last all of them.
+
+    >>> by_level(["flip_v", "fog:low"])
+    {'low': ('fog:low',), 'binary': ('flip_v',), 'all': ('flip_v', 'fog:low')}
+    """
+    every = tuple(settings)
+    level_of = {setting: parse_setting(setting).level or BINARY for setting in every}
+    order = (*LEVELS, BINARY, *sorted({*level_of.values()}.difference((*LEVELS, BINARY))))
+    parts = {level: tuple(setting for setting in every if level_of[setting] == level) for level in order}
+    return {**{level: part for level, part in parts.items() if part}, **({ALL: every} if every else {})}
+
+
 SPATIAL_TYPES = (
     *("upsample", "downsample", "elastic_transform", "zoom_blur", "rotate"),
     *("shear", "affine", "perspective_transform", "pixelate"),

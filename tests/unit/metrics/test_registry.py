@@ -204,6 +204,7 @@ def test_every_public_metric_function_is_registered_or_a_formula_of_parts() -> N
     parts = {
         "applicable",
         "best_patches",
+        "by_level",
         "category_sensitivity",
         "changed_samples",
         "corpus_pcri",
@@ -234,17 +235,20 @@ def test_every_public_metric_function_is_registered_or_a_formula_of_parts() -> N
         "pcri_neutral",
         "rci_band",
         "rci_correlation",
+        "relative_index_change",
+        "robustness_tier",
         "scale_consistency",
         "scale_consistency_interval",
         "scale_gain",
         "scale_gain_interval",
-        "signed_group_gap",
-        "told_overlap",
-        "wobble_p_value",
-        "robustness_tier",
         "severity_correlation",
         "severity_violation",
+        "signed_group_gap",
+        "size_trend",
+        "size_weights",
         "tier_shares",
+        "told_overlap",
+        "wobble_p_value",
     }
     functions = {name for name in metrics.__all__ if name[0].islower()}
     assert functions == parts | set(metrics.names())

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.reporting import RunFacts
@@ -79,6 +80,54 @@ def test_questions_are_ranked_by_their_mean_drop() -> None:
     assert all(math.isnan(row.values["mean_drop"]) for row in without.values())
     partial = dataclasses.replace(clean, n_samples=200)
     assert rows("category_drops", partial, fog)["count"].missing == {"clean": "stopped early: 100 of 200 answers"}
+
+
+def rung(pixels: int, accuracy: float, **changes: Any) -> Record:
+    half = {"ocr": accuracy - 0.1, "chart": accuracy + 0.1}
+    return cell(f"resolution:{pixels}", 0.0, "ladder", accuracy, **{"categories": half, **changes})
+
+
+def test_the_trend_of_each_task_stands_beside_the_slope_per_doubling() -> None:
+    curve = [rung(448, 0.6), rung(112, 0.4), rung(224, 0.5)]
+    found = rows("linear_trend", *curve, cell("clean", family=""), cell("fog:low"))
+    assert list(found) == ["ocr", "chart", "all"]
+    slope = metrics.linear_trend([112, 224, 448], [0.4, 0.5, 0.6])
+    assert found["all"].values == pytest.approx(
+        {"slope_per_pixel": slope.slope, "intercept": slope.intercept, "slope_per_doubling": 0.1}
+    )
+    assert found["ocr"].values["intercept"] == pytest.approx(slope.intercept - 0.1)
+    partial = rows("linear_trend", *curve, rung(56, 0.0, n_errors=1))["all"]
+    assert (partial.cells, partial.values) == (3, found["all"].values)
+    assert partial.missing == {"resolution:56": "1 of 100 inferences failed"}
+    assert math.isnan(rows("linear_trend", curve[0])["all"].values["slope_per_pixel"])
+
+
+def test_points_of_all_models_share_a_line_where_there_are_several() -> None:
+    other = [dataclasses.replace(rung(pixels, accuracy), model="n") for pixels, accuracy in ((112, 0.2), (448, 0.8))]
+    failed = dataclasses.replace(rung(224, 0.0, n_errors=1), model="n")
+    found = [row for row in analyses([rung(112, 0.4), rung(448, 0.6), *other, failed]) if row.name == "linear_trend"]
+    (pooled,) = [row for row in found if not row.model and row.part == "all"]
+    line = metrics.linear_trend([112, 448, 112, 448], [0.4, 0.6, 0.2, 0.8])
+    assert pooled.values["slope_per_pixel"] == pytest.approx(line.slope)
+    assert pooled.cells == 4
+    assert pooled.missing == {"resolution:224 of n": "1 of 100 inferences failed"}
+    assert any(row[0] == "all models" for row in analysis_tables(found)[0].rows)
+
+
+def patches(grid: int, index: float, **changes: Any) -> Record:
+    return cell(f"patches:{grid}", 0.0, "patches", measures=(Measure("pcri", index, n=100, reason="below chance"),), **changes)
+
+
+def test_the_change_of_pcri_is_from_the_coarsest_to_the_finest_grid() -> None:
+    found = rows("patch_change", patches(3, -0.755), patches(2, -0.492))
+    assert found["2 to 3"].values == pytest.approx(
+        {"pcri_coarse": -0.492, "pcri_fine": -0.755, "relative_change": 0.535}, abs=1e-3
+    )
+    unknown = rows("patch_change", patches(3, math.nan), patches(2, -0.492))["2 to 3"]
+    assert unknown.missing == {"patches:3": "below chance"}
+    assert (unknown.values["pcri_coarse"], unknown.cells) == (-0.492, 1)
+    assert math.isnan(unknown.values["relative_change"])
+    assert rows("patch_change", patches(2, -0.492)) == {}
 
 
 def test_tasks_of_the_observatory_and_summaries_are_no_part_of_it() -> None:
