@@ -345,7 +345,13 @@ def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
     ]
     noted = any(row.note for row in rows)
     header = (*names, *(column.replace("_", " ") for column in columns), *(["note"] if noted else []))
-    return Table(title, caption, header, lines if noted else [line[:-1] for line in lines], names=len(names))
+    reasons = dict.fromkeys(
+        f"{row.part} is undefined: {value.reason}"
+        for row in rows
+        for value in row.values.values()
+        if math.isnan(value.value) and value.reason
+    )
+    return Table(title, caption, header, lines if noted else [line[:-1] for line in lines], [*reasons], len(names))
 
 
 def _estimate(row: ModelAnalysis, column: str) -> str:

@@ -66,6 +66,7 @@ def ranking_markdown(ranking: Ranking) -> str:
             lines += _markdown(("family", "settings", *models), [_family(drops, models) for drops in board.families])
         for own in board_tables(board):
             lines += [f"### {own.title}", "", own.caption, "", *_markdown(own.header, own.rows)]
+            lines += [*(f"- {inert(note)}" for note in own.notes), *([""] if own.notes else [])]
     return "\n".join(lines)
 
 

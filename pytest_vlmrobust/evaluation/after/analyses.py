@@ -208,6 +208,8 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
                 **floors(samples),
             )
             index = metrics.estimate("pcri", table, setting=str(cell.setting))
+            if not index.valid:
+                index = Estimate(math.nan, index.n, reason=index.reason)
         yield PatchIndex(name, cell.dataset, ", ".join(tasks), int(cell.setting.level or 0), index)
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.ranking import Board, ModelAnalysis
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.reporting import RunFacts
-from pytest_vlmrobust.reporting.analyses import Analysis, analyses, analysis_tables
+from pytest_vlmrobust.reporting.analyses import Analysis, analyses, analysis_tables, board_tables
 from pytest_vlmrobust.reporting.results import is_results, results_json
 
 FULL = {"n": 100, "n_requested": 100}
@@ -156,3 +158,18 @@ def test_results_of_an_earlier_release_lack_analyses_and_still_agree() -> None:
     for changed in ([], written[:1], [{**written[0], "cells": 99}, *written[1:]]):
         assert not is_results(json.dumps({**content, "analyses": changed}).encode(), records, facts)
     assert not is_results(json.dumps({**content, "more": 1}).encode(), records, facts)
+
+
+def test_tables_of_models_have_intervals_and_reasons() -> None:
+    unknown = Estimate(math.nan, 9, reason="b makes no error under fog")
+    errors = ModelAnalysis("corruption_errors", "weather", {"a": Estimate(0.8, 9, 0.7, 0.9), "b": unknown})
+    trend = ModelAnalysis(
+        "size_trend", "fam", {"slope": Estimate(-0.01, 9, -0.03, 0.01), "r_squared": Estimate(0.5, 2)}, note="s, l"
+    )
+    board = Board("d", 9, 1, (), analyses=(trend, errors))
+    first, second = board_tables(board)
+    assert first.rows == [("weather", "0.800 [0.700, 0.900]", "undefined")]
+    assert first.notes == ["weather is undefined: b makes no error under fog"]
+    assert second.header == ("family", "slope", "r squared", "note")
+    assert second.rows == [("fam", "-1.0 [-3.0, 1.0]", "0.500", "s, l")]
+    assert board_tables(board, small=True) == [second]

@@ -34,7 +34,7 @@ def model(lost: Mapping[str, int], clean: int = N) -> Right:
 
 def run(directory: Path, models: Mapping[str, Right], refs: Mapping[str, ModelRef] | None = None) -> Path:
     samples = [
-        Sample(f"q{i}", (), f"{i}?", "B", "choice", {"A": "a", "B": "b"}, category="first" if i < N // 2 else "last")
+        Sample(f"q{i}", (), f"{i}?", "AB"[i % 2], "choice", {"A": "a", "B": "b"}, category="first" if i < N // 2 else "last")
         for i in range(N)
     ]
     with Evidence.open(directory) as evidence:
@@ -147,6 +147,17 @@ def test_pcri_by_task(tmp_path: Path) -> None:
     assert rows["a choice"].note == "of data"
     assert all(math.isnan(value.value) for value in rows["b choice"].values.values())
     assert rows["b choice"].note.startswith("of no dataset; lacks data (")
+
+
+def test_pcri_of_a_model_that_is_not_above_chance_is_no_part_of_the_mean(tmp_path: Path) -> None:
+    directory = run(tmp_path, {"a": A, "b": model({}, clean=30)})
+    with Evidence.open(directory) as evidence:
+        for name in "ab":
+            put(evidence, name, "patches:2", [1.0] * (4 * N), 4)
+    rows = found(directory, "patch_tasks")
+    assert rows["a choice"].values["2 x 2"].value == 0.0
+    assert math.isnan(rows["b choice"].values["2 x 2"].value)
+    assert "the full-image score of 50.0 % is below" in rows["b choice"].note
 
 
 def test_a_grid_that_one_model_was_not_asked_about_counts_for_none(tmp_path: Path) -> None:
