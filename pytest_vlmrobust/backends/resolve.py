@@ -113,13 +113,14 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 _LOCAL_START = (".", "/", "~", os.sep)
 
 
-def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = None) -> ModelRef:
+def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = None, answer: str = "") -> ModelRef:
     """Returns the model called ``name``; reads the models file and looks at directories, but opens no weights.
 
     Args:
         name: What stands after ``--vlm``.
         models_file: The user's registry of models, or None.
         dtype: Overrides the model's own dtype when given.
+        answer: Overrides how the model answers a choice when given, one of ``ANSWERS``.
 
     Raises:
         UnknownName: nothing answers to ``name``; the message gives the order of the look-up.
@@ -129,7 +130,8 @@ def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = N
     ref = own.get(name) or builtin_model(name) or _by_scheme(name) or _by_place(name)
     if ref is None:
         raise UnknownName("model", name, [*own, *names()], more=ORDER)
-    return ref if dtype is None else dataclasses.replace(ref, dtype=check_dtype(dtype, "--vlm-dtype"))
+    ref = ref if dtype is None else dataclasses.replace(ref, dtype=check_dtype(dtype, "--vlm-dtype"))
+    return dataclasses.replace(ref, answer=answer) if answer else ref
 
 
 def model_id(name: str) -> str:

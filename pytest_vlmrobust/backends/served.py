@@ -112,11 +112,12 @@ class Memory:
     Args:
         folder: of the store; None remembers for this process alone.
         identity: of the model.
+        name: of the file; by default as the identity says.
     """
 
-    def __init__(self, folder: Path | None, identity: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path | None, identity: Mapping[str, Any], name: str = "") -> None:
         self._identity = dict(identity)
-        self._path = folder / f"{fingerprint(self._identity)[:16]}.json" if folder else None
+        self._path = folder / (name or f"{fingerprint(self._identity)[:16]}.json") if folder else None
         self._here: Remembered | None = None
 
     def __str__(self) -> str:
@@ -187,3 +188,40 @@ class Memory:
         except OSError:
             return None
         return draft
+
+
+def merge_memories(folders: Iterable[Path], out: Path) -> None:
+    """Puts what several stores remember of served models into the folder of a new one.
+
+    Raises:
+        BackendError: a file is not what a run wrote, or two stores saw different models under one name.
+    """
+    for folder in folders:
+        for file in sorted(folder.glob("*.json")):
+            there = Memory(folder, {}, file.name).read()
+            if there is None:
+                continue  # gone meanwhile
+            known = Memory(out, there.identity).add(there)
+            if there.changed:
+                Memory(out, there.identity).note(changed=there.changed)
+            if known == there:
+                continue
+            if problem := _contradiction(known, there):
+                raise BackendError(f"{file}: {problem}. Stores of two models are not merged: declare a revision for each")
+            Memory(out, there.identity).note(
+                urls=tuple(dict.fromkeys((*known.urls, *there.urls))),
+                checked=known.checked and there.checked,
+            )
+
+
+def _contradiction(known: Remembered, there: Remembered) -> str:
+    """Returns what shows that two processes asked two models, in words; empty where nothing does."""
+    if known.letters != there.letters:
+        return "this server gives log-probabilities and another one of the same revision does not, or the other way round"
+    if known.engine and there.engine and known.engine != there.engine:
+        return f"asked of {there.engine!r}, and in a store before it of {known.engine!r}"
+    for question, answer in there.witnesses.items():
+        before = known.witnesses.get(question, answer)
+        if before != answer:
+            return f"the server answered {question!r} with {answer[:60]!r}, and in a store before it {before[:60]!r}"
+    return ""

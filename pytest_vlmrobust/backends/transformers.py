@@ -253,7 +253,7 @@ class TransformersBackend:
         if not request.choices:
             return text
         if not scores_letters(self._ref):
-            declared = "the models file says answer: text"
+            declared = "the models file, or --vlm-answer, says text"
             mode = f"prompt mode {self._ref.prompt_mode!r} answers with text"
             return dataclasses.replace(text, note=declared if self._ref.answer == "text" else mode)
         letters = answerer.letters(request.choices)

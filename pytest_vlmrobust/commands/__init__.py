@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import bundles, listing, policies, power, runs, serving
+from . import bundles, listing, policies, power, runs, serving, stores
 
-SUBJECTS = (policies, listing, power, runs, bundles, serving)
+SUBJECTS = (policies, listing, power, runs, bundles, stores, serving)
 """In the order of ``vlmrobust --help``."""
 
 __all__ = ["SUBJECTS"]

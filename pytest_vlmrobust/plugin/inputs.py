@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.directories import RunDirectories
+    from pytest_vlmrobust.evaluation.run.filling import Shard
     from pytest_vlmrobust.policies import Policy
 
 
@@ -33,6 +34,23 @@ class RunInputs:
     def only_plans(self) -> bool:
         """Whether the run only prints its plan."""
         return self.settings.vlm_plan and bool(self.settings.vlm)
+
+    @property
+    def only_fills(self) -> bool:
+        """Whether the run only asks, and judges nothing."""
+        return self.settings.vlm_fill and bool(self.settings.vlm) and not self.only_plans
+
+    @cached_property
+    def shard(self) -> tuple[Shard, str]:
+        """The part of the questions that a run asks which only fills its store, and the variable that says so, if one does.
+
+        Raises:
+            UsageError: there is no such part.
+        """
+        from pytest_vlmrobust.evaluation.run.filling import Shard
+
+        typed = self.settings.vlm_shard
+        return (Shard.parse(typed), "") if typed else Shard.of_scheduler()
 
     @cached_property
     def directories(self) -> RunDirectories:
@@ -62,7 +80,7 @@ class RunInputs:
         models_file = self._path(self.settings.vlm_models) if self.settings.vlm_models else None
         dtype = self.settings.vlm_dtype or None
         return {
-            short: resolve(name, models_file=models_file, dtype=dtype)
+            short: resolve(name, models_file=models_file, dtype=dtype, answer=self.settings.vlm_answer)
             for short, name in zip(model_ids(names), names, strict=True)
         }
 

@@ -13,6 +13,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
+from pytest_vlmrobust.core.prediction import ANSWERS
 
 RERUN = {"failed": Outcome.FAIL, "errors": Outcome.ERROR, "inconclusive": Outcome.INCONCLUSIVE}
 """What ``--vlm-rerun`` selects by."""
@@ -82,6 +83,18 @@ class Settings:
     )
     vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")
     vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
+    vlm_fill: bool = option(
+        False,
+        "ask and store, and judge nothing: exits with 0 once the store has every answer that the tests need, else with 11",
+        ini="bool",
+        action="store_true",
+    )
+    vlm_shard: str = option(
+        "",
+        "with --vlm-fill, ask the i-th of n parts alone (default: what SLURM, Kubernetes, GitLab, Buildkite or CircleCI say in "
+        "their variables, else everything); vlmrobust merge puts the stores together",
+        metavar="I/N",
+    )
     vlm_report: str = option(
         "", "write report.html, results.json, cells.csv, summary.md, model_card.md, junit.xml and more here", metavar="DIR"
     )
@@ -120,6 +133,12 @@ class Settings:
     vlm_device: str = option("auto", "auto, cpu, mps, cuda or cuda:N", metavar="DEVICE")
     vlm_dtype: str = option(
         "", "auto, float32, bfloat16 or float16 (default: the model's own; float32 on a CPU)", metavar="DTYPE"
+    )
+    vlm_answer: str = option(
+        "",
+        "how a choice is answered in direct mode: letters, by the most probable one, or text, which is written and then "
+        "read (default: what the models file says, else letters where their probabilities can be had)",
+        metavar="letters|text",
     )
     vlm_batch_size: int | str = option(
         16,
@@ -170,6 +189,11 @@ class Settings:
             raise pytest.UsageError(
                 f"--vlm-mode {settings.vlm_mode!r}: expected one of {known}.{did_you_mean(settings.vlm_mode, MODES)}"
             )
+        if settings.vlm_answer not in ("", *ANSWERS):
+            known = ", ".join(ANSWERS)
+            raise pytest.UsageError(
+                f"--vlm-answer {settings.vlm_answer!r}: expected one of {known}.{did_you_mean(settings.vlm_answer, ANSWERS)}"
+            )
         if settings.vlm_rerun not in ("", *RERUN):
             known = ", ".join(RERUN)
             raise pytest.UsageError(
@@ -182,7 +206,8 @@ class Settings:
 
         Raises:
             UsageError: a baseline is to be updated in continuous integration or without a place for it, or a model is to be asked
-                again and must not be asked, or nobody knows in which batches it was asked first.
+                again and must not be asked, or nobody knows in which batches it was asked first, or a run that only fills its
+                store is to do more.
         """
         if self.vlm_update_baseline and os.environ.get("CI"):
             raise UsageError(
@@ -193,6 +218,11 @@ class Settings:
             raise UsageError("--vlm-update-baseline needs --vlm-baseline DIR, which says where the baseline is")
         if self.vlm_aa and self.vlm_offline:
             raise UsageError("--vlm-aa asks the model again, and --vlm-offline forbids asking it: leave one of them out")
+        if self.vlm_shard and not self.vlm_fill:
+            raise UsageError("--vlm-shard: a part of the answers decides nothing. Add --vlm-fill, which asks and judges nothing")
+        unused = ("vlm_offline", "vlm_aa", "vlm_update_baseline", "vlm_report", "vlm_rerun")
+        if self.vlm_fill and (given := [f"--{name.replace('_', '-')}" for name in unused if getattr(self, name)]):
+            raise UsageError(f"--vlm-fill asks and judges nothing, so that {' and '.join(given)} would do nothing: leave it out")
         if self.vlm_aa and self.vlm_batch_size == AUTO:
             raise UsageError("--vlm-aa asks again in batches half as large: give --vlm-batch-size as a number, not as auto")
 

@@ -24,6 +24,8 @@ _SHOWING = ("collectonly", "setupplan", "showfixtures", "show_fixtures_per_test"
 """Options with which pytest runs no test, for it shows something else."""
 _LIMITS = {"maxfail": "stopping after", "stepwise": "Test failed, continuing"}
 """Options that end pytest at a failure, with its message; under xdist, and with ``--sw``, pytest exits as interrupted."""
+_FILLED: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether the store has every answer that a run was to fill in."""
 _UNWRITTEN: pytest.StashKey[list[str]] = pytest.StashKey()
 """The reasons why files could not be written."""
 
@@ -51,16 +53,22 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Warns about rules that the samples of this run can hardly decide, before anything is inferred."""
     run = config.stash[RUN]
-    if not run.selection.plan or not run.controls or run.selection.refusal is not None or _only_shows(config):
+    judges = run.selection.plan and run.controls and run.selection.refusal is None and not run.only_fills
+    if not judges or _only_shows(config):
         return []
     return [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.tests.judged_by_model())]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Prints the plan instead of running tests, if ``--vlm-plan`` was given."""
+    """Prints the plan instead of running tests, if ``--vlm-plan`` was given; with ``--vlm-fill`` asks what they need."""
     run = session.config.stash[RUN]
-    if not run.only_plans or session.testsfailed:
+    if session.testsfailed or _only_shows(session.config):
+        return None
+    if run.only_fills:
+        session.config.stash[_FILLED] = _fill(session.config, run)
+        return True
+    if not run.only_plans:
         return None
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
@@ -69,6 +77,31 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         width = writer.fullwidth if writer.hasmarkup else max(160, writer.fullwidth)
         reporter.write(_plan(run, width=width, color=writer.hasmarkup))
     return True
+
+
+def _fill(config: pytest.Config, run: Run) -> bool:
+    """Asks what the selected tests need, and prints what came of it; returns whether the store now has every answer."""
+    from pytest_vlmrobust.evaluation.run.filling import Filling
+
+    shard, variable = run.shard
+    filling = Filling(shard)
+    problems: list[str] = []
+    try:
+        cells = run.tests.required_cells()
+        filling.fill(run.evaluator, cells)
+        problems += run.model_changes()
+    except VlmRobustError as error:
+        problems.append(str(error))
+    problems += [f"nothing is asked: {why}" for why in run.data.lacking_of(run.selection.datasets).values()]
+    if run.display is not None:
+        run.display.clear()
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.section("answers for the vision-language model gate", "=")
+        source = [f"part {shard}, as {variable} says"] if variable else []
+        for line in [*source, *filling.lines(problems), f"store {run.directories.store}; nothing was judged"]:
+            reporter.write_line(on_one_line(line, None))
+    return bool(filling.answered or run.selection.plan) and not filling.lacking and not problems
 
 
 def _plan(run: Run, *, width: int, color: bool) -> str:
@@ -111,6 +144,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     elif run.only_plans:
         # a plan is no GO: whoever leaves the option in a pipeline must not get 0
         session.exitstatus = exitstatus if session.testsfailed else pytest.ExitCode.NO_TESTS_COLLECTED
+    elif run.only_fills and _FILLED in session.config.stash:
+        filled = session.config.stash[_FILLED]
+        session.exitstatus = pytest.ExitCode.OK if filled else EXIT_CODES[Decision.INCOMPLETE]
     elif run.records:
         _conclude(session, run, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and _measured_nothing(session.config):
@@ -275,7 +311,7 @@ def _measured_nothing(config: pytest.Config) -> bool:
     """Whether a gate was requested (by a model, or by gated tests) but no gated test ran."""
     run = config.stash[RUN]
     asked = bool(run.settings.vlm) and (run.selection.planned > 0 or bool(config.getoption("vlm")))
-    return asked and not run.records and not _only_shows(config)
+    return asked and not run.records and not _only_shows(config) and _FILLED not in config.stash
 
 
 def _data_of_one_kind(run: Run) -> str:

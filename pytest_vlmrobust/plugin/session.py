@@ -37,14 +37,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN] = run
     if not run.settings.vlm:
         return
-    if run.settings.vlm_plan:
-        _plan_in_one_process(config)
+    if run.only_plans or run.only_fills:
+        _work_in_one_process(config)
     # what a dataset notes about itself must reach the reader, and not end a run whose other warnings are errors
     config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
     config.pluginmanager.register(Collector(run), "vlmrobust-collector")
     try:
         _make_report_directory(run)
         run.settings.check()
+        if run.only_fills:
+            run.shard  # noqa: B018 - what is wrong with it is said now
         run.check()
         run.choose_rerun(None if run.controls else config.workerinput["vlm_rerun"])  # type: ignore[attr-defined]  # xdist's
     except VlmRobustError as error:
@@ -93,8 +95,8 @@ def _new_name() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
 
-def _plan_in_one_process(config: pytest.Config) -> None:
-    """Makes this process plan alone: workers of xdist would each plan the same, and their controller knows no tests."""
+def _work_in_one_process(config: pytest.Config) -> None:
+    """Makes this process plan, or ask, alone: workers of xdist would each do the same, and their controller knows no tests."""
     if hasattr(config.option, "tx"):
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], 0
 

@@ -89,6 +89,12 @@ def test_a_scripted_file(here: Path) -> None:
     assert (ref.name, ref.backend, ref.location) == ("answers", "scripted", str(here / "answers.yaml"))
 
 
+def test_the_answer_option_outranks_the_entry(here: Path) -> None:
+    models = here / "models.yaml"
+    models.write_text("models: {m: {path: x, answer: letters}}")
+    assert [resolve("m", models_file=models, answer=answer).answer for answer in ("", "text")] == ["letters", "text"]
+
+
 def test_the_dtype_option_outranks_the_entry(here: Path) -> None:
     models = here / "models.yaml"
     models.write_text("models: {m: {path: x, dtype: bfloat16}}")

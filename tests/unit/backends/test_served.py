@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.backends.served import Memory, Remembered, Served, read_typed
+from pytest_vlmrobust.backends.served import Memory, Remembered, Served, merge_memories, read_typed
 from pytest_vlmrobust.core.errors import BackendError
 
 SERVED = Served(("http://a/v1", "http://b/v1"), "org/m")
@@ -93,3 +93,38 @@ def test_what_shows_a_change_is_not_undone_by_a_process_that_read_before_it(
     assert known is not None
     assert (known.checked, known.changed) == (True, "another answer")
     assert str(late).endswith(".changed"), "the advice names both files"
+
+
+def test_memories_of_parts_are_joined(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    Memory(folders[0], IDENTITY).add(seen(urls=("http://a/v1",)))
+    Memory(folders[1], IDENTITY).add(seen(urls=("http://b/v1",), checked=False))
+    merge_memories(folders, tmp_path / "all")
+    assert Memory(tmp_path / "all", IDENTITY).read() == seen(urls=("http://a/v1", "http://b/v1"), checked=False)
+
+
+def test_a_change_that_one_part_noticed_is_kept(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        Memory(folder, IDENTITY).add(seen())
+    Memory(folders[1], IDENTITY).note(changed="another answer")
+    merge_memories(folders, tmp_path / "all")
+    remembered = Memory(tmp_path / "all", IDENTITY).read()
+    assert remembered is not None
+    assert remembered.changed == "another answer"
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"witnesses": {"What?": "a dog"}}, r"the server answered 'What\?' with 'a dog', and in a store before it 'a cat'"),
+        ({"engine": "vllm"}, "asked of 'vllm', and in a store before it of 'sglang'"),
+        ({"letters": False}, "gives log-probabilities and another one"),
+    ],
+)
+def test_parts_that_asked_two_models_are_not_merged(tmp_path: Path, other: dict[str, Any], message: str) -> None:
+    about = {"witnesses": {"What?": "a cat"}, "engine": "sglang", "letters": True}
+    Memory(tmp_path / "one", IDENTITY).add(seen(**about))
+    Memory(tmp_path / "two", IDENTITY).add(seen(**{**about, **other}))
+    with pytest.raises(BackendError, match=message):
+        merge_memories([tmp_path / "one", tmp_path / "two"], tmp_path / "all")

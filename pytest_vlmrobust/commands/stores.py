@@ -1,0 +1,39 @@
+"""Stores: `vlmrobust merge`, which makes one store of those that parts of a sweep filled."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_vlmrobust.core.words import quantity
+
+from .arguments import Commands, say
+
+SERVERS = "servers"
+"""The folder of a store that remembers served models."""
+
+
+def add(commands: Commands) -> None:
+    """Adds it to the parser."""
+    merge = commands.add_parser("merge", help="put the answers of several stores, such as those of --vlm-shard, into a new one")
+    merge.add_argument("stores", metavar="STORE", nargs="+", type=Path, help="a store: the directory after --vlm-store")
+    merge.add_argument("--out", metavar="STORE", type=Path, required=True, help="the directory of the new store")
+    merge.set_defaults(run=_merge)
+
+
+def _merge(options: argparse.Namespace) -> int:
+    import tempfile
+
+    from pytest_vlmrobust.backends.served import merge_memories
+    from pytest_vlmrobust.store.merging import merge_stores
+
+    servers = [store / SERVERS for store in options.stores]
+    with tempfile.TemporaryDirectory(prefix="vlmrobust-") as folder:
+        merge_memories(servers, Path(folder))  # raises where they contradict each other, before anything is written
+    merge = merge_stores(options.stores, options.out)
+    merge_memories(servers, options.out / SERVERS)
+    for store, new in merge.by_source:
+        say(f"{store}: {quantity(new, 'new answer')}")
+    say(f"{options.out}: {quantity(merge.answers, 'answer')}. Judge them with the options of the parts, in the place of")
+    say(f"--vlm-fill and --vlm-shard: --vlm-store {options.out} --vlm-offline")
+    return 0

@@ -1,0 +1,133 @@
+"""Filling: a store is given the answers of a run, or of one part of several, and nothing is judged."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_vlmrobust.core.cell import NO_IMAGE, Cell
+from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
+from pytest_vlmrobust.core.fingerprint import derive_seed
+from pytest_vlmrobust.core.words import quantity
+
+from .asking import Asking, Want
+from .evaluator import Evaluator
+
+_SCHEDULERS = (
+    ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"),
+    ("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS", ""),
+    ("CI_NODE_INDEX", "CI_NODE_TOTAL", "CI_NODE_MIN"),
+    ("BUILDKITE_PARALLEL_JOB", "BUILDKITE_PARALLEL_JOB_COUNT", ""),
+    ("CIRCLE_NODE_INDEX", "CIRCLE_NODE_TOTAL", ""),
+)
+"""Variables of SLURM, Kubernetes, GitLab, Buildkite and CircleCI: this part, how many there are, and the number of the first."""
+_FIRST = {"CI_NODE_MIN": "1"}
+"""GitLab counts from 1 and says so nowhere. Kubernetes does not say how many there are: set JOB_COMPLETIONS in the job."""
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of several parts that together are all questions of a run.
+
+    Questions about one picture with one text are in one part under all settings: what is asked twice is asked in one place.
+    """
+
+    number: int
+    """From 1."""
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Reads ``i/n``.
+
+        Raises:
+            UsageError: it is something else.
+        """
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise UsageError(f"--vlm-shard {text[:40]!r}: expected i/n with i from 1 to n, such as 1/4")
+        return cls(int(match[1]), int(match[2]))
+
+    @classmethod
+    def of_scheduler(cls, environment: Mapping[str, str] = os.environ) -> tuple[Shard, str]:
+        """Returns the part that a scheduler gave this job, and the variable that says so; all of it where none did.
+
+        Raises:
+            UsageError: the variables contradict each other.
+        """
+        for index, total, least in _SCHEDULERS:
+            if environment.get(index, "").isdecimal() and environment.get(total, "").isdecimal():
+                first = int(environment.get(least) or _FIRST.get(least, "0"))
+                number, count = int(environment[index]) - first + 1, int(environment[total])
+                if not 1 <= number <= count:
+                    raise UsageError(f"{index}={environment[index]} of {total}={count}: no such part. Give --vlm-shard i/n")
+                return cls(number, count), index
+        return cls(1, 1), ""
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def holds(self, asking: Asking, cell: Cell) -> bool:
+        """Whether a question belongs to this part: by its text and the content of its pictures, before any setting."""
+        pictures = [] if cell.setting == NO_IMAGE else [image.identity() for image in asking.sample.images]
+        return derive_seed(0, "shard", asking.text, *pictures) % self.count == self.number - 1
+
+
+@dataclass(eq=False)
+class Filling:
+    """What a store was given."""
+
+    shard: Shard
+    answered: int = 0
+    """Answers of this part that the store now has."""
+    inferred: int = 0
+    """Those among them that a model gave just now."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """Why questions have no answer, and how many for that reason."""
+
+    @property
+    def lacking(self) -> int:
+        """How many questions have no answer."""
+        return sum(self.failures.values())
+
+    def fill(self, evaluator: Evaluator, cells: Sequence[Cell]) -> None:
+        """Asks what the store lacks of this part of the cells; what cannot be answered stops nothing else."""
+        places = {}
+        for cell in cells:
+            try:
+                places[cell] = self._places(evaluator, cell)
+            except VlmRobustError as error:
+                self._lack(str(error), 1)
+        evaluator.expect(Want(cell, chosen) for cell, chosen in places.items())
+        before = evaluator.inferred
+        for cell, chosen in places.items():
+            try:
+                result = evaluator.result(cell, chosen)
+            except VlmRobustError as error:
+                self._lack(str(error), len(chosen))
+                continue
+            errors = [prediction.error for prediction in result.predictions if prediction.finish_reason == "error"]
+            for reason in errors:
+                self._lack(reason, 1)
+            self.answered += len(result.predictions) - len(errors)
+        self.inferred += evaluator.inferred - before
+
+    def lines(self, problems: Iterable[str]) -> list[str]:
+        """Returns what is to be said at the end; ``problems`` are further reasons why the answers cannot be used."""
+        part = "" if self.shard.count == 1 else f"part {self.shard}: "
+        lines = [f"{part}{quantity(self.answered, 'answer')}, {self.inferred} of them inferred, {self.lacking} are missing"]
+        ranked = sorted(self.failures.items(), key=lambda each: -each[1])
+        lines += [f"missing: {count} x {reason}" for reason, count in ranked[:_SHOWN]]
+        lines += [f"missing: {quantity(len(ranked) - _SHOWN, 'more reason')}"] if len(ranked) > _SHOWN else []
+        return [*lines, *problems]
+
+    def _places(self, evaluator: Evaluator, cell: Cell) -> list[int]:
+        asked = evaluator.asked(cell)
+        firsts = asked[:: asked[0].views] if asked else []
+        return [place for place, asking in enumerate(firsts) if self.shard.holds(asking, cell)]
+
+    def _lack(self, reason: str, count: int) -> None:
+        self.failures[reason] = self.failures.get(reason, 0) + max(count, 1)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
+from pytest_vlmrobust.store import Store
+from pytest_vlmrobust.store.merging import Merge, merge_stores
+
+
+def letter(name: str, *logprobs: float) -> Prediction:
+    return Prediction(name, LETTER_LOGITS, logprobs=dict(zip("AB", logprobs, strict=True)))
+
+
+def filled(
+    directory: Path, answers: Mapping[str, Prediction], setting: str, digests: Mapping[str, list[str]] | None = None
+) -> Path:
+    with Store.open(directory) as store:
+        store.put_many(answers, context={"model": "m", "dataset": "d", "setting": setting})
+        store.put_digests(digests or {}, {recipe: [f"note of {recipe}"] for recipe in digests or {}})
+    return directory
+
+
+def test_a_merge_holds_what_the_stores_hold(tmp_path: Path) -> None:
+    fog = filled(tmp_path / "fog", {"k1": letter("A", -0.1, -2.0), "k2": Prediction("B", "generate")}, "fog:low", {"r1": ["p"]})
+    rain = filled(
+        tmp_path / "rain", {"k2": Prediction("B", "generate"), "k3": Prediction("C", "generate")}, "rain:low", {"r2": []}
+    )
+    merge = merge_stores([rain, fog], tmp_path / "all")
+    assert merge == Merge(3, ((rain, 2), (fog, 1)))
+    assert [path.name for path in (tmp_path / "all").iterdir()] == ["predictions.sqlite"]
+    with Store.open(tmp_path / "all") as store, Store.open(fog) as first:
+        assert store.get_many(["k1", "k2", "k3"]) == {**first.get_many(["k1", "k2"]), "k3": Prediction("C", "generate")}
+        assert [store.context(key) for key in ("k1", "k3")] == [
+            {"model": "m", "dataset": "d", "setting": f"{name}:low"} for name in ("fog", "rain")
+        ]
+        assert store.get_digests(["r1", "r2"]) == {"r1": ("p",), "r2": ()}
+        assert store.get_notes(["r1", "r2"]) == {"r1": ("note of r1",), "r2": ("note of r2",)}
+
+
+def test_leases_of_a_part_stay_behind(tmp_path: Path) -> None:
+    part = filled(tmp_path / "part", {"k1": Prediction("A", "generate")}, "clean")
+    with Store.open(part) as store:
+        store.claim(["k2"], "somebody", 1e9)
+    merge_stores([part], tmp_path / "all")
+    with Store.open(tmp_path / "all") as store:
+        assert store.claim(["k2"], "another", 60.0) == {"k2"}
+
+
+def test_log_probabilities_that_rounding_changed_are_one_answer(tmp_path: Path) -> None:
+    one = filled(tmp_path / "one", {"k": letter("A", -0.101, -2.31)}, "clean")
+    two = filled(tmp_path / "two", {"k": letter("A", -0.102, -2.30)}, "clean")
+    assert merge_stores([one, two], tmp_path / "all").answers == 1
+    with Store.open(tmp_path / "all") as store:
+        assert store.get_many(["k"])["k"].logprobs == {"A": -0.101, "B": -2.31}
+
+
+@pytest.mark.parametrize(
+    ("other", "shown"),
+    [
+        (letter("B", -2.3, -0.1), r"'A', 'B'"),
+        (letter("A", -0.001, -7.0), r"'A', 'A'"),
+        (Prediction("A", "generate"), r"'A', 'A'"),
+        (Prediction("A", LETTER_LOGITS, logprobs={"A": -0.1}), r"'A', 'A'"),
+    ],
+)
+def test_answers_that_contradict_each_other_are_refused(tmp_path: Path, other: Prediction, shown: str) -> None:
+    one = filled(tmp_path / "one", {"k" * 64: letter("A", -0.1, -2.3)}, "clean")
+    two = filled(tmp_path / "two", {"k" * 64: other}, "clean")
+    with pytest.raises(StoreError, match=rf"two/predictions\.sqlite: 1 answer differ.* such as k{{12}} of m-d-clean \({shown}\)"):
+        merge_stores([one, two], tmp_path / "all")
+    assert list((tmp_path / "all").iterdir()) == []
+
+
+def test_pictures_that_came_out_otherwise_are_refused(tmp_path: Path) -> None:
+    parts = [filled(tmp_path / name, {}, "clean", {"r": [name]}) for name in ("one", "two")]
+    with pytest.raises(StoreError, match=r"two/predictions\.sqlite: 1 picture came out otherwise"):
+        merge_stores(parts, tmp_path / "all")
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    part = filled(tmp_path / "part", {}, "clean")
+    with pytest.raises(StoreError, match="there is no store to read"):
+        merge_stores([part, tmp_path / "nothing"], tmp_path / "all")
+    with pytest.raises(StoreError, match="are one store"):
+        merge_stores([part, tmp_path / "x" / ".." / "part"], tmp_path / "all")
+    with pytest.raises(StoreError, match="there is a store already"):
+        merge_stores([part], part)
+
+
+def test_a_store_of_another_schema_is_refused(tmp_path: Path) -> None:
+    part = filled(tmp_path / "part", {}, "clean")
+    with sqlite3.connect(part / "predictions.sqlite") as connection:
+        connection.execute("pragma user_version = 1")
+    connection.close()
+    with pytest.raises(StoreError, match="schema 1, and this release merges schema 2"):
+        merge_stores([part], tmp_path / "all")
