@@ -6,7 +6,7 @@ Source: VLM-RobustBench, section 5.4 and appendix A.10.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -121,16 +121,19 @@ BINARY, ALL = "binary", "all"
 """Parts of a sweep beside its levels: the settings without a level, and all settings."""
 
 
-def by_level(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def by_level(level_of: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Returns the settings of each level (low, mid, high, binary, then any others), and last all of them.
 
-    >>> by_level(["flip_v", "fog:low"])
+    Args:
+        level_of: setting to level; empty for a setting without one.
+
+    >>> by_level({"flip_v": "", "fog:low": "low"})
     {'low': ('fog:low',), 'binary': ('flip_v',), 'all': ('flip_v', 'fog:low')}
     """
-    every = tuple(settings)
-    level_of = {setting: parse_setting(setting).level or BINARY for setting in every}
-    order = (*LEVELS, BINARY, *sorted({*level_of.values()}.difference((*LEVELS, BINARY))))
-    parts = {level: tuple(setting for setting in every if level_of[setting] == level) for level in order}
+    every = tuple(level_of)
+    names = {setting: level or BINARY for setting, level in level_of.items()}
+    order = (*LEVELS, BINARY, *sorted({*names.values()}.difference((*LEVELS, BINARY))))
+    parts = {level: tuple(setting for setting in every if names[setting] == level) for level in order}
     return {**{level: part for level, part in parts.items() if part}, **({ALL: every} if every else {})}
 
 

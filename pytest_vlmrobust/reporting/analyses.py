@@ -97,7 +97,8 @@ def _gap(record: Record, metric: str) -> str:
     measure = _measure(record, metric)
     if measure is None or math.isnan(measure.value):
         return (measure.reason if measure else record.reason) or f"{metric} is unknown"
-    return ""
+    low, high = metrics.get(metric).bounds
+    return "" if low <= measure.value <= high else f"{metric} is {measure.value}, expected {low:g} to {high:g}"
 
 
 def _measure(record: Record, metric: str) -> Measure | None:
@@ -120,8 +121,9 @@ def _perturbed(records: Iterable[Record]) -> list[Record]:
 
 def _tiers(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Analysis]:
     """Yields the shares of settings by tier, for each level and for all (VLM-RobustBench tables 18 and 19)."""
-    cells = _split(_perturbed(records), "accuracy_drop")
-    for level, settings in metrics.by_level([*cells.complete, *cells.missing]).items():
+    perturbed = _perturbed(records)
+    cells = _split(perturbed, "accuracy_drop")
+    for level, settings in metrics.by_level({record.setting: record.level for record in perturbed}).items():
         part = cells.only(settings)
         shares = metrics.tier_shares([_value(record, "accuracy_drop") for record in part.complete.values()])
         yield Analysis(TIERS, model, dataset, level, shares._asdict(), len(part.complete), part.missing)
@@ -173,14 +175,20 @@ def _pooled_trends(by_sweep: Mapping[tuple[str, str], Sequence[Record]]) -> Iter
 
 def _rungs(records: Iterable[Record]) -> _Cells:
     return _split(
-        [record for record in records if record.setting.partition(":")[0] == _RUNG and record.level.isdecimal()], "accuracy"
+        [record for record in records if record.setting.partition(":")[0] == _RUNG and _is_size(record.level)], "accuracy"
     )
+
+
+def _is_size(level: str) -> bool:
+    """Whether a level is a number of pixels or patches; a record that somebody changed may hold anything."""
+    return level.isdecimal() and len(level) < 7 and int(level) > 0
 
 
 def _points(cells: _Cells) -> _Points:
     points: _Points = {}
     for record in sorted(cells.complete.values(), key=lambda record: int(record.level)):
-        named = record.categories if len(record.categories) > 1 else {}
+        named = {name: value for name, value in record.categories.items() if 0.0 <= value <= 1.0}
+        named = named if len(record.categories) > 1 else {}
         for part, accuracy in {**named, ALL: _value(record, "accuracy")}.items():
             points.setdefault(part, []).append((float(record.level), accuracy))
     return points
@@ -195,7 +203,7 @@ def _line(points: Sequence[tuple[float, float]]) -> dict[str, float]:
 
 def _patch_changes(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Analysis]:
     """Yields PCRI of the coarsest and the finest grid, and its relative change (PCRI figure 7)."""
-    grids = {record.setting: int(record.level) for record in records if record.family == "patches" and record.level.isdecimal()}
+    grids = {record.setting: int(record.level) for record in records if record.family == "patches" and _is_size(record.level)}
     cells = _split([record for record in records if record.setting in grids], "pcri")
     if len(grids) < 2:
         return

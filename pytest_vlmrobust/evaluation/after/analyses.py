@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import CLEAN, Cell
+from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
 from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import ModelRef
@@ -83,7 +83,7 @@ def _tiers(part: Part, settings: Sequence[str], options: RankingOptions) -> Iter
     """Yields the shares of settings by tier, for each model and level (VLM-RobustBench tables 18 and 19)."""
     for place, model in enumerate(options.models):
         drops = part.table.drops(settings, place)
-        for level, own in metrics.by_level(settings).items():
+        for level, own in metrics.by_level({name: Setting.parse(name).level or "" for name in settings}).items():
             shares = metrics.tier_shares([drops[name] for name in own])
             values = {tier: Estimate(share, len(own)) for tier, share in shares._asdict().items()}
             yield ModelAnalysis(TIERS, model, values, level)
