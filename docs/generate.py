@@ -38,6 +38,7 @@ from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results
+from pytest_vlmrobust.reporting.analyses import Analysis
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, INTERVALS, LAWS, PROPERTIES
 
@@ -188,7 +189,7 @@ def changes(by_level: Mapping[str | None, frozenset[str]]) -> str:
     return ", ".join(found)
 
 
-def members(kind: type[Record | Measure | Example | Reply | Picture]) -> str:
+def members(kind: type[Record | Measure | Example | Reply | Picture | Analysis]) -> str:
     """Returns the table of the fields of a record as they stand in JSON, in alphabetical order as they are written."""
     (body,) = [node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef)]
     said = {}
@@ -337,7 +338,10 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         group: functools.partial(perturbations, group) for group in ("published", "sizes", "observatory", "standins", "others")
     },
     "docs/reference/files.md": {
-        **{kind.__name__.lower(): functools.partial(members, kind) for kind in (Record, Measure, Example, Reply, Picture)},
+        **{
+            kind.__name__.lower(): functools.partial(members, kind)
+            for kind in (Record, Measure, Example, Reply, Picture, Analysis)
+        },
         "columns": columns,
     },
     "docs/reference/thresholds.md": {"policies": policies},

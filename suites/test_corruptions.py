@@ -20,6 +20,7 @@ SUMMARY_METRICS = (
     "worst_case_drop",
     "worst_tenth_drop",
     "severe_failure_rate",
+    "catastrophic_rate",
     "worst_at_low",
     "benign_at_low",
     "tail_share",

@@ -84,6 +84,25 @@ class FamilyDrops:
     """Model to its mean drop."""
 
 
+CORRUPTION_ERRORS, TIERS, CATEGORY_DROPS = "corruption_errors", "tiers", "category_drops"
+SIZE_TREND, PROMPT_MODES, PATCH_TASKS = "size_trend", "prompt_modes", "patch_tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnalysis:
+    """One row of what a paper computes from several models."""
+
+    name: str
+    """The analysis, one of the six constants above."""
+    part: str
+    """What the row is about: a family of perturbations, a category of questions, a model, a family or a pair of models."""
+    values: Mapping[str, Estimate]
+    """Column to number: the columns are models, or quantities."""
+    of: str = ""
+    """Of ``tiers`` the level, of ``patch_tasks`` the task; empty for the others."""
+    note: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Board:
     """All models on one dataset, or over all datasets."""
@@ -101,6 +120,8 @@ class Board:
     """Families that cost most, on average over models, come first."""
     notes: tuple[str, ...] = ()
     """What limits it: failed inferences, quantities that are undefined and why."""
+    analyses: tuple[ModelAnalysis, ...] = ()
+    """What the papers compute from several models: of one dataset, and on the first board PCRI by task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +183,10 @@ def _board(board: Board) -> dict[str, Any]:
             for family in board.families
         ],
         "notes": list(board.notes),
+        "analyses": [
+            {"name": row.name, "part": row.part, "of": row.of, "values": _estimates(row.values), "note": row.note}
+            for row in board.analyses
+        ],
     }
 
 

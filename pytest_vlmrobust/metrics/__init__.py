@@ -35,9 +35,6 @@ from .baseline import ChangedSamples, baseline_drop, changed_samples, drop_incre
 from .boxes import Overlap, intersection_over_union, mean_overlap, told_overlap
 from .categories import (
     category_sensitivity,
-    corruption_error_by_category,
-    drop_by_category,
-    estimates_by_category,
 )
 from .completeness import applicable
 from .corruption import (
@@ -59,10 +56,13 @@ from .estimation import estimate
 from .families import (
     FAMILY_METRICS,
     FamilyProperty,
+    SizeTrend,
     scale_consistency,
     scale_consistency_interval,
     scale_gain,
     scale_gain_interval,
+    size_trend,
+    size_weights,
 )
 from .luck import pcri_excess, pcri_matched, pcri_neutral
 from .observatory import (
@@ -89,6 +89,7 @@ from .patches import (
     rci,
     rci_band,
     rci_correlation,
+    relative_index_change,
 )
 from .pointing import GridError, coverage, fixation, fixation_rate, grid_distance, grid_error
 from .record import Circumstances, Coverage, Metric
@@ -111,6 +112,7 @@ from .resolution import (
 from .severity import (
     TIERS,
     TierShares,
+    by_level,
     mean_severity_correlation,
     mean_severity_violation,
     robustness_tier,
@@ -151,6 +153,7 @@ __all__ = [
     "Needs",
     "Overlap",
     "ScoreTable",
+    "SizeTrend",
     "TierShares",
     "UndecidedZone",
     "absolute_continuous_error",
@@ -161,19 +164,17 @@ __all__ = [
     "baseline_drop",
     "benign_at_low",
     "best_patches",
+    "by_level",
     "catastrophic_rate",
     "category_sensitivity",
     "changed_samples",
     "clean_accuracy",
     "corpus_pcri",
-    "corruption_error_by_category",
     "corruption_errors",
     "coverage",
     "does_the_task",
-    "drop_by_category",
     "drop_increase",
     "estimate",
-    "estimates_by_category",
     "exact_interval",
     "exceeds_the_prompt",
     "fixation",
@@ -220,6 +221,7 @@ __all__ = [
     "rci_correlation",
     "relative_continuous_error",
     "relative_corruption_error",
+    "relative_index_change",
     "resolution_accuracy",
     "resolution_correlation",
     "resolution_net",
@@ -235,6 +237,8 @@ __all__ = [
     "severity_correlation",
     "severity_violation",
     "signed_group_gap",
+    "size_trend",
+    "size_weights",
     "split_group_gap",
     "split_position_gap",
     "split_transfer_retention",

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -85,6 +85,50 @@ def scale_consistency(parameters: Sequence[float], scores: Sequence[float]) -> f
         return math.nan
     steps = np.diff(values[np.argsort(sizes)])
     return float((steps >= -ROUNDING).mean())
+
+
+class SizeTrend(NamedTuple):
+    """A straight line through the mean drops of a family of models against the logarithm of their size."""
+
+    slope: float
+    """Mean drop gained per tenfold size."""
+    r_squared: float
+    """Share of the variance of the drops that the line explains, in [0, 1]; always 1 for two models."""
+
+
+def size_trend(parameters: Sequence[float], drops: Sequence[float]) -> SizeTrend:
+    """Fits the mean drop against the decimal logarithm of the number of parameters, by least squares.
+
+    The paper does not name its unit: its slopes and R^2 follow from its mean drops per tenfold size, and not per doubling or per
+    parameter.
+
+    Args:
+        parameters: number of parameters of each model of a family, in any unit and order.
+        drops: the mean drop of each.
+
+    Returns:
+        Slope and R^2; NaN for fewer than two sizes or a missing drop, and R^2 also where all drops are equal.
+
+    Raises:
+        ValueError: unequal lengths, or a size that is no positive number.
+
+    Source: VLM-RobustBench appendix A.3.
+
+    >>> [round(number, 3) for number in size_trend([4, 8], [0.024, 0.0213])]
+    [-0.009, 1.0]
+    """
+    sizes, values = _family(parameters, drops)
+    if values.size < 2 or np.isnan(values).any() or not np.ptp(sizes) > 0.0:
+        return SizeTrend(math.nan, math.nan)
+    slope = float(size_weights(sizes) @ values)
+    total = float(((values - values.mean()) ** 2).sum())
+    explained = slope**2 * float(((np.log10(sizes) - np.log10(sizes).mean()) ** 2).sum())
+    return SizeTrend(slope, min(explained / total, 1.0) if total > ROUNDING**2 else math.nan)
+
+
+def size_weights(parameters: ArrayLike) -> Scores:
+    """Returns the weights of the models' values in their slope per tenfold size; the sizes must differ."""
+    return slope_weights(np.log10(np.asarray(parameters, dtype=np.float64)))
 
 
 def scale_gain_interval(

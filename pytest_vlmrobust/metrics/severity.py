@@ -6,7 +6,7 @@ Source: VLM-RobustBench, section 5.4 and appendix A.10.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -97,20 +97,44 @@ class TierShares(NamedTuple):
     catastrophic: float
 
 
-def tier_shares(clean: ArrayLike, perturbed_by_setting: BySetting) -> TierShares:
+def tier_shares(drops: Sequence[float]) -> TierShares:
     """Counts the settings of a sweep by tier, see :func:`robustness_tier`.
 
+    Args:
+        drops: the accuracy drop of each setting, a fraction in [-1, 1].
+
     Returns:
-        Five fractions in [0, 1]; all NaN for no settings, no samples or a missing score.
+        Five fractions in [0, 1]; all NaN for no settings or a missing drop.
 
     Source: VLM-RobustBench table 19 (table 18 counts positive as benign).
+
+    >>> tier_shares([-0.01, 0.0, 0.02, 0.2])
+    TierShares(positive=0.25, benign=0.25, mild=0.25, moderate=0.0, catastrophic=0.25)
     """
-    before, after = against_clean(clean, perturbed_by_setting)
-    losses = drops(before, stack_settings(after, len(before)))
-    if not losses.size or np.isnan(losses).any():
+    if not drops or any(map(math.isnan, drops)):
         return TierShares(*[math.nan] * len(TIERS))
-    tiers = [robustness_tier(float(loss)) for loss in losses]
+    tiers = [robustness_tier(drop) for drop in drops]
     return TierShares(*[tiers.count(tier) / len(tiers) for tier in TIERS])
+
+
+BINARY, ALL = "binary", "all"
+"""Parts of a sweep beside its levels: the settings without a level, and all settings."""
+
+
+def by_level(level_of: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Returns the settings of each level (low, mid, high, binary, then any others), and last all of them.
+
+    Args:
+        level_of: setting to level; empty for a setting without one.
+
+    >>> by_level({"flip_v": "", "fog:low": "low"})
+    {'low': ('fog:low',), 'binary': ('flip_v',), 'all': ('flip_v', 'fog:low')}
+    """
+    every = tuple(level_of)
+    names = {setting: level or BINARY for setting, level in level_of.items()}
+    order = (*LEVELS, BINARY, *sorted({*names.values()}.difference((*LEVELS, BINARY))))
+    parts = {level: tuple(setting for setting in every if names[setting] == level) for level in order}
+    return {**{level: part for level, part in parts.items() if part}, **({ALL: every} if every else {})}
 
 
 SPATIAL_TYPES = (

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .corruption import types
 from .scores import ROUNDING, Scores, as_scores, name_scores, require_equal_lengths
 from .statistics.clusters import Clusters
-from .statistics.means import Ends, expected_losses
+from .statistics.means import BoundedMeanTest, Ends, expected_losses
 from .statistics.multiple import Contest
 from .statistics.paired import BoundTest, TangoTest, drop_test
 from .table import ScoreTable
@@ -108,6 +108,33 @@ class SideBySide:
         average = self._average(drops)
         return self._contest(average, expected_losses(average.values + average.influences), settings)
 
+    def weighted_accuracy(self, weights: Scores) -> BoundedMeanTest:
+        """Tests a weighted sum of the models' clean accuracies, weights of shape (M,); needs a sample that counts."""
+        ends = float(weights.clip(max=0.0).sum()), float(weights.clip(min=0.0).sum())
+        return self._weighted(self._means(self.clean, self.complete_samples()), weights, *ends, ("",))
+
+    def weighted_drop(self, weights: Scores, settings: Sequence[str]) -> BoundedMeanTest:
+        """Tests a weighted sum of the models' mean drops over at least one setting that counts, weights of shape (M,).
+
+        Weights 1 and -1 give the paired difference of two models, those of a slope the trend over sizes.
+        """
+        drops = [self._means(self.clean - self.by_setting[name], self.complete_samples(name)) for name in settings]
+        most = float(np.abs(weights).sum())
+        return self._weighted(self._average(drops), weights, -most, most, settings)
+
+    def _weighted(
+        self, means: Means, weights: Scores, smallest: float, largest: float, settings: Sequence[str]
+    ) -> BoundedMeanTest:
+        points = ((means.values + means.influences) @ weights)[:, None]
+        count = self.clusters.effective * self._counted(settings)
+        value, variances = np.array([float(means.values @ weights)]), self.clusters.variances(points)
+        return BoundedMeanTest.from_variances(value, variances, count, self.clusters.degrees_of_freedom, Ends(smallest, largest))
+
+    def of_samples(self, kept: Rows) -> SideBySide:
+        """Returns the same for the samples where ``kept`` is true, shape (N,)."""
+        groups = None if self.groups is None else [name for name, own in zip(self.groups, kept, strict=True) if own]
+        return SideBySide(self.clean[:, kept], {name: scores[:, kept] for name, scores in self.by_setting.items()}, groups)
+
     def mean_corruption_error(self, settings: Sequence[str], reference: int) -> Contest:
         """Errors in units of a reference model's: the metric ``mean_corruption_error`` over at least one setting that counts.
 
@@ -149,8 +176,11 @@ class SideBySide:
         return drop_test(self.clean[model, rows], perturbed, self.clusters.within(rows))
 
     def _contest(self, means: Means, ends: Ends, settings: Sequence[str]) -> Contest:
-        counted = float(np.mean([self.complete_samples(name).mean() for name in settings]))
-        return Contest.of(means.values, means.influences, self.clusters, ends, counted)
+        return Contest.of(means.values, means.influences, self.clusters, ends, self._counted(settings))
+
+    def _counted(self, settings: Sequence[str]) -> float:
+        """Returns the share of samples that count, on average over settings."""
+        return float(np.mean([self.complete_samples(name).mean() for name in settings]))
 
     def _accuracy(self, setting: str) -> Means:
         return self._means(self.by_setting[setting], self.complete_samples(setting))

@@ -10,6 +10,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.ranking import Board, FamilyDrops, Ranking, Standing
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
 
+from .analyses import board_tables
 from .html.models import render_models
 from .writing import inert, render_table, write_json, write_text
 
@@ -38,7 +39,11 @@ def render_ranking(ranking: Ranking, *, width: int, color: bool) -> str:
         rows = [_row(standing, ranking) for standing in board.standings]
         table = render_table(_header(ranking), rows, names=1, width=max(80, width), color=color)
         notes = [*(_not_apart(standing) for standing in board.standings if standing.not_apart), *board.notes]
-        parts.append("\n".join([on_one_line(_title(board)), table, *map(on_one_line, notes), ""]))
+        own = [
+            f"{one.title}\n{render_table(one.header, one.rows, names=one.names, width=max(80, width), color=color)}"
+            for one in board_tables(board, small=True)
+        ]
+        parts.append("\n".join([on_one_line(_title(board)), table, *map(on_one_line, notes), *own, ""]))
     return "\n".join([*parts, *map(on_one_line, _below(ranking))]) + "\n"
 
 
@@ -59,6 +64,9 @@ def ranking_markdown(ranking: Ranking) -> str:
             models = [standing.model for standing in board.standings]
             lines += ["Mean drop by family of perturbations, the family that costs most first:", ""]
             lines += _markdown(("family", "settings", *models), [_family(drops, models) for drops in board.families])
+        for own in board_tables(board):
+            lines += [f"### {own.title}", "", own.caption, "", *_markdown(own.header, own.rows)]
+            lines += [*(f"- {inert(note)}" for note in own.notes), *([""] if own.notes else [])]
     return "\n".join(lines)
 
 

@@ -23,6 +23,7 @@ from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import ABSENT_IF_ZERO, SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.words import printable
 
+from .analyses import Analysis, analyses
 from .wording import RunFacts
 
 FILE_NAME = "results.json"
@@ -78,7 +79,7 @@ _NUMBERS = ("value", "low", "high")
 _FORMULA = ("=", "+", "-", "@")
 _BOUND = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?(?:\.\.[-+]?[\d.]+(?:e[-+]?\d+)?)?")
 """A number, or a bound of two."""
-_PARTS = (Record, Measure, Example, Reply, Picture, Repeatability)
+_PARTS = (Record, Measure, Example, Reply, Picture, Repeatability, Analysis)
 _TOP = {
     "schema": "The version of this file's layout. Keys may be added under a version; none goes and none changes its meaning.",
     "decision": "What the gate concluded about the whole run.",
@@ -90,8 +91,13 @@ _TOP = {
     "decision is never GO.",
     "decisions": "What the gate concluded about each model, and about each family of models that was judged.",
     "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and dataset.",
+    "analyses": "What the papers compute from all cells of a model on a dataset; it follows from the records.",
     "records": "One for each test that ended.",
 }
+_LATER = ("analyses",)
+"""Entries at the top that earlier releases did not write."""
+_CLOSE = 1e-9
+"""Sums of an analysis may differ in their last digits between processors."""
 _KEY = "The id of the test, the same in every run: its node id in pytest."
 
 
@@ -107,6 +113,7 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
         "stopped": facts.stopped,
         "decisions": {name: str(decision) for name, decision in facts.decisions(records).items()},
         "repeatability": [repeat.to_dict() for repeat in facts.repeatability],
+        "analyses": [to_plain(analysis) for analysis in analyses(records)],
         "records": [{"key": record.key, **json.loads(record.to_json())} for record in records],
     }
 
@@ -120,7 +127,7 @@ def is_results(text: bytes, records: Sequence[Record], facts: RunFacts) -> bool:
     """Whether a file holds what :func:`results_json` gives for these records, in the layout of this release or an earlier one.
 
     An earlier release did not write every field. A field of a record, or of a part of one, may be absent if it has its default
-    value; nothing else may be absent, differ or be added.
+    value; nothing else may be absent, differ or be added. Analyses follow from the records, and may be absent as a whole.
     """
     try:
         written = json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
@@ -128,15 +135,28 @@ def is_results(text: bytes, records: Sequence[Record], facts: RunFacts) -> bool:
         return False
     derived = json.loads(results_json(records, facts))
     lists = ("records", Record), ("repeatability", Repeatability)
-    if not isinstance(written, dict) or written.keys() != derived.keys():
+    if not isinstance(written, dict):
         return False
+    computed = [(written.pop(name), derived.pop(name)) for name in _LATER if name in written]
+    if written.keys() != derived.keys() - {*_LATER}:
+        return False
+    if not all(_agree(*pair, Analysis, close=_CLOSE) for pair in computed):
+        return False
+    derived = {name: derived[name] for name in written}
     if not all(_agree(written.pop(name), derived.pop(name), kind) for name, kind in lists):
         return False
     return _agree(written, derived)
 
 
-def _agree(written: Any, derived: Any, kind: type | None = None) -> bool:
-    """Whether two JSON values are the same; ``kind`` is the dataclass that an object, or each object of a list, was made from."""
+def _agree(written: Any, derived: Any, kind: type | None = None, *, close: float = 0.0) -> bool:
+    """Whether two JSON values are the same.
+
+    Args:
+        written: what a file holds.
+        derived: what it should hold.
+        kind: the dataclass that an object, or each object of a list, was made from.
+        close: how far apart two numbers may be.
+    """
     if isinstance(written, dict) and isinstance(derived, dict):
         optional = _defaults(kind) if kind else {}
         parts = _parts(kind) if kind else {}
@@ -144,10 +164,14 @@ def _agree(written: Any, derived: Any, kind: type | None = None) -> bool:
         return (
             written.keys() <= derived.keys()
             and all(name in optional and _agree(optional[name], derived[name]) for name in absent)
-            and all(_agree(value, derived[name], parts.get(name)) for name, value in written.items())
+            and all(_agree(value, derived[name], parts.get(name), close=close) for name, value in written.items())
         )
     if isinstance(written, list) and isinstance(derived, list):
-        return len(written) == len(derived) and all(_agree(*pair, kind) for pair in zip(written, derived, strict=True))
+        return len(written) == len(derived) and all(
+            _agree(*pair, kind, close=close) for pair in zip(written, derived, strict=True)
+        )
+    if close and isinstance(written, float) and isinstance(derived, float):
+        return math.isclose(written, derived, rel_tol=0.0, abs_tol=close)
     return type(written) is type(derived) and bool(written == derived)  # 1, 1.0 and true are three values
 
 
@@ -210,6 +234,7 @@ def results_schema() -> dict[str, Any]:
         "stopped": {"type": "string"},
         "decisions": {"type": "object", "additionalProperties": decision},
         "repeatability": {"type": "array", "items": {"$ref": "#/$defs/Repeatability"}},
+        "analyses": {"type": "array", "items": {"$ref": "#/$defs/Analysis"}},
         "records": {"type": "array", "items": {"$ref": "#/$defs/Record"}},
     }
     parts = {kind.__name__: _object(kind) for kind in _PARTS}
@@ -219,7 +244,7 @@ def results_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "results.json of pytest-vlmrobust",
         "type": "object",
-        "required": list(top),
+        "required": [name for name in top if name not in _LATER],
         "properties": {name: {**entry, "description": _TOP[name]} for name, entry in top.items()},
         "$defs": parts,
     }

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.metrics.side_by_side import SideBySide
 from pytest_vlmrobust.metrics.statistics.curves import rising_fit, wobble
 
 Rows = list[dict[str, str]]
@@ -147,13 +148,14 @@ def test_mce_by_category_weighs_to_the_printed_all(golden: Callable[[str], Rows]
         weighted = sum(size * float(row[category]) for category, size in CATEGORY_SIZES.items()) / 49
         assert weighted == pytest.approx(float(row["all"]), abs=0.06), row
     row = golden("robustbench_mce")[0]
-    own, reference, category_of = {}, {}, {}
+    own, reference = {}, {}
     for category, size in CATEGORY_SIZES.items():
         for setting in (f"{category}{kind}:low" for kind in range(size)):
             own[setting], reference[setting] = _with_errors(round(10 * float(row[category]))), _with_errors(1000)
-            category_of[setting] = category
-    by_category = metrics.corruption_error_by_category(own, reference, category_of)
-    assert by_category == pytest.approx({category: float(row[category]) / 100 for category in CATEGORY_SIZES})
+    table = SideBySide(np.ones((2, 2000)), {name: np.stack([own[name], reference[name]]) for name in own})
+    for category, size in CATEGORY_SIZES.items():
+        contest = table.mean_corruption_error([f"{category}{kind}:low" for kind in range(size)], reference=1)
+        assert contest.values.tolist() == pytest.approx([float(row[category]) / 100, 1.0])
 
 
 def test_severe_rates_and_benign_shares_are_counts(golden: Callable[[str], Rows]) -> None:
@@ -173,7 +175,7 @@ def test_tiers_by_model_are_counts(golden: Callable[[str], Rows]) -> None:
         counts = {tier: round(float(row[f"{tier}_pct"]) / 100 * 133) for tier in ("positive", "mild", "moderate", "catastrophic")}
         counts["benign"] = 133 - sum(counts.values())
         clean, sweep = _sweep([tier for tier, count in counts.items() for _ in range(count)])
-        shares = metrics.tier_shares(clean, sweep)
+        shares = metrics.tier_shares([float(np.mean(clean) - np.mean(after)) for after in sweep.values()])
         for tier in ("positive", "mild", "moderate", "catastrophic"):
             assert round(100 * getattr(shares, tier), 1) == float(row[f"{tier}_pct"]), row
         assert metrics.catastrophic_rate(clean, sweep) == shares.catastrophic
@@ -321,3 +323,54 @@ def _settings(text: str) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64
     if "=" not in text:
         return {"one": _digits(text)} if text else {}
     return {name: _digits(digits) for name, _, digits in (part.partition("=") for part in text.split())}
+
+
+def test_slopes_with_size_are_per_tenfold_size(golden: Callable[[str], Rows]) -> None:
+    """Appendix A.3 from the mean drops of Table 3 (mRCE times visual gain): R^2 and sign say which logarithm is the unit."""
+    drops = {
+        (row["dataset"], row["model"]): float(row["mrce_pct"]) * float(row["visual_gain_pp"]) / 100
+        for row in golden("robustbench_table3")
+    }
+    for row in golden("robustbench_scaling"):
+        sizes = [float(size) for size in row["sizes"].split()]
+        family = [drops[row["dataset"], f"{row['family']}-{size:g}B"] for size in sizes]
+        trend = metrics.size_trend(sizes, family)
+        # Table 3 rounds mRCE to 0.1 %: up to 0.03 points of a mean drop
+        assert trend.slope == pytest.approx(float(row["slope"]), abs=0.12), row
+        assert trend.r_squared == pytest.approx(float(row["r_squared"]), abs=0.05), row
+        assert metrics.scale_gain(sizes, family) == pytest.approx(trend.slope * np.log10(2))
+        assert abs(metrics.scale_gain(sizes, family) - float(row["slope"])) > 0.2, "per doubling is another number"
+
+
+def test_changes_of_pcri_are_relative_to_the_coarse_grid(golden: Callable[[str], Rows]) -> None:
+    """The text of appendix A.4.6: 53.4 % for captions, and 119.6 % from -0.036 to -0.079 for multiple choice."""
+    captions = {row["model"]: metrics.relative_index_change(float(row["n2"]), float(row["n3"])) for row in golden("pcri_coco")}
+    assert round(100 * captions["InternVL2_5-26B"], 1) == 53.4
+    (row,) = [row for row in golden("pcri_mcq") if row["model"] == "InternVL2_5-26B"]
+    means = [
+        np.mean([float(row[name]) * (-1 if "ScienceQA" in name else 1) for name in row if name.endswith(grid)])
+        for grid in ("_n2", "_n3")
+    ]
+    assert means == pytest.approx([-0.036, -0.079], abs=2e-3)
+    assert metrics.relative_index_change(-0.036, -0.079) == pytest.approx(1.196, abs=0.02)
+
+
+def test_lines_of_two_tasks_are_near_the_printed_ones(golden: Callable[[str], Rows]) -> None:
+    """Figure 3 draws nine models and the tables have five: OCR is near y = 0.000372 x + 0.2610, coarse perception is flat."""
+    sizes = {row["subtask"]: (row["category"], float(row["size"])) for row in golden("resbench_sizes")}
+    rows = golden("resbench_subtasks")
+    edges = [name for name in rows[0] if name.startswith("acc_")]
+    lines = {}
+    for category in ("OCR", "Coarse Perception"):
+        curves: dict[str, list[tuple[float, list[float]]]] = {}
+        for row in rows:
+            own, size = sizes[row["subtask"]]
+            if own == category:
+                curves.setdefault(row["model"], []).append((size, [float(row[edge]) for edge in edges]))
+        points = [np.average([c for _, c in own], axis=0, weights=[n for n, _ in own]) for own in curves.values()]
+        pixels = [float(edge.removeprefix("acc_")) for edge in edges] * len(points)
+        assert len(points) == 5
+        lines[category] = metrics.linear_trend(pixels, np.concatenate(points).tolist())
+    assert lines["OCR"].slope == pytest.approx(0.000372, rel=0.05)
+    assert lines["OCR"].intercept == pytest.approx(0.2610, abs=0.02)
+    assert 0 < lines["Coarse Perception"].slope < 0.00005

@@ -51,6 +51,8 @@ class Part:
     table: SideBySide
     families: Mapping[str, str]
     """The family of each setting of the table."""
+    categories: Sequence[str] = ()
+    """The category of each sample."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,14 +218,15 @@ def _values(data: _BoardData, name: str, options: RankingOptions) -> Sequence[Es
         return [Estimate(math.nan, data.samples, reason=data.lacking[name])] * len(options.models)
     if name == CLEAN_ACCURACY and data.clean:
         return data.clean
-    estimates = _estimates(data.contests[name], name, data.samples, options)
+    estimates = contest_estimates(data.contests[name], name, data.samples, options)
     if name == ERROR:
         own = options.models.index(options.reference)
         estimates[own] = Estimate(1.0, data.samples, 1.0, 1.0, options.confidence, reason="the reference model")
     return estimates
 
 
-def _estimates(contest: Contest, name: str, n: int, options: RankingOptions) -> list[Estimate]:
+def contest_estimates(contest: Contest, name: str, n: int, options: RankingOptions) -> list[Estimate]:
+    """Returns a quantity of each model with its own interval."""
     smallest, largest = (0.0, 1.0) if name == MEAN_ACCURACY else metrics.get(name).bounds
     lows, highs = contest.alone.lower(options.tail).clip(smallest), contest.alone.upper(options.tail).clip(max=largest)
     ends = zip(contest.values.tolist(), lows.tolist(), highs.tolist(), strict=True)
@@ -270,6 +273,8 @@ def _differences(
 def _families(data: _BoardData, options: RankingOptions) -> tuple[FamilyDrops, ...]:
     costly = sorted(data.families.items(), key=lambda item: (-float(item[1][1].values.mean()), item[0]))
     return tuple(
-        FamilyDrops(name, count, dict(zip(options.models, _estimates(contest, MEAN_DROP, data.samples, options), strict=True)))
+        FamilyDrops(
+            name, count, dict(zip(options.models, contest_estimates(contest, MEAN_DROP, data.samples, options), strict=True))
+        )
         for name, (count, contest) in costly
     )

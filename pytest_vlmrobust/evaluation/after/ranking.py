@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.core.ranking import BY, Ranking
+from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.ranking import BY, Board, Ranking
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
+from pytest_vlmrobust.store.run_directory import read_docket
 
 from .comparison import SHOWN, Entry, differing_conditions, places
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_vlmrobust.store import Evidence
 
-    from .boards import Part
+    from .boards import Part, RankingOptions
 
 
 CONFIDENCE = 0.90
@@ -95,15 +98,45 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
         raise UsageError(f"--by {by} needs a model whose errors are its unit: --reference with one of {', '.join(names)}")
     common, left_out = _common(models, by)
     parts = [_part(models, dataset, settings, left_out) for dataset, settings in common.items()]
+    options = RankingOptions(names, by, reference, confidence)
     return Ranking(
         runs=tuple(entry.where for entry in entries),
         models=names,
         by=by,
         reference=reference,
-        boards=boards(parts, RankingOptions(names, by, reference, confidence)),
+        boards=_with_analyses(boards(parts, options), parts, options, models),
         left_out=(*left_out, *differing_conditions(entries, common)),
         confidence=confidence,
     )
+
+
+def _with_analyses(
+    boards: Sequence[Board], parts: Sequence[Part], options: RankingOptions, models: Sequence[_Model]
+) -> tuple[Board, ...]:
+    """Returns the boards with what the papers compute: of each dataset, and on the first one PCRI by task over datasets."""
+    from .analyses import analyses, patch_analyses, patch_indices
+
+    refs = {model.name: ref for model in models if (ref := _ref(model)) is not None}
+    by_dataset = {part.dataset: analyses(part, options, refs) for part in parts}
+    by_dataset = {board.dataset: by_dataset.get(board.dataset, ()) for board in boards}
+    indices = [
+        index
+        for model in models
+        for index in patch_indices(model.entry.run.evidence, model.own, model.name)
+        if index.dataset in by_dataset
+    ]
+    asked = Counter((index.dataset, index.grid) for index in indices)
+    of_all = [index for index in indices if asked[index.dataset, index.grid] == len(models)]
+    by_dataset[boards[0].dataset] += patch_analyses(of_all)
+    return tuple(replace(board, analyses=by_dataset[board.dataset]) for board in boards)
+
+
+def _ref(model: _Model) -> ModelRef | None:
+    """Returns what the run of a model says about it; nothing for evidence that was copied without ``docket.json``."""
+    try:
+        return ModelRef(**read_docket(model.entry.run.evidence.path.parent)["models"][model.own])
+    except (StoreError, KeyError, TypeError):
+        return None
 
 
 def _models(entries: Sequence[Entry]) -> list[_Model]:
@@ -199,7 +232,8 @@ def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], l
     by_setting = {name: _align(own, rows) for name, own in scores.items() if name not in several}
     groups = [sample.group or sample.id for sample in samples]
     table = SideBySide(_align(_scores(models, dataset, CLEAN), rows), by_setting, groups)
-    return Part(dataset, table, {name: _family(Setting.parse(name)) for name in by_setting})
+    by_name = {name: _family(Setting.parse(name)) for name in by_setting}
+    return Part(dataset, table, by_name, [sample.category for sample in samples])
 
 
 def _scores(models: Sequence[_Model], dataset: str, setting: Setting) -> list[list[float]]:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from pytest_vlmrobust.core.ranking import Board, Ranking, Standing
 from pytest_vlmrobust.core.words import all_of
+from pytest_vlmrobust.reporting.analyses import Table, board_tables
 
 from . import drawing, page
 from .charts import Chart
@@ -28,6 +29,7 @@ class Section:
     title: str
     board: Board
     charts: list[Chart]
+    analyses: list[Table]
 
 
 def render_models(ranking: Ranking) -> str:
@@ -64,7 +66,7 @@ def _section(board: Board, at: int, ranking: Ranking) -> Section:
     anchor = f"board-{at}"
     title = board.dataset or f"Over all {len(ranking.boards) - 1} datasets"
     charts = [_values(board, anchor, ranking), _ranks(board, anchor, ranking)] if board.differences else []
-    return Section(anchor, title, board, charts)
+    return Section(anchor, title, board, charts, board_tables(board))
 
 
 def _values(board: Board, anchor: str, ranking: Ranking) -> Chart:

@@ -21,6 +21,7 @@ from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import FAMILY, Record
 from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.reporting.analyses import analyses, analysis_tables
 from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, decision_sentence, decisions_by_model, headline, worst_first
 
 from . import charts, drawing, groups, policy, samples, sweeps, words
@@ -194,6 +195,7 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
         limits=[*limits(ordered, facts), *_left_out(ordered, thumbnails)],
         sweeps=_sections(records),
         families=[record for record in ordered if record.test == FAMILY],
+        analyses=analysis_tables(analyses(records)),
         observatory=_observatory(records),
         floors=floors(facts.repeatability),
         policies=policy.applied_policies(ordered, facts, manifest),

@@ -44,16 +44,14 @@ def test_a_drop_in_points_is_refused() -> None:
 
 
 def test_tier_shares_count_settings() -> None:
-    clean = [1] * 100
-    lost = {"a": 0, "b": 1, "c": 2, "d": 5, "e": 11, "f": 50}
-    shares = metrics.tier_shares(clean, {name: [0] * n + [1] * (100 - n) for name, n in lost.items()})
+    shares = metrics.tier_shares([0.0, 0.01, 0.02, 0.05, 0.11, 0.5])
     assert shares == pytest.approx((0, 1 / 6, 2 / 6, 1 / 6, 2 / 6))
     assert shares._fields == metrics.TIERS
 
 
-def test_tier_shares_of_nothing_are_unknown() -> None:
-    assert all(math.isnan(share) for share in metrics.tier_shares([1], {}))
-    assert all(math.isnan(share) for share in metrics.tier_shares([1], {"a": [math.nan]}))
+@pytest.mark.parametrize("drops", [[], [0.1, math.nan]])
+def test_tier_shares_of_nothing_are_unknown(drops: list[float]) -> None:
+    assert all(math.isnan(share) for share in metrics.tier_shares(drops))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust import metrics
 from pytest_vlmrobust.evaluation.after.policy_lint import lint, tighter_than_noise
 from pytest_vlmrobust.evaluation.judge.scopes import KnownNames, known_metrics, known_tests, shipped_tests
 from pytest_vlmrobust.policies import JudgedTest, Policy, Scope, load_policy
@@ -64,14 +65,17 @@ def said(policy: Policy, samples: int | None = None) -> list[str]:
             "{id: a, metric: accuracy_drop, where: {setting: '*_blur'}, unless: {family: [blur, observatory]}, max: 5pp}",
             "rule a meets no test: accuracy_drop is measured nowhere that its scope admits. See vlmrobust explain accuracy_drop",
         ),
-        (
-            "{id: a, metric: catastrophic_rate, max: 5%}",
-            "rule a meets no test: no shipped suite measures catastrophic_rate: name it in vlm_metrics of a suite of your own",
-        ),
     ],
 )
 def test_a_rule_that_nothing_can_meet(write: Path, rule: str, sentence: str) -> None:
     assert said(policy_of(write, rule)) == [f"p.yaml:3: {sentence}"]
+
+
+def test_a_rule_about_a_metric_of_ones_own_that_no_shipped_suite_measures(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics.REGISTRY, "_things", dict(metrics.REGISTRY._things))
+    metrics.metric(name="own_drop", unit="fraction", better="lower")(lambda clean, perturbed_by_setting: 0.0)
+    sentence = "rule a meets no test: no shipped suite measures own_drop: name it in vlm_metrics of a suite of your own"
+    assert said(policy_of(write, "{id: a, metric: own_drop, max: 5%, judge: point}")) == [f"p.yaml:3: {sentence}"]
 
 
 @pytest.mark.parametrize(

@@ -317,5 +317,14 @@ def test_it_is_json_and_the_same_each_time(tmp_path: Path) -> None:
     assert text == json.dumps(rank([("", path)]).to_dict(), allow_nan=False)
     data = json.loads(text)
     assert (data["ranking_version"], data["by"], data["better"], data["reference"]) == (1, "mean_accuracy", "higher", None)
-    assert set(data["boards"][0]) == {"dataset", "samples", "settings", "standings", "differences", "families", "notes"}
+    assert set(data["boards"][0]) == {
+        "dataset",
+        "samples",
+        "settings",
+        "standings",
+        "differences",
+        "families",
+        "notes",
+        "analyses",
+    }
     assert data["boards"][0]["standings"][0]["values"]["mean_corruption_error"]["value"] is None

@@ -1,0 +1,242 @@
+"""Analyses: what the papers compute from several models side by side, on the samples and settings that all of them were asked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
+from pytest_vlmrobust.core.errors import StoreError, UsageError
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.ranking import (
+    CATEGORY_DROPS,
+    CLEAN_ACCURACY,
+    CORRUPTION_ERRORS,
+    MEAN_CORRUPTION_ERROR,
+    MEAN_DROP,
+    PATCH_TASKS,
+    PROMPT_MODES,
+    SIZE_TREND,
+    TIERS,
+    ModelAnalysis,
+)
+from pytest_vlmrobust.core.words import first_few
+from pytest_vlmrobust.evaluation.judge.baseline import best_scores
+from pytest_vlmrobust.evaluation.judge.context import floors, groups_of
+from pytest_vlmrobust.evaluation.run.answers import chances
+from pytest_vlmrobust.evaluation.run.families import DIRECT, families
+from pytest_vlmrobust.metrics.statistics.paired import interval_of
+from pytest_vlmrobust.metrics.table import ScoreTable
+
+from .boards import Part, RankingOptions, contest_estimates
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
+    from pytest_vlmrobust.store import Evidence
+
+
+def analyses(part: Part, options: RankingOptions, refs: Mapping[str, ModelRef]) -> tuple[ModelAnalysis, ...]:
+    """Returns the analyses of one dataset.
+
+    Args:
+        part: the scores of all models.
+        options: of the ranking; without a reference model there are no corruption errors.
+        refs: model to what its run says about its family, size and prompt mode; models may be absent.
+    """
+    settings = part.table.settings_with_samples()
+    if not settings:
+        return ()
+    return (
+        *_corruption_errors(part, settings, options),
+        *_tiers(part, settings, options),
+        *_category_drops(part, options),
+        *_size_trends(part, settings, options, refs),
+        *_prompt_modes(part, settings, options, refs),
+    )
+
+
+def _corruption_errors(part: Part, settings: Sequence[str], options: RankingOptions) -> Iterable[ModelAnalysis]:
+    """Yields the mean corruption error of each family of perturbations (VLM-RobustBench table 28)."""
+    if not options.reference:
+        return
+    reference, n = options.models.index(options.reference), _samples(part)
+    for family in dict.fromkeys(part.families[name] for name in settings):
+        own = [name for name in settings if part.families[name] == family]
+        if perfect := part.table.perfect(own, reference):
+            reason = f"{options.reference} makes no error under {first_few(perfect)}"
+            values = [Estimate(math.nan, n, reason=reason)] * len(options.models)
+        else:
+            contest = part.table.mean_corruption_error(own, reference)
+            values = contest_estimates(contest, MEAN_CORRUPTION_ERROR.name, n, options)
+            values[reference] = Estimate(1.0, n, 1.0, 1.0, options.confidence, reason="the reference model")
+        yield ModelAnalysis(CORRUPTION_ERRORS, family, dict(zip(options.models, values, strict=True)))
+
+
+def _tiers(part: Part, settings: Sequence[str], options: RankingOptions) -> Iterable[ModelAnalysis]:
+    """Yields the shares of settings by tier, for each model and level (VLM-RobustBench tables 18 and 19)."""
+    for place, model in enumerate(options.models):
+        drops = part.table.drops(settings, place)
+        for level, own in metrics.by_level({name: Setting.parse(name).level or "" for name in settings}).items():
+            shares = metrics.tier_shares([drops[name] for name in own])
+            values = {tier: Estimate(share, len(own)) for tier, share in shares._asdict().items()}
+            yield ModelAnalysis(TIERS, model, values, level)
+
+
+def _category_drops(part: Part, options: RankingOptions) -> Iterable[ModelAnalysis]:
+    """Yields the mean drop of each category of questions, that which suffers most on average first (VLM-RobustBench A.2)."""
+    rows = []
+    names = sorted({*part.categories} - {""})
+    for category in names if len(names) > 1 else ():
+        table = part.table.of_samples(np.array([own == category for own in part.categories]))
+        if settings := table.settings_with_samples():
+            n = int(table.complete_samples().sum())
+            values = contest_estimates(table.mean_drop(settings), MEAN_DROP.name, n, options)
+            rows.append(ModelAnalysis(CATEGORY_DROPS, category, dict(zip(options.models, values, strict=True))))
+    return sorted(rows, key=lambda row: -sum(value.value for value in row.values.values()))
+
+
+def _size_trends(
+    part: Part, settings: Sequence[str], options: RankingOptions, refs: Mapping[str, ModelRef]
+) -> Iterable[ModelAnalysis]:
+    """Yields the slope of the mean drop per tenfold size of each family of models (VLM-RobustBench A.3)."""
+    try:
+        known = families(refs)
+    except UsageError:  # a family that is called like a model of another run is named in that run
+        return
+    values = part.table.mean_drop(settings).values
+    for name, family in known.items():
+        places = [options.models.index(member) for member in family.members]
+        trend = metrics.size_trend(family.parameters, values[places].tolist())
+        weights = np.zeros(len(options.models))
+        weights[places] = metrics.size_weights(family.parameters)
+        slope = _estimate(part.table.weighted_drop(weights, settings), part, options)
+        sizes = zip(family.members, family.parameters, strict=True)
+        note = ", ".join(f"{member} ({size:g} B)" for member, size in sizes)
+        yield ModelAnalysis(SIZE_TREND, name, {"slope": slope, "r_squared": Estimate(trend.r_squared, len(places))}, note=note)
+
+
+def _prompt_modes(
+    part: Part, settings: Sequence[str], options: RankingOptions, refs: Mapping[str, ModelRef]
+) -> Iterable[ModelAnalysis]:
+    """Yields what another way of asking changes, paired by sample (VLM-RobustBench A.4 and A.5)."""
+    for first, second in mode_pairs(refs):
+        weights = np.zeros(len(options.models))
+        weights[options.models.index(second)], weights[options.models.index(first)] = 1.0, -1.0
+        values = {
+            CLEAN_ACCURACY.name: _estimate(part.table.weighted_accuracy(weights), part, options),
+            MEAN_DROP.name: _estimate(part.table.weighted_drop(weights, settings), part, options),
+        }
+        note = f"{refs[second].prompt_mode} minus {refs[first].prompt_mode}"
+        yield ModelAnalysis(PROMPT_MODES, f"{second} minus {first}", values, note=note)
+
+
+def mode_pairs(refs: Mapping[str, ModelRef]) -> list[tuple[str, str]]:
+    """Returns pairs of models that are one model asked in two ways, the direct one, or else the first one, first.
+
+    Models are one if they have the same family and size, or, where these are unknown, the same location and revision.
+    """
+    same: dict[tuple[object, ...], list[str]] = {}
+    for name, ref in refs.items():
+        sized = ref.family and ref.parameters_billion is not None
+        key = (ref.family, ref.parameters_billion) if sized else (ref.backend, ref.location, ref.revision)
+        same.setdefault(key, []).append(name)
+    pairs = []
+    for names in same.values():
+        ordered = sorted(names, key=lambda name: refs[name].prompt_mode != DIRECT)
+        pairs += [pair for pair in itertools.combinations(ordered, 2) if len({refs[name].prompt_mode for name in pair}) > 1]
+    return pairs
+
+
+def _estimate(test: BoundedMeanTest, part: Part, options: RankingOptions) -> Estimate:
+    low, high = interval_of(test, options.confidence)
+    return Estimate(float(test.means[0]), _samples(part), low, high, options.confidence)
+
+
+def _samples(part: Part) -> int:
+    return int(part.table.complete_samples().sum())
+
+
+# PCRI by task, over datasets.
+
+
+_PATCHES = "patches"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchIndex:
+    """PCRI of one model on one dataset and grid; ``value`` is NaN with a reason where it does not apply."""
+
+    model: str
+    dataset: str
+    task: str
+    grid: int
+    index: Estimate
+
+
+def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchIndex]:
+    """Yields PCRI of a model on each dataset and grid of a run, and why it is unknown.
+
+    Args:
+        evidence: of the run.
+        own: what the run calls the model.
+        name: what the ranking calls it.
+    """
+    for cell in evidence.cells():
+        if cell.model != own or cell.setting.name != _PATCHES or not (cell.setting.level or "").isdecimal():
+            continue
+        samples = evidence.samples(cell.dataset)
+        tasks = sorted({sample.task for sample in samples})
+        try:
+            clean = evidence.get_scores(Cell(own, cell.dataset, CLEAN))
+            stored = evidence.get_cell(cell)
+        except StoreError as error:  # a part of the samples was asked, or no clean picture
+            index = Estimate(math.nan, 0, reason=str(error))
+        else:
+            best = best_scores(stored, samples, [answer.score for answer in stored.answers])
+            table = ScoreTable(
+                np.array(clean),
+                patches_by_setting={str(cell.setting): np.array(best)[:, None]},
+                groups=groups_of(samples),
+                chances=chances(samples),
+                **floors(samples),
+            )
+            index = metrics.estimate("pcri", table, setting=str(cell.setting))
+            if not index.valid:
+                index = Estimate(math.nan, index.n, reason=index.reason)
+        yield PatchIndex(name, cell.dataset, ", ".join(tasks), int(cell.setting.level or 0), index)
+
+
+def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
+    """Returns the plain mean of PCRI over the datasets of each task, and its relative change (PCRI figures 3 to 7).
+
+    A dataset counts for a model if its index is known on the coarsest and the finest grid; others are named. The mean has no
+    interval: a few datasets are no sample of a task.
+    """
+    rows = []
+    for task, model in dict.fromkeys((one.task, one.model) for one in indices):
+        own = [one for one in indices if (one.task, one.model) == (task, model)]
+        grids = sorted({one.grid for one in own})
+        known = {(one.dataset, one.grid): one.index.value for one in own if not math.isnan(one.index.value)}
+        datasets = list(dict.fromkeys(one.dataset for one in own))
+        counted = [name for name in datasets if {(name, grid) for grid in grids} <= known.keys()]
+        means = {grid: _mean([known[name, grid] for name in counted]) for grid in grids}
+        values = {f"{grid} x {grid}": Estimate(means[grid], len(counted)) for grid in grids}
+        if len(grids) > 1:
+            change = metrics.relative_index_change(means[grids[0]], means[grids[-1]])
+            values["relative_change"] = Estimate(change, len(counted))
+        lacking = {one.dataset: one.index.reason for one in own if one.dataset not in counted and math.isnan(one.index.value)}
+        named = [f"{name} ({reason or 'not asked on every grid'})" for name, reason in lacking.items()]
+        note = f"of {', '.join(counted) or 'no dataset'}" + (f"; lacks {first_few(named)}" if named else "")
+        rows.append(ModelAnalysis(PATCH_TASKS, model, values, task, note))
+    return tuple(rows)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan

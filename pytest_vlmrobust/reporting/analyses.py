@@ -1,0 +1,373 @@
+"""Analyses: what the papers compute from all cells of a run together, from its records, and as tables for every report.
+
+A cell counts if it was asked in full and no inference of it failed. Any other is named as missing, with the reason: it is never
+taken for a zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core import ranking
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
+from pytest_vlmrobust.core.ranking import Board, ModelAnalysis
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.metrics.severity import ALL
+
+TIERS, CATEGORY_DROPS, LINEAR_TREND, PATCH_CHANGE = "tiers", "category_drops", "linear_trend", "patch_change"
+_EARLY = "stopped early"
+_EXPERIMENTS = {"ladder", "patches", "attempts", "preprocessing"}
+"""Families whose settings do not measure the cost of a perturbation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """One row of an analysis: what a paper computes from many cells of a model on a dataset."""
+
+    name: str
+    """The analysis: ``tiers`` (shares of settings by tier of severity), ``category_drops`` (mean drop by category of questions,
+    the largest first), ``linear_trend`` (accuracy against resolution) or ``patch_change`` (PCRI of the coarsest and the finest
+    grid)."""
+    model: str
+    """The model by its short name; empty for the points of all models together."""
+    dataset: str
+    """The dataset by its short name."""
+    part: str
+    """What the row is about: of ``tiers`` a level, ``binary`` or ``all``; of ``category_drops`` and ``linear_trend`` the
+    category of questions, or ``all``; of ``patch_change`` the grids, ``2 to 3``."""
+    values: dict[str, float] = field(default_factory=dict)
+    """Name to number; ``null`` where it is undefined, as without any complete cell."""
+    cells: int = 0
+    """Complete cells that the numbers rest on, baselines not counted."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Setting of each cell that it lacks, with the reason: the test stopped early, inferences failed, nothing was asked."""
+
+
+class _Cells(NamedTuple):
+    """The records of cells of one model on one dataset: those that count, and why the others do not."""
+
+    complete: dict[str, Record]
+    missing: dict[str, str]
+
+    def only(self, settings: Iterable[str]) -> _Cells:
+        chosen = set(settings)
+        complete = {name: record for name, record in self.complete.items() if name in chosen}
+        return _Cells(complete, {name: reason for name, reason in self.missing.items() if name in chosen})
+
+
+def analyses(records: Iterable[Record]) -> tuple[Analysis, ...]:
+    """Returns the analyses of a run, by model and dataset in the order in which their first test ended."""
+    by_sweep: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.test == "cell" and not record.task:
+            by_sweep.setdefault((record.model, record.dataset), []).append(record)
+    rows: list[Analysis] = []
+    for compute in (_tiers, _category_drops, _linear_trends, _patch_changes):
+        for (model, dataset), cells in by_sweep.items():
+            rows += compute(model, dataset, cells)
+        if compute is _linear_trends:
+            rows += _pooled_trends(by_sweep)
+    return tuple(rows)
+
+
+def _split(records: Iterable[Record], metric: str) -> _Cells:
+    """Returns which cells are complete and have a metric, and what the others lack."""
+    cells = _Cells({}, {})
+    for record in records:
+        if reason := _gap(record, metric):
+            cells.missing[record.setting] = reason
+        else:
+            cells.complete[record.setting] = record
+    return cells
+
+
+def _gap(record: Record, metric: str) -> str:
+    """Returns why a cell does not count, or an empty string."""
+    if record.not_asked:
+        return f"not asked: {record.not_asked}"
+    if record.n_samples:
+        return f"{_EARLY}: {record.n_requested} of {record.n_samples} answers"
+    if record.n_errors:
+        return f"{record.n_errors} of {quantity(record.n_requested, 'inference')} failed"
+    measure = _measure(record, metric)
+    if measure is None or math.isnan(measure.value):
+        return (measure.reason if measure else record.reason) or f"{metric} is unknown"
+    low, high = metrics.get(metric).bounds
+    return "" if low <= measure.value <= high else f"{metric} is {measure.value}, expected {low:g} to {high:g}"
+
+
+def _measure(record: Record, metric: str) -> Measure | None:
+    return next((one for one in record.measures if one.metric == metric and not one.category), None)
+
+
+def _value(record: Record, metric: str) -> float:
+    measure = _measure(record, metric)
+    return math.nan if measure is None else measure.value
+
+
+def _perturbed(records: Iterable[Record]) -> list[Record]:
+    """Returns the cells of settings that perturb a picture for its own sake."""
+    return [
+        record
+        for record in records
+        if record.setting not in (CLEAN_NAME, NO_IMAGE_NAME) and not _EXPERIMENTS.intersection(record.family.split("+"))
+    ]
+
+
+def _tiers(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Analysis]:
+    """Yields the shares of settings by tier, for each level and for all (VLM-RobustBench tables 18 and 19)."""
+    perturbed = _perturbed(records)
+    cells = _split(perturbed, "accuracy_drop")
+    for level, settings in metrics.by_level({record.setting: record.level for record in perturbed}).items():
+        part = cells.only(settings)
+        shares = metrics.tier_shares([_value(record, "accuracy_drop") for record in part.complete.values()])
+        yield Analysis(TIERS, model, dataset, level, shares._asdict(), len(part.complete), part.missing)
+
+
+def _category_drops(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Analysis]:
+    """Yields the mean drop of each category of questions, the largest first (VLM-RobustBench appendix A.2)."""
+    clean = _split([record for record in records if record.setting == CLEAN_NAME], "accuracy")
+    cells = _split(_perturbed(records), "accuracy")
+    names = {name for record in (*clean.complete.values(), *cells.complete.values()) for name in record.categories}
+    if len(names) < 2 or not cells.complete:
+        return
+    missing = {**clean.missing, **cells.missing}
+    if not clean.complete:
+        missing.setdefault(CLEAN_NAME, "no record")
+    before = clean.complete[CLEAN_NAME].categories if clean.complete else dict.fromkeys(sorted(names), math.nan)
+    drops = metrics.category_sensitivity(before, {name: record.categories for name, record in cells.complete.items()})
+    for category, drop in drops.items():
+        yield Analysis(CATEGORY_DROPS, model, dataset, category, {"mean_drop": drop}, len(cells.complete), missing)
+
+
+_RUNG = "resolution"
+_Points = dict[str, list[tuple[float, float]]]
+"""Category, or ``all``, to pairs of a long edge in pixels and an accuracy."""
+
+
+def _linear_trends(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Analysis]:
+    """Yields the regression line of each category of questions over the resolutions (Res-Bench figure 3)."""
+    cells = _rungs(records)
+    for part, points in _points(cells).items():
+        yield Analysis(LINEAR_TREND, model, dataset, part, _line(points), len(points), cells.missing)
+
+
+def _pooled_trends(by_sweep: Mapping[tuple[str, str], Sequence[Record]]) -> Iterable[Analysis]:
+    """Yields the lines through the points of all models, as the paper draws them, where there are several."""
+    pooled: dict[str, dict[str, _Cells]] = {}
+    for (model, dataset), records in by_sweep.items():
+        if (cells := _rungs(records)).complete:
+            pooled.setdefault(dataset, {})[model] = cells
+    for dataset, by_model in pooled.items():
+        every: _Points = {}
+        for cells in by_model.values():
+            for part, points in _points(cells).items():
+                every.setdefault(part, []).extend(points)
+        missing = {f"{setting} of {model}": why for model, cells in by_model.items() for setting, why in cells.missing.items()}
+        for part, points in every.items() if len(by_model) > 1 else ():
+            yield Analysis(LINEAR_TREND, "", dataset, part, _line(points), len(points), missing)
+
+
+def _rungs(records: Iterable[Record]) -> _Cells:
+    return _split(
+        [record for record in records if record.setting.partition(":")[0] == _RUNG and _is_size(record.level)], "accuracy"
+    )
+
+
+def _is_size(level: str) -> bool:
+    """Whether a level is a number of pixels or patches; a record that somebody changed may hold anything."""
+    return level.isdecimal() and len(level) < 7 and int(level) > 0
+
+
+def _points(cells: _Cells) -> _Points:
+    points: _Points = {}
+    for record in sorted(cells.complete.values(), key=lambda record: int(record.level)):
+        named = {name: value for name, value in record.categories.items() if 0.0 <= value <= 1.0}
+        named = named if len(record.categories) > 1 else {}
+        for part, accuracy in {**named, ALL: _value(record, "accuracy")}.items():
+            points.setdefault(part, []).append((float(record.level), accuracy))
+    return points
+
+
+def _line(points: Sequence[tuple[float, float]]) -> dict[str, float]:
+    edges, accuracies = [edge for edge, _ in points], [accuracy for _, accuracy in points]
+    line = metrics.linear_trend(edges, accuracies)
+    doubling = metrics.resolution_slope(edges, accuracies)
+    return {"slope_per_pixel": line.slope, "intercept": line.intercept, "slope_per_doubling": doubling}
+
+
+def _patch_changes(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Analysis]:
+    """Yields PCRI of the coarsest and the finest grid, and its relative change (PCRI figure 7)."""
+    grids = {record.setting: int(record.level) for record in records if record.family == "patches" and _is_size(record.level)}
+    cells = _split([record for record in records if record.setting in grids], "pcri")
+    if len(grids) < 2:
+        return
+    coarse, fine = (end(grids, key=grids.__getitem__) for end in (min, max))
+    ends = [_value(cells.complete[name], "pcri") if name in cells.complete else math.nan for name in (coarse, fine)]
+    values = {"pcri_coarse": ends[0], "pcri_fine": ends[1], "relative_change": metrics.relative_index_change(*ends)}
+    yield Analysis(PATCH_CHANGE, model, dataset, f"{grids[coarse]} to {grids[fine]}", values, len(cells.complete), cells.missing)
+
+
+# The same as tables: of the page of a run, and of models side by side.
+
+
+class Table(NamedTuple):
+    """A table of text, of which the first columns are names."""
+
+    title: str
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+    names: int = 1
+
+
+_TIER_CAPTION = (
+    "Share of the settings in percent: a gain is positive, a loss below 1 point benign, below 3 mild, to 10 moderate, above 10 "
+    "catastrophic (VLM-RobustBench, tables 18 and 19; the first counts gains as benign)."
+)
+_CATEGORY_CAPTION = (
+    "Mean drop over all complete settings in percentage points by category of questions, the largest first (VLM-RobustBench, "
+    "appendix A.2). These numbers have no interval; those of vlmrobust rank do."
+)
+_TREND_CAPTION = (
+    "Accuracy in percentage points against the long edge: least squares per 100 pixels, with the value at 0 pixels, as in "
+    "Res-Bench (figure 3), beside the slope per doubling. Points of all models together where no model is named."
+)
+_PATCH_CAPTION = (
+    "PCRI times 100 on the coarsest and the finest grid, and its fall relative to the coarse one in percent (PCRI, figure 7): it "
+    "says little where the index is near 0."
+)
+_TITLES = {
+    TIERS: ("Settings by tier of severity", _TIER_CAPTION, "level"),
+    CATEGORY_DROPS: ("Questions by how much they suffer", _CATEGORY_CAPTION, "category"),
+    LINEAR_TREND: ("Trend over resolutions", _TREND_CAPTION, "category"),
+    PATCH_CHANGE: ("Change of PCRI with the grid", _PATCH_CAPTION, "grids"),
+}
+"""Analysis to the title of its table, its caption, and what a row is about."""
+
+
+_NAMES = {"slope_per_pixel": "slope_per_100_pixels"}
+_UNITS = {"slope_per_pixel": (10_000, 2), "slope_per_doubling": (100, 2)}
+"""Value to its factor and decimals where they are not those of a percentage."""
+
+
+def analysis_tables(rows: Sequence[Analysis]) -> list[Table]:
+    """Returns a table for each analysis of a run."""
+    by_name: dict[str, list[Analysis]] = {}
+    for row in rows:
+        by_name.setdefault(row.name, []).append(row)
+    return [_table(name, own) for name, own in by_name.items()]
+
+
+def _table(name: str, rows: Sequence[Analysis]) -> Table:
+    title, caption, part = _TITLES[name]
+    columns = list(dict.fromkeys(value for row in rows for value in row.values))
+    header = ("model", "dataset", part, *(_NAMES.get(column, column).replace("_", " ") for column in columns), "cells")
+    lines = [
+        (row.model or "all models", row.dataset, row.part, *(_cell(row, column) for column in columns), _counted(row))
+        for row in rows
+    ]
+    return Table(title, caption, header, lines, _missing_notes(rows), names=3)
+
+
+def _cell(row: Analysis, column: str) -> str:
+    value = row.values.get(column, math.nan)
+    scale, digits = _UNITS.get(column, (100, 1))
+    return "undefined" if math.isnan(value) else f"{scale * value:.{digits}f}"
+
+
+def _counted(row: Analysis) -> str:
+    return f"{row.cells} of {row.cells + len(row.missing)}" if row.missing else str(row.cells)
+
+
+def _missing_notes(rows: Sequence[Analysis]) -> list[str]:
+    """Returns a sentence for each model and dataset with incomplete cells."""
+    by_sweep: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        by_sweep.setdefault((row.model or "all models", row.dataset), {}).update(row.missing)
+    return [_missing_note(f"{model} on {dataset}", missing) for (model, dataset), missing in by_sweep.items() if missing]
+
+
+def _missing_note(sweep: str, missing: Mapping[str, str]) -> str:
+    shown = first_few([f"{setting} ({reason})" for setting, reason in missing.items()])
+    early = any(reason.startswith(_EARLY) for reason in missing.values())
+    more = ". A run with --vlm-mode=full asks every cell in full" if early else ""
+    return f"{sweep} lacks {quantity(len(missing), 'cell')}: {shown}{more}"
+
+
+_SMALL = (ranking.SIZE_TREND, ranking.PROMPT_MODES, ranking.PATCH_TASKS)
+"""Analyses of few rows, which a terminal has room for."""
+_OF_MODELS = {
+    ranking.CORRUPTION_ERRORS: (
+        "Corruption error by family of perturbations",
+        "Errors in units of the reference model's; 1 equals it (VLM-RobustBench, table 28).",
+        ("family",),
+    ),
+    ranking.TIERS: ("Settings by tier of severity", _TIER_CAPTION, ("model", "level")),
+    ranking.CATEGORY_DROPS: (
+        "Questions by how much they suffer",
+        "Mean drop in percentage points by category of questions, the largest on average first (VLM-RobustBench, A.2).",
+        ("category",),
+    ),
+    ranking.SIZE_TREND: (
+        "Mean drop and size",
+        "Percentage points of mean drop per tenfold size of these models, and R squared of the line (VLM-RobustBench, A.3).",
+        ("family",),
+    ),
+    ranking.PROMPT_MODES: (
+        "Ways of asking",
+        "What another prompt mode of the same model changes, in percentage points, paired by sample (VLM-RobustBench, A.4).",
+        ("models",),
+    ),
+    ranking.PATCH_TASKS: (
+        "PCRI by task",
+        "Plain mean over datasets, without an interval, and its fall from the coarsest grid (PCRI, figures 3 to 7).",
+        ("model", "task"),
+    ),
+}
+_PLAIN = {ranking.CORRUPTION_ERRORS, ranking.PATCH_TASKS}
+"""Analyses whose numbers are ratios; all others are fractions, shown in percent or percentage points."""
+
+
+def board_tables(board: Board, *, small: bool = False) -> list[Table]:
+    """Returns a table for each analysis of a board, or for those of few rows only."""
+    by_name: dict[str, list[ModelAnalysis]] = {}
+    for row in board.analyses:
+        if not small or row.name in _SMALL:
+            by_name.setdefault(row.name, []).append(row)
+    return [_board_table(name, by_name[name]) for name in _OF_MODELS if name in by_name]
+
+
+def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
+    title, caption, names = _OF_MODELS[name]
+    columns = list(dict.fromkeys(value for row in rows for value in row.values))
+    lines = [
+        (*((row.part, row.of) if row.of else (row.part,)), *(_estimate(row, column) for column in columns), row.note)
+        for row in rows
+    ]
+    noted = any(row.note for row in rows)
+    header = (*names, *(column.replace("_", " ") for column in columns), *(["note"] if noted else []))
+    reasons = dict.fromkeys(
+        f"{row.part} is undefined: {value.reason}"
+        for row in rows
+        for value in row.values.values()
+        if math.isnan(value.value) and value.reason
+    )
+    return Table(title, caption, header, lines if noted else [line[:-1] for line in lines], [*reasons], len(names))
+
+
+def _estimate(row: ModelAnalysis, column: str) -> str:
+    known = row.values.get(column)
+    if known is None or math.isnan(known.value):
+        return "undefined"
+    plain = row.name in _PLAIN or column == "r_squared"
+    value, low, high = (end if plain else 100 * end for end in (known.value, known.low, known.high))
+    digits = 3 if plain else 1
+    ends = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{value:.{digits}f}{ends}"

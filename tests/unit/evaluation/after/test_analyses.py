@@ -1,0 +1,167 @@
+"""What the papers compute from several models, from the evidence of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
+from pytest_vlmrobust.core.ranking import ModelAnalysis
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.after.analyses import mode_pairs
+from pytest_vlmrobust.evaluation.after.ranking import rank
+from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+from pytest_vlmrobust.store.run_directory import write_docket
+
+N = 60
+SETTINGS = ("clean", "fog:low", "fog:high", "flip_v")
+Right = Callable[[str], list[float]]
+
+
+def model(lost: Mapping[str, int], clean: int = N) -> Right:
+    """Returns scores: the first ``clean`` samples are right as they are, and of these the first ``lost[setting]`` turn wrong."""
+    return lambda setting: [float(lost.get(setting, 0) <= place < clean) for place in range(N)]
+
+
+def run(directory: Path, models: Mapping[str, Right], refs: Mapping[str, ModelRef] | None = None) -> Path:
+    samples = [
+        Sample(f"q{i}", (), f"{i}?", "AB"[i % 2], "choice", {"A": "a", "B": "b"}, category="first" if i < N // 2 else "last")
+        for i in range(N)
+    ]
+    with Evidence.open(directory) as evidence:
+        evidence.put_samples("data", "d", samples)
+        for name, scores in models.items():
+            for setting in SETTINGS:
+                put(evidence, name, setting, scores(setting))
+    if refs is not None:
+        write_docket(directory, {"models": {name: asdict(ref) for name, ref in refs.items()}}, [])
+    return directory
+
+
+def put(evidence: Evidence, name: str, setting: str, scores: list[float], views: int = 1) -> None:
+    answers = [
+        Answer("k", Prediction("", "generate"), Score(one, "", None, "error" if math.isnan(one) else "scored")) for one in scores
+    ]
+    evidence.put_cell(StoredCell(Cell(name, "data", Setting.parse(setting)), views, tuple(answers)))
+
+
+def found(directory: Path, name: str, **options: Any) -> dict[str, ModelAnalysis]:
+    (board,) = rank([("", directory)], **options).boards
+    return {f"{row.part} {row.of}".strip(): row for row in board.analyses if row.name == name}
+
+
+A, B = model({"fog:low": 6, "fog:high": 12, "flip_v": 30}), model({"fog:high": 3, "flip_v": 30}, clean=50)
+
+
+def test_tiers_of_each_model_and_level(tmp_path: Path) -> None:
+    rows = found(run(tmp_path, {"a": A, "b": B}), "tiers")
+    assert list(rows) == [f"{name} {level}" for name in "ab" for level in ("low", "high", "binary", "all")]
+    assert {tier: share.value for tier, share in rows["a low"].values.items()}["moderate"] == 1.0
+    assert rows["a all"].values["catastrophic"].value == pytest.approx(2 / 3)
+    assert rows["b all"].values["benign"].value == pytest.approx(1 / 3)
+
+
+def test_corruption_errors_by_family_need_a_reference(tmp_path: Path) -> None:
+    directory = run(tmp_path, {"a": A, "b": B})
+    assert found(directory, "corruption_errors") == {}
+    rows = found(directory, "corruption_errors", reference="b")
+    weather = rows["weather"].values
+    assert weather["a"].value == pytest.approx((6 + 12) / (10 + 13))
+    assert weather["a"].low < weather["a"].value < weather["a"].high
+    assert (weather["b"].value, weather["b"].low) == (1.0, 1.0)
+    perfect = found(run(tmp_path / "p", {"a": A, "b": model({"flip_v": 1})}), "corruption_errors", reference="b")
+    assert perfect["weather"].values["a"].reason == "b makes no error under fog"
+    assert math.isnan(perfect["weather"].values["a"].value)
+    assert perfect["binary"].values["a"].value == pytest.approx(30)
+
+
+def test_questions_by_how_much_they_suffer(tmp_path: Path) -> None:
+    rows = found(run(tmp_path, {"a": A, "b": B}), "category_drops")
+    assert list(rows) == ["first", "last"]
+    first = rows["first"].values["a"]
+    assert first.value == pytest.approx((6 + 12 + 30) / 90)
+    assert first.n == 30
+    assert first.low < first.value < first.high
+    assert rows["last"].values["a"].value == 0.0
+
+
+def ref(name: str, size: float, mode: str = "direct", family: str = "fam") -> ModelRef:
+    return ModelRef(name, "scripted", "x", prompt_mode=mode, family=family, parameters_billion=size)
+
+
+def test_the_drop_of_a_family_has_a_slope_with_an_interval(tmp_path: Path) -> None:
+    models = {"s": A, "m": model({"fog:high": 6, "flip_v": 30}), "l": B}
+    refs = {"s": ref("s", 1), "m": ref("m", 10), "l": ref("l", 100)}
+    row = found(run(tmp_path, models, refs), "size_trend")["fam"]
+    drops = [48 / 180, 36 / 180, 33 / 180]
+    assert (
+        row.values["slope"].value
+        == pytest.approx((drops[2] - drops[0]) / 2)
+        == pytest.approx(metrics.size_trend([1, 10, 100], drops)[0])
+    )
+    assert row.values["slope"].low < row.values["slope"].value < row.values["slope"].high < 0.1
+    assert row.values["r_squared"].value == pytest.approx(np.corrcoef([0, 1, 2], drops)[0, 1] ** 2)
+    assert row.note == "s (1 B), m (10 B), l (100 B)"
+    assert found(run(tmp_path / "bare", models), "size_trend") == {}
+
+
+def test_ways_of_asking_one_model_are_paired(tmp_path: Path) -> None:
+    refs = {"d": ref("d", 4), "c": ref("c", 4, "cot"), "other": ref("other", 8)}
+    (row,) = found(run(tmp_path, {"c": B, "d": A, "other": A}, refs), "prompt_modes").values()
+    assert (row.part, row.note) == ("c minus d", "cot minus direct")
+    clean, drop = row.values["clean_accuracy"], row.values["mean_drop"]
+    assert clean.value == pytest.approx(-10 / 60)
+    assert drop.value == pytest.approx((33 - 48) / 180)
+    assert clean.low < clean.value < clean.high < 0.0
+    assert drop.low < drop.value < drop.high
+
+
+def test_models_of_one_location_are_one_model() -> None:
+    here = {"d": ModelRef("d", "scripted", "x"), "t": ModelRef("t", "scripted", "x", prompt_mode="thinking")}
+    assert mode_pairs({"t": here["t"], "d": here["d"]}) == [("d", "t")]
+    assert mode_pairs({**here, "e": ModelRef("e", "scripted", "y", prompt_mode="cot")}) == [("d", "t")]
+    assert mode_pairs({"d": here["d"], "same": dataclasses.replace(here["d"], name="same")}) == []
+
+
+def test_pcri_by_task(tmp_path: Path) -> None:
+    directory = run(tmp_path, {"a": A, "b": B})
+    with Evidence.open(directory) as evidence:
+        for grid, right in ((2, 54), (3, 42)):
+            best = [float(place < right) for place in range(N)]
+            put(evidence, "a", f"patches:{grid}", [score for one in best for score in [one] + [0.0] * (grid**2 - 1)], grid**2)
+        put(evidence, "b", "patches:2", [math.nan] + [0.0] * (4 * N - 1), 4)
+        put(evidence, "b", "patches:3", [1.0] * (9 * N), 9)
+    rows = found(directory, "patch_tasks")
+    assert {name: value.value for name, value in rows["a choice"].values.items()} == pytest.approx(
+        {"2 x 2": 0.1, "3 x 3": 0.3, "relative_change": -2.0}
+    )
+    assert rows["a choice"].note == "of data"
+    assert all(math.isnan(value.value) for value in rows["b choice"].values.values())
+    assert rows["b choice"].note.startswith("of no dataset; lacks data (")
+
+
+def test_pcri_of_a_model_that_is_not_above_chance_is_no_part_of_the_mean(tmp_path: Path) -> None:
+    directory = run(tmp_path, {"a": A, "b": model({}, clean=30)})
+    with Evidence.open(directory) as evidence:
+        for name in "ab":
+            put(evidence, name, "patches:2", [1.0] * (4 * N), 4)
+    rows = found(directory, "patch_tasks")
+    assert rows["a choice"].values["2 x 2"].value == 0.0
+    assert math.isnan(rows["b choice"].values["2 x 2"].value)
+    assert "the full-image score of 50.0 % is below" in rows["b choice"].note
+
+
+def test_a_grid_that_one_model_was_not_asked_about_counts_for_none(tmp_path: Path) -> None:
+    directory = run(tmp_path, {"a": A, "b": B})
+    with Evidence.open(directory) as evidence:
+        put(evidence, "a", "patches:2", [1.0] * (4 * N), 4)
+    assert found(directory, "patch_tasks") == {}

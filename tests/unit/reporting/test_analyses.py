@@ -1,0 +1,175 @@
+"""Analyses of the papers from records: complete cells count, all others are named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.ranking import Board, ModelAnalysis
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting.analyses import Analysis, analyses, analysis_tables, board_tables
+from pytest_vlmrobust.reporting.results import is_results, results_json
+
+FULL = {"n": 100, "n_requested": 100}
+
+
+def cell(setting: str, drop: float = 0.0, family: str = "weather", clean: float = 0.9, **changes: Any) -> Record:
+    level = setting.partition(":")[2]
+    measures = (Measure("accuracy", clean - drop, n=100), Measure("accuracy_drop", drop, n=100))
+    facts = {"setting": setting, "family": family, "level": level, "measures": measures, **FULL, **changes}
+    return Record("cell", f"m-d-{setting}", "m", "d", **facts)
+
+
+def rows(name: str, *records: Record) -> dict[str, Analysis]:
+    return {row.part: row for row in analyses(records) if row.name == name}
+
+
+def test_tiers_are_shares_of_the_settings_of_each_level() -> None:
+    found = rows(
+        "tiers",
+        cell("clean", family=""),
+        cell("fog:low", 0.005),
+        cell("rain:low", -0.01),
+        cell("fog:high", 0.2),
+        cell("flip_v", 0.05, "binary"),
+        cell("resolution:20", 0.5, "ladder"),
+        cell("patches:2", -0.5, "patches"),
+    )
+    assert list(found) == ["low", "high", "binary", "all"]
+    assert found["low"].values == {"positive": 0.5, "benign": 0.5, "mild": 0.0, "moderate": 0.0, "catastrophic": 0.0}
+    assert found["all"].values == {"positive": 0.25, "benign": 0.25, "mild": 0.0, "moderate": 0.25, "catastrophic": 0.25}
+    assert (found["low"].cells, found["all"].cells, found["all"].missing) == (2, 4, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"n_requested": 12, "n_samples": 100}, "stopped early: 12 of 100 answers"),
+        ({"n_errors": 3}, "3 of 100 inferences failed"),
+        ({"not_asked": "not shown to match"}, "not asked: not shown to match"),
+        ({"measures": (), "outcome": Outcome.ERROR, "reason": "the endpoint is down"}, "the endpoint is down"),
+        ({"measures": (Measure("accuracy_drop", math.nan, reason="no clean score"),)}, "no clean score"),
+        ({"measures": ()}, "accuracy_drop is unknown"),
+    ],
+)
+def test_an_incomplete_cell_is_missing_with_the_reason_and_never_zero(changes: dict[str, Any], reason: str) -> None:
+    found = rows("tiers", cell("fog:low", 0.2), cell("rain:low", 0.0, **changes))
+    assert found["low"].values["catastrophic"] == 1.0
+    assert (found["low"].cells, found["low"].missing) == (1, {"rain:low": reason})
+    alone = rows("tiers", cell("rain:low", 0.0, **changes))["all"]
+    assert alone.cells == 0
+    assert all(math.isnan(value) for value in alone.values.values())
+
+
+def test_questions_are_ranked_by_their_mean_drop() -> None:
+    clean = cell("clean", family="", categories={"count": 1.0, "colour": 0.8})
+    fog = cell("fog:low", categories={"count": 0.5, "colour": 0.8})
+    rain = cell("rain:low", categories={"count": 0.7, "colour": 0.7})
+    found = rows("category_drops", clean, fog, rain)
+    assert list(found) == ["count", "colour"]
+    assert [row.values["mean_drop"] for row in found.values()] == pytest.approx([0.4, 0.05])
+    assert {row.cells for row in found.values()} == {2}
+    without = rows("category_drops", fog, rain)
+    assert {row.missing["clean"] for row in without.values()} == {"no record"}
+    assert all(math.isnan(row.values["mean_drop"]) for row in without.values())
+    partial = dataclasses.replace(clean, n_samples=200)
+    assert rows("category_drops", partial, fog)["count"].missing == {"clean": "stopped early: 100 of 200 answers"}
+
+
+def rung(pixels: int, accuracy: float, **changes: Any) -> Record:
+    half = {"ocr": accuracy - 0.1, "chart": accuracy + 0.1}
+    return cell(f"resolution:{pixels}", 0.0, "ladder", accuracy, **{"categories": half, **changes})
+
+
+def test_the_trend_of_each_task_stands_beside_the_slope_per_doubling() -> None:
+    curve = [rung(448, 0.6), rung(112, 0.4), rung(224, 0.5)]
+    found = rows("linear_trend", *curve, cell("clean", family=""), cell("fog:low"))
+    assert list(found) == ["ocr", "chart", "all"]
+    slope = metrics.linear_trend([112, 224, 448], [0.4, 0.5, 0.6])
+    assert found["all"].values == pytest.approx(
+        {"slope_per_pixel": slope.slope, "intercept": slope.intercept, "slope_per_doubling": 0.1}
+    )
+    assert found["ocr"].values["intercept"] == pytest.approx(slope.intercept - 0.1)
+    partial = rows("linear_trend", *curve, rung(56, 0.0, n_errors=1))["all"]
+    assert (partial.cells, partial.values) == (3, found["all"].values)
+    assert partial.missing == {"resolution:56": "1 of 100 inferences failed"}
+    assert math.isnan(rows("linear_trend", curve[0])["all"].values["slope_per_pixel"])
+
+
+def test_points_of_all_models_share_a_line_where_there_are_several() -> None:
+    other = [dataclasses.replace(rung(pixels, accuracy), model="n") for pixels, accuracy in ((112, 0.2), (448, 0.8))]
+    failed = dataclasses.replace(rung(224, 0.0, n_errors=1), model="n")
+    found = [row for row in analyses([rung(112, 0.4), rung(448, 0.6), *other, failed]) if row.name == "linear_trend"]
+    (pooled,) = [row for row in found if not row.model and row.part == "all"]
+    line = metrics.linear_trend([112, 448, 112, 448], [0.4, 0.6, 0.2, 0.8])
+    assert pooled.values["slope_per_pixel"] == pytest.approx(line.slope)
+    assert pooled.cells == 4
+    assert pooled.missing == {"resolution:224 of n": "1 of 100 inferences failed"}
+    assert any(row[0] == "all models" for row in analysis_tables(found)[0].rows)
+
+
+def patches(grid: int, index: float, **changes: Any) -> Record:
+    return cell(f"patches:{grid}", 0.0, "patches", measures=(Measure("pcri", index, n=100, reason="below chance"),), **changes)
+
+
+def test_the_change_of_pcri_is_from_the_coarsest_to_the_finest_grid() -> None:
+    found = rows("patch_change", patches(3, -0.755), patches(2, -0.492))
+    assert found["2 to 3"].values == pytest.approx(
+        {"pcri_coarse": -0.492, "pcri_fine": -0.755, "relative_change": 0.535}, abs=1e-3
+    )
+    unknown = rows("patch_change", patches(3, math.nan), patches(2, -0.492))["2 to 3"]
+    assert unknown.missing == {"patches:3": "below chance"}
+    assert (unknown.values["pcri_coarse"], unknown.cells) == (-0.492, 1)
+    assert math.isnan(unknown.values["relative_change"])
+    assert rows("patch_change", patches(2, -0.492)) == {}
+
+
+def test_tasks_of_the_observatory_and_summaries_are_no_part_of_it() -> None:
+    assert analyses([cell("fog:low", task="matching"), Record("sweep", "m-d-mean_drop", "m", "d", metric="mean_drop")]) == ()
+
+
+def test_tables_say_what_is_missing_and_how_to_ask_for_it() -> None:
+    (table,) = analysis_tables(analyses([cell("fog:low", 0.2), cell("rain:low", n_requested=12, n_samples=100)]))
+    assert table.rows[0] == ("m", "d", "low", "0.0", "0.0", "0.0", "0.0", "100.0", "1 of 2")
+    (note,) = table.notes
+    assert note == (
+        "m on d lacks 1 cell: rain:low (stopped early: 12 of 100 answers). A run with --vlm-mode=full asks every cell in full"
+    )
+
+
+def test_results_of_an_earlier_release_lack_analyses_and_still_agree() -> None:
+    records, facts = [cell("fog:low", 1 / 3), cell("rain:low", 0.0)], RunFacts(planned=2, selected=2)
+    content = json.loads(results_json(records, facts))
+    written = content["analyses"]
+    assert written[0]["values"]["catastrophic"] == 0.5
+    rounded = json.loads(json.dumps(content))
+    rounded["analyses"][0]["values"]["catastrophic"] += 1e-13
+    assert is_results(json.dumps(rounded).encode(), records, facts)
+    del content["analyses"]
+    assert is_results(json.dumps(content).encode(), records, facts)
+    for changed in ([], written[:1], [{**written[0], "cells": 99}, *written[1:]]):
+        assert not is_results(json.dumps({**content, "analyses": changed}).encode(), records, facts)
+    assert not is_results(json.dumps({**content, "more": 1}).encode(), records, facts)
+
+
+def test_tables_of_models_have_intervals_and_reasons() -> None:
+    unknown = Estimate(math.nan, 9, reason="b makes no error under fog")
+    errors = ModelAnalysis("corruption_errors", "weather", {"a": Estimate(0.8, 9, 0.7, 0.9), "b": unknown})
+    trend = ModelAnalysis(
+        "size_trend", "fam", {"slope": Estimate(-0.01, 9, -0.03, 0.01), "r_squared": Estimate(0.5, 2)}, note="s, l"
+    )
+    board = Board("d", 9, 1, (), analyses=(trend, errors))
+    first, second = board_tables(board)
+    assert first.rows == [("weather", "0.800 [0.700, 0.900]", "undefined")]
+    assert first.notes == ["weather is undefined: b makes no error under fog"]
+    assert second.header == ("family", "slope", "r squared", "note")
+    assert second.rows == [("fam", "-1.0 [-3.0, 1.0]", "0.500", "s, l")]
+    assert board_tables(board, small=True) == [second]
