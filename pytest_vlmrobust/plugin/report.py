@@ -147,7 +147,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     elif run.only_fills and _FILLED in session.config.stash:
         filled = session.config.stash[_FILLED]
         session.exitstatus = pytest.ExitCode.OK if filled else EXIT_CODES[Decision.INCOMPLETE]
-    elif run.records or run.has_begun:
+    elif run.records or (run.has_begun and not _only_shows(session.config)):
         _conclude(session, run, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and _measured_nothing(session.config):
         session.exitstatus = EXIT_CODES[Decision.INCONCLUSIVE]
@@ -283,7 +283,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(f"ERROR: {refusal}", red=True)
     elif run.records:
         _print_table(terminalreporter, config, run)
-    elif run.has_begun:
+    elif run.has_begun and not _only_shows(config):
         text = f"{Decision.INCOMPLETE}: {run.stopped}, and no test had left a verdict by then: this says nothing about the model"
         terminalreporter.write_line(text, red=True)
     elif run.stopped:

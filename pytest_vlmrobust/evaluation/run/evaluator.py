@@ -237,15 +237,21 @@ class Evaluator:
         """
         if self.options.offline or self.store.read_only:
             return
-        for want in wants:
+        wanted = list(wants)
+        for want in wanted:
             self._wanted.setdefault(want.cell.model, deque()).append(want)
+        for model in dict.fromkeys(want.cell.model for want in wanted):
+            self.work_ahead(model)
 
     def room(self, model: str) -> int:
         """Returns how many more questions may be expected of a model for now: none before it is asked the first one."""
         if not self._engine.is_asking(model):
             return 0
-        waiting = (want.places for want in self._wanted.get(model, ()))
-        return self._engine.room - sum(self._engine.room if places is None else len(places) for places in waiting)
+        return self._engine.room - sum(map(self._size, self._wanted.get(model, ())))
+
+    def _size(self, want: Want) -> int:
+        """Returns about how many samples a want is about: those of a dataset that was not read yet fill all room."""
+        return len(self._samples.get(want.cell.dataset, ())) or self._engine.room if want.places is None else len(want.places)
 
     def is_evaluated(self, cell: Cell) -> bool:
         """Whether all samples of a cell were asked about."""
