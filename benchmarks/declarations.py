@@ -91,6 +91,8 @@ COLOUR_FROM = 0.3
 HIDDEN_FROM = 0.03
 MOVED_FROM = 1 / 3
 ORDER_FROM = 1 / 3
+STILL = 1.5
+"""Pixels by which disks may lie elsewhere in the mean, so that letters are still looked for in their place."""
 READ_UP_TO = 2 / 3
 
 BY_NATURE: dict[str, frozenset[str]] = {
@@ -145,7 +147,7 @@ def measure(setting: str) -> Effect:
     renamed, gone, moved, across, down, offset = (float(np.mean(column)) for column in zip(*pages, strict=True))
     hidden = float(np.mean([_hidden_share(setting, *inks, seed) for inks in (INKS, INKS[::-1]) for seed in seeds]))
     renamed += max(0.0, gone - hidden)
-    still = offset < 1.0 and perturbations.info(setting).keeps_size
+    still = offset < STILL and perturbations.info(setting).keeps_size
     read = float(np.mean([_read_share(setting, seed) for seed in seeds])) if still else None
     return Effect(
         *(round(share, 3) for share in (renamed, hidden, moved, across, down)), None if read is None else round(read, 3)

@@ -104,7 +104,7 @@ def area_occlusion(image: Image, *, area: float) -> Image:
     low={"delta": 1},
     mid={"delta": 3},
     high={"delta": 6},
-    changes={"high": ["colour"]},
+    changes={"high": ["colour", "text"]},
     stochastic=True,
     source=SOURCE,
     version=2,

@@ -39,7 +39,11 @@ def downsample(image: Image, *, scale: float) -> Image:
     low={"scale": 1.5},
     mid={"scale": 3.0},
     high={"scale": 6.0},
-    changes=["presence", "count", "position"],
+    changes={
+        "low": ["presence", "count", "position"],
+        "mid": ["presence", "count", "position"],
+        "high": ["presence", "count", "position", "text"],
+    },
     source="VLM-RobustBench Table 29",
     version=3,
 )

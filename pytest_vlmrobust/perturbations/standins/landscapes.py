@@ -145,7 +145,7 @@ def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
     return print_tones(sky, pick(rng, NIGHTS))
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text"], source=SOURCE)
 def standin_clouds(image: Image, rng: np.random.Generator) -> Image:
     """Shows the picture as clouds in a wide sky; a procedural stand-in for a diffusion illusion.
 
