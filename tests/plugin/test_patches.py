@@ -170,7 +170,13 @@ def furnish(project: Project, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             pixels = np.random.default_rng(number).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
             pixels[0, 0] = (number % 256, number // 256, 7)
             Image.fromarray(pixels).save(project.path / "pictures" / f"{number}.png")
-            facts = {"id": f"q{number}", "image": f"pictures/{number}.png", "question": f"Number {number}?", "answer": target}
+            facts = {
+                "id": f"q{number}",
+                "image": f"pictures/{number}.png",
+                "question": f"Number {number}?",
+                "answer": target,
+                "task": "open",
+            }
             rows.append(facts | ({} if task == WORDS else {"task": task}))
         project.write("data.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 

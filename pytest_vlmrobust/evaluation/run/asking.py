@@ -575,6 +575,7 @@ class Engine:
                 prepared = [one.prepared for one in batch.values() if one.prepared]
                 answers = accepted(self._infer(prepared), [one.request for one in prepared], self._model)
                 found = dict(zip(batch, answers, strict=True))
+            self._count(found, started)  # before they are stored: whoever finds them there counts them
             cells = dict.fromkeys(one.cell for one in batch.values())
             parts = {cell: {key: found[key] for key, one in batch.items() if one.cell == cell} for cell in cells}
             new = 0
@@ -588,7 +589,6 @@ class Engine:
         finally:
             if unstored:
                 self._store.release(unstored, self._owner)
-        self._count(found, started)
         return found
 
     def _infer(self, prepared: Sequence[Prepared]) -> list[Prediction]:
