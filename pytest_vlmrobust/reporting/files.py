@@ -71,6 +71,7 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     if each := decisions_by_model(records, facts):
         lines += [*(f"- {inert(name)}: **{model_decision}**" for name, model_decision in each.items()), ""]
     lines += [f"**{inert(limit)}**\n" for limit in selection(records, facts)]
+    lines += [f"{inert(warning)}\n" for warning in facts.warnings]
     lines += [f"{inert(line)}\n" for line in (*policy_replacements(facts.origins), *baseline_summary(records))]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
     for record in worst_first(records)[:most]:

@@ -44,6 +44,8 @@ def properties(record: Record) -> list[tuple[str, str]]:
         "vlm.n_requested": str(record.n_requested),
         "vlm.policy_sha256": record.policy_sha256,
     }
+    if record.n_samples:
+        values["vlm.n_samples"] = str(record.n_samples)
     if record.n_requested:
         values["vlm.unparsed_rate"] = decimal(record.n_unparsed / record.n_requested)
         values["vlm.error_rate"] = decimal(record.n_errors / record.n_requested)

@@ -58,6 +58,7 @@ CSV_COLUMNS = {
     "waiver": "the id of the waiver that covers a breach",
     "policy_sha256": "the SHA-256 of what the policy means",
     "judge": "what was compared with the bound: interval or value; empty when no rule applied",
+    "n_samples": "of a test that stopped early, the answers that it could have asked for; 0 of any other",
 }
 """The columns of cells.csv, in their order, and what they hold."""
 _OF_RECORD = (
@@ -73,6 +74,7 @@ _OF_RECORD = (
     "n_guessed",
     "n_errors",
     "policy_sha256",
+    "n_samples",
 )
 _OF_MEASURE = ("metric", "category", "n", "threshold", "rule", "source", "waiver", "judge")
 _NUMBERS = ("value", "low", "high")

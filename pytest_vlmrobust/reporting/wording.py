@@ -150,13 +150,15 @@ def headline(record: Record) -> Measure | None:
 def row(record: Record) -> tuple[str, str, str, str, str]:
     """Returns metric, value, interval, bound and n of a record's headline; empty where nothing was measured.
 
-    Where the value alone was judged, that stands in place of the interval.
+    Where the value alone was judged, that stands in place of the interval. Of a test that stopped early n is the answers that it
+    asked for, of all that it could.
     """
     measure = headline(record)
     if measure is None:
         return "", "", "", "", ""
     beside = measure.beside(interval(measure.low, measure.high))
-    return measure.called, number(measure.value), beside, measure.threshold, str(measure.n)
+    n = f"{record.n_requested} of {record.n_samples}" if record.n_samples else str(measure.n)
+    return measure.called, number(measure.value), beside, measure.threshold, n
 
 
 def outcome_counts(records: Iterable[Record]) -> str:

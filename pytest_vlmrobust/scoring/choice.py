@@ -262,6 +262,10 @@ def _judged(match: re.Match[str], text: str) -> str | None:
     return letter.upper()
 
 
+_HEADED = re.compile(r"^\W*(?:[Oo]ption )?([A-Z])[).:]", re.MULTILINE)
+"""A line that begins with a letter: of several such lines, one with a remark about its option chooses nothing."""
+
+
 def _leading_letter(reading: Reading) -> Outcome:
     """``B. dog``, ``B because …``: the letter that begins the first or the last line; the two must not differ.
 
@@ -271,10 +275,21 @@ def _leading_letter(reading: Reading) -> Outcome:
         return None
     first, _, _ = reading.text.partition("\n")
     _, _, last = reading.text.rpartition("\n")
-    outcomes = [leading_letter(line, reading.options) for line in dict.fromkeys((first, last))]
+    headed = {match[1] for match in _HEADED.finditer(reading.text) if match[1] in reading.options.letters}
+    lines = [line for line in dict.fromkeys((first, last)) if len(headed) < 2 or _is_whole(line, reading.options)]
+    outcomes = [leading_letter(line, reading.options) for line in lines]
     if Stop.AMBIGUOUS in outcomes:
         return Stop.AMBIGUOUS
     return only_answer({outcome for outcome in outcomes if isinstance(outcome, str)})
+
+
+def _is_whole(line: str, options: Options) -> bool:
+    """Says whether a line is a letter with its own text or without, and no remark about it."""
+    match = _HEADED.match(line)
+    if not match or match[1] not in options.letters:
+        return True
+    tail = line[match.end() :]
+    return not tail.strip() or options.exact(tail) == match[1]
 
 
 def _goes_through(text: str, options: Options) -> bool:
@@ -379,11 +394,31 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
 }
 
 
+_SENTENCE_BREAK = re.compile(r"[.;]|\n")
+"""Where a sentence ends: an announced option is not the first one of a recital that goes on after it."""
+
+
+def _announced(before: str) -> bool:
+    """Says whether what follows ``before`` is announced as the answer."""
+    lowered = before[-LONGEST_PHRASE:].lower()
+    return any(
+        not lowered[match.end() :].strip(" (\"'")
+        for pattern in (ANSWER, CHOSEN, CONCLUSION)
+        for match in pattern.finditer(lowered)
+    )
+
+
 def _without_recital(text: str, options: Options) -> str:
     """Returns ``text`` without a run of two or more options recited one after another ("A. cat B. dog")."""
     runs: list[tuple[int, int, set[str]]] = []
     for start, end, letter in _lettered_options(text, options):
-        if runs and _BETWEEN_ECHOES.fullmatch(text, runs[-1][1], start):
+        if (
+            runs
+            and _BETWEEN_ECHOES.fullmatch(text, runs[-1][1], start)
+            and not (
+                _SENTENCE_BREAK.search(text, runs[-1][1], start) and len(runs[-1][2]) == 1 and _announced(text[: runs[-1][0]])
+            )
+        ):
             first, _, letters = runs.pop()
             runs.append((first, end, letters | {letter}))
         else:

@@ -190,10 +190,10 @@ def _score_expression(expression: str, region: Extraction, sample: Sample, predi
 
 @lru_cache(maxsize=8192)
 def _value(text: str) -> Number | None:
-    """Returns ``text`` as a number, also 1e3; None for 2010/11, which is a season on the axis of a chart."""
+    """Returns ``text`` as a number, also 1e3 and one in LaTeX; None for 2010/11, which is a season on the axis of a chart."""
     if _SCIENTIFIC.fullmatch(text.strip()):
         return Number(Fraction(text.strip()), text.strip())
-    number = read_number(text)
+    number = read_number(text) or read_number(str(plain_numbers(text)))
     return None if number is None or (number.ratio and _SEASON.match(number.text)) else number
 
 
@@ -211,7 +211,7 @@ def _mention(text: str, wanted: Sequence[str]) -> tuple[str, bool] | None:
     alone = read_number(text)
     numbers = [alone] if alone else numbers_in(text)
     for target in wanted:
-        number = read_number(target)
+        number = _value(target)
         if any(_is_same(mentioned, number) for mentioned in numbers) if number else _has_expression(text, target):
             return target, True
     return (numbers[-1].text, False) if numbers else None

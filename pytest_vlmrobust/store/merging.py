@@ -130,13 +130,20 @@ def _differing_answers(connection: sqlite3.Connection, source: Path) -> Iterator
         "select there.key, there.answer, here.answer, about.content from part.predictions there "
         "join main.predictions here using (key) join part.contexts about on about.id = there.context "
         "where there.answer != here.answer order by there.key"
-    )
+    ).fetchall()  # a cursor that is left open keeps the other store from being closed
     for key, there, here, content in rows:
         first, second = (decode_prediction(text, f"{source}: the prediction {key!r}") for text in (here, there))
         if not _agree(first, second):
-            about = json.loads(content)
-            of = "-".join(str(about.get(name, "?")) for name in ("model", "dataset", "setting"))
-            yield f"{key[:12]} of {of} ({first.text[:40]!r}, {second.text[:40]!r})"
+            yield f"{key[:12]} of {_about(content)} ({first.text[:40]!r}, {second.text[:40]!r})"
+
+
+def _about(content: str) -> str:
+    """Returns what an answer belongs to, as in test ids; what a damaged store says instead, cut short."""
+    try:
+        about = json.loads(content)
+        return "-".join(str(about.get(name, "?")) for name in ("model", "dataset", "setting"))
+    except (ValueError, AttributeError, RecursionError):
+        return content[:100]
 
 
 def _agree(first: Prediction, second: Prediction) -> bool:

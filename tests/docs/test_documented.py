@@ -77,7 +77,19 @@ def test_outcomes_and_decisions(name: str) -> None:
 def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
     measure = Measure("accuracy_drop", 0.1, 0.0, 0.2, 10, "0.05", Outcome.WAIVED, "warning: x", waiver="W1")
     record = Record(
-        "cell", "i", "m", "d", "s", "f", "l", n=9, n_requested=10, measures=(measure,), broken=("q",), policy_sha256="0"
+        "cell",
+        "i",
+        "m",
+        "d",
+        "s",
+        "f",
+        "l",
+        n=9,
+        n_requested=10,
+        n_samples=20,
+        measures=(measure,),
+        broken=("q",),
+        policy_sha256="0",
     )
     written = {name.replace("accuracy_drop", "NAME") for name, _ in properties(record)}
     assert written == set(re.findall(r"`(vlm\.[\w.]+)`", page("junit.md").partition("## Of the test suite")[0]))

@@ -201,7 +201,7 @@ def test_every_report_says_what_was_judged(target: str, judged: str) -> None:
         assert ("[0.000, 1.000]" in text) is (judged == "interval"), name
         assert ("by value" in text.replace('"by value"', "")) is (judged == "value"), name
     assert (one.judge, one.beside("[0, 1]")) == (judged, "[0, 1]" if judged == "interval" else "by value")
-    assert cells_csv([about]).splitlines()[1].endswith(f",{judged}")
+    assert cells_csv([about]).splitlines()[1].endswith(f",{judged},0")
     assert Measure("accuracy", 0.5).judge == ""
 
 

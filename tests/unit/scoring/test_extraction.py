@@ -299,3 +299,17 @@ def test_reads_every_row_that_a_peer_reads_and_more(peer: str) -> None:
 
 def test_the_table_has_every_kind_of_failure() -> None:
     assert {"empty", "unfinished_thinking", "refusal", "ambiguous", "none"} <= {row["rule"] for row in ROWS if not row["answer"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("A car is parked on the street.", None),
+        ("Answer: B. dog\n\nA. cat: not seen.\nC. red car: no car.\nD. 12: none", "B"),
+        ("The answer is B. dog.\nA. cat is too small.\nD. 12 is too high.", "B"),
+        ("Here's a breakdown:\n* A. cat: Incorrect.\n* C. red car: no.\n* D. 12: Incorrect.", None),
+        ("A. cat: no\nB. dog: no\nC. red car", "C"),
+    ],
+)
+def test_a_remark_about_an_option_chooses_nothing(text: str, answer: str | None) -> None:
+    assert extract_choice(text, OPTIONS).answer == answer

@@ -161,3 +161,20 @@ def test_numbers_of_mathematics(text: str, target: str, expected: Score) -> None
 def test_a_cut_calculation_is_truncated() -> None:
     sample = Sample("1", (), "?", "12", "open", scorer="numeric")
     assert score(sample, Prediction("Let me see", "generate", finish_reason="length")) == Score.unparsed("truncated")
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "right"),
+    [
+        (r"\frac{3}{4}", r"\boxed{\frac{3}{4}}", True),
+        (r"$\frac{3}{4}$", "0.75", True),
+        (r"30^\circ", r"$30^\circ$", True),
+        (r"5\text{ cm}", "5 cm", True),
+        ("1{,}040", "1040", True),
+        ("1.2e5", "120000", True),
+        (r"\frac{3}{4}", r"\boxed{\frac{4}{3}}", False),
+        ("2", r"\boxed{\frac{1}{2}}", False),
+    ],
+)
+def test_targets_in_latex_are_numbers(target: str, text: str, right: bool) -> None:
+    assert (numeric(text, target).value, relaxed(text, target).value) == (right, right)

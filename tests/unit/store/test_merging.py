@@ -92,6 +92,17 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         merge_stores([part], part)
 
 
+@pytest.mark.parametrize(("column", "value"), [("answer", "not JSON"), ("answer", "{}"), ("context", "not JSON")])
+def test_damage_that_a_merge_meets_is_named(tmp_path: Path, column: str, value: str) -> None:
+    one, two = (filled(tmp_path / name, {"k": Prediction(name, "generate")}, "clean") for name in ("A", "B"))
+    damages = {"answer": "update predictions set answer = ?", "context": "update contexts set content = ?"}
+    with sqlite3.connect(two / "predictions.sqlite") as connection:
+        connection.execute(damages[column], (value,))
+    connection.close()
+    with pytest.raises(StoreError, match=r"B/predictions\.sqlite: (the prediction 'k' cannot be read|1 answer differ)"):
+        merge_stores([one, two], tmp_path / "all")
+
+
 def test_a_store_of_another_schema_is_refused(tmp_path: Path) -> None:
     part = filled(tmp_path / "part", {}, "clean")
     with sqlite3.connect(part / "predictions.sqlite") as connection:
