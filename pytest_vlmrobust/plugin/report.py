@@ -66,7 +66,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if session.testsfailed or _only_shows(session.config):
         return None
     if run.only_fills:
-        session.config.stash[_FILLED] = _fill(session.config, run)
+        if run.selection.selected:  # else pytest says that nothing was selected
+            session.config.stash[_FILLED] = _fill(session.config, run)
         return True
     if not run.only_plans:
         return None
@@ -92,16 +93,16 @@ def _fill(config: pytest.Config, run: Run) -> bool:
         problems += [*run.model_changes(), *filter(None, (one.damage() for one in run.open_databases))]
     except VlmRobustError as error:
         problems.append(str(error))
-    problems += [f"nothing is asked: {why}" for why in run.data.lacking_of(run.selection.datasets).values()]
     if run.display is not None:
         run.display.clear()
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.section("answers for the vision-language model gate", "=")
         source = [f"part {shard}, as {variable} says"] if variable else []
-        for line in [*source, *filling.lines(problems), f"store {run.directories.store}; nothing was judged"]:
+        unasked = [f"nothing is asked: {why}" for why in run.data.lacking_of(run.selection.datasets).values()]
+        for line in [*source, *filling.lines(), *problems, *unasked, f"store {run.directories.store}; nothing was judged"]:
             reporter.write_line(on_one_line(line, None))
-    return bool(filling.answered or run.selection.plan) and not filling.lacking and not problems
+    return not filling.lacking and not problems
 
 
 def _plan(run: Run, *, width: int, color: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell
@@ -56,10 +56,12 @@ class Shard:
         """Returns the part that a scheduler gave this job, and the variable that says so; all of it where none did.
 
         Raises:
-            UsageError: the variables contradict each other.
+            UsageError: the variables contradict each other, or do not say how many parts there are.
         """
         for index, total, least in _SCHEDULERS:
-            if environment.get(index, "").isdecimal() and environment.get(total, "").isdecimal():
+            if environment.get(index, "").isdecimal():
+                if not environment.get(total, "").isdecimal():
+                    raise UsageError(f"{index}={environment[index]}, and no {total} says of how many parts. Give --vlm-shard i/n")
                 first = int(environment.get(least) or _FIRST.get(least, "0"))
                 number, count = int(environment[index]) - first + 1, int(environment[total])
                 if not 1 <= number <= count:
@@ -100,7 +102,8 @@ class Filling:
             try:
                 places[cell] = self._places(evaluator, cell)
             except VlmRobustError as error:
-                self._lack(str(error), 1)
+                self._lack(f"{cell}, none of its questions: {error}", 1)
+        places = {cell: chosen for cell, chosen in places.items() if chosen}
         evaluator.expect(Want(cell, chosen) for cell, chosen in places.items())
         before = evaluator.inferred
         for cell, chosen in places.items():
@@ -112,17 +115,17 @@ class Filling:
             errors = [prediction.error for prediction in result.predictions if prediction.finish_reason == "error"]
             for reason in errors:
                 self._lack(reason, 1)
-            self.answered += len(result.predictions) - len(errors)
+            self.answered += result.n_requested - len(errors)
         self.inferred += evaluator.inferred - before
 
-    def lines(self, problems: Iterable[str]) -> list[str]:
-        """Returns what is to be said at the end; ``problems`` are further reasons why the answers cannot be used."""
+    def lines(self) -> list[str]:
+        """Returns what is to be said at the end."""
         part = "" if self.shard.count == 1 else f"part {self.shard}: "
         lines = [f"{part}{quantity(self.answered, 'answer')}, {self.inferred} of them inferred, {self.lacking} are missing"]
         ranked = sorted(self.failures.items(), key=lambda each: -each[1])
         lines += [f"missing: {count} x {reason}" for reason, count in ranked[:_SHOWN]]
         lines += [f"missing: {quantity(len(ranked) - _SHOWN, 'more reason')}"] if len(ranked) > _SHOWN else []
-        return [*lines, *problems]
+        return lines
 
     def _places(self, evaluator: Evaluator, cell: Cell) -> list[int]:
         asked = evaluator.asked(cell)
@@ -130,4 +133,4 @@ class Filling:
         return [place for place, asking in enumerate(firsts) if self.shard.holds(asking, cell)]
 
     def _lack(self, reason: str, count: int) -> None:
-        self.failures[reason] = self.failures.get(reason, 0) + max(count, 1)
+        self.failures[reason] = self.failures.get(reason, 0) + count

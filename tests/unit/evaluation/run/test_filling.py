@@ -27,7 +27,6 @@ def test_a_part_that_is_none_is_refused(text: str) -> None:
             ("3/4", "SLURM_ARRAY_TASK_ID"),
         ),
         ({"JOB_COMPLETION_INDEX": "0", "JOB_COMPLETIONS": "3"}, ("1/3", "JOB_COMPLETION_INDEX")),
-        ({"JOB_COMPLETION_INDEX": "0"}, ("1/1", "")),
         ({"CI_NODE_INDEX": "2", "CI_NODE_TOTAL": "2"}, ("2/2", "CI_NODE_INDEX")),
         ({"CIRCLE_NODE_INDEX": "1", "CIRCLE_NODE_TOTAL": "2"}, ("2/2", "CIRCLE_NODE_INDEX")),
     ],
@@ -35,6 +34,11 @@ def test_a_part_that_is_none_is_refused(text: str) -> None:
 def test_a_scheduler_says_which_part_it_is(environment: dict[str, str], expected: tuple[str, str]) -> None:
     shard, variable = Shard.of_scheduler(environment)
     assert (str(shard), variable) == expected
+
+
+def test_a_scheduler_that_does_not_say_how_many_parts_there_are_is_refused() -> None:
+    with pytest.raises(UsageError, match="JOB_COMPLETION_INDEX=0, and no JOB_COMPLETIONS says of how many parts"):
+        Shard.of_scheduler({"JOB_COMPLETION_INDEX": "0"})
 
 
 def test_a_scheduler_that_contradicts_itself_is_refused() -> None:
@@ -78,7 +82,7 @@ def test_parts_ask_everything_once(world: World) -> None:
     assert set(requests) == asked
     assert sum(filling.answered for filling in fillings) == whole.answered == len(CELLS) * 40
     assert sum(filling.inferred for filling in fillings) == whole.inferred
-    assert whole.lines([]) == [f"160 answers, {whole.inferred} of them inferred, 0 are missing"]
+    assert whole.lines() == [f"160 answers, {whole.inferred} of them inferred, 0 are missing"]
 
 
 def test_what_fails_is_counted_and_stops_nothing(world: World) -> None:
@@ -92,5 +96,4 @@ def test_what_fails_is_counted_and_stops_nothing(world: World) -> None:
     filling.fill(world.evaluator(), [*CELLS, Cell("model", "data", Setting.parse("flip_v"))])
     assert filling.lacking == 40
     assert filling.answered == 4 * 40
-    assert [line for line in filling.lines(["and more"]) if "missing: 40 x " in line]
-    assert filling.lines(["and more"])[-1] == "and more"
+    assert [line for line in filling.lines() if "missing: 40 x " in line]
