@@ -249,7 +249,7 @@ class Conditions:
 
 
 def _visual_gain(records: Iterable[Record]) -> Measure | None:
-    """Returns what the pictures of a dataset bring to a model; from cells without interval; ``None`` where not measured."""
+    """Returns what the pictures of a dataset bring to a model, else from two cells; ``None`` where neither is measured."""
     measured = {
         (record.setting, measure.metric): measure
         for record in records
@@ -260,11 +260,13 @@ def _visual_gain(records: Iterable[Record]) -> Measure | None:
     clean, blind = (measured.get((name, "accuracy")) for name in (CLEAN_NAME, NO_IMAGE_NAME))
     if clean is None or blind is None:
         return measured.get(("", "visual_gain"))
-    return measured.get(("", "visual_gain")) or Measure("visual_gain", clean.value - blind.value, n=min(clean.n, blind.n))
+    low, high = clean.low - blind.high, clean.high - blind.low  # wider than the paired interval, which needs the samples
+    between = Measure("visual_gain", clean.value - blind.value, low, high, n=min(clean.n, blind.n))
+    return measured.get(("", "visual_gain")) or between
 
 
 def _is_gain(gain: Measure, *, by_value: bool) -> bool:
-    return gain.value > 0.0 and (by_value or math.isnan(gain.low) or gain.low > 0.0)
+    return gain.value > 0.0 and (by_value or gain.low > 0.0)  # an interval that is not known shows nothing
 
 
 def _blind(name: str, dataset: str, gain: Measure, policy: Policy) -> str:
