@@ -33,9 +33,6 @@ from .accuracy import (
 )
 from .baseline import ChangedSamples, baseline_drop, changed_samples, drop_increase, mean_baseline_drop
 from .boxes import Overlap, intersection_over_union, mean_overlap, told_overlap
-from .categories import (
-    category_sensitivity,
-)
 from .completeness import applicable
 from .corruption import (
     benign_at_low,
@@ -113,6 +110,7 @@ from .severity import (
     TIERS,
     TierShares,
     by_level,
+    category_sensitivity,
     mean_severity_correlation,
     mean_severity_violation,
     robustness_tier,
