@@ -18,6 +18,9 @@ LEVELS = np.arange(256, dtype=np.float64)
 STRIP = 64
 """Rows that are shifted in hue at a time."""
 
+WIDEST_JITTER = 0.5
+"""The range of ``color_jitter:high``, for which factors are drawn."""
+
 
 @corruption(
     family="tone",
@@ -158,12 +161,19 @@ def hue_shift(image: Image, *, degrees: float) -> Image:
     high={"range": 0.5},
     stochastic=True,
     source="VLM-RobustBench Table 29",
-    version=3,
+    version=4,
 )
 def color_jitter(image: Image, rng: np.random.Generator, *, range: float) -> Image:  # noqa: A002  # Table 29's name
     """Changes brightness, then contrast, then saturation, each by a factor drawn evenly from ``1 - range`` to ``1 + range``.
 
-    The order is that of the paper's note "random B/C/S".
+    The order is that of the paper's note "random B/C/S". The factors are drawn for the range 0.5, and a level of ``range`` goes
+    ``range / 0.5`` of the way from the picture to what they give: alone, each factor then is as far from 1 as its range says.
+    Values are rounded and clipped once, at the end. So every value moves away from the clean one from level to level, on any
+    picture; were each level a product of factors of its own, contrast would lead some white pages back that brightness darkened.
     """
-    bright, contrasty, colourful = rng.uniform(1.0 - range, 1.0 + range, 3)
-    return saturation(contrast(brightness(image, factor=bright), factor=contrasty), factor=colourful)
+    bright, contrasty, colourful = rng.uniform(1.0 - WIDEST_JITTER, 1.0 + WIDEST_JITTER, 3)
+    way, grey = range / WIDEST_JITTER, luma(image)
+    gain, mean = bright * contrasty, opencv().sumElems(grey)[0] / grey.size
+    kept, faded, added = 1.0 + way * (gain * colourful - 1.0), way * gain * (1.0 - colourful), way * bright * (1.0 - contrasty)
+    jittered: Image = opencv().addWeighted(image, kept, opencv().cvtColor(grey, opencv().COLOR_GRAY2RGB), faded, added * mean)
+    return jittered

@@ -17,6 +17,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import PIL.Image
+import PIL.ImageDraw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,6 +69,27 @@ def natural() -> Image:
     return np.asarray(PIL.Image.open(GOLDEN.with_name("coffee.png")))
 
 
+def page(ground: int, ink: int, height: int = 160, width: int = 240) -> Image:
+    """Draws a flat page with a few lines of text, or with none where the ink is the ground; values are in 0..255."""
+    canvas = PIL.Image.new("RGB", (width, height), (ground,) * 3)
+    pen = PIL.ImageDraw.Draw(canvas)
+    for number in range(height // 24 if ink != ground else 0):
+        pen.text((8, 24 * number + 4), f"Line {number}: what is written here?", fill=(ink,) * 3)
+    return np.asarray(canvas)
+
+
+PAGES = {
+    "white with text": (255, 0),
+    "nearly white with text": (250, 30),
+    "nearly white": (252, 252),
+    "white": (255, 255),
+    "black": (0, 0),
+    "black with text": (0, 255),
+    "nearly black": (4, 4),
+}
+"""Documents and drawings: ground and ink."""
+
+
 def distance(clean: Image, changed: Image) -> float:
     """Returns the mean absolute difference, at the size of ``clean``; of several views, that of the first."""
     changed = changed[0] if changed.ndim == 4 else changed
@@ -84,7 +106,8 @@ def _parts_of_scenes(draw: st.DrawFn) -> Image:
 
 
 parts_of_scenes = _parts_of_scenes()
-"""Pictures of something: on a flat one, or on noise, a stronger blur or jitter need not be further away."""
+"""Pictures of something: on noise, a stronger blur need not be further away. Pages stand in ``PAGES``."""
+levels_of_grey = st.integers(0, 255)
 seeds = st.integers(0, 2**32)
 sides = st.integers(8, 300)
 
@@ -128,6 +151,14 @@ def test_no_number_overflows_or_underflows(setting: str) -> None:
     for height, width in [(97, 101), (300, 20), (12, 1500)]:
         with np.errstate(all="raise"):
             perturbations.get(setting)(drawn(height, width), seed=1)
+
+
+@pytest.mark.parametrize("kind", PAGES)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_no_number_overflows_or_underflows_on_a_page(setting: str, kind: str) -> None:
+    picture = page(*PAGES[kind], 96, 128)
+    with np.errstate(all="raise"):
+        perturbations.get(setting)(picture, seed=1)
 
 
 @pytest.mark.parametrize("setting", ["clean", *SETTINGS])
@@ -207,6 +238,37 @@ def test_weather_grows_from_the_same_places(name: str, height: int, width: int, 
     rounding = 3  # OpenCV draws streaks that cross in whole levels
     assert (low <= mid + rounding).all()
     assert (mid <= high + rounding).all()
+
+
+@pytest.mark.parametrize("name", [name for name in STOCHASTIC if name not in NOT_AN_AXIS_OF_SEVERITY])
+@pytest.mark.parametrize("kind", PAGES)
+def test_distance_grows_within_every_draw_on_a_page(name: str, kind: str) -> None:
+    picture = page(*PAGES[kind])
+    if (name, kind) == ("perspective_transform", "black with text"):
+        pytest.skip(
+            "letters beside their place are not further away where they move on; that the picture shrinks is tested below"
+        )
+    for seed in range(8):
+        low, mid, high = (distance(picture, perturbations.get(f"{name}:{level}")(picture, seed=seed)) for level in LEVELS)
+        assert low <= mid <= high, seed
+
+
+@given(height=sides, width=sides, seed=seeds)
+@settings(max_examples=25)
+def test_perspective_keeps_less_of_the_canvas_from_level_to_level(height: int, width: int, seed: int) -> None:
+    white = page(255, 255, height, width)
+    low, mid, high = ((perturbations.get(f"perspective_transform:{level}")(white, seed=seed) > 127).mean() for level in LEVELS)
+    assert 1.0 >= low >= mid >= high > 0.5
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(picture=st.one_of(parts_of_scenes, st.builds(page, levels_of_grey, levels_of_grey)), seed=seeds)
+@settings(max_examples=20)
+def test_color_jitter_moves_no_value_back(level: str, picture: Image, seed: int) -> None:
+    milder, stronger = {"low": ("low", "mid"), "mid": ("mid", "high"), "high": ("low", "high")}[level]
+    first, second = (perturbations.get(f"color_jitter:{at}")(picture, seed=seed).astype(int) for at in (milder, stronger))
+    assert ((first - picture) * (second - picture) >= 0).all()
+    assert (np.abs(first - picture) <= np.abs(second - picture)).all()
 
 
 def test_squared_error_of_glass_blur_falls_from_low_to_high_as_published() -> None:

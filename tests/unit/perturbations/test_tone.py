@@ -58,7 +58,27 @@ def test_hue_shift_of_red_by_a_sixth_is_yellow() -> None:
     assert tone.hue_shift(np.array([[[255, 0, 0]]], np.uint8), degrees=60).tolist() == [[[255, 255, 0]]]
 
 
-def test_color_jitter_multiplies_by_what_it_draws_in_order() -> None:
-    bright, contrasty, colourful = np.random.default_rng(3).uniform(0.7, 1.3, 3)
-    expected = tone.saturation(tone.contrast(tone.brightness(IMAGE, factor=bright), factor=contrasty), factor=colourful)
-    np.testing.assert_array_equal(tone.color_jitter(IMAGE, np.random.default_rng(3), range=0.3), expected)
+def luma_of(picture: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(picture @ (0.299, 0.587, 0.114))[..., None]
+
+
+@pytest.mark.parametrize(("range_", "way"), [(0.1, 0.2), (0.3, 0.6), (0.5, 1.0)])
+def test_color_jitter_goes_its_way_to_what_three_factors_give_in_order(range_: float, way: float) -> None:
+    bright, contrasty, colourful = np.random.default_rng(3).uniform(0.5, 1.5, 3)
+    widest = bright * IMAGE
+    widest = luma_of(widest).mean() + contrasty * (widest - luma_of(widest).mean())
+    widest = luma_of(widest) + colourful * (widest - luma_of(widest))
+    expected = np.clip(IMAGE + way * (widest - IMAGE), 0, 255)
+    found = tone.color_jitter(IMAGE, np.random.default_rng(3), range=range_)
+    assert np.abs(found - expected).max() <= 1.1  # luma is rounded, then multiplied by less than two
+
+
+@pytest.mark.parametrize("range_", [0.1, 0.3, 0.5])
+def test_a_factor_alone_lies_in_its_range(range_: float) -> None:
+    class Alone:
+        def uniform(self, low: float, high: float, count: int) -> list[float]:
+            assert (low, high, count) == (0.5, 1.5, 3)
+            return [high, 1.0, 1.0]
+
+    found = tone.color_jitter(IMAGE, Alone(), range=range_)  # type: ignore[arg-type]  # a draw that is known
+    np.testing.assert_array_equal(found, tone.brightness(IMAGE, factor=1.0 + range_))
