@@ -13,8 +13,10 @@ disk, with the same draw; what differs is that disk, wherever it went:
   than before, or equals the paper's, though no disk is hidden there;
 - ``moved``: share of these disks whose centre is in another quadrant of the picture;
 - ``across`` and ``down``: share of pairs of disks whose order from left to right, and from top to bottom, is another;
-- ``read``: share of capitals, :data:`LETTERS_HIGH` pixels high, that are recognised: the most alike of 26 clean ones, by
-  normalised correlation of either sign. It compares in place, so it is measured where nothing moves. People read more.
+- ``read_12`` to ``read_36``: share of capitals so many pixels high that are recognised: the most alike of 26 clean ones, by
+  normalised correlation of either sign, within a quarter of their height of their place, after a blur by an eighth of it. Not
+  measured of perturbations that move all letters (:data:`ELSEWHERE`), where ``1 - hidden`` takes its place. What cannot be
+  read at a height is taken to be lost at smaller ones too.
 
 Declared are the tags of :func:`declared`, and those of :data:`BY_NATURE`, which no picture shows. The program ends with 1 where
 the records declare something else. ``tests/contract/test_declarations.py`` holds the table against the records, and measures some
@@ -42,6 +44,8 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import Setting
+from pytest_vlmrobust.core.sample import TEXT_HEIGHTS
+from pytest_vlmrobust.perturbations.record import aspects, unreadable_text
 
 Image = NDArray[np.uint8]
 
@@ -84,23 +88,28 @@ RADIUS = 12
 SMALL_RADIUS = 6
 VISIBLE = 3
 """Levels by which one value at least of a disk that is in view differs from the same picture without it."""
-LETTERS_HIGH = 24
+SOFTENED = 1 / 8
+"""Standard deviation, in heights of a letter, of the blur before letters are compared: readers do not look at single pixels."""
+FAINTEST = 0.2
+"""Correlation up to which nothing is recognised."""
 SEEDS = (1, 2, 3)
 
 COLOUR_FROM = 0.3
 HIDDEN_FROM = 0.03
 MOVED_FROM = 1 / 3
 ORDER_FROM = 1 / 3
-STILL = 1.5
-"""Pixels by which disks may lie elsewhere in the mean, so that letters are still looked for in their place."""
 READ_UP_TO = 2 / 3
 
 BY_NATURE: dict[str, frozenset[str]] = {
-    "text_overlay": frozenset({"text"}),
-    "watermark": frozenset({"text"}),
+    "text_overlay": unreadable_text(TEXT_HEIGHTS[-1]),
+    "watermark": unreadable_text(TEXT_HEIGHTS[-1]),
     "upsample": frozenset({"position"}),
 }
 """What follows from what a perturbation is for: the first two add words, and a crop has other coordinates."""
+ELSEWHERE = frozenset(
+    ("rotate", "shear", "affine", "perspective_transform", "flip_h", "flip_v", "upsample", "add_border", "inner_border")
+)
+"""Perturbations after which letters stand too far from their places to be looked for there."""
 OF_SEVERAL_VIEWS_OR_SIZES = frozenset({"patches", "attempts", "ladder", "preprocessing"})
 """Families that are not measured: the first two give several pictures, the others change nothing but the size."""
 
@@ -114,7 +123,23 @@ class Effect:
     moved: float
     across: float
     down: float
-    read: float | None
+    read_12: float | None
+    read_18: float | None
+    read_24: float | None
+    read_36: float | None
+
+    def read(self, height: int) -> float | None:
+        """Returns the share of letters of a height that are read, or ``None`` where that is not measured."""
+        share: float | None = getattr(self, f"read_{height}")
+        return share
+
+    @property
+    def legible_from(self) -> str:
+        """The height in pixels from which on letters stay legible, or an empty string where that is not measured."""
+        if self.read_12 is None:
+            return ""
+        lost = [height for height in TEXT_HEIGHTS if (self.read(height) or 0.0) <= READ_UP_TO]
+        return next((str(height) for height in TEXT_HEIGHTS if height > max(lost, default=0)), "none")
 
 
 def declared(name: str, effect: Effect) -> frozenset[str]:
@@ -130,9 +155,8 @@ def declared(name: str, effect: Effect) -> frozenset[str]:
         found.add("left_right")
     if effect.down >= ORDER_FROM:
         found.add("up_down")
-    if effect.read is not None and effect.read <= READ_UP_TO:
-        found.add("text")
-    return frozenset(found)
+    seen = {height: 1.0 - effect.hidden if (share := effect.read(height)) is None else share for height in TEXT_HEIGHTS}
+    return frozenset(found) | unreadable_text(max((height for height, share in seen.items() if share <= READ_UP_TO), default=0))
 
 
 def measured_settings() -> list[str]:
@@ -144,14 +168,14 @@ def measure(setting: str) -> Effect:
     """Returns the effect of a setting, the mean over both pages and, where it draws, over three draws."""
     seeds = SEEDS if perturbations.info(setting).stochastic else SEEDS[:1]
     pages = [_page_effect(setting, paper, seed) for paper in ("white", "black") for seed in seeds]
-    renamed, gone, moved, across, down, offset = (float(np.mean(column)) for column in zip(*pages, strict=True))
+    renamed, gone, moved, across, down = (float(np.mean(column)) for column in zip(*pages, strict=True))
     hidden = float(np.mean([_hidden_share(setting, *inks, seed) for inks in (INKS, INKS[::-1]) for seed in seeds]))
     renamed += max(0.0, gone - hidden)
-    still = offset < STILL and perturbations.info(setting).keeps_size
-    read = float(np.mean([_read_share(setting, seed) for seed in seeds])) if still else None
-    return Effect(
-        *(round(share, 3) for share in (renamed, hidden, moved, across, down)), None if read is None else round(read, 3)
-    )
+    shares = (renamed, hidden, moved, across, down)
+    if ELSEWHERE & {step.name for step in Setting.parse(setting).steps}:
+        return Effect(*(round(share, 3) for share in shares), None, None, None, None)
+    read = (float(np.mean([_read_share(setting, height, seed) for seed in seeds])) for height in TEXT_HEIGHTS)
+    return Effect(*(round(share, 3) for share in (*shares, *read)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +185,8 @@ class _Disk:
     y: float
 
 
-def _page_effect(setting: str, paper: str, seed: int) -> tuple[float, float, float, float, float, float]:
-    """Returns the shares of disks renamed, gone, moved and in another order, and how far they moved on average, in pixels."""
+def _page_effect(setting: str, paper: str, seed: int) -> tuple[float, ...]:
+    """Returns the shares of disks renamed, gone, moved, and in another order across and down."""
     disks = _disks(paper)
     whole = _render(setting, _drawn(paper, disks), seed)
     seen: list[tuple[_Disk, str, float, float]] = []
@@ -176,15 +200,14 @@ def _page_effect(setting: str, paper: str, seed: int) -> tuple[float, float, flo
             name = _name(whole[inside].mean(axis=0))
             seen.append((disk, name, x, y))
     if not seen:
-        return 0.0, 1.0, 0.0, 0.0, 0.0, 0.0
+        return 0.0, 1.0, 0.0, 0.0, 0.0
     middle = np.array([WIDTH / 2, HEIGHT / 2])
     before = np.array([(disk.x, disk.y) for disk, *_ in seen])
     after = np.array([(x, y) for *_, x, y in seen])
     quadrants = ((before > middle) != (after > middle)).any(axis=1)
     orders = [_turned(before[:, axis], after[:, axis]) for axis in (0, 1)]
     renamed = sum(name != disk.colour for disk, name, *_ in seen) / len(disks)
-    offset = np.hypot(*(after - before).T).mean()
-    return renamed, 1 - len(seen) / len(disks), float(quadrants.mean()), *orders, float(offset)
+    return renamed, 1 - len(seen) / len(disks), float(quadrants.mean()), *orders
 
 
 INKS = ((255, 255, 255), (0, 0, 0))
@@ -248,47 +271,84 @@ def _lab(colours: NDArray[Any]) -> NDArray[np.float32]:
     return converted
 
 
-CELL = 32
-ROWS, COLUMNS = 5, 8
-CORNER = (40, 32)
+# Letters.
+
+
+SCALED_TO = 12
+"""Pixels that letters of every height are reduced to before they are compared: what is finer does not tell letters apart."""
+CELL = 16
+"""Side of the cell of a letter that is 12 pixels high; it grows with the letter."""
+SEARCHED = 3
+"""Pixels, at that scale, by which a letter may stand beside its place."""
+MARGIN = (40, 32)
 """Where the first cell begins, row and column: a frame around the picture may cover the margin."""
+MOST_LETTERS = 60
 
 
-def _read_share(setting: str, seed: int) -> float:
-    """Returns the share of capitals on a white page that are still most like themselves."""
-    page, letters = _letters_page()
-    grey = cv2.cvtColor(_render(setting, page, seed), cv2.COLOR_RGB2GRAY).astype(np.float64)
-    clean = {letter: _cell(cv2.cvtColor(page, cv2.COLOR_RGB2GRAY), letters.index(letter)) for letter in string.ascii_uppercase}
-    patterns = np.stack([_standard(cell) for cell in clean.values()])
-    right = 0
-    for place, letter in enumerate(letters):
-        likeness = np.abs(patterns @ _standard(_cell(grey, place)))
-        right += bool(likeness.max() > 0.2) and string.ascii_uppercase[int(likeness.argmax())] == letter
-    return right / len(letters)
+@dataclass(frozen=True, slots=True)
+class _Letters:
+    """A white page with black capitals, and for each letter the top left corner of its cell, x and y, in pixels."""
+
+    page: Image
+    placed: tuple[tuple[str, int, int], ...]
+    height: int
+
+
+def _read_share(setting: str, height: int, seed: int) -> float:
+    """Returns the share of capitals of a height in pixels that are still most like themselves, all of the alphabet asked."""
+    pages = _letters_pages(height)
+    patterns = _patterns(height)
+    right, asked = 0, 0
+    for page in pages:
+        seen = _reduced(_render(setting, page.page, seed), height)
+        for letter, x, y in page.placed:
+            left, top = (round(place * SCALED_TO / height) for place in (x, y))
+            around = seen[top - SEARCHED : top + CELL + SEARCHED, left - SEARCHED : left + CELL + SEARCHED]
+            likeness = [float(np.abs(cv2.matchTemplate(around, one, cv2.TM_CCOEFF_NORMED)).max()) for one in patterns.values()]
+            right += max(likeness) > FAINTEST and [*patterns][int(np.argmax(likeness))] == letter
+            asked += 1
+    return right / asked
 
 
 @functools.cache
-def _letters_page() -> tuple[Image, str]:
-    letters = (string.ascii_uppercase * 2)[: ROWS * COLUMNS]
-    page = PIL.Image.new("RGB", (WIDTH, HEIGHT), "white")
-    font = PIL.ImageFont.load_default(round(LETTERS_HIGH / 0.72))  # capitals are 0.72 of the size of this typeface
-    pen = PIL.ImageDraw.Draw(page)
-    for place, letter in enumerate(letters):
-        centre = CORNER[1] + (place % COLUMNS + 0.5) * CELL, CORNER[0] + (place // COLUMNS + 0.5) * CELL
-        pen.text(centre, letter, fill="black", font=font, anchor="mm")
-    return np.asarray(page), letters
+def _letters_pages(height: int) -> tuple[_Letters, ...]:
+    """Returns pages with each capital at least once."""
+    cell = CELL * height // SCALED_TO
+    places = [
+        (x, y)
+        for y in range(MARGIN[0], HEIGHT - MARGIN[0] - cell + 1, cell)
+        for x in range(MARGIN[1], WIDTH - MARGIN[1] - cell + 1, cell)
+    ][:MOST_LETTERS]
+    font = PIL.ImageFont.load_default(round(height / 0.72))  # capitals are 0.72 of the size of this typeface
+    letters, pages = itertools.cycle(string.ascii_uppercase), []
+    for _ in range(-(-len(string.ascii_uppercase) // len(places))):
+        placed = tuple((next(letters), *place) for place in places)
+        canvas = PIL.Image.new("RGB", (WIDTH, HEIGHT), "white")
+        pen = PIL.ImageDraw.Draw(canvas)
+        for letter, x, y in placed:
+            pen.text((x + cell / 2, y + cell / 2), letter, fill="black", font=font, anchor="mm")
+        pages.append(_Letters(np.asarray(canvas), placed, height))
+    return tuple(pages)
 
 
-def _cell(plane: NDArray[Any], place: int) -> NDArray[np.float64]:
-    row, column = divmod(place, COLUMNS)
-    top, left = CORNER[0] + row * CELL, CORNER[1] + column * CELL
-    return plane[top : top + CELL, left : left + CELL].astype(np.float64)
+@functools.cache
+def _patterns(height: int) -> dict[str, NDArray[np.float32]]:
+    """Returns each capital as a reader knows it, shape (16, 16)."""
+    found = {}
+    for page in _letters_pages(height):
+        seen = _reduced(page.page, height)
+        for letter, x, y in page.placed:
+            left, top = (round(place * SCALED_TO / height) for place in (x, y))
+            found.setdefault(letter, seen[top : top + CELL, left : left + CELL])
+    return found
 
 
-def _standard(cell: NDArray[np.float64]) -> NDArray[np.float64]:
-    soft = cv2.GaussianBlur(cell, (0, 0), 3.0)  # a reader does not look at single pixels
-    values = (soft - soft.mean()).ravel()
-    return values / max(float(np.linalg.norm(values)), 1e-9)
+def _reduced(page: Image, height: int) -> NDArray[np.float32]:
+    """Returns the luma of a page at the scale at which its letters are 12 pixels high, a little blurred."""
+    grey = cv2.GaussianBlur(cv2.cvtColor(page, cv2.COLOR_RGB2GRAY).astype(np.float32), (0, 0), SOFTENED * height)
+    size = (WIDTH * SCALED_TO // height, HEIGHT * SCALED_TO // height)
+    reduced: NDArray[np.float32] = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    return reduced
 
 
 # The table.
@@ -303,8 +363,8 @@ def rows(settings: Sequence[str]) -> Iterator[tuple[str, Effect]]:
 def line(setting: str, effect: Effect) -> str:
     """Returns the row of the table for a setting."""
     shares = ["" if share is None else f"{share:.3f}" for share in (getattr(effect, one.name) for one in fields(Effect))]
-    tags = ", ".join(sorted(perturbations.info(setting).label_changing))
-    return f"| `{setting}` | {' | '.join(shares)} | {tags} |"
+    tags = ", ".join(aspects(perturbations.info(setting).label_changing))
+    return f"| `{setting}` | {' | '.join(shares)} | {effect.legible_from} | {tags} |"
 
 
 def read_table(page: Path = PAGE) -> dict[str, Effect]:
@@ -313,13 +373,14 @@ def read_table(page: Path = PAGE) -> dict[str, Effect]:
     for row in page.read_text(encoding="utf-8").partition(START)[2].partition(END)[0].splitlines():
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         if cells[0].startswith("`"):
-            shares = [float(cell) if cell else None for cell in cells[1:-1]]
-            found[cells[0].strip("`")] = Effect(*shares)  # type: ignore[arg-type]  # only the last one may be absent
+            shares = [float(cell) if cell else None for cell in cells[1:-2]]
+            found[cells[0].strip("`")] = Effect(*shares)  # type: ignore[arg-type]  # only those of letters may be absent
     return found
 
 
 def _write(lines: Sequence[str]) -> None:
-    head = f"| setting | {' | '.join(one.name for one in fields(Effect))} | declared |\n| --- |{' --- |' * 7}\n"
+    names = [one.name.replace("_", " ") for one in fields(Effect)]
+    head = f"| setting | {' | '.join(names)} | legible from | declared |\n| --- |{' --- |' * (len(names) + 2)}\n"
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
     table = "\n".join(lines)
     PAGE.write_text(f"{before}{START}\n\n{head}{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")

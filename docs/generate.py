@@ -33,7 +33,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.estimation import Described, describe, plain
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.extras import SOURCE as OWN_READING
-from pytest_vlmrobust.perturbations.record import Corruption
+from pytest_vlmrobust.perturbations.record import Corruption, aspects
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
@@ -182,9 +182,9 @@ def parameters(record: Corruption) -> str:
 
 def changes(by_level: Mapping[str | None, frozenset[str]]) -> str:
     """Returns what a perturbation changes, with the levels where not all of them do."""
-    found = []
-    for tag in sorted(frozenset().union(*by_level.values())):
-        levels = [str(level) for level, tags in by_level.items() if tag in tags]
+    found, said = [], {level: aspects(tags) for level, tags in by_level.items()}
+    for tag in sorted(frozenset[str]().union(*said.values())):
+        levels = [str(level) for level, tags in said.items() if tag in tags]
         found.append(tag if len(levels) == len(by_level) else f"{tag} ({', '.join(levels)})")
     return ", ".join(found)
 

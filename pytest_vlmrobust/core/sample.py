@@ -59,6 +59,20 @@ UNDECLARED = "undeclared"
 """The scorer of an open question whose data say neither task nor scorer: a run is refused, since any scorer gives some number."""
 
 
+TEXT_HEIGHTS = (12, 18, 24, 36)
+"""Heights of letters in pixels, of capitals or else of the "x", for which it is known which settings leave them legible."""
+USUAL_TEXT_HEIGHT = 24
+"""The one that is assumed of text where nobody says its height."""
+
+
+def text_of_height(height: float) -> str:
+    """Returns what a question about words in letters so many pixels high is ``changed_by``: ``text_18`` from 18 pixels on.
+
+    Letters that are smaller than all of ``TEXT_HEIGHTS`` are taken for the smallest.
+    """
+    return f"text_{max((each for each in TEXT_HEIGHTS if each <= height), default=TEXT_HEIGHTS[0])}"
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One question with its image(s), options and target.
@@ -82,8 +96,8 @@ class Sample:
     """Its source image: samples of one group are resampled together."""
     hint: str = ""
     changed_by: frozenset[str] = frozenset()
-    """What makes another answer right: kinds of change (``left_right``, ``up_down``, ``colour``, ``count`` ...), or perturbations
-    or settings by name (``flip_h``, ``hue_shift:high``)."""
+    """What makes another answer right, or takes away what it rests on: kinds of change (``left_right``, ``up_down``, ``colour``,
+    ``count``, ``text_18`` ...), or perturbations or settings by name (``flip_h``, ``hue_shift:high``)."""
     scorer: str = ""
     """The scorer that compares the answer with the target; empty for the scorer of the task, or ``UNDECLARED``."""
     instruction: str = ""

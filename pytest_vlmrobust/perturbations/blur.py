@@ -53,6 +53,7 @@ def gaussian_blur(image: Image, *, radius: float) -> Image:
     mid={"ksize": 9},
     high={"ksize": 15},
     stochastic=True,
+    changes={"high": ["text_18"]},
     source="VLM-RobustBench Table 29",
     version=3,
 )
@@ -70,6 +71,7 @@ def motion_blur(image: Image, rng: np.random.Generator, *, ksize: int) -> Image:
     low={"radius": 1.0},
     mid={"radius": 3.0},
     high={"radius": 5.0},
+    changes={"high": ["text_12"]},
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
 )
 def defocus_blur(image: Image, *, radius: float) -> Image:
@@ -82,6 +84,7 @@ def defocus_blur(image: Image, *, radius: float) -> Image:
     low={"factor": 0.02},
     mid={"factor": 0.06},
     high={"factor": 0.10},
+    changes={"high": ["text_12"]},
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
     version=2,
 )
@@ -108,7 +111,7 @@ def zoom_blur(image: Image, *, factor: float) -> Image:
     mid={"sigma": 0.9},
     high={"sigma": 1.3},
     stochastic=True,
-    changes=["text"],
+    changes=["text_24"],
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
     version=2,
 )

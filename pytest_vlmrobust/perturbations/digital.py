@@ -36,6 +36,7 @@ def jpeg_compression(image: Image, *, quality: int) -> Image:
     low={"scale": 0.9},
     mid={"scale": 0.5},
     high={"scale": 0.2},
+    changes={"high": ["text_12"]},
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
 )
 def pixelate(image: Image, *, scale: float) -> Image:

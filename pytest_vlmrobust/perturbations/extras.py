@@ -34,7 +34,15 @@ def true_upsample(image: Image, *, scale: float) -> Image:
     return back
 
 
-@corruption(family="resolution", low={"scale": 0.75}, mid={"scale": 0.35}, high={"scale": 0.15}, keeps_size=False, source=SOURCE)
+@corruption(
+    family="resolution",
+    low={"scale": 0.75},
+    mid={"scale": 0.35},
+    high={"scale": 0.15},
+    keeps_size=False,
+    changes={"high": ["text_18"]},
+    source=SOURCE,
+)
 def shrink(image: Image, *, scale: float) -> Image:
     """Shrinks each side to ``scale`` by averaging areas, and leaves it so: ``downsample`` without enlarging back.
 
@@ -70,7 +78,7 @@ def resolution_lanczos(image: Image, *, long_edge: int) -> Image:
     low={"width": 10},
     mid={"width": 30},
     high={"width": 60},
-    changes={"mid": ["count", "presence"], "high": ["count", "presence", "text"]},
+    changes={"mid": ["count", "presence", "text"], "high": ["count", "presence", "text"]},
     source=SOURCE,
 )
 def inner_border(image: Image, *, width: int) -> Image:
@@ -91,7 +99,7 @@ def inner_border(image: Image, *, width: int) -> Image:
     low={"area": 0.1},
     mid={"area": 0.3},
     high={"area": 0.5},
-    changes={"low": ["count", "presence"], "mid": ["count", "presence"], "high": ["count", "presence", "text"]},
+    changes=["count", "presence", "text"],
     source=SOURCE,
 )
 def area_occlusion(image: Image, *, area: float) -> Image:
@@ -104,8 +112,8 @@ def area_occlusion(image: Image, *, area: float) -> Image:
     low={"delta": 1},
     mid={"delta": 3},
     high={"delta": 6},
-    changes={"high": ["colour", "text"]},
     stochastic=True,
+    changes={"mid": ["text_18"], "high": ["colour", "text"]},
     source=SOURCE,
     version=2,
 )
@@ -115,7 +123,14 @@ def glass_shuffle(image: Image, rng: np.random.Generator, *, delta: int) -> Imag
 
 
 @corruption(
-    family="geometric", low={"alpha": 30}, mid={"alpha": 80}, high={"alpha": 180}, stochastic=True, source=SOURCE, version=2
+    family="geometric",
+    low={"alpha": 30},
+    mid={"alpha": 80},
+    high={"alpha": 180},
+    stochastic=True,
+    changes={"high": ["text_18"]},
+    source=SOURCE,
+    version=2,
 )
 def elastic_transform_10(image: Image, rng: np.random.Generator, *, alpha: float) -> Image:
     """Works like ``elastic_transform`` with a field smoothed over 10 pixels, not 5: wider waves, under half the displacement."""

@@ -105,6 +105,7 @@ def perspective_transform(image: Image, rng: np.random.Generator, *, magnitude: 
     mid={"alpha": 80},
     high={"alpha": 180},
     stochastic=True,
+    changes={"mid": ["text_24"], "high": ["text"]},
     source="VLM-RobustBench Table 29; after Simard et al. 2003",
     version=2,
 )

@@ -24,7 +24,7 @@ SOURCE = "The Perceptual Observatory, supplement 9.3"
 LEVELS = np.arange(256, dtype=np.float64)
 
 
-@corruption(family=FAMILY, source=SOURCE)
+@corruption(family=FAMILY, changes=["text_18"], source=SOURCE)
 def observatory_gaussian_blur(image: Image) -> Image:
     """Convolves with a Gaussian of 11 x 11 pixels and a standard deviation of 11, listed as "(11, 11)".
 

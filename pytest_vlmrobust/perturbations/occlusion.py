@@ -23,7 +23,7 @@ GRID_CELLS = 8
     mid={"ratio": 0.15},
     high={"ratio": 0.25},
     stochastic=True,
-    changes={"low": ["presence", "count"], "mid": ["presence", "count"], "high": ["presence", "count", "text"]},
+    changes={"low": ["presence", "count"], "mid": ["presence", "count", "text"], "high": ["presence", "count", "text"]},
     source="VLM-RobustBench Table 29; after Zhong et al. 2020",
     version=2,
 )
@@ -49,6 +49,7 @@ def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) ->
     mid={"ratio": 0.2},
     high={"ratio": 0.3},
     stochastic=True,
+    changes=["text"],
     source="VLM-RobustBench Table 29; after Chen et al. 2020",
     version=2,
 )
@@ -74,7 +75,7 @@ def grid_mask(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     low={"ratio": 0.1},
     mid={"ratio": 0.3},
     high={"ratio": 0.5},
-    changes={"mid": ["presence", "count"], "high": ["presence", "count", "text"]},
+    changes={"mid": ["presence", "count", "text"], "high": ["presence", "count", "text"]},
     source="VLM-RobustBench Table 29",
 )
 def center_occlusion(image: Image, *, ratio: float) -> Image:

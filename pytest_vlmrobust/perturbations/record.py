@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.errors import SettingError
+from pytest_vlmrobust.core.sample import TEXT_HEIGHTS, USUAL_TEXT_HEIGHT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,13 +18,33 @@ if TYPE_CHECKING:
 
 Parameters = Mapping[str, int | float | str]
 
-CHANGES = ("colour", "count", "left_right", "position", "presence", "text", "up_down")
+CHANGES = (
+    *("colour", "count", "left_right", "position", "presence"),
+    *("text", *(f"text_{height}" for height in TEXT_HEIGHTS), "up_down"),
+)
 """Aspects of the right answer that a perturbation may change:
 
 ``colour`` the colour of things; ``count`` how many are in view; ``left_right`` and ``up_down`` their order along an axis;
-``position`` where they are in the picture; ``presence`` whether they are in view at all; ``text`` which words can be read.
-What the built-in ones declare follows from measurements by one rule, in ``docs/declarations.md``.
+``position`` where they are in the picture; ``presence`` whether they are in view at all; ``text`` which words can be read, and
+``text_12`` to ``text_36`` which words in letters so many pixels high. What the built-in ones declare follows from
+measurements by one rule, in ``docs/declarations.md``.
 """
+
+
+def unreadable_text(height: int) -> frozenset[str]:
+    """Returns what changes where letters up to a height cannot be read: smaller ones can neither."""
+    lost = {f"text_{each}" for each in TEXT_HEIGHTS if each <= height}
+    return frozenset(lost | {"text"} if height >= USUAL_TEXT_HEIGHT else lost)
+
+
+def aspects(changes: Iterable[str]) -> list[str]:
+    """Returns members of :data:`CHANGES` in alphabetical order, those about text in a few words: "text up to 18 px"."""
+    given = frozenset(changes)
+    heights = [height for height in TEXT_HEIGHTS if f"text_{height}" in given]
+    if not heights:
+        return sorted(given)
+    about_text = "text" if heights[-1] == TEXT_HEIGHTS[-1] else f"text up to {heights[-1]} px"
+    return sorted({*given - unreadable_text(heights[-1]), about_text})
 
 
 Note = Callable[..., str]

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Setting, Step
 from pytest_vlmrobust.core.errors import SettingError, UsageError
 from pytest_vlmrobust.core.registry import DISABLE_VARIABLE, Registry
+from pytest_vlmrobust.core.sample import TEXT_HEIGHTS
 
-from .record import CATEGORIES, CHANGES, Corruption, Note, Numbered, Parameters
+from .record import CATEGORIES, CHANGES, Corruption, Note, Numbered, Parameters, unreadable_text
 
 REGISTRY: Registry[Corruption] = Registry("perturbation", group="perturbations")
 
@@ -61,6 +62,7 @@ def corruption(
         stochastic: whether the function wants a ``numpy.random.Generator`` as its second argument. The levels of one draw get the
             same generator: draw first what they share, so that a higher level is a lower one made stronger.
         changes: members of ``record.CHANGES`` that name which questions get another right answer, for all levels or by level.
+            ``text_18`` stands for letters up to 18 pixels, and ``text`` for those of any height.
         keeps_size: whether height and width stay as they are.
         views: for a perturbation that returns several pictures, (V, H, W, 3): how many, from its keyword arguments.
         note: says, from height, width and the keyword arguments, what cannot be done to such a picture.
@@ -211,4 +213,11 @@ def _changes(name: str, changes: Changes, levels: Mapping[str | None, Parameters
         raise UsageError(
             f"perturbation {name!r}: changes names {unknown[0]!r}. Expected tags among {', '.join(CHANGES)}, by level or for all"
         )
-    return MappingProxyType(checked)
+    return MappingProxyType({level: tags.union(*map(_with_smaller_text, tags)) for level, tags in checked.items()})
+
+
+def _with_smaller_text(tag: str) -> frozenset[str]:
+    """Returns what a change implies: where letters of a height cannot be read, smaller ones can neither."""
+    if tag == "text":
+        return unreadable_text(TEXT_HEIGHTS[-1])
+    return unreadable_text(int(tag.removeprefix("text_"))) if tag.startswith("text_") else frozenset()

@@ -18,6 +18,7 @@ BOX_SHARE = 9.0 / 13.0
     low={"scale": 0.75},
     mid={"scale": 0.35},
     high={"scale": 0.15},
+    changes={"high": ["text_18"]},
     source="VLM-RobustBench Table 29",
 )
 def downsample(image: Image, *, scale: float) -> Image:
@@ -39,11 +40,7 @@ def downsample(image: Image, *, scale: float) -> Image:
     low={"scale": 1.5},
     mid={"scale": 3.0},
     high={"scale": 6.0},
-    changes={
-        "low": ["presence", "count", "position"],
-        "mid": ["presence", "count", "position"],
-        "high": ["presence", "count", "position", "text"],
-    },
+    changes=["presence", "count", "position", "text"],
     source="VLM-RobustBench Table 29",
     version=3,
 )
@@ -98,7 +95,7 @@ def posterize(image: Image, *, bits: int) -> Image:
     low={"threshold": 200},
     mid={"threshold": 128},
     high={"threshold": 64},
-    changes=["colour", "text"],
+    changes=["colour", "text_24"],
     source="VLM-RobustBench Table 29",
 )
 def solarize(image: Image, *, threshold: int) -> Image:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
-from pytest_vlmrobust.core.sample import ImageSource, Sample
+from pytest_vlmrobust.core.sample import ImageSource, Sample, text_of_height
 
 from .scenes import CANVAS, COLORS, QUADRANTS, SHAPES, Figure, Scene
 from .shapes import EVALUATION_SEED, LETTERS, SceneImage
@@ -60,8 +60,9 @@ def redundant(rng: np.random.Generator) -> Cue:
 def across(rng: np.random.Generator) -> Cue:
     """Asks for a word in the middle; each patch shows a part of it, and the other options are spelled like it."""
     word = WORDS[int(rng.integers(len(WORDS)))]
-    page = Page((centred_word(rng, word, size=WORD_SIZE),), GROUND)
-    return Cue(PageImage(page), "Which word is in the picture?", (word, *look_alikes(word)[:3]), frozenset())
+    shown = centred_word(rng, word, size=WORD_SIZE)
+    changed_by = frozenset({text_of_height(shown.letter_height)})
+    return Cue(PageImage(Page((shown,), GROUND)), "Which word is in the picture?", (word, *look_alikes(word)[:3]), changed_by)
 
 
 def _scene(figures: tuple[Figure, ...]) -> SceneImage:

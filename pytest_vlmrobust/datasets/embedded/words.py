@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import Sample, text_of_height
 
 from .scenes import CANVAS, COLORS, held_out
 from .shapes import EVALUATION_SEED, LETTERS
@@ -33,6 +33,8 @@ INKS = tuple(color for color in COLORS if color != "yellow")
 """Colours that are readable on a light ground."""
 PLACES = ("top", "bottom")
 CASES = ("lower", "upper", "title")
+CAPITAL, SMALL = 0.72, 0.53
+"""Heights of the capitals and of the "x" of Pillow's typeface, as shares of its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Lettering:
     def text(self) -> str:
         """The word as it is written."""
         return str(getattr(self.word, self.case)())
+
+    @property
+    def letter_height(self) -> float:
+        """Height of its lowest letters in pixels: of capitals where it has no others, else of the "x"."""
+        return self.size * (CAPITAL if self.case == "upper" else SMALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +168,17 @@ class WordQuestion:
     text: str
     answer: str
     options: tuple[str, ...]
-    about_color: bool = False
-    about_place: bool = False
+    changed_by: frozenset[str]
+    """What else would be right after, or could no longer be told: members of ``perturbations.CHANGES``."""
+
+
+_PLACE = frozenset({"up_down"})
+"""A mirrored word is still the same word: only a flip from top to bottom moves it elsewhere."""
+
+
+def _reading(lettering: Lettering) -> frozenset[str]:
+    """Returns what changes an answer that rests on reading a word: that letters of its height cannot be read."""
+    return frozenset({text_of_height(lettering.letter_height)})
 
 
 def _shuffle(rng: np.random.Generator, options: list[str]) -> tuple[str, ...]:
@@ -182,7 +198,8 @@ def _reading_question(rng: np.random.Generator, page: Page) -> WordQuestion:
     near = [near[i] for i in rng.permutation(len(near))]
     options = [asked.word, *others, *near][: len(LETTERS)]
     text = f"Which word is at the {asked.place}?" if others else "Which word is in the picture?"
-    return WordQuestion("read", "read", text, asked.word, _shuffle(rng, options), about_place=bool(others))
+    changed_by = _reading(asked) | (_PLACE if others else frozenset())
+    return WordQuestion("read", "read", text, asked.word, _shuffle(rng, options), changed_by)
 
 
 def _ink(rng: np.random.Generator, page: Page) -> WordQuestion:
@@ -192,7 +209,8 @@ def _ink(rng: np.random.Generator, page: Page) -> WordQuestion:
     present = [w.color for w in page.letterings if w is not asked]
     absent = [color for color in INKS if color != asked.color and color not in present]
     options = [asked.color, *present, *(absent[i] for i in rng.permutation(len(absent)))][: len(LETTERS)]
-    return WordQuestion("ink", "ink", text, asked.color, _shuffle(rng, options), about_color=True, about_place=not by_word)
+    changed_by = frozenset({"colour"}) | (_reading(asked) if by_word else _PLACE)
+    return WordQuestion("ink", "ink", text, asked.color, _shuffle(rng, options), changed_by)
 
 
 def _spelling_question(rng: np.random.Generator, page: Page) -> WordQuestion:
@@ -201,7 +219,8 @@ def _spelling_question(rng: np.random.Generator, page: Page) -> WordQuestion:
     source = present[int(rng.integers(len(present)))]
     near = [w for w in look_alikes(source) if w not in present][:4]
     word = source if there else near[int(rng.integers(len(near)))]
-    return WordQuestion("spelled", "yes_no", f"Does the picture show the word {word}?", "yes" if there else "no", ())
+    changed_by = frozenset({"presence"}).union(*map(_reading, page.letterings))
+    return WordQuestion("spelled", "yes_no", f"Does the picture show the word {word}?", "yes" if there else "no", (), changed_by)
 
 
 WORD_KINDS: dict[str, Callable[[np.random.Generator, Page], WordQuestion]] = {
@@ -270,8 +289,6 @@ class Words:
 def _sample(number: int, page: Page, question: WordQuestion) -> Sample:
     options = dict(zip(LETTERS, question.options, strict=False))
     target = next((letter for letter, text in options.items() if text == question.answer), question.answer)
-    # a mirrored word is still the same word: only a flip from top to bottom moves it elsewhere
-    changed = [*(["colour"] if question.about_color else ()), *(["up_down"] if question.about_place else ())]
     return Sample(
         id=f"words-{number:04d}-{question.kind}",
         images=(PageImage(page),),
@@ -281,5 +298,5 @@ def _sample(number: int, page: Page, question: WordQuestion) -> Sample:
         options=options,
         category=question.category,
         group=f"page-{number:04d}",
-        changed_by=frozenset(changed),
+        changed_by=question.changed_by,
     )

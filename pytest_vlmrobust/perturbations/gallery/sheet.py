@@ -21,6 +21,7 @@ from pytest_vlmrobust.core.pictures import FORMATS, open_picture
 from pytest_vlmrobust.core.words import printable, quantity
 from pytest_vlmrobust.perturbations.catalog import fingerprint, info, records
 from pytest_vlmrobust.perturbations.pixels import Image, opencv
+from pytest_vlmrobust.perturbations.record import aspects
 from pytest_vlmrobust.perturbations.rendering import Renderer, as_rgb, get
 
 from .quality import Structure, psnr, resize_picture, ssim, structure
@@ -303,7 +304,7 @@ def _version(setting: str) -> str:
 
 def _flags(setting: str) -> tuple[str, ...]:
     setting_info = info(setting)
-    changed = f"changes the answer about {', '.join(sorted(setting_info.label_changing))}" if setting_info.label_changing else ""
+    changed = f"changes the answer about {', '.join(aspects(setting_info.label_changing))}" if setting_info.label_changing else ""
     return tuple(flag for flag in ("random" if setting_info.stochastic else "", changed) if flag)
 
 

@@ -50,7 +50,7 @@ DUNES: tuple[tuple[Color, ...], ...] = (
 """Sand from the shadow to the crest."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text"], source=SOURCE)
 def standin_night_forest(image: Image, rng: np.random.Generator) -> Image:
     """Shows the picture as moonlit leaves behind dark trunks; a procedural stand-in for a diffusion illusion.
 
@@ -126,7 +126,7 @@ SKIES: tuple[tuple[tuple[Color, ...], tuple[Color, ...]], ...] = (
 """The sky from top to bottom, and its clouds from their shadows to their lit side."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
     """Shows the picture as stars and gas in a night sky; a procedural stand-in for a diffusion illusion.
 
@@ -213,7 +213,7 @@ FLAMES: tuple[tuple[Color, ...], ...] = (
 """The dark between candles, their glow, the flame."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text_24"], source=SOURCE)
 def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
     """Relights the picture as a dark room with light through blinds; a procedural stand-in for a diffusion illusion.
 
@@ -233,7 +233,7 @@ def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
     return print_tones(shown, pick(rng, ROOMS))
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text_18"], source=SOURCE)
 def standin_candles(image: Image, rng: np.random.Generator) -> Image:
     """Shows the picture as rows of candles burning in the dark; a procedural stand-in for a diffusion illusion.
 
@@ -292,7 +292,7 @@ Real = NDArray[np.float64]
 Whole = NDArray[np.intp]
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_isometric(image: Image, rng: np.random.Generator) -> Image:
     """Builds the picture from pastel columns in isometric view; a procedural stand-in for a diffusion illusion.
 

@@ -67,7 +67,7 @@ GLASS: tuple[tuple[tuple[Color, ...], ...], ...] = (
 TONES_OF_GLASS = 4
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_mosaic(image: Image, rng: np.random.Generator) -> Image:
     """Lays the picture as a mosaic of small square stones in bending rows; a procedural stand-in for a diffusion illusion.
 
@@ -86,7 +86,7 @@ def standin_mosaic(image: Image, rng: np.random.Generator) -> Image:
     return light_image(laid, gleam.take(stones) * _bevel(fraction(u), fraction(v), size))
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_stained_glass(image: Image, rng: np.random.Generator) -> Image:
     """Sets the picture in panes of coloured glass between strips of lead; a procedural stand-in for a diffusion illusion.
 
@@ -162,7 +162,7 @@ STEPS = 64
 """Luminances are compared in whole steps: products of small whole numbers are exact, so no build of a library breaks ties."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_quilted_texture(image: Image, rng: np.random.Generator) -> Image:
     """Quilts the picture from patches of a pebble beach chosen by luminance; a procedural stand-in for a diffusion illusion.
 
@@ -257,7 +257,7 @@ STITCH = 7
 """The length of a stitch in widths of the thread."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text_18"], source=SOURCE)
 def standin_embroidery(image: Image, rng: np.random.Generator) -> Image:
     """Stitches the picture in satin stitch; a procedural stand-in for a diffusion illusion.
 

@@ -148,7 +148,7 @@ SHEETS: tuple[tuple[Color, ...], ...] = (
 """Five sheets from the lowest, and darkest, to the uppermost."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_origami(image: Image, rng: np.random.Generator) -> Image:
     """Folds the picture from sheets of coloured paper; a procedural stand-in for a diffusion illusion.
 
@@ -206,7 +206,7 @@ FINEST = 5.0
 """A brush is at most this many pixels wide while strokes are drawn: they are smooth enough to be enlarged afterwards."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_oil_paint(image: Image, rng: np.random.Generator) -> Image:
     """Paints the picture in oil with thick strokes along its contours; a procedural stand-in for a diffusion illusion.
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.fingerprint import rng_for
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import Sample, text_of_height
 from pytest_vlmrobust.datasets.embedded import scenes, shapes, words
+from pytest_vlmrobust.datasets.embedded.cues import Cues
 from pytest_vlmrobust.datasets.embedded.shapes import SceneImage, Shapes
 from pytest_vlmrobust.datasets.embedded.words import PageImage, Words
 
@@ -107,6 +108,40 @@ def test_questions_of_existence_depend_on_presence_and_colour_and_no_others_on_p
     for name, changed in marked.items():
         assert ("presence" in changed) is name.endswith("-existence"), name
         assert "colour" in changed or not name.endswith("-existence")
+
+
+def test_questions_of_words_say_what_they_depend_on_and_how_high_its_letters_are() -> None:
+    for sample in Words().samples():
+        image = sample.images[0]
+        assert isinstance(image, PageImage)
+        kind = sample.id.rpartition("-")[2]
+        place = {"up_down"} if " at the " in sample.question else set()
+        read = {text_of_height(one.letter_height) for one in asked_about(sample, image.page)}
+        also = {"read": set(), "ink": {"colour"}, "spelled": {"presence"}}[kind]
+        assert sample.changed_by == place | read | also, sample.id
+    heights = {tag for sample in Words().samples() for tag in sample.changed_by if tag.startswith("text")}
+    assert heights == {"text_18", "text_24"}
+
+
+def asked_about(sample: Sample, page: words.Page) -> list[words.Lettering]:
+    """Returns the words that must be read to answer."""
+    if sample.id.endswith("-spelled"):
+        return list(page.letterings)
+    if sample.id.endswith("-read"):
+        return [one for one in page.letterings if one.word == sample.options[str(sample.target)]]
+    return [one for one in page.letterings if f"the word {one.word}?" in sample.question]
+
+
+def test_letters_are_as_high_as_they_say() -> None:
+    for page in islice(words.pages(np.random.default_rng(4), evaluation=True), 40):
+        for written in page.letterings:
+            letter = "H" if written.case == "upper" else "x"
+            _, top, _, bottom = words._extent(letter, written.size)
+            assert bottom - top == pytest.approx(written.letter_height, abs=2)  # drawn in whole pixels
+
+
+def test_questions_across_patches_depend_on_large_letters() -> None:
+    assert {sample.changed_by for sample in Cues("global_cue").samples()} <= {frozenset({"text_18"}), frozenset({"text_24"})}
 
 
 def test_a_drawn_mirror_is_the_mirrored_drawing() -> None:

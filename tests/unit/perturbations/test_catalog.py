@@ -96,6 +96,9 @@ def test_the_two_unperturbed_settings_are_families_of_their_own(name: str) -> No
     assert perturbations.fingerprint(name) == [{"name": name, "level": None, "params": {}, "version": 1}]
 
 
+TEXT = frozenset({"text", "text_12", "text_18", "text_24", "text_36"})
+
+
 @pytest.mark.parametrize(
     ("setting", "changed"),
     [
@@ -109,10 +112,13 @@ def test_the_two_unperturbed_settings_are_families_of_their_own(name: str) -> No
         ("hue_shift:mid", {"colour"}),
         ("rotate:low", set()),
         ("rotate:high", {"presence", "count"}),
-        ("upsample:low", {"presence", "count", "position"}),
+        ("upsample:low", {"presence", "count", "position", *TEXT}),
         ("random_occlusion:low", {"presence", "count"}),
-        ("text_overlay:low", {"text"}),
+        ("text_overlay:low", TEXT),
         ("gaussian_blur:high", set()),
+        ("defocus_blur:high", {"text_12"}),
+        ("downsample:high", {"text_12", "text_18"}),
+        ("glass_blur:mid", TEXT - {"text_36"}),
     ],
 )
 def test_which_answers_change(setting: str, changed: set[str]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import SettingError, UsageError
 from pytest_vlmrobust.perturbations import corruption
-from pytest_vlmrobust.perturbations.record import Numbered
+from pytest_vlmrobust.perturbations.record import Numbered, aspects
 from pytest_vlmrobust.perturbations.registry import REGISTRY, find
 
 Image = NDArray[np.uint8]
@@ -53,6 +53,15 @@ def test_an_own_one_is_used_like_a_built_in_one() -> None:
     assert perturbations.get("shade:mid")(np.full((2, 2, 3), 9, np.uint8), seed=1).max() == 7
     assert perturbations.names("all")[-3:] == ["shade:low", "shade:mid", "shade:high"]
     assert len(perturbations.names("robustbench")) == 133
+
+
+def test_where_letters_cannot_be_read_smaller_ones_can_neither() -> None:
+    corruption(family="blur", **LEVELS, changes={"low": ["text_12"], "mid": ["text_24", "colour"], "high": ["text"]})(shade)
+    low, mid, high = (perturbations.info(f"shade:{level}").label_changing for level in LEVELS)
+    assert low == {"text_12"}
+    assert mid == {"colour", "text_12", "text_18", "text_24", "text"}
+    assert high == {"text_12", "text_18", "text_24", "text_36", "text"}
+    assert [aspects(tags) for tags in (low, mid, high)] == [["text up to 12 px"], ["colour", "text up to 24 px"], ["text"]]
 
 
 def test_an_own_stochastic_one_gets_a_generator_of_its_setting() -> None:

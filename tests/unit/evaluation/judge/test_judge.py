@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.datasets.embedded.words import Words
 from pytest_vlmrobust.evaluation.judge.context import Asked
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
@@ -177,6 +179,23 @@ def test_the_label_preserving_drop_leaves_changed_answers_out(world: World, judg
     kept = measure(record, "label_preserving_drop")
     assert kept.value == pytest.approx(1 / 4)
     assert (kept.n, kept.outcome) == (4, Outcome.PASS)
+
+
+def test_questions_about_words_too_small_to_read_are_left_out_by_the_height_of_their_letters(world: World, judge: Made) -> None:
+    setting = "downsample:high"
+    assert perturbations.info(setting).label_changing == {"text_12", "text_18"}
+    world.samples = list(Words(per_kind=8).samples())
+    small = {one.id for one in world.samples if "text_18" in one.changed_by}
+    large = {one.id for one in world.samples if "text_24" in one.changed_by} - small
+    assert small
+    assert large
+    right = {one.id: str(one.target) for one in world.samples}
+    lost = {(name, setting) for name in small}
+    world.model.answer = lambda asked: "?" if (asked.sample_id, asked.setting) in lost else right[asked.sample_id]
+    record = judge(DROP).cell(cell(setting))
+    assert measure(record, "accuracy_drop").value == pytest.approx(len(small) / len(right))
+    kept = measure(record, "label_preserving_drop")
+    assert (kept.n, kept.value) == (len(right) - len(small), 0.0)
 
 
 def test_where_every_answer_stays_right_there_is_no_second_drop(world: World, judge: Made) -> None:
