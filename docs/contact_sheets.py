@@ -2,6 +2,12 @@
 
     python docs/contact_sheets.py
 
+"Before" is the package of an earlier commit, with the perturbations whose laws have changed since:
+
+    git worktree add /tmp/before 750a033~1
+    PYTHONPATH=/tmp/before python docs/contact_sheets.py --changed --out /tmp/before
+    python docs/contact_sheets.py --changed --before /tmp/before
+
 The photograph is the one of the tests (CC0), the page is white with text of four sizes, and the drawing is the first picture of
 the embedded `shapes`. For a picture of your own there is `vlmrobust show`, whose sheets have parameters and measures too.
 """  # noqa: INP001 - a script, not a package
@@ -17,11 +23,16 @@ from PIL import Image, ImageDraw, ImageFont
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import LEVELS, Setting
-from pytest_vlmrobust.core.sample import TEXT_HEIGHTS
 from pytest_vlmrobust.datasets.embedded.shapes import Shapes
 
 ROOT = Path(__file__).parents[1]
 SEED = 1234
+HEIGHTS = (36, 24, 18, 12)
+CHANGED = (
+    *("color_jitter", "random_occlusion", "perspective_transform", "fog", "frost", "snow", "rain", "spatter"),
+    *("motion_blur", "elastic_transform", "grid_mask", "salt_pepper"),
+)
+"""Perturbations whose levels had draws of their own, or whose law has changed."""
 ACROSS = 4
 """Perturbations side by side, each with its levels; those without levels fill the last rows."""
 TILE = (116, 78)
@@ -38,7 +49,7 @@ def page() -> Image.Image:
     """Returns a white page with a line of capitals of each height that is measured, 360 x 240 pixels."""
     canvas = Image.new("RGB", (360, 240), "white")
     pen, down = ImageDraw.Draw(canvas), 14
-    for height in TEXT_HEIGHTS[::-1]:
+    for height in HEIGHTS:
         pen.text((14, down), f"TEXT {height} PX", fill="black", font=ImageFont.load_default(round(height / 0.72)))
         down += round(1.9 * height)
     pen.rectangle((14, 196, 346, 232), fill=(31, 119, 180))
@@ -53,11 +64,10 @@ def drawing() -> Image.Image:
 PICTURES = {"photograph": photograph, "page": page, "drawing": drawing}
 
 
-def sheet(picture: Image.Image, tile: tuple[int, int]) -> Image.Image:
-    """Returns the sheet of one picture: each setting reduced to a tile, with its name below."""
+def sheet(picture: Image.Image, rows: Sequence[Sequence[str]], tile: tuple[int, int] = TILE) -> Image.Image:
+    """Returns the sheet of one picture: rows of settings, each reduced to a tile, with its name below."""
     width, height = tile
-    rows = _rows()
-    columns = ACROSS * len(LEVELS)
+    columns = max(map(len, rows))
     canvas = Image.new("RGB", (columns * (width + GAP), len(rows) * (height + CAPTION + GAP)), "white")
     pen, font, pixels = ImageDraw.Draw(canvas), ImageFont.load_default(9), np.asarray(picture)
     for row, settings in enumerate(rows):
@@ -70,7 +80,8 @@ def sheet(picture: Image.Image, tile: tuple[int, int]) -> Image.Image:
     return canvas
 
 
-def _rows() -> list[list[str]]:
+def all_rows() -> list[list[str]]:
+    """Returns the published settings in rows: those with levels first, several perturbations side by side."""
     published = perturbations.names("robustbench")
     graded = [setting for setting in published if Setting.parse(setting).steps[0].level]
     binary = ["clean", *(setting for setting in published if setting not in graded)]
@@ -78,15 +89,38 @@ def _rows() -> list[list[str]]:
     return [row[start : start + long] for row in (graded, binary) for start in range(0, len(row), long)]
 
 
+def changed_rows() -> list[list[str]]:
+    """Returns the levels of two perturbations of ``CHANGED`` to a row."""
+    return [[f"{name}:{level}" for name in CHANGED[i : i + 2] for level in LEVELS] for i in range(0, len(CHANGED), 2)]
+
+
+def beside(before: Path, after: Image.Image) -> Image.Image:
+    """Returns a sheet to the right of the one in a file."""
+    with Image.open(before) as left:
+        canvas = Image.new("RGB", (left.width + 4 * GAP + after.width, max(left.height, after.height)), "black")
+        canvas.paste(left, (0, 0))
+        canvas.paste(after, (left.width + 4 * GAP, 0))
+    return canvas
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draws all sheets."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="where to (default: %(default)s)")
+    parser.add_argument("--changed", action="store_true", help="the perturbations whose laws have changed alone")
+    parser.add_argument("--before", type=Path, help="a folder with such sheets, to stand on the left")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     for name, draw in PICTURES.items():
-        file = options.out / f"contact-sheet-{name}.jpg"
-        sheet(draw(), TILE).save(file, quality=QUALITY, optimize=True)
+        if options.changed and name == "drawing":
+            continue
+        drawn = sheet(draw(), changed_rows() if options.changed else all_rows())
+        stem = f"changed-laws-{name}" if options.changed else f"contact-sheet-{name}"
+        if options.before:
+            drawn = beside(options.before / f"{stem}.png", drawn)
+        shown = options.before or not options.changed
+        file = options.out / f"{stem}.{'jpg' if shown else 'png'}"
+        drawn.save(file, quality=QUALITY, optimize=True)
         print(f"wrote {file}: {file.stat().st_size:,} bytes")  # noqa: T201  # a program's answer
 
 
