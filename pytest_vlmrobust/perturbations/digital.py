@@ -44,7 +44,7 @@ def pixelate(image: Image, *, scale: float) -> Image:
 
     The filter for shrinking is not published; averaging is that of Hendrycks & Dietterich, but weighs a pixel by the area that it
     shares with the new one, where Pillow's box filter takes pixels as a whole. That matters at 0.9 alone, where such a box takes
-    most pixels as they are: a photograph changes twice as much here.
+    most pixels as they are: a photograph changes more than twice as much here.
     """
     cv2 = opencv()
     height, width = image.shape[:2]
