@@ -394,6 +394,7 @@ MEANS = {
     "mean_drop": _drop,
     "mean_drop_at_low": _drop,
     "mean_harmful_flip_rate": _harmful_flips,
+    "identity_drop": _drop,
     "resolution_accuracy": _accuracy,
 }
 """Summary metrics that are means over settings and samples."""
