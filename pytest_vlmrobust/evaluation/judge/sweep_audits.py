@@ -77,6 +77,8 @@ class SweepTest:
         policy, test = judge.policies[sweep.model], _judged(sweep)
         rules = [rule for rule in policy.rules if rule.bounds(test)]
         audited = sweep.metric in EVERY_CELL or sweep.metric in SHARES or sweep.metric in MEANS
+        if metrics.get(sweep.metric).gate is not None and sweep.dataset not in judge.tasks:  # nobody saw that it applies
+            return None
         if not audited or not rules or not all(rule.applies(test) and blocks(rule) and judges_value(rule) for rule in rules):
             return None
         chosen = list(dict.fromkeys(setting for setting in settings if setting not in (CLEAN, NO_IMAGE)))
