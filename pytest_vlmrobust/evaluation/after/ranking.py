@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError
+from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.ranking import BY, Board, Ranking
 from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.evaluation.judge.baseline import UNLIKE_ANSWERS
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
 from pytest_vlmrobust.store.run_directory import read_docket
 
@@ -58,7 +59,8 @@ def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = 
         UsageError: a directory without evidence, fewer than two models, two of one name, no cell that all of them were asked
             about, or mCE without a reference model.
         UnknownName: no such quantity, or no such reference model.
-        DatasetError: the runs asked different samples, or showed different pictures.
+        DatasetError: the runs asked different samples, or showed different pictures, or some models were answered by letters and
+            others by text.
         StoreError: the evidence cannot be read.
     """
     opened: list[Entry] = []
@@ -97,6 +99,8 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
     if by == "mean_corruption_error" and not reference:
         raise UsageError(f"--by {by} needs a model whose errors are its unit: --reference with one of {', '.join(names)}")
     common, left_out = _common(models, by)
+    for dataset in common:
+        _refuse_unlike_answers(models, dataset)
     parts = [_part(models, dataset, settings, left_out) for dataset, settings in common.items()]
     options = RankingOptions(names, by, reference, confidence)
     return Ranking(
@@ -184,6 +188,21 @@ def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]]
     if not common:
         raise UsageError(f"no cell was measured for all of {', '.join(model.name for model in models)}. {'; '.join(left_out)}")
     return common, left_out
+
+
+def _refuse_unlike_answers(models: Sequence[_Model], dataset: str) -> None:
+    """Refuses models of which some answered choices by letters, and others by text.
+
+    Raises:
+        DatasetError: there are both.
+    """
+    by: dict[frozenset[str], list[str]] = {}
+    for model in models:
+        if answered := model.entry.run.answered_by(Cell(model.own, dataset, CLEAN)):
+            by.setdefault(answered, []).append(model.name)
+    if len(by) > 1:
+        each = "; ".join(f"by {' and '.join(sorted(ways))}: {first_few(names, SHOWN)}" for ways, names in by.items())
+        raise DatasetError(f"{dataset}: the choices were not answered in one way ({each}). {UNLIKE_ANSWERS}")
 
 
 def _uncounted_settings(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:
