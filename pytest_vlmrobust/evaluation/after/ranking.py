@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +12,10 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.core.ranking import BY, Board, Ranking
+from pytest_vlmrobust.core.ranking import BY, Board, ModelAnalysis, Ranking
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.judge.baseline import UNLIKE_ANSWERS
+from pytest_vlmrobust.evaluation.run.families import DIRECT
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
 from pytest_vlmrobust.store.run_directory import read_docket
 
@@ -122,6 +123,10 @@ def _with_analyses(
 
     refs = {model.name: ref for model in models if (ref := _ref(model)) is not None}
     by_dataset = {part.dataset: analyses(part, options, refs) for part in parts}
+    by_dataset = {
+        name: (*rows, *_chain_lengths(models, name, next(part for part in parts if part.dataset == name), refs))
+        for name, rows in by_dataset.items()
+    }
     by_dataset = {board.dataset: by_dataset.get(board.dataset, ()) for board in boards}
     indices = [
         index
@@ -133,6 +138,26 @@ def _with_analyses(
     of_all = [index for index in indices if asked[index.dataset, index.grid] == len(models)]
     by_dataset[boards[0].dataset] += patch_analyses(of_all)
     return tuple(replace(board, analyses=by_dataset[board.dataset]) for board in boards)
+
+
+def _chain_lengths(models: Sequence[_Model], dataset: str, part: Part, refs: Mapping[str, ModelRef]) -> Iterator[ModelAnalysis]:
+    """Yields the lengths of chains of thought of each model that is also there without them."""
+    from .analyses import Chains, chain_lengths, mode_pairs, words_of_thinking
+
+    by_name = {model.name: model for model in models}
+    for plain, thinking in mode_pairs(refs):
+        if refs[plain].prompt_mode != DIRECT:
+            continue
+        cells = []
+        for setting in (CLEAN, *map(Setting.parse, part.table.by_setting)):
+            both = []
+            for model in (by_name[plain], by_name[thinking]):
+                answers = model.entry.run.evidence.get_cell(Cell(model.own, dataset, setting)).answers
+                order = places(by_name[plain].entry, model.entry, dataset)
+                words = [words_of_thinking(answer.prediction.text) for answer in answers]
+                both.append(Chains([answers[place].score.value for place in order], [words[place] for place in order]))
+            cells.append((setting, both[0], both[1]))
+        yield from chain_lengths((plain, thinking), cells)
 
 
 def _ref(model: _Model) -> ModelRef | None:
