@@ -330,6 +330,11 @@ _OF_MODELS = {
         "Words of thinking, by whether a wrong answer is fixed and a right one kept (The Perceptual Observatory, figure 7).",
         ("models", "outcome"),
     ),
+    ranking.PATCH_BOXES: (
+        "Contribution of each patch",
+        "Share in the right answers in percent, over models and datasets; patches row by row (RCI, figures 4 and 6).",
+        ("grid", "patch"),
+    ),
     ranking.PATCH_TASKS: (
         "PCRI by task",
         "Plain mean over datasets, without an interval, and its fall from the coarsest grid (PCRI, figures 3 to 7).",

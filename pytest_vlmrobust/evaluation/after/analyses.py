@@ -22,6 +22,7 @@ from pytest_vlmrobust.core.ranking import (
     CORRUPTION_ERRORS,
     MEAN_CORRUPTION_ERROR,
     MEAN_DROP,
+    PATCH_BOXES,
     PATCH_TASKS,
     PROMPT_MODES,
     SIZE_TREND,
@@ -218,6 +219,8 @@ def words_of_thinking(text: str) -> int:
 
 
 _PATCHES = "patches"
+_UNASKED = "unasked"
+"""The state of a patch that was not asked about, because an earlier one was right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +232,8 @@ class PatchIndex:
     task: str
     grid: int
     index: Estimate
+    contributions: tuple[float, ...] = ()
+    """The share of each patch in the right answers, row by row; empty where not every patch was asked about."""
 
 
 def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchIndex]:
@@ -243,6 +248,7 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
         if cell.model != own or cell.setting.name != _PATCHES or not (cell.setting.level or "").isdecimal():
             continue
         samples = evidence.samples(cell.dataset)
+        contributions: tuple[float, ...] = ()
         tasks = sorted({sample.task for sample in samples})
         try:
             clean = evidence.get_scores(Cell(own, cell.dataset, CLEAN))
@@ -261,7 +267,10 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
             index = metrics.estimate("pcri", table, setting=str(cell.setting))
             if not index.valid:
                 index = Estimate(math.nan, index.n, reason=index.reason)
-        yield PatchIndex(name, cell.dataset, ", ".join(tasks), int(cell.setting.level or 0), index)
+            if not any(answer.score.state == _UNASKED for answer in stored.answers):
+                scores = np.array([answer.score.value for answer in stored.answers]).reshape(-1, stored.views)
+                contributions = metrics.patch_contribution(scores)
+        yield PatchIndex(name, cell.dataset, ", ".join(tasks), int(cell.setting.level or 0), index, contributions)
 
 
 def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
@@ -287,6 +296,23 @@ def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
         note = f"of {', '.join(counted) or 'no dataset'}" + (f"; lacks {first_few(named)}" if named else "")
         rows.append(ModelAnalysis(PATCH_TASKS, model, values, task, note))
     return tuple(rows)
+
+
+def patch_boxes(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
+    """Returns how the contribution of each patch is spread over models and datasets (RCI figures 4 and 6)."""
+    rows = []
+    for grid in sorted({one.grid for one in indices}):
+        known = [one.contributions for one in indices if one.grid == grid and not any(map(math.isnan, one.contributions))]
+        shares = np.array([own for own in known if own])
+        for place in range(grid**2 if len(shares) > 1 else 0):
+            box = np.quantile(shares[:, place], (0.0, 0.25, 0.5, 0.75, 1.0)).tolist()
+            values = {name: Estimate(value, len(shares)) for name, value in zip(BOX, box, strict=True)}
+            rows.append(ModelAnalysis(PATCH_BOXES, f"{grid} x {grid}", values, f"patch {place + 1}"))
+    return tuple(rows)
+
+
+BOX = ("lowest", "lower_quartile", "median", "upper_quartile", "highest")
+"""The five numbers of a box plot."""
 
 
 def _mean(values: Sequence[float]) -> float:

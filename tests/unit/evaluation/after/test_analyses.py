@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.ranking import ModelAnalysis
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.after.analyses import mode_pairs, words_of_thinking
 from pytest_vlmrobust.evaluation.after.ranking import rank
+from pytest_vlmrobust.reporting.html.models import render_models
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.run_directory import write_docket
 
@@ -208,3 +209,20 @@ def test_chains_of_thought_by_what_came_of_them(tmp_path: Path) -> None:
 )
 def test_words_of_thinking(text: str, words: int) -> None:
     assert words_of_thinking(text) == words
+
+
+def test_contributions_of_patches_have_boxes(tmp_path: Path) -> None:
+    directory = run(tmp_path, {"a": A, "b": B})
+    with Evidence.open(directory) as evidence:
+        for name, right in (("a", (1.0, 0.0, 0.0, 0.0)), ("b", (1.0, 1.0, 0.0, 0.0))):
+            put(evidence, name, "patches:2", [*right] * N, 4)
+    rows = found(directory, "patch_boxes")
+    assert list(rows) == [f"2 x 2 patch {place}" for place in (1, 2, 3, 4)]
+    first = {name: value.value for name, value in rows["2 x 2 patch 1"].values.items()}
+    assert first == pytest.approx(
+        {"lowest": 0.5, "lower_quartile": 0.625, "median": 0.75, "upper_quartile": 0.875, "highest": 1.0}
+    )
+    assert rows["2 x 2 patch 4"].values["highest"].value == 0.0
+    page = render_models(rank([("", directory)]))
+    assert "Contribution of each patch of 2 x 2" in page
+    assert page.count("<svg") >= 3
