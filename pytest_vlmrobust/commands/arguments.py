@@ -6,6 +6,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from pytest_vlmrobust.core.words import printable
@@ -29,6 +30,15 @@ def counting(noun: str) -> Callable[[str], int]:
         return int(text)
 
     return count
+
+
+def named_run(run: str) -> tuple[str, Path]:
+    """Returns the prefix of the models of a run and its directory, of ``RUN`` or ``NAME=RUN``.
+
+    An existing directory may have any name.
+    """
+    name, equals, directory = run.partition("=")
+    return ("", Path(run)) if not equals or Path(run).is_dir() else (name, Path(directory))
 
 
 # Output of commands.

@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.ranking import BY
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, complain, in_color, say, show, width
+from .arguments import Commands, complain, in_color, named_run, say, show, width
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting import RunFacts
@@ -167,14 +167,8 @@ def _rank(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.after.ranking import rank
     from pytest_vlmrobust.reporting.ranking import render_ranking, write_ranking
 
-    ranking = rank([_parse_run(run) for run in options.runs], by=options.by, reference=options.reference)
+    ranking = rank([named_run(run) for run in options.runs], by=options.by, reference=options.reference)
     if options.out:
         write_ranking(options.out, ranking)
     show(render_ranking(ranking, width=width(), color=in_color()).rstrip("\n"))
     return 0
-
-
-def _parse_run(run: str) -> tuple[str, Path]:
-    """Returns the prefix of the models of a run and its directory; an existing directory may have any name."""
-    name, equals, directory = run.partition("=")
-    return ("", Path(run)) if not equals or Path(run).is_dir() else (name, Path(directory))

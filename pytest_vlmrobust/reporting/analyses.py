@@ -325,6 +325,16 @@ _OF_MODELS = {
         "What another prompt mode of the same model changes, in percentage points, paired by sample (VLM-RobustBench, A.4).",
         ("models",),
     ),
+    ranking.CHAIN_LENGTHS: (
+        "Length of chains of thought and outcome",
+        "Words of thinking, by whether a wrong answer is fixed and a right one kept (The Perceptual Observatory, figure 7).",
+        ("models", "outcome"),
+    ),
+    ranking.PATCH_BOXES: (
+        "Contribution of each patch",
+        "Share in the right answers in percent, over models and datasets; patches row by row (RCI, figures 4 and 6).",
+        ("grid", "patch"),
+    ),
     ranking.PATCH_TASKS: (
         "PCRI by task",
         "Plain mean over datasets, without an interval, and its fall from the coarsest grid (PCRI, figures 3 to 7).",
@@ -367,7 +377,8 @@ def _estimate(row: ModelAnalysis, column: str) -> str:
     if known is None or math.isnan(known.value):
         return "undefined"
     plain = row.name in _PLAIN or column == "r_squared"
-    value, low, high = (end if plain else 100 * end for end in (known.value, known.low, known.high))
-    digits = 3 if plain else 1
+    counted = row.name == ranking.CHAIN_LENGTHS
+    value, low, high = (end if plain or counted else 100 * end for end in (known.value, known.low, known.high))
+    digits = 3 if plain else 0 if counted else 1
     ends = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"
     return f"{value:.{digits}f}{ends}"

@@ -324,3 +324,17 @@ def test_the_bar_is_not_moved_in_continuous_integration(compared: Project, monke
     result = compared.run("--vlm-update-baseline")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*--vlm-update-baseline needs --vlm-baseline DIR*"])
+
+
+def test_letters_are_not_compared_with_text(compared: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    compared.run("--vlm-report=first")
+    compared.write("model.yaml", json.dumps({"rules": [{"letter": "B"}]}))
+    result = compared.run("--vlm-baseline=first", "--vlm-report=out")
+    assert result.ret not in (0, 1)
+    assert result.parseoutcomes().get("errors", 0) >= 4
+    result.stdout.fnmatch_lines(
+        ["*the baseline * cannot be compared on data: choices were answered there by text, and here by letters*"]
+    )
+    assert json.loads((compared.path / "out" / "results.json").read_text())["decision"] != "GO"
+    assert main(["compare", "first", "out"]) == 4
+    assert "--vlm-answer=text is what every model can do" in capsys.readouterr().err

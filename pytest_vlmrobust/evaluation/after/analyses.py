@@ -17,10 +17,12 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.ranking import (
     CATEGORY_DROPS,
+    CHAIN_LENGTHS,
     CLEAN_ACCURACY,
     CORRUPTION_ERRORS,
     MEAN_CORRUPTION_ERROR,
     MEAN_DROP,
+    PATCH_BOXES,
     PATCH_TASKS,
     PROMPT_MODES,
     SIZE_TREND,
@@ -34,12 +36,17 @@ from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.families import DIRECT, families
 from pytest_vlmrobust.metrics.statistics.paired import interval_of
 from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.scoring.text import after_thinking
 
 from .boards import Part, RankingOptions, contest_estimates
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
     from pytest_vlmrobust.store import Evidence
+
+
+ALL_MODELS = "all models"
+"""What a row of all models together is about."""
 
 
 def analyses(part: Part, options: RankingOptions, refs: Mapping[str, ModelRef]) -> tuple[ModelAnalysis, ...]:
@@ -80,13 +87,14 @@ def _corruption_errors(part: Part, settings: Sequence[str], options: RankingOpti
 
 
 def _tiers(part: Part, settings: Sequence[str], options: RankingOptions) -> Iterable[ModelAnalysis]:
-    """Yields the shares of settings by tier, for each model and level (VLM-RobustBench tables 18 and 19)."""
-    for place, model in enumerate(options.models):
-        drops = part.table.drops(settings, place)
-        for level, own in metrics.by_level({name: Setting.parse(name).level or "" for name in settings}).items():
-            shares = metrics.tier_shares([drops[name] for name in own])
-            values = {tier: Estimate(share, len(own)) for tier, share in shares._asdict().items()}
-            yield ModelAnalysis(TIERS, model, values, level)
+    """Yields the shares of settings by tier and level, for each model and for all together (VLM-RobustBench tables 18 and 19)."""
+    levels = metrics.by_level({name: Setting.parse(name).level or "" for name in settings})
+    drops = {model: part.table.drops(settings, place) for place, model in enumerate(options.models)}
+    for name, own in {**{model: [lost] for model, lost in drops.items()}, ALL_MODELS: [*drops.values()]}.items():
+        for level, counted in levels.items():
+            cells = [lost[setting] for lost in own for setting in counted]
+            values = {tier: Estimate(share, len(cells)) for tier, share in metrics.tier_shares(cells)._asdict().items()}
+            yield ModelAnalysis(TIERS, name, values, level)
 
 
 def _category_drops(part: Part, options: RankingOptions) -> Iterable[ModelAnalysis]:
@@ -163,10 +171,56 @@ def _samples(part: Part) -> int:
     return int(part.table.complete_samples().sum())
 
 
+# Length of the chain of thought, and what came of it.
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """The answers of one cell: score of each sample, and the words of its thinking."""
+
+    scores: Sequence[float]
+    words: Sequence[int]
+
+
+def chain_lengths(pair: tuple[str, str], cells: Sequence[tuple[Setting, Chains, Chains]]) -> Iterable[ModelAnalysis]:
+    """Yields how long chains of thought are by what came of them (The Perceptual Observatory, figure 7).
+
+    Args:
+        pair: a model, and the same model with its chain of thought.
+        cells: setting, answers without and answers with the chain, samples in one order; a graded score above one half is right.
+    """
+    plain, thinking = pair
+    for split, perturbed in (("clean", False), ("perturbed", True)):
+        words: dict[str, list[int]] = {outcome: [] for outcome in _OUTCOMES.values()}
+        for setting, before, after in cells:
+            if (setting != CLEAN) == perturbed:
+                for first, second, length in zip(before.scores, after.scores, after.words, strict=True):
+                    if not math.isnan(first + second):
+                        words[_OUTCOMES[first > 0.5, second > 0.5]].append(length)
+        for outcome, lengths in words.items():
+            quarters = np.quantile(lengths, (0.25, 0.5, 0.75)).tolist() if lengths else [math.nan] * 3
+            names = ("lower_quartile", "median", "upper_quartile")
+            values = {"answers": Estimate(float(len(lengths)), len(lengths))}
+            values |= {name: Estimate(value, len(lengths)) for name, value in zip(names, quarters, strict=True)}
+            yield ModelAnalysis(CHAIN_LENGTHS, f"{thinking} after {plain}", values, f"{outcome}, {split}", "words of thinking")
+
+
+_OUTCOMES = {(False, True): "fixes", (False, False): "does not fix", (True, False): "breaks", (True, True): "keeps"}
+"""Whether a sample is right without and with a chain of thought, to what the chain does."""
+
+
+def words_of_thinking(text: str) -> int:
+    """Returns how many words a model wrote before its answer: of marked thinking those inside, else all words."""
+    after = after_thinking(text)
+    return len(text.split()) - (len(after.split()) if after is not None and after != text else 0)
+
+
 # PCRI by task, over datasets.
 
 
 _PATCHES = "patches"
+_UNASKED = "unasked"
+"""The state of a patch that was not asked about, because an earlier one was right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +232,8 @@ class PatchIndex:
     task: str
     grid: int
     index: Estimate
+    contributions: tuple[float, ...] = ()
+    """The share of each patch in the right answers, row by row; empty where not every patch was asked about."""
 
 
 def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchIndex]:
@@ -192,6 +248,7 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
         if cell.model != own or cell.setting.name != _PATCHES or not (cell.setting.level or "").isdecimal():
             continue
         samples = evidence.samples(cell.dataset)
+        contributions: tuple[float, ...] = ()
         tasks = sorted({sample.task for sample in samples})
         try:
             clean = evidence.get_scores(Cell(own, cell.dataset, CLEAN))
@@ -210,7 +267,10 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
             index = metrics.estimate("pcri", table, setting=str(cell.setting))
             if not index.valid:
                 index = Estimate(math.nan, index.n, reason=index.reason)
-        yield PatchIndex(name, cell.dataset, ", ".join(tasks), int(cell.setting.level or 0), index)
+            if not any(answer.score.state == _UNASKED for answer in stored.answers):
+                scores = np.array([answer.score.value for answer in stored.answers]).reshape(-1, stored.views)
+                contributions = metrics.patch_contribution(scores)
+        yield PatchIndex(name, cell.dataset, ", ".join(tasks), int(cell.setting.level or 0), index, contributions)
 
 
 def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
@@ -236,6 +296,23 @@ def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
         note = f"of {', '.join(counted) or 'no dataset'}" + (f"; lacks {first_few(named)}" if named else "")
         rows.append(ModelAnalysis(PATCH_TASKS, model, values, task, note))
     return tuple(rows)
+
+
+def patch_boxes(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
+    """Returns how the contribution of each patch is spread over models and datasets (RCI figures 4 and 6)."""
+    rows = []
+    for grid in sorted({one.grid for one in indices}):
+        known = [one.contributions for one in indices if one.grid == grid and not any(map(math.isnan, one.contributions))]
+        shares = np.array([own for own in known if own])
+        for place in range(grid**2 if len(shares) > 1 else 0):
+            box = np.quantile(shares[:, place], (0.0, 0.25, 0.5, 0.75, 1.0)).tolist()
+            values = {name: Estimate(value, len(shares)) for name, value in zip(BOX, box, strict=True)}
+            rows.append(ModelAnalysis(PATCH_BOXES, f"{grid} x {grid}", values, f"patch {place + 1}"))
+    return tuple(rows)
+
+
+BOX = ("lowest", "lower_quartile", "median", "upper_quartile", "highest")
+"""The five numbers of a box plot."""
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -41,7 +41,8 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
     Raises:
         UsageError: a directory without evidence, models that cannot be told apart, or no cell that both runs measured.
         UnknownName: the later run has no such model.
-        DatasetError: the runs asked different samples, or stochastic settings of theirs have different seeds.
+        DatasetError: the runs asked different samples, stochastic settings of theirs have different seeds, or one was answered by
+            letters and the other one by text.
         StoreError: the evidence cannot be read, or its scores are not those of its answers.
     """
     then, now = Baseline.open(before), Baseline.open(after)
@@ -49,6 +50,9 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
         pairs = _models(then, now, model)
         ours = {cell for cell in now.evidence.cells() if cell.model in pairs}
         then.refuse_seed(now.seed, ours)
+        first = {(cell.model, cell.dataset): cell for cell in sorted(ours, reverse=True) if then.has_cell(cell)}
+        for cell in first.values():
+            then.refuse_answers(cell, now.answered_by(cell))
         model_pairs = [_Pair(then, now, name, confidence) for name in pairs]
         cells = [change for pair in model_pairs for change in pair.cells()]
         if not cells:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError
+from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.core.ranking import BY, Board, Ranking
+from pytest_vlmrobust.core.ranking import BY, Board, ModelAnalysis, Ranking
 from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.evaluation.judge.baseline import UNLIKE_ANSWERS
+from pytest_vlmrobust.evaluation.run.families import DIRECT
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
 from pytest_vlmrobust.store.run_directory import read_docket
 
@@ -58,7 +60,8 @@ def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = 
         UsageError: a directory without evidence, fewer than two models, two of one name, no cell that all of them were asked
             about, or mCE without a reference model.
         UnknownName: no such quantity, or no such reference model.
-        DatasetError: the runs asked different samples, or showed different pictures.
+        DatasetError: the runs asked different samples, or showed different pictures, or some models were answered by letters and
+            others by text.
         StoreError: the evidence cannot be read.
     """
     opened: list[Entry] = []
@@ -97,6 +100,8 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
     if by == "mean_corruption_error" and not reference:
         raise UsageError(f"--by {by} needs a model whose errors are its unit: --reference with one of {', '.join(names)}")
     common, left_out = _common(models, by)
+    for dataset in common:
+        _refuse_unlike_answers(models, dataset)
     parts = [_part(models, dataset, settings, left_out) for dataset, settings in common.items()]
     options = RankingOptions(names, by, reference, confidence)
     return Ranking(
@@ -114,10 +119,14 @@ def _with_analyses(
     boards: Sequence[Board], parts: Sequence[Part], options: RankingOptions, models: Sequence[_Model]
 ) -> tuple[Board, ...]:
     """Returns the boards with what the papers compute: of each dataset, and on the first one PCRI by task over datasets."""
-    from .analyses import analyses, patch_analyses, patch_indices
+    from .analyses import analyses, patch_analyses, patch_boxes, patch_indices
 
     refs = {model.name: ref for model in models if (ref := _ref(model)) is not None}
     by_dataset = {part.dataset: analyses(part, options, refs) for part in parts}
+    by_dataset = {
+        name: (*rows, *_chain_lengths(models, name, next(part for part in parts if part.dataset == name), refs))
+        for name, rows in by_dataset.items()
+    }
     by_dataset = {board.dataset: by_dataset.get(board.dataset, ()) for board in boards}
     indices = [
         index
@@ -127,8 +136,28 @@ def _with_analyses(
     ]
     asked = Counter((index.dataset, index.grid) for index in indices)
     of_all = [index for index in indices if asked[index.dataset, index.grid] == len(models)]
-    by_dataset[boards[0].dataset] += patch_analyses(of_all)
+    by_dataset[boards[0].dataset] += (*patch_analyses(of_all), *patch_boxes(of_all))
     return tuple(replace(board, analyses=by_dataset[board.dataset]) for board in boards)
+
+
+def _chain_lengths(models: Sequence[_Model], dataset: str, part: Part, refs: Mapping[str, ModelRef]) -> Iterator[ModelAnalysis]:
+    """Yields the lengths of chains of thought of each model that is also there without them."""
+    from .analyses import Chains, chain_lengths, mode_pairs, words_of_thinking
+
+    by_name = {model.name: model for model in models}
+    for plain, thinking in mode_pairs(refs):
+        if refs[plain].prompt_mode != DIRECT:
+            continue
+        cells = []
+        for setting in (CLEAN, *map(Setting.parse, part.table.by_setting)):
+            both = []
+            for model in (by_name[plain], by_name[thinking]):
+                answers = model.entry.run.evidence.get_cell(Cell(model.own, dataset, setting)).answers
+                order = places(by_name[plain].entry, model.entry, dataset)
+                words = [words_of_thinking(answer.prediction.text) for answer in answers]
+                both.append(Chains([answers[place].score.value for place in order], [words[place] for place in order]))
+            cells.append((setting, both[0], both[1]))
+        yield from chain_lengths((plain, thinking), cells)
 
 
 def _ref(model: _Model) -> ModelRef | None:
@@ -184,6 +213,21 @@ def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]]
     if not common:
         raise UsageError(f"no cell was measured for all of {', '.join(model.name for model in models)}. {'; '.join(left_out)}")
     return common, left_out
+
+
+def _refuse_unlike_answers(models: Sequence[_Model], dataset: str) -> None:
+    """Refuses models of which some answered choices by letters, and others by text.
+
+    Raises:
+        DatasetError: there are both.
+    """
+    by: dict[frozenset[str], list[str]] = {}
+    for model in models:
+        if answered := model.entry.run.answered_by(Cell(model.own, dataset, CLEAN)):
+            by.setdefault(answered, []).append(model.name)
+    if len(by) > 1:
+        each = "; ".join(f"by {' and '.join(sorted(ways))}: {first_few(names, SHOWN)}" for ways, names in by.items())
+        raise DatasetError(f"{dataset}: the choices were not answered in one way ({each}). {UNLIKE_ANSWERS}")
 
 
 def _uncounted_settings(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, did_you_mean
-from pytest_vlmrobust.core.prediction import Score
+from pytest_vlmrobust.core.prediction import ANSWERS, LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.answers import Questions
+from pytest_vlmrobust.evaluation.run.families import DIRECT
+from pytest_vlmrobust.evaluation.run.prompts import scorable_choices
 from pytest_vlmrobust.evaluation.run.results import counted
 from pytest_vlmrobust.evaluation.run.views import depends_on_seed
 from pytest_vlmrobust.metrics.table import ScoreTable
@@ -50,6 +52,7 @@ class Baseline:
         self._pictures = {name: self.evidence.pictures(name) for name in self.evidence.datasets()}
         self._paired: dict[str, _Pairing] = {}
         self._best: dict[Cell, list[float]] = {}
+        self._answered: dict[Cell, frozenset[str]] = {}
 
     @classmethod
     def open(cls, run: Path, *, trusting: bool = False) -> Baseline:
@@ -178,6 +181,36 @@ class Baseline:
                 f"differ there. Run with --vlm-seed={self.seed}, or make a new baseline with --vlm-seed={seed}"
             )
 
+    def answered_by(self, cell: Cell) -> frozenset[str]:
+        """Returns how the choices of a cell of this run were answered, see :func:`answered_by`.
+
+        Raises:
+            StoreError: its answers cannot be read.
+        """
+        if cell not in self._answered:
+            stored, samples = self.evidence.get_cell(cell, whole=False), self.evidence.samples(cell.dataset, cell.model)
+            asked = samples if stored.places is None else [samples[place] for place in stored.places]
+            self._answered[cell] = answered_by(asked, [answer.prediction for answer in stored.answers], stored.views)
+        return self._answered[cell]
+
+    def refuse_answers(self, cell: Cell, now: frozenset[str]) -> None:
+        """Refuses another run that answered choices in another way.
+
+        Args:
+            cell: of the other run; one that this run lacks is accepted.
+            now: how its choices were answered there, see :func:`answered_by`; empty where it is unknown, which is accepted.
+
+        Raises:
+            DatasetError: one run was answered by letters, and the other one by text.
+            StoreError: answers of this run cannot be read.
+        """
+        then = self.answered_by(self._earlier_cell(cell)) if now and self.has_cell(cell) else frozenset()
+        if then and then != now:
+            raise DatasetError(
+                f"the baseline {str(self.evidence.path.parent)!r} cannot be compared on {cell.dataset}: choices were answered "
+                f"there by {' and '.join(sorted(then))}, and here by {' and '.join(sorted(now))}. {UNLIKE_ANSWERS}"
+            )
+
     def close(self) -> None:
         """Closes the evidence."""
         self.evidence.close()
@@ -234,6 +267,29 @@ class Baseline:
                 "Expected the same samples in both runs: the same dataset with the same pictures, and the same --vlm-sample. "
                 "Where questions or pictures were changed on purpose, run the earlier model on them and compare with that run"
             )
+
+
+UNLIKE_ANSWERS = (
+    "The most probable letter can always be read, and text cannot: the difference would be that of two ways of asking. Run both "
+    "with the same --vlm-answer; --vlm-answer=text is what every model can do"
+)
+"""Why answers by letters and by text are not compared, and what to do."""
+
+
+def answered_by(samples: Sequence[Sample], predictions: Sequence[Prediction], views: int = 1) -> frozenset[str]:
+    """Returns how choices were answered, ``letters`` or ``text``; empty where nothing was a choice or no inference succeeded.
+
+    Args:
+        samples: what was asked.
+        predictions: those to all views of the first sample, then of the second, and so on.
+        views: how often each sample was asked about.
+    """
+    letters, text = ANSWERS
+    return frozenset(
+        letters if prediction.method == LETTER_LOGITS else text
+        for place, prediction in enumerate(predictions)
+        if scorable_choices(samples[place // views], DIRECT) and not prediction.error
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

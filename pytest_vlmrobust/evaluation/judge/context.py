@@ -21,7 +21,7 @@ from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.metrics.table import ScoreTable
 
-from .baseline import Baseline
+from .baseline import Baseline, answered_by
 from .strata import rows_of
 
 if TYPE_CHECKING:
@@ -199,9 +199,12 @@ class CellScores:
         """The same scores, with those of the earlier run.
 
         Raises:
-            DatasetError: the earlier run asked other samples, or about other pictures.
+            DatasetError: the earlier run asked other samples, or about other pictures, or was answered in another way.
         """
         clean = Cell(self.cell.model, self.cell.dataset, CLEAN)
+        if self.earlier is not None:
+            answered = answered_by(self.samples, self.result.predictions, self.result.views)
+            self.earlier.refuse_answers(self.cell, answered)
         scores = (
             {} if self.earlier is None else {str(c.setting): self.earlier.scores(c, self.measured) for c in (clean, self.cell)}
         )

@@ -44,7 +44,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import observatory
-from .baseline import Baseline, baseline_scores, changed_samples, why_not_compared
+from .baseline import Baseline, answered_by, baseline_scores, changed_samples, why_not_compared
 from .budgets import blind_unparsed, budget_measures
 from .context import (
     Asked,
@@ -378,6 +378,8 @@ class Judge:
         if metrics.Needs.BASE_BY_SETTING in needs:
             added["base_by_setting"] = self._values(twin(self.evaluator.models, sweep.model), sweep.dataset, asked)
         if metrics.Needs.BASELINE_BY_SETTING in needs and self.baseline is not None:
+            for result in [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in settings[:1]]:
+                self.baseline.refuse_answers(result.cell, answered_by(result.samples, result.predictions, result.views))
             scores = baseline_scores(self.baseline, sweep.model, sweep.dataset, self.evaluator, table)
             added["baseline_by_setting"] = scores
         if metrics.Needs.FLOORS in needs:

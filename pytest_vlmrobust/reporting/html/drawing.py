@@ -267,6 +267,30 @@ def dots(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, whole: bool
     return _draw_svg(draw, _ROW * len(bars) + 46, prefix, label)
 
 
+def boxes(rows: Sequence[tuple[str, Sequence[float]]], *, axis: str, prefix: str, label: str) -> Markup:
+    """Draws box plots below each other.
+
+    Args:
+        rows: a name and five numbers: lowest, lower quartile, median, upper quartile, highest.
+        axis: what the axis is called.
+        prefix: what ids begin with.
+        label: what the drawing shows, for those who do not see it.
+    """
+
+    def draw(axes: Axes) -> None:
+        places = range(len(rows))
+        lowest, lower, median, upper, highest = ([numbers[place] for _, numbers in rows] for place in range(5))
+        axes.hlines(places, lowest, highest, colors=ROLE_COLORS["line"], linewidth=1.2, zorder=2)
+        axes.hlines(places, lower, upper, colors=ROLE_COLORS["line"], linewidth=9, zorder=3)
+        axes.scatter(median, places, s=40, c=ROLE_COLORS["ink"], zorder=4)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_yticks(list(places), [_label(name) for name, _ in rows])
+        axes.set_xlabel(axis)
+        axes.grid(axis="x", color=ROLE_COLORS["grid"], linewidth=0.8)
+
+    return _draw_svg(draw, _ROW * len(rows) + 46, prefix, label)
+
+
 def curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], *, prefix: str, label: str) -> Markup:
     """Draws accuracy against the size of the pictures with its band; ``lines`` are named levels to compare with."""
 

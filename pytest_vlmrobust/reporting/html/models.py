@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from pytest_vlmrobust.core.ranking import Board, Ranking, Standing
+from pytest_vlmrobust.core.ranking import PATCH_BOXES, Board, ModelAnalysis, Ranking, Standing
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import all_of
 from pytest_vlmrobust.reporting.analyses import Table, board_tables
 
@@ -66,7 +67,7 @@ def _section(board: Board, at: int, ranking: Ranking) -> Section:
     anchor = f"board-{at}"
     title = board.dataset or f"Over all {len(ranking.boards) - 1} datasets"
     charts = [_values(board, anchor, ranking), _ranks(board, anchor, ranking)] if board.differences else []
-    return Section(anchor, title, board, charts, board_tables(board))
+    return Section(anchor, title, board, [*charts, *_patch_boxes(board, anchor)], board_tables(board))
 
 
 def _values(board: Board, anchor: str, ranking: Ranking) -> Chart:
@@ -95,6 +96,28 @@ def _ranks(board: Board, anchor: str, ranking: Ranking) -> Chart:
         ("model", "rank", "may be"),
         [(None, (standing.model, str(standing.rank), f"{standing.best} to {standing.worst}")) for standing in board.standings],
     )
+
+
+def _patch_boxes(board: Board, anchor: str) -> list[Chart]:
+    """Returns a chart of box plots for each grid: how much each patch contributes, over models and datasets."""
+    rows: dict[str, list[ModelAnalysis]] = {}
+    for row in board.analyses:
+        if row.name == PATCH_BOXES:
+            rows.setdefault(row.part, []).append(row)
+    charts = []
+    for grid, own in rows.items():
+        numbers = [(row.of, [value.value for value in row.values.values()]) for row in own]
+        label, prefix = f"Contribution of each patch of {grid}", f"{anchor}-patches-{grid[0]}"
+        drawn = drawing.boxes(numbers, axis="share", prefix=prefix, label=label) if drawing.available() else Markup()
+        counted = max(value.n for row in own for value in row.values.values())
+        caption = (
+            f"Share in the right answers, over {counted} pairs of model and dataset: all of them, the middle half, the median."
+        )
+        shown: list[tuple[Record | None, tuple[str, ...]]] = [
+            (None, (row.of, *(number(value.value) for value in row.values.values()))) for row in own
+        ]
+        charts.append(Chart(label, caption, drawn, ("patch", *(name.replace("_", " ") for name in own[0].values)), shown))
+    return charts
 
 
 def _ends(standing: Standing) -> tuple[float, float, float]:

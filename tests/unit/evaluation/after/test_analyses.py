@@ -17,8 +17,9 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
 from pytest_vlmrobust.core.ranking import ModelAnalysis
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.after.analyses import mode_pairs
+from pytest_vlmrobust.evaluation.after.analyses import mode_pairs, words_of_thinking
 from pytest_vlmrobust.evaluation.after.ranking import rank
+from pytest_vlmrobust.reporting.html.models import render_models
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.run_directory import write_docket
 
@@ -64,10 +65,19 @@ A, B = model({"fog:low": 6, "fog:high": 12, "flip_v": 30}), model({"fog:high": 3
 
 def test_tiers_of_each_model_and_level(tmp_path: Path) -> None:
     rows = found(run(tmp_path, {"a": A, "b": B}), "tiers")
-    assert list(rows) == [f"{name} {level}" for name in "ab" for level in ("low", "high", "binary", "all")]
+    assert list(rows) == [f"{name} {level}" for name in ("a", "b", "all models") for level in ("low", "high", "binary", "all")]
     assert {tier: share.value for tier, share in rows["a low"].values.items()}["moderate"] == 1.0
     assert rows["a all"].values["catastrophic"].value == pytest.approx(2 / 3)
     assert rows["b all"].values["benign"].value == pytest.approx(1 / 3)
+    every = rows["all models all"].values
+    assert {tier: round(6 * share.value) for tier, share in every.items()} == {
+        "positive": 0,
+        "benign": 1,
+        "mild": 0,
+        "moderate": 2,
+        "catastrophic": 3,
+    }
+    assert every["benign"].n == 6
 
 
 def test_corruption_errors_by_family_need_a_reference(tmp_path: Path) -> None:
@@ -165,3 +175,54 @@ def test_a_grid_that_one_model_was_not_asked_about_counts_for_none(tmp_path: Pat
     with Evidence.open(directory) as evidence:
         put(evidence, "a", "patches:2", [1.0] * (4 * N), 4)
     assert found(directory, "patch_tasks") == {}
+
+
+def test_chains_of_thought_by_what_came_of_them(tmp_path: Path) -> None:
+    """Without thinking the first 10 are wrong, with it those from 5 to 19; a fix takes 3 words, all else 9."""
+    refs = {"d": ref("d", 4), "t": ref("t", 4, "thinking")}
+    directory = run(tmp_path, {"d": model({}), "t": model({})}, refs)
+    with Evidence.open(directory) as evidence:
+        for name, wrong in (("d", range(10)), ("t", range(5, 20))):
+            answers = []
+            for place in range(N):
+                words = "I see it" if place < 5 else "I look again and again and do not know"
+                text = f"<think>{words}</think> A" if name == "t" else "A"
+                answers.append(Answer("k", Prediction(text, "generate"), Score(float(place not in wrong), "", None, "scored")))
+            evidence.put_cell(StoredCell(Cell(name, "data", Setting.parse("fog:low")), 1, tuple(answers)))
+    rows = found(directory, "chain_lengths")
+    counts = {name: row.values["answers"].value for name, row in rows.items() if "perturbed" in name}
+    assert counts == {
+        "t after d fixes, perturbed": 5,
+        "t after d does not fix, perturbed": 5,
+        "t after d breaks, perturbed": 10,
+        "t after d keeps, perturbed": 40 + 2 * N,
+    }
+    assert rows["t after d fixes, perturbed"].values["median"].value == 3
+    assert rows["t after d breaks, perturbed"].values["median"].value == 9
+    assert rows["t after d keeps, clean"].values["answers"].value == N
+    assert math.isnan(rows["t after d fixes, clean"].values["median"].value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("<think>one two</think> A", 2), ("one two. Answer: A", 4), ("<think>one two three", 4 - 1), ("A", 1), ("", 0)],
+)
+def test_words_of_thinking(text: str, words: int) -> None:
+    assert words_of_thinking(text) == words
+
+
+def test_contributions_of_patches_have_boxes(tmp_path: Path) -> None:
+    directory = run(tmp_path, {"a": A, "b": B})
+    with Evidence.open(directory) as evidence:
+        for name, right in (("a", (1.0, 0.0, 0.0, 0.0)), ("b", (1.0, 1.0, 0.0, 0.0))):
+            put(evidence, name, "patches:2", [*right] * N, 4)
+    rows = found(directory, "patch_boxes")
+    assert list(rows) == [f"2 x 2 patch {place}" for place in (1, 2, 3, 4)]
+    first = {name: value.value for name, value in rows["2 x 2 patch 1"].values.items()}
+    assert first == pytest.approx(
+        {"lowest": 0.5, "lower_quartile": 0.625, "median": 0.75, "upper_quartile": 0.875, "highest": 1.0}
+    )
+    assert rows["2 x 2 patch 4"].values["highest"].value == 0.0
+    page = render_models(rank([("", directory)]))
+    assert "Contribution of each patch of 2 x 2" in page
+    assert page.count("<svg") >= 3

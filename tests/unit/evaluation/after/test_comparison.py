@@ -9,7 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
+from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.evaluation.after.comparison import compare
 from pytest_vlmrobust.metrics.statistics.paired import TangoTest
 from tests.unit.evaluation.conftest import World
@@ -99,3 +101,14 @@ def test_that_pictures_could_not_be_compared_is_said(world: World) -> None:
         found = compare(*pair)
         assert [note.startswith(f"{run} {words}") for note, run in zip(found.notes, lacking, strict=True)] == [True]
         assert found.to_dict()["notes"] == list(found.notes)
+
+
+def test_letters_and_text_are_not_compared(world: World) -> None:
+    before = world.measured("before", ["clean", "flip_v"])
+    world.model.answer = lambda _request: Prediction("B", "letter_logits")
+    after = world.measured("after", ["clean", "flip_v"])
+    with pytest.raises(DatasetError, match="choices were answered there by text, and here by letters") as caught:
+        compare(before, after)
+    assert "Run both with the same --vlm-answer" in str(caught.value)
+    assert main(["compare", str(before), str(after)]) == 4
+    assert compare(after, after).cells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.ranking import BY, QUANTITIES, Board
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.comparison import Entry
-from pytest_vlmrobust.evaluation.after.ranking import UNREGISTERED, rank, rank_entries
+from pytest_vlmrobust.evaluation.after.ranking import UNREGISTERED, rank, rank_entries, rank_run
 from pytest_vlmrobust.metrics import ScoreTable
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell, write_manifest
 
@@ -328,3 +329,20 @@ def test_it_is_json_and_the_same_each_time(tmp_path: Path) -> None:
         "analyses",
     }
     assert data["boards"][0]["standings"][0]["values"]["mean_corruption_error"]["value"] is None
+
+
+def test_letters_and_text_are_not_ranked_together(tmp_path: Path) -> None:
+    directory = run(tmp_path, {"letters": scripted(0.9), "text": scripted(0.8)})
+    with Evidence.open(directory) as evidence:
+        for setting in SETTINGS:
+            cell = stored("letters", "data", setting, scripted(0.9)(setting).tolist())
+            by_letter = [dataclasses.replace(one, prediction=Prediction("", "letter_logits")) for one in cell.answers]
+            evidence.put_cell(dataclasses.replace(cell, answers=tuple(by_letter)))
+    with pytest.raises(
+        DatasetError, match=r"data: the choices were not answered in one way \(by letters: letters; by text: text\)"
+    ):
+        rank([("", directory)])
+    with Evidence.open(directory, read_only=True) as evidence:
+        ranking, why = rank_run(evidence, "run")
+    assert ranking is None
+    assert "--vlm-answer=text" in why

@@ -1,0 +1,148 @@
+"""Publication: the tables of a paper as they are printed, and what runs give in the place of each number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .estimate import Estimate
+
+REPRODUCTION_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedValue:
+    """One number of a table, or one word."""
+
+    metric: str
+    """What it is: the name of a metric, or of a quantity that a ranking gives."""
+    about: Mapping[str, str]
+    """What it is about: ``dataset``, ``model`` or a ``pool`` of models, ``setting``, ``level``, ``category`` and so on."""
+    printed: str
+    """As it is printed; empty where the number is not at hand."""
+    of: int = 0
+    """Of a count, how many there are in all; 0 for all other numbers."""
+
+    @property
+    def number(self) -> float:
+        """What is printed as a number, of a count its share; NaN for a word, and where it is not at hand."""
+        try:
+            number = float(self.printed)
+        except ValueError:
+            return math.nan
+        return number / self.of if self.of else number
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """One table of a paper."""
+
+    paper: str
+    """The paper by its short name, as commands spell it."""
+    number: str
+    caption: str
+    commands: tuple[str, ...] = ()
+    """What a person with the weights and the data runs; empty where a table has nothing that models answer."""
+    values: tuple[PublishedValue, ...] = ()
+    keys: tuple[str, ...] = ()
+    """What the rows are about: keys of ``about``. The others are those of columns."""
+    notes: tuple[str, ...] = ()
+    """What is known to be wrong with the printed numbers, and what could not be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduced:
+    """One published number and ours; both in the unit that is printed, percent or fractions."""
+
+    value: PublishedValue
+    published: float
+    """NaN for a word, and where it is not at hand."""
+    ours: Estimate | None = None
+    """``None`` for a word, and where the runs do not have it."""
+    word: str = ""
+    """Ours, of a word."""
+    reason: str = ""
+    """Why there is none of ours."""
+
+    @property
+    def difference(self) -> Estimate | None:
+        """Ours minus what is published, which is taken as exact: the interval is that of ours."""
+        if self.ours is None or math.isnan(self.published):
+            return None
+        ends = (self.ours.low - self.published, self.ours.high - self.published)
+        return Estimate(self.ours.value - self.published, self.ours.n, *ends, self.ours.confidence)
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the published number is in our interval, or the word is ours; ``None`` where that cannot be said."""
+        if self.word:
+            return self.word == self.value.printed
+        if self.ours is None or math.isnan(self.published) or math.isnan(self.ours.low):
+            return None
+        return self.ours.low <= self.published <= self.ours.high
+
+
+@dataclass(frozen=True, slots=True)
+class ReproducedTable:
+    """One table, with ours beside each number."""
+
+    table: PublishedTable
+    scale: int
+    """How many times our unit the printed one is: 100 where fractions are printed in percent."""
+    values: tuple[Reproduced, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """Tables of a paper beside what runs measured."""
+
+    paper: str
+    title: str
+    tables: tuple[ReproducedTable, ...]
+    runs: tuple[str, ...] = ()
+    """Where the runs are; empty where only the published numbers are shown."""
+    notes: tuple[str, ...] = ()
+    """What holds for every table, and what the runs have that the paper does not."""
+    confidence: float = 0.90
+    """Two-sided level of the intervals."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it as what JSON can hold; numbers that are not known are ``None``."""
+        return {
+            "reproduction_version": REPRODUCTION_VERSION,
+            "paper": self.paper,
+            "title": self.title,
+            "runs": list(self.runs),
+            "confidence": self.confidence,
+            "notes": list(self.notes),
+            "tables": [_table(table) for table in self.tables],
+        }
+
+
+def _table(reproduced: ReproducedTable) -> dict[str, Any]:
+    table = reproduced.table
+    return {
+        "table": table.number,
+        "caption": table.caption,
+        "commands": list(table.commands),
+        "notes": list(table.notes),
+        "scale": reproduced.scale,
+        "values": [_value(value) for value in reproduced.values],
+    }
+
+
+def _value(reproduced: Reproduced) -> dict[str, Any]:
+    value, difference = reproduced.value, reproduced.difference
+    return {
+        "metric": value.metric,
+        "about": dict(value.about),
+        "printed": value.printed or None,
+        "of": value.of or None,
+        "published": None if math.isnan(reproduced.published) else reproduced.published,
+        "ours": reproduced.word or (None if reproduced.ours is None else reproduced.ours.to_dict()),
+        "difference": None if difference is None else difference.to_dict(),
+        "agrees": reproduced.agrees,
+        "reason": reproduced.reason or None,
+    }

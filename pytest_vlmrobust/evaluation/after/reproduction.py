@@ -1,0 +1,488 @@
+"""Reproduction: the published numbers of a paper beside those of runs, from the evidence of the runs alone.
+
+A number that a paper takes over several models is the mean over those of them that the runs have. Runs of one model are averaged,
+too: RCI is the mean of three. Each of k intervals then holds at 1 - (1 - confidence) / k, so that they hold together and the
+interval of the mean, or of a slope, is safe whatever the models have in common.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.publication import PublishedTable, PublishedValue, Reproduced, ReproducedTable, Reproduction
+from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.evaluation.judge.context import floors, groups_of
+from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUB_TASK, macro_estimate, rows_of
+from pytest_vlmrobust.evaluation.run.answers import chances
+from pytest_vlmrobust.metrics.severity import BINARY, spatial_settings
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
+from pytest_vlmrobust.perturbations.registry import find
+
+from .comparison import Entry, places
+from .published import Paper, paper
+
+CONFIDENCE = 0.90
+_BASELINES = (CLEAN, NO_IMAGE)
+
+
+def reproduce(
+    name: str,
+    number: str = "",
+    *,
+    runs: Sequence[tuple[str, Path]] = (),
+    called: Mapping[str, str] | None = None,
+    confidence: float = CONFIDENCE,
+) -> Reproduction:
+    """Returns the tables of a paper, with ours beside each number where runs are given.
+
+    Args:
+        name: the short name of the paper.
+        number: of one table; empty for all.
+        runs: name and directory of each; models of a run with a name are called NAME/MODEL.
+        called: a model, dataset or category of the runs to what the paper calls it, where the names differ.
+        confidence: two-sided level of the intervals, in (0, 1).
+
+    Raises:
+        UnknownName: no such paper or table, or a name in ``called`` that neither side has.
+        UsageError: a directory without evidence.
+        StoreError: the evidence cannot be read, or its scores are not those of its answers.
+    """
+    published = paper(name)
+    tables = [published.table(number)] if number else list(published.tables.values())
+    opened: list[Entry] = []
+    try:
+        opened += [Entry.open(directory, prefix) for prefix, directory in runs]
+        own = _Runs(published, opened, called or {})
+        beside = [_Beside(own, confidence).table(table) for table in tables]
+        notes = (*published.notes, *own.notes()) if opened else published.notes
+        return Reproduction(name, published.title, tuple(beside), tuple(entry.where for entry in opened), notes, confidence)
+    finally:
+        for entry in opened:
+            entry.run.close()
+
+
+class _AbsentError(Exception):
+    """The runs do not have what a number is about; the message says what."""
+
+
+@dataclass(eq=False)
+class _Runs:
+    """The runs, by what the paper calls their models and datasets."""
+
+    paper: Paper
+    entries: Sequence[Entry]
+    called: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self._scores: dict[tuple[str, str], list[_Scores]] = {}
+        cells = [(entry, cell) for entry in self.entries for cell in entry.run.evidence.cells()]
+        self._models = {(entry.where, cell.model): _full_name(entry, cell.model) for entry, cell in cells}
+        self._datasets = {cell.dataset for _, cell in cells}
+        theirs = self.paper.known()
+        ours = {*self._models.values(), *self._datasets}
+        for own, published in self.called.items():
+            if self.entries and own not in ours:
+                raise UnknownName("model or dataset of the runs", own, ours, where="--as")
+            if published not in theirs:
+                raise UnknownName(f"model or dataset of {self.paper.title}", published, theirs, where="--as")
+
+    def scores(self, model: str, dataset: str) -> list[_Scores]:
+        """Returns the scores of a model of the paper on a dataset of it, of each run that has them.
+
+        Raises:
+            _AbsentError: no run has them.
+        """
+        key = (model, dataset)
+        if key not in self._scores:
+            found = [
+                _Scores(self.paper, entry, own, name)
+                for entry in self.entries
+                for own in sorted({cell.model for cell in entry.run.evidence.cells()})
+                if self._is(_full_name(entry, own), model)
+                for name in sorted({cell.dataset for cell in entry.run.evidence.cells() if cell.model == own})
+                if not dataset or self._is(name, dataset)
+            ]
+            self._scores[key] = found
+        if not self._scores[key]:
+            have = any(self._is(name, model) for name in self._models.values())
+            raise _AbsentError(f"no run of {model} on {dataset}" if have else f"no run of {model}")
+        return self._scores[key]
+
+    def _is(self, ours: str, theirs: str) -> bool:
+        return self.called[ours] == theirs if ours in self.called else self.paper.is_called(theirs, ours)
+
+    def notes(self) -> list[str]:
+        """Returns a sentence about models and datasets that the paper does not have."""
+        known = self.paper.known()
+        strange = {
+            "models": sorted({name for name in self._models.values() if not any(self._is(name, other) for other in known)}),
+            "datasets": sorted(name for name in self._datasets if not any(self._is(name, other) for other in known)),
+        }
+        return [
+            f"{what} of the runs that {self.paper.title} does not have: {first_few(names)}. --as OURS=THEIRS says which are meant"
+            for what, names in strange.items()
+            if names
+        ]
+
+
+def _full_name(entry: Entry, own: str) -> str:
+    return f"{entry.name}/{own}" if entry.name else own
+
+
+@dataclass(eq=False)
+class _Scores:
+    """The scores of one model on one dataset of a run."""
+
+    paper: Paper
+    entry: Entry
+    model: str
+    dataset: str
+    missing: dict[str, str] = field(default_factory=dict)
+    """Setting to why it does not count."""
+
+    @cached_property
+    def samples(self) -> Sequence[Any]:
+        return self.entry.run.samples(self.dataset)
+
+    def _asked(self) -> list[Cell]:
+        cells = self.entry.run.evidence.cells()
+        return [cell for cell in cells if (cell.model, cell.dataset) == (self.model, self.dataset)]
+
+    @cached_property
+    def table(self) -> ScoreTable:
+        """All complete cells.
+
+        Raises:
+            _AbsentError: clean pictures were not asked about in full.
+            StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
+        """
+        known: dict[Setting, list[float]] = {}
+        for cell in self._asked():
+            try:
+                known[cell.setting] = self.entry.run.own_scores(cell)
+            except StoreError:
+                part = self.entry.run.evidence.get_cell(cell, whole=False)
+                asked = len(part.places or ())
+                if asked == len(self.samples):
+                    raise  # an answer was changed, or cannot be read
+                self.missing[str(cell.setting)] = f"{cell}: {asked} of {quantity(len(self.samples), 'sample')} asked"
+        if CLEAN not in known:
+            raise _AbsentError(
+                f"{self.entry.where}: {self.missing.get(str(CLEAN), f'{self.dataset} was not asked about clean pictures')}"
+            )
+        suite = set(perturbations.names(self.paper.settings)) if self.paper.settings else None
+        single = {
+            str(setting): np.array(scores)
+            for setting, scores in known.items()
+            if setting not in _BASELINES and not _is_patches(setting) and (suite is None or str(setting) in suite)
+        }
+        patches = {str(setting): np.array(scores)[:, None] for setting, scores in known.items() if _is_patches(setting)}
+        return ScoreTable(
+            np.array(known[CLEAN]),
+            single,
+            np.array(known[NO_IMAGE]) if NO_IMAGE in known else None,
+            patches_by_setting=patches or None,
+            groups=groups_of(self.samples),
+            chances=chances(self.samples),
+            **floors(self.samples),
+        )
+
+    def part(self, about: Mapping[str, str]) -> ScoreTable:
+        """Returns the scores that a number is about: of the samples of a category, under the settings of a level, and so on."""
+        table = self.table
+        if level := about.get("level"):
+            table = _under(table, lambda name: (perturbations.info(name).level or BINARY) == level)
+        if family := about.get("family"):
+            table = _under(table, lambda name: perturbations.info(name).family == family)
+        if (split := about.get("split")) == str(CLEAN):
+            table = dataclasses.replace(table, by_setting={split: table.clean})
+        elif split:
+            table = _under(table, {*perturbations.names(split)}.__contains__)
+        if category := about.get("category"):
+            rows = [
+                any(self.paper.is_called(category, own) for own in (sample.category, sample.keys.get(SUB_TASK, "")) if own)
+                for sample in self.samples
+            ]
+            if not any(rows):
+                raise _AbsentError(f"{self.dataset} has no question of {category}")
+            table = rows_of(table, rows)
+        return table
+
+
+def _is_patches(setting: Setting) -> bool:
+    return setting.name in {"patches", "attempts"}
+
+
+def _under(table: ScoreTable, kept: Callable[[str], bool]) -> ScoreTable:
+    return dataclasses.replace(table, by_setting={name: scores for name, scores in table.by_setting.items() if kept(name)})
+
+
+@dataclass(frozen=True, eq=False)
+class _Beside:
+    """Puts ours beside published numbers."""
+
+    runs: _Runs
+    confidence: float
+
+    @property
+    def paper(self) -> Paper:
+        return self.runs.paper
+
+    def table(self, table: PublishedTable) -> ReproducedTable:
+        return ReproducedTable(table, self.paper.scale, tuple(self._beside(value) for value in table.values))
+
+    def _beside(self, value: PublishedValue) -> Reproduced:
+        scale = self.paper.scale_of(value.metric)
+        published = value.number * (scale if value.of else 1)
+        try:
+            if value.metric in _WORDS and self.runs.entries:
+                return Reproduced(value, published, word=_WORDS[value.metric](self, value))
+            if value.metric in _OF_THIS_PACKAGE:
+                return Reproduced(value, published, ours=_OF_THIS_PACKAGE[value.metric](value))
+            if not self.runs.entries:
+                return Reproduced(value, published)
+            ours = self.estimate(value)
+        except (_AbsentError, DatasetError) as error:
+            return Reproduced(value, published, reason=str(error))
+        if math.isnan(ours.value):
+            return Reproduced(value, published, reason=ours.reason or "undefined")
+        low, high = scale * ours.low, scale * ours.high
+        return Reproduced(value, published, dataclasses.replace(ours, value=scale * ours.value, low=low, high=high, at=None))
+
+    def models(self, value: PublishedValue) -> tuple[list[str], dict[str, list[_Scores]]]:
+        """Returns the models that a number is taken over, and the scores of those that the runs have.
+
+        Raises:
+            _AbsentError: they have none of them.
+        """
+        own = value.about.get("model")
+        pool = value.about.get("pool") or self.paper.pool
+        wanted = [own] if own else list(self.paper.pools[pool])
+        found, absent = {}, []
+        for model in wanted:
+            try:
+                found[model] = self.runs.scores(model, value.about.get("dataset", ""))
+            except _AbsentError as error:
+                absent.append(str(error))
+        if not found:
+            raise _AbsentError(absent[0] if len(absent) == 1 else f"no run of any of {first_few(wanted, 3)}")
+        return wanted, found
+
+    def estimate(self, value: PublishedValue) -> Estimate:
+        if value.metric == "people":
+            raise _AbsentError("answers of people, which no run measures")
+        wanted, found = self.models(value)
+        if value.metric in ("size_slope", "r_squared"):
+            return self._slope(value, found)
+        if value.metric == "tail_share" and len(found) > 1:
+            return _pooled_tail_share([scores.part(value.about) for own in found.values() for scores in own])
+        by_model = {model: self._mean([self._of_one(value, scores) for scores in own], "runs") for model, own in found.items()}
+        if "model" in value.about:
+            return by_model[value.about["model"]]
+        of = f"{len(found)} of {quantity(len(wanted), 'model')}"
+        return self._mean([*by_model.values()], of)
+
+    def _mean(self, estimates: Sequence[Estimate], of: str) -> Estimate:
+        if len(estimates) == 1 and of == "runs":
+            return estimates[0]
+        weights = [1.0 / len(estimates)] * len(estimates)
+        return self._sum(estimates, weights, f"mean of {len(estimates)} runs" if of == "runs" else f"over {of}")
+
+    def _sum(self, estimates: Sequence[Estimate], weights: Sequence[float], reason: str) -> Estimate:
+        """Returns a weighted sum of estimates, with an interval that holds whatever they have in common."""
+        value = math.fsum(weight * one.value for weight, one in zip(weights, estimates, strict=True))
+        reasons = dict.fromkeys(one.reason for one in estimates if one.reason)
+        why = "; ".join([reason, *reasons])
+
+        def at(confidence: float) -> tuple[float, float]:
+            each = 1.0 - (1.0 - confidence) / len(estimates)
+            ends = [one.interval(each) for one in estimates]
+            low = math.fsum(weight * (low if weight > 0 else high) for weight, (low, high) in zip(weights, ends, strict=True))
+            high = math.fsum(weight * (high if weight > 0 else low) for weight, (low, high) in zip(weights, ends, strict=True))
+            return low, high
+
+        low, high = at(self.confidence)
+        level = math.nan if math.isnan(low) else self.confidence
+        return Estimate(value, min(one.n for one in estimates), low, high, level, reason=why, at=at)
+
+    def _of_one(self, value: PublishedValue, scores: _Scores) -> Estimate:
+        """Returns a number of one model in one run."""
+        table, setting = scores.part(value.about), value.about.get("setting")
+        estimate = self._of_table(value, table, setting, scores)
+        lost = [name for name in scores.missing if Setting.parse(name) not in _BASELINES]
+        if setting is None and lost:
+            note = f"{quantity(len(lost), 'cell')} not asked in full"
+            estimate = dataclasses.replace(estimate, reason="; ".join(part for part in (estimate.reason, note) if part))
+        return estimate
+
+    def _of_table(self, value: PublishedValue, table: ScoreTable, setting: str | None, scores: _Scores) -> Estimate:
+        if setting is not None and setting not in {*table.by_setting, *(table.patches_by_setting or {})}:
+            reason = scores.missing.get(setting) or f"{scores.entry.where} did not ask {scores.dataset} under {setting}"
+            return Estimate(math.nan, 0, reason=reason)
+        if value.metric.endswith(MACRO):
+            return _of_mean_curve(value.metric.removesuffix(MACRO), table, setting, scores)
+        if own := _OF_A_TABLE.get(value.metric):
+            return own(table, value.about, self.confidence)
+        if value.metric == "mean_corruption_error":
+            table = dataclasses.replace(table, reference_by_setting=self._reference(value, scores))
+        found = metrics.estimate(value.metric, table, setting, self.confidence)
+        return found if found.valid else dataclasses.replace(found, value=math.nan)
+
+    def _reference(self, value: PublishedValue, scores: _Scores) -> dict[str, Any]:
+        """Returns the scores of the reference model on the samples of another model, in their order."""
+        name = self.paper.references[value.about["dataset"]]
+        try:
+            (reference, *_) = self.runs.scores(name, value.about["dataset"])
+        except _AbsentError as error:
+            raise _AbsentError(f"{error}, the reference model") from error
+        order = places(scores.entry, reference.entry, scores.dataset)
+        return {name: values[order] for name, values in reference.part(value.about).by_setting.items()}
+
+    def _slope(self, value: PublishedValue, found: Mapping[str, Sequence[_Scores]]) -> Estimate:
+        models = [model for model in found if model in self.paper.parameters]
+        sizes = [self.paper.parameters[model] for model in models]
+        if len(models) < 2:
+            raise _AbsentError(f"a slope needs two sizes, and the runs have {', '.join(models)}")
+        drop = dataclasses.replace(value, metric="mean_drop")
+        drops = [self._mean([self._of_one(drop, scores) for scores in found[model]], "runs") for model in models]
+        if value.metric == "size_slope":
+            return self._sum(drops, metrics.size_weights(sizes).tolist(), f"over {', '.join(models)}")
+        trend = metrics.size_trend(sizes, [one.value for one in drops])
+        return Estimate(trend.r_squared, drops[0].n, reason=f"over {', '.join(models)}")
+
+
+def _of_mean_curve(metric: str, table: ScoreTable, setting: str | None, scores: _Scores) -> Estimate:
+    """Returns a number of the mean over categories, or, where the samples have no several categories, of all samples."""
+    categories = [sample.category for sample in scores.samples]
+    if len({*categories}) < 2 or "" in categories:
+        found = metrics.estimate(metric, table, setting)
+        return dataclasses.replace(
+            found, reason="; ".join(part for part in (found.reason, "samples are of one category") if part)
+        )
+    if setting is None:
+        return macro_estimate(metric, table, scores.samples) or Estimate(math.nan, 0, reason="no resolution was asked")
+    (value,) = metrics.macro_accuracies(table.scores(setting)[:, None], categories)
+    return Estimate(float(value), table.samples, reason=f"mean of {len({*categories})} categories")
+
+
+# Numbers that are no registered metrics: of one table of scores.
+
+
+def _drops(table: ScoreTable) -> dict[str, float]:
+    return {name: float((table.clean - scores).mean()) for name, scores in table.by_setting.items()}
+
+
+def _tier_share(table: ScoreTable, about: Mapping[str, str], _confidence: float) -> Estimate:
+    drops = _drops(table)
+    share = getattr(metrics.tier_shares([*drops.values()]), about["tier"])
+    return Estimate(share, table.samples, reason=f"of {quantity(len(drops), 'setting')}")
+
+
+def _tier_count(table: ScoreTable, about: Mapping[str, str], confidence: float) -> Estimate:
+    """Returns the share of cells in a tier, positive ones counted as benign."""
+    own = _tier_share(table, about, confidence)
+    gains = _tier_share(table, {"tier": "positive"}, confidence).value if about["tier"] == "benign" else 0.0
+    return dataclasses.replace(own, value=own.value + gains)
+
+
+def _flip_ratio(table: ScoreTable, _about: Mapping[str, str], _confidence: float) -> Estimate:
+    harmful, helpful = (metrics.estimate(f"mean_{sign}_flip_rate", table).value for sign in ("harmful", "helpful"))
+    if not helpful > 0.0:
+        return Estimate(math.nan, table.samples, reason="no answer turns right")
+    return Estimate(harmful / helpful, table.samples)
+
+
+def _lost_share(table: ScoreTable, about: Mapping[str, str], confidence: float) -> Estimate:
+    """Returns the share of the answers that are right on clean pictures which turn wrong."""
+    right = table.clean == 1.0
+    if not right.any():
+        return Estimate(math.nan, table.samples, reason="no answer is right on clean pictures")
+    return metrics.estimate("harmful_flip_rate", rows_of(table, right), about["setting"], confidence)
+
+
+_OF_A_TABLE: Mapping[str, Callable[[ScoreTable, Mapping[str, str], float], Estimate]] = {
+    "tier_share": _tier_share,
+    "tier_count": _tier_count,
+    "flip_ratio": _flip_ratio,
+    "lost_share": _lost_share,
+}
+
+
+def _pooled_tail_share(tables: Iterable[ScoreTable]) -> Estimate:
+    """Returns the share of the catastrophic cells of all models that move or resample pixels."""
+    tails = [name for table in tables for name, drop in _drops(table).items() if metrics.robustness_tier(drop) == "catastrophic"]
+    if not tails:
+        return Estimate(math.nan, 0, reason="no setting costs more than 10 pp")
+    spatial = spatial_settings(tails)
+    return Estimate(
+        len(spatial) / len(tails), len(tails), reason=f"{len(spatial)} of {quantity(len(tails), 'catastrophic cell')}"
+    )
+
+
+# Words, and what follows from this package alone.
+
+
+def _tier(beside: _Beside, value: PublishedValue) -> str:
+    drop = beside.estimate(dataclasses.replace(value, metric="accuracy_drop"))
+    if math.isnan(drop.value):
+        raise _AbsentError(drop.reason)
+    return metrics.robustness_tier(drop.value)
+
+
+def _worst_setting(beside: _Beside, value: PublishedValue) -> str:
+    _, found = beside.models(value)
+    (scores, *_) = found[value.about["model"]]
+    drops = _drops(scores.part(value.about))
+    if not drops or any(map(math.isnan, drops.values())):
+        raise _AbsentError("inferences failed" if drops else "no perturbation was asked in full")
+    return max(drops, key=drops.__getitem__)
+
+
+_WORDS: Mapping[str, Callable[[_Beside, PublishedValue], str]] = {
+    "robustness_tier": _tier,
+    "worst_case_setting": _worst_setting,
+}
+
+
+def _parameter(value: PublishedValue) -> Estimate:
+    own = find(value.about["perturbation"]).parameters(value.about["level"])[value.about["parameter"]]
+    return Estimate(float(own), 0, float(own), float(own), reason="of this package")
+
+
+def _count_of_family(value: PublishedValue) -> Estimate:
+    count = float(sum(find(name).family == value.about["family"] for name in ROBUSTBENCH))
+    return Estimate(count, 0, count, count, reason="of this package")
+
+
+_OF_THIS_PACKAGE: Mapping[str, Callable[[PublishedValue], Estimate]] = {
+    "perturbation_parameter": _parameter,
+    "number_of_perturbations": _count_of_family,
+}
+
+
+def parse_names(pairs: Sequence[str]) -> dict[str, str]:
+    """Returns what the paper calls our models and datasets, of ``OURS=THEIRS``.
+
+    Raises:
+        UsageError: no such pair, or one of ours twice.
+    """
+    names: dict[str, str] = {}
+    for pair in pairs:
+        ours, equals, theirs = pair.partition("=")
+        if not (ours and equals and theirs) or ours in names:
+            raise UsageError(f"--as {pair!r}: expected OURS=THEIRS, each of ours once, such as --as tiny=Qwen3-VL-4B")
+        names[ours] = theirs
+    return names

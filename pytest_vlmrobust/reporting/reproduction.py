@@ -1,0 +1,133 @@
+"""The tables of papers for the terminal: as they are printed, and with ours beside each number."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+
+from pytest_vlmrobust.core.publication import PublishedTable, Reproduced, ReproducedTable, Reproduction
+from pytest_vlmrobust.core.words import first_few, quantity
+
+from .writing import render_table
+
+_HEADER = ("about", "metric", "published", "ours", "interval", "difference", "")
+_MANY = 3
+"""Columns of one metric, above which its name is not repeated in each."""
+_ABSENT = "no run of "
+_SAID = {True: "agrees", False: "differs", None: "no interval"}
+
+
+def render_reproduction(reproduction: Reproduction, *, width: int, color: bool) -> str:
+    """Returns the tables as text: with runs a line for each number that they have, else each table as it is printed."""
+    parts = [part for table in reproduction.tables for part in _table(reproduction, table, max(80, width), color)]
+    notes = [_wrapped(f"- {note}", width) for note in (*reproduction.notes, *_reading(reproduction))]
+    return "\n\n".join([*parts, "\n".join(notes)])
+
+
+def _table(reproduction: Reproduction, table: ReproducedTable, width: int, color: bool) -> list[str]:
+    published = table.table
+    parts = [_wrapped(f"{reproduction.title}, table {published.number}. {published.caption}", width)]
+    parts += ["\n".join(f"  $ {command}" for command in published.commands)] if published.commands else []
+    if not published.values:
+        parts.append("  No number of this table can be compared.")
+    elif reproduction.runs or any(value.ours for value in table.values):
+        parts += _comparison(table, width, color)
+    elif not any(value.printed for value in published.values):
+        parts.append(f"  None of its {len(published.values)} numbers is at hand.")
+    else:
+        parts.append(_printed(published, width, color))
+    return [*parts, *(["\n".join(_wrapped(f"  - {note}", width) for note in published.notes)] if published.notes else [])]
+
+
+def _comparison(table: ReproducedTable, width: int, color: bool) -> list[str]:
+    ours = [value for value in table.values if value.ours is not None or value.word]
+    rows = [_row(value, table.scale) for value in ours]
+    parts = [render_table(_HEADER, rows, names=2, width=width, color=color).rstrip("\n")] if rows else []
+    reasons = Counter(value.reason for value in table.values if value.reason)
+    absent = {reason: count for reason, count in reasons.items() if reason.startswith(_ABSENT)}
+    if len(absent) > 1:
+        names = first_few([reason.removeprefix(_ABSENT) for reason in absent], 3)
+        reasons = reasons - Counter(absent) + Counter({f"{_ABSENT}{names}": sum(absent.values())})
+    lines = [f"  {quantity(count, 'published number')} without ours: {reason}" for reason, count in reasons.most_common(5)]
+    if len(reasons) > 5:
+        lines.append(f"  and {quantity(len(reasons) - 5, 'more reason')}, see --json")
+    notes = Counter(value.ours.reason for value in ours if value.ours is not None and value.ours.reason)
+    lines += [f"  ours, {quantity(count, 'number')}: {note}" for note, count in notes.most_common(5)]
+    return [*parts, *(["\n".join(_wrapped(line, width) for line in lines)] if lines else [])]
+
+
+def _row(value: Reproduced, scale: int) -> tuple[str, ...]:
+    about = ", ".join(value.value.about.values())
+    printed = f"{value.value.printed} of {value.value.of}" if value.value.of else value.value.printed or "not at hand"
+    if value.word:
+        return (about, value.value.metric, printed, value.word, "", "", "same" if value.agrees else "other")
+    estimate, difference = value.ours, value.difference
+    assert estimate is not None
+    digits = _digits(printed, scale)
+    exact = estimate.low == estimate.high == estimate.value
+    ours = f"{estimate.value:g}" if exact else f"{estimate.value:.{digits}f}"
+    interval = "" if exact or math.isnan(estimate.low) else f"[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
+    apart = "" if difference is None else f"{difference.value:+.{digits}f}"
+    said = _SAID[value.agrees] if difference is not None else ""
+    return (about, value.value.metric, printed, ours, interval, apart, said)
+
+
+def _digits(printed: str, scale: int) -> int:
+    """Returns how many decimals ours have: those that are printed, one at least."""
+    if not printed.removeprefix("-").replace(".", "").isdigit():
+        return 1 if scale == 100 else 3
+    return max(1, len(printed.partition(".")[2]))
+
+
+def _printed(table: PublishedTable, width: int, color: bool) -> str:
+    """Returns the printed numbers, a line for each row of the table."""
+    alike = {key for key in table.values[0].about if len({value.about.get(key) for value in table.values}) == 1}
+    columns: dict[tuple[str, ...], str] = {}
+    rows: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    for value in table.values:
+        rest = [part for key, part in value.about.items() if key not in alike and key not in table.keys]
+        column = (value.metric, *rest)
+        columns[column] = " ".join([value.metric.replace("_", " "), *rest])
+        printed = f"{value.printed} of {value.of}" if value.of else value.printed or "not at hand"
+        rows.setdefault(tuple(value.about[key] for key in table.keys), {})[column] = printed
+    metric, count = (
+        Counter(name for name, *rest in columns if rest).most_common(1)[0] if any(rest for _, *rest in columns) else ("", 0)
+    )
+    above = ""
+    if count > _MANY:
+        columns |= {column: " ".join(column[1:]) for column in columns if column[0] == metric and len(column) > 1}
+        above = f"  Columns that name no metric are of {metric}.\n\n"
+    lines = [(*row, *(cells.get(column, "") for column in columns)) for row, cells in rows.items()]
+    header = (*table.keys, *(title.replace(" ", "\n").replace(":", ":\n") for title in columns.values()))
+    return above + render_table(header, lines, names=len(table.keys), width=width, color=color).rstrip("\n")
+
+
+def _reading(reproduction: Reproduction) -> list[str]:
+    if not reproduction.runs:
+        return ["With --run RUN, ours stand beside the published numbers."]
+    return [
+        f"Intervals hold at {reproduction.confidence:.0%} and are ours alone: a published number has none and is taken as exact.",
+        f"A published number agrees where it lies in our interval. Runs: {first_few(reproduction.runs)}.",
+    ]
+
+
+def _wrapped(line: str, width: int) -> str:
+    indent = " " * (len(line) - len(line.lstrip(" -")))
+    return "\n".join(
+        textwrap.wrap(line, min(width, 120), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    )
+
+
+def contents(tables: Sequence[PublishedTable], title: str) -> str:
+    """Returns the lines about a paper: its tables, what each is about, and how many numbers it has."""
+    return "\n".join(
+        [
+            title,
+            *(
+                f"  {table.paper} {table.number:>2}  {table.caption} [{quantity(len(table.values), 'number')}]"
+                for table in tables
+            ),
+        ]
+    )
