@@ -9,8 +9,9 @@ because the prompt asks for a letter.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from .announcements import (
@@ -19,6 +20,7 @@ from .announcements import (
     CONCLUSION,
     LETTER,
     LONGEST_PHRASE,
+    MOST_TRIED,
     bare_letter,
     leading_letter,
     read_announcement,
@@ -40,9 +42,10 @@ from .extraction import (
     is_refusal,
     only_answer,
 )
+from .assertions import CHANGES, CORRECTION, asserted
 from .json_answers import Document, final_answer, lesser_answer, read_json
 from .marks import marked_in_json, marked_in_text
-from .options import Options, ends_here, with_cells, with_lettered_pictures
+from .options import Options, contradicts, ends_here, with_cells, with_lettered_pictures
 from .phrases import english, in_english
 from .text import answer_tag, boxed_content, final_words, plain_text, straighten
 from .yes_no import extract_yes_no
@@ -104,8 +107,8 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
     Extraction(answer=None, rule='ambiguous')
     """
     reply = final_words(text)
-    if reply is None:
-        return Extraction(None, "unfinished_thinking")
+    if isinstance(reply, Stop):
+        return Extraction(None, reply.value)
     return _read(reply, Options.of(options), within=0)
 
 
@@ -117,8 +120,45 @@ def _read(reply: str, options: Options, *, within: int) -> Extraction:
         return Extraction(None, "empty")
     rest = _without_recital(shown, options)
     document = read_json(straighten(reply)) if "{" in reply or "[" in reply else Document()
-    kept = without_corrected(rest, options)
-    return apply_rules(CHOICE_RULES, Reading(reply, shown, kept, kept.lower(), options, document, within, recited=rest != shown))
+    kept = asserted(without_corrected(rest, options), options)
+    reading = Reading(reply, shown, kept, kept.lower(), options, document, within, recited=rest != shown)
+    found = _corrected(reading) or apply_rules(CHOICE_RULES, reading)
+    if found.answer is not None and (found.rule in _OVERRULED and _is_overruled(found.answer, reading) or contradicts(shown, options)):
+        return Extraction(None, Stop.AMBIGUOUS.value)
+    return found
+
+
+def _corrected(reading: Reading) -> Extraction | None:
+    """Returns what stands behind the last words that correct what was said before; None where there is no answer.
+
+    A letter replaces the one before. An option's words do where there is no other answer.
+    """
+    if reading.within or not CHANGES.search(reading.lowered):
+        return None
+    last = deque(CORRECTION.finditer(reading.lowered), maxlen=1)
+    if not last or not last[0].start():
+        return None
+    tail = reading.text[last[0].end() :]
+    found = apply_rules(_EXPLICIT, replace(reading, raw=tail, shown=tail, text=tail, lowered=tail.lower(), document=Document()))
+    if found.answer is None and found.rule != Stop.AMBIGUOUS.value:
+        return None
+    return found if found.answer is None or re.search(rf"(?<![{WORD}]){found.answer}(?![{WORD}'])", tail) else None
+
+
+def _is_overruled(letter: str, reading: Reading) -> bool:
+    """Says whether the last letter that the text announces, outside of the text of this option, is another one."""
+    own = reading.options.raw[letter]
+    text = reading.text.replace(own, " ") if len(own) > 1 else reading.text
+    if not any(other in text for other in reading.options.letters - {letter}):
+        return False
+    lowered = text.lower()
+    last = (-1, letter)
+    for pattern in (ANSWER, CHOSEN, CONCLUSION):
+        for match in deque(pattern.finditer(lowered), maxlen=MOST_TRIED):
+            said = _ANNOUNCED.match(text, match.end())
+            if said and said[1] in reading.options.letters and not is_negated(text, *said.span(1)):
+                last = max(last, (said.start(1), said[1]))
+    return last[1] != letter
 
 
 _TWO_BOXES = re.compile(r"\\boxed\{([^{}]*)\}\$?\s*(?:or|and|,|/|&)\s*\$?\\boxed\{([^{}]*)\}")
@@ -309,8 +349,17 @@ def _conclusion(reading: Reading) -> Outcome:
 def _bold(reading: Reading) -> Outcome:
     """``**B. dog**`` in a longer text: the only option set in bold type."""
     spans = ("".join(groups) for groups in _BOLD.findall(reading.raw)) if "**" in reading.raw or "__" in reading.raw else ()
-    outcomes = {read_phrase(in_english(plain_text(span), reading.options.folded), reading.options) for span in spans}
+    shown = (in_english(plain_text(span), reading.options.folded) for span in spans)
+    outcomes = {read_phrase(span, reading.options) for span in shown if _is_kept(span, reading)}
     return only_answer({outcome for outcome in outcomes if isinstance(outcome, str)})
+
+
+def _is_kept(span: str, reading: Reading) -> bool:
+    """Says whether the text asserts what it sets in bold type, at least once."""
+    return any(
+        not is_negated(reading.text, match.start(), match.end())
+        for match in re.finditer(rf"(?<![{WORD}]){re.escape(span.strip())}(?![{WORD}])", reading.text)
+    )
 
 
 def _marked_letter(reading: Reading) -> Outcome:
@@ -396,6 +445,15 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
 
 _SENTENCE_BREAK = re.compile(r"[.;]|\n")
 """Where a sentence ends: an announced option is not the first one of a recital that goes on after it."""
+
+
+_EXPLICIT: Final[Ladder[Reading]] = {
+    name: CHOICE_RULES[name]
+    for name in ("letter", "last_line", "statement", "verdict", "leading_letter", "chosen", "conclusion", "marked_letter", "closing_letter")
+}
+"""Rules that read a letter, or an option that is announced."""
+_OVERRULED: Final = {"statement", "verdict", "leading_letter", "chosen", "conclusion", "bold", "marked_letter"}
+_ANNOUNCED = re.compile(rf"[\"'(\[]{{0,2}}(?:(?:the )?[Oo]ption )?[\"'(\[]{{0,2}}{LETTER}(?=[\"')\]]{{0,2}}\s*(?:[.,;!\n)]|$))")
 
 
 def _announced(before: str) -> bool:

@@ -14,8 +14,8 @@ class Extraction:
     """The answer read from a text, and the name of the rule that read it.
 
     ``answer`` is None when the text was not read; ``rule`` then says why: ``empty``, ``unfinished_thinking`` (cut off before
-    the answer began), ``truncated`` (cut off in the middle of an object in JSON), ``refusal``, ``ambiguous`` (more than one
-    answer) or ``none``.
+    the answer began), ``truncated`` (cut off in the middle of an object in JSON), ``too_long`` (``text.LONGEST_REPLY``),
+    ``refusal``, ``ambiguous`` (more than one answer) or ``none``.
     """
 
     answer: str | None
@@ -27,6 +27,8 @@ class Stop(Enum):
 
     AMBIGUOUS = "ambiguous"
     TRUNCATED = "truncated"
+    TOO_LONG = "too_long"
+    UNFINISHED = "unfinished_thinking"
     REFUSAL = "refusal"
     NONE = "none"
 

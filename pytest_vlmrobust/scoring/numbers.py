@@ -154,8 +154,8 @@ def score_numeric(sample: Sample, prediction: Prediction) -> Score:
     answer ``12 or 13`` is ambiguous. Numbers inside LaTeX that is not understood do not count (``latex.plain_numbers``).
     """
     reply = final_words(prediction.text)
-    if reply is None:
-        return grade_unread("unfinished_thinking", prediction)
+    if isinstance(reply, Stop):
+        return grade_unread(reply.value, prediction)
     plain = plain_numbers(reply)
     text = plain_text(plain)
     if not text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -144,6 +145,14 @@ class Options:
         start = bare(text[: 2 * len(words) + _DECORATION])
         return bool(words) and start.startswith(words) and ends_here(start, len(words))
 
+    def begun_by(self, text: str) -> frozenset[str]:
+        """Returns the letters of the option, the longest one, with whose words ``text`` begins; none where there is none."""
+        start = bare(text)
+        for words, _ in self.phrases:
+            if start.startswith(words) and ends_here(start, len(words)) and not is_other(start, 0, len(words)):
+                return self.whole[words]
+        return frozenset()
+
     def meant_in(self, text: str) -> set[str]:
         """Returns the letters of the options whose words ``text`` mentions and does not deny.
 
@@ -164,6 +173,34 @@ class Options:
                 if not is_negated(sentence, start, end):
                     (parts if is_other(sentence, start, end) else meant).add(letter)
         return meant or (parts if len(parts) > 1 else set())
+
+
+_LETTER_OF = re.compile(r"(?<![\w'-])(?P<open>[(\[\"']?)(?P<letter>[A-Z])(?:[)\]\"']?\s?[.:,=)]|[)\]]|\s-)\s?(?:(?:the|an?)\s)?(?=\w)")
+_LETTER_BEHIND = re.compile(r"[,.:]?\s?[(\[](?:option )?(?P<letter>[A-Z])[)\]]")
+_MOST_LETTERS = 200
+"""Letters of a text, the last ones, that are compared with the words beside them."""
+
+
+def contradicts(text: str, options: Options) -> bool:
+    """Says whether a letter stands with the text of another option: "A. dog", "(A) dog" and "dog (A)" where B is the dog.
+
+    Nobody knows which of the two was meant, in whatever form it is written.
+    """
+    for match in deque(_LETTER_OF.finditer(text), maxlen=_MOST_LETTERS):
+        letter, rest = match["letter"], text[match.end() : match.end() + 2 * options.longest + _DECORATION]
+        if letter in options.letters and not is_negated(text, match.start("letter"), match.end("letter")):
+            begun = options.begun_by(rest)
+            if begun and letter not in begun:
+                return True
+    if "(" not in text and "[" not in text:
+        return False
+    lowered = text.lower()
+    for words, own in options.phrases:
+        for start in _occurrences(lowered, words):
+            behind = _LETTER_BEHIND.match(text, start + len(words))
+            if behind and behind["letter"] in options.letters - options.whole.get(words, frozenset({own})):
+                return not is_negated(text, start, start + len(words))
+    return False
 
 
 @lru_cache(maxsize=4096)

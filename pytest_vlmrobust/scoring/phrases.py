@@ -43,10 +43,21 @@ ROLES: Final = {
     "or": "joins two letters, of which one is meant",
     "and": "joins two letters",
     "but": "sets a letter against one that was denied",
+    "however": "sets a sentence against the one before it",
     "because": "gives the reason for what was said",
     "ending": "ends a sentence after a letter and says nothing",
     "aside": "begins a sentence, says nothing, and could be mistaken for a letter",
     "there_is_no": "says that something is not there",
+    "somebody": "is not the writer (English only)",
+    "says": "attributes what follows to its subject (English only)",
+    "others": "says that somebody else holds what follows",
+    "at_first": "says that what follows was thought before",
+    "suppose": "begins what is only supposed",
+    "false": "says of the noun beside it, or by itself, that it names no answer",
+    "wrong_answer": "names what is not the answer",
+    "dissent": "takes back the sentence before it",
+    "retract": "takes back all that was said before it",
+    "correction": "begins what replaces what was said before it",
     "yes": "is an answer by itself",
     "no": "is an answer by itself",
 }
@@ -122,10 +133,14 @@ def _language(code: str, entry: Entry, shared: set[str]) -> Language:
         doubled = next((phrase for place, phrase in enumerate(listed) if phrase in listed[:place]), None)
         if doubled is not None:
             entries[role].fail(f"has {doubled!r} twice. Keep one of them")
-    words = {word for role in phrases if role not in {"yes", "no"} for phrase in phrases[role] for word in _words(phrase)}
+    words = {word for role in phrases if role not in _NO_SIGNS for phrase in phrases[role] for word in _words(phrase)}
     spaces = entries["spaces"].truth() if "spaces" in entries else True
     signs = {word for word in words - shared if len(word) > 1 or not word.isascii()}
     return Language(code, phrases, spaces, frozenset(signs))
+
+
+_NO_SIGNS: Final = {"yes", "no", "somebody", "says", "others", "at_first", "suppose", "dissent", "retract", "correction", "however"}
+"""Roles whose words do not show which language a text is in: many are words of other languages, too."""
 
 
 def _spelling(phrase: str) -> str:
@@ -158,6 +173,14 @@ _SCRIPTS: Final = {
     "hi": re.compile(r"[\u0900-\u097f]"),
 }
 _ENGLISH: Final = {
+    "however": " but ",
+    "others": " someone says ",
+    "at_first": " at first ",
+    "suppose": " if it were ",
+    "retract": " I take that back. ",
+    "dissent": " that is wrong ",
+    "correction": " correction: ",
+    "wrong_answer": "wrong answer: ",
     "answer_is_not": "the answer is not ",
     "answer_is": "the answer is ",
     "answer": "the answer ",
@@ -201,7 +224,16 @@ def _translation(code: str) -> re.Pattern[str]:
     start = r"(?<![^\s.,;:!?\"'(])"
     end = r"(?=[\s:]|$)" if language.spaces else ""
     stop = r"(?=\s*(?:$|[.,;!?)\"\n]))"
+    false_noun = rf"(?:{roles['false']}{gap}(?:{roles['answer']}|{roles['option']})|(?:{roles['answer']}|{roles['option']}){gap}{roles['false']})"
     parts = {
+        "retract": roles["retract"],
+        "dissent": roles["dissent"],
+        "correction": roles["correction"],
+        "others": roles["others"],
+        "at_first": roles["at_first"],
+        "suppose": roles["suppose"],
+        "wrong_answer": rf"{article}(?:{roles['wrong_answer']}|{false_noun}|{roles['false']}(?={joined}{named}))"
+        rf"(?:{joined}|\s?[:,-])?{named}",
         "aside": roles["aside"],
         "is_wrong": rf"{after}(?:{roles['is']}\s?)?{article}{roles['wrong']}(?:\s?{roles['answer']})?",
         "letter_is_not": rf"{after}{roles['is_not']}",
@@ -217,6 +249,7 @@ def _translation(code: str) -> re.Pattern[str]:
         "yes": rf"{start}{roles['yes']}{stop}",
         "no": rf"{start}{roles['no']}{stop}",
         "there_is_no": roles["there_is_no"],
+        "however": roles["however"],
         "because": roles["because"],
         "not": rf"{roles['not']}|{roles['no']}{named}",
         "is": rf"{roles['is']}{named}",

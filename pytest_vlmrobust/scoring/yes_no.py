@@ -88,8 +88,8 @@ def extract_yes_no(text: str, question: str = "") -> Extraction:
     Extraction(answer='no', rule='denial')
     """
     reply = final_words(text)
-    if reply is None:
-        return Extraction(None, "unfinished_thinking")
+    if isinstance(reply, Stop):
+        return Extraction(None, reply.value)
     return _read(reply, question.lower(), within=0)
 
 
