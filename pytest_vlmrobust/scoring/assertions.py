@@ -18,7 +18,7 @@ from .options import Options
 from .phrases import english
 
 _MODAL = r"(?:(?:might|may|could|would|will|can|do|does|did|has|have|had|also|often|even|still|well|first|be tempted to) ){0,3}"
-_LETTERS = rf"(?:(?:option|choice|letter) )?[\"'(\[]?[a-z][\"')\]]?(?![{WORD}'])"
+_LETTERS = rf"(?:(?:option|choice|letter) )?[\"'(\[]?[a-hj-z][\"')\]]?(?![{WORD}'])"
 _REPORTED = re.compile(
     rf"(?:{word(*english('somebody'))}(?: [\w']+){{0,2}}? {_MODAL}{any_of(*english('says'))}(?![{WORD}])(?! (?:about|again|back|through))"
     rf"|{word(*english('others'))})"

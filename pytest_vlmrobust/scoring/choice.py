@@ -44,7 +44,7 @@ from .extraction import (
 )
 from .assertions import CHANGES, CORRECTION, asserted
 from .json_answers import Document, final_answer, lesser_answer, read_json
-from .marks import marked_in_json, marked_in_text
+from .marks import approved, marked_in_json, marked_in_text, remark_of
 from .options import Options, contradicts, ends_here, with_cells, with_lettered_pictures
 from .phrases import english, in_english
 from .text import answer_tag, boxed_content, final_words, plain_text, straighten
@@ -55,13 +55,14 @@ DEEPEST_TAG = 4
 MOST_WORDS = 40
 """A longer text is a discussion: the words of one option in it are not an answer."""
 
-_IS = r"(?:is|would be|seems(?: to be)?|appears(?: to be)?|looks|must be|should be)"
+_IS = r"(?:is|was|would be|seems(?: to be)?|appears(?: to be)?|looks|must be|should be)"
 _VERDICT = re.compile(
     rf"(?:{LETTER}|(?<![{WORD}'\"])(?P<small>[a-z])(?= is ))[\"')\]]*(?:\s*\([^()\n]{{0,80}}\))?\s*(?:"
     rf"{_IS}\s+(?:\w+\s+){{0,3}}?{any_of(*english('correct'))}\b"
     rf"|(?P<fits>{any_of(*english('fits'))}\b|is (?:the|what|my)? ?{any_of('one', 'only', 'answer', 'choice')}\b)"
     r"|it is(?=\s*(?:[.!\n]|$))|is(?=\s*[.!\n])|is left(?=\s*(?:[.,;!\n]|$)))"
 )
+_NEXT_QUESTION = re.compile(r"\n\W*(?:(?:[Nn]ext |[Nn]ew )?[Qq]uestion|[Uu]ser|[Hh]uman)\W{0,2}(?: ?\d+)?\W{0,2}:")
 _SO_IS = re.compile(rf"\b(?:so (?:is|does|do|could|might|would)|(?:as well|along) (?:as|with)) (?:option )?{LETTER}")
 _JOINT = re.compile(rf"{LETTER}\)?\s*(?:and|or|&|/)\s*(?:option )?\(?{LETTER}\)?\s*{_IS}")
 _CONCEDED = re.compile(r"\b(?:while|although|though|whereas) (?:option )?\(?$", re.IGNORECASE)
@@ -69,7 +70,7 @@ _NOT_AN_OPTION = re.compile(r"\b(?:plan|vitamin|hepatitis|blood type|grade|group
 _QUESTION = re.compile(QUESTION)
 _LONE_LETTER = re.compile(LETTER)
 _END_OF_SENTENCE = re.compile(r"[.,;!?\n]")
-_CLOSING = re.compile(r"(?:^|[.,;:!?\n-])\s*\(?([A-Z])\)?[\s.!]*$")
+_CLOSING = re.compile(r"(?:^|[.,;:!?\n-]|\bbut)\s*\(?([A-Z])\)?[\s.!]*$")
 _BRACKETED = re.compile(r"[(\[\"']([A-Z])[)\]\"']")
 _NAMED = re.compile(rf"{any_of('option', 'choice', '选项')}\s?:?\s?[(\"']?([a-z])(?![{WORD}'])|([a-z])(?<![{WORD}][a-z])\s?选项")
 _GONE_THROUGH = re.compile(r"(?:^|[\n.;,] *)(?:[-*] *)?(?:[Oo]ption )?\(?([A-Z])(?:[:.)]|\)[:.]?) +(?=\w)")
@@ -120,12 +121,18 @@ def _read(reply: str, options: Options, *, within: int) -> Extraction:
         return Extraction(None, "empty")
     rest = _without_recital(shown, options)
     document = read_json(straighten(reply)) if "{" in reply or "[" in reply else Document()
-    kept = asserted(without_corrected(rest, options), options)
+    kept = without_corrected(asserted(_first_answer(rest), options), options)
     reading = Reading(reply, shown, kept, kept.lower(), options, document, within, recited=rest != shown)
     found = _corrected(reading) or apply_rules(CHOICE_RULES, reading)
     if found.answer is not None and (found.rule in _OVERRULED and _is_overruled(found.answer, reading) or contradicts(shown, options)):
         return Extraction(None, Stop.AMBIGUOUS.value)
     return found
+
+
+def _first_answer(text: str) -> str:
+    """Returns ``text`` up to a further question that the model asks itself after it has answered."""
+    asked = _NEXT_QUESTION.search(text) if "uestion" in text or "ser:" in text or "uman:" in text else None
+    return text[: asked.start()] if asked and ANSWER.search(text[: asked.start()].lower()) else text
 
 
 def _corrected(reading: Reading) -> Extraction | None:
@@ -158,6 +165,9 @@ def _is_overruled(letter: str, reading: Reading) -> bool:
             said = _ANNOUNCED.match(text, match.end())
             if said and said[1] in reading.options.letters and not is_negated(text, *said.span(1)):
                 last = max(last, (said.start(1), said[1]))
+    for match in deque(_VERDICT.finditer(text), maxlen=MOST_TRIED):
+        if judged := _judged(match, text):
+            last = max(last, (match.start(), judged))
     return last[1] != letter
 
 
@@ -306,6 +316,19 @@ _HEADED = re.compile(r"^\W*(?:[Oo]ption )?([A-Z])[).:]", re.MULTILINE)
 """A line that begins with a letter: of several such lines, one with a remark about its option chooses nothing."""
 
 
+def _remarks(reading: Reading) -> Outcome:
+    """``A. cat: not seen. B. dog: yes, it fits.``: of lines with a remark about each option, the only one that approves."""
+    if "\n" not in reading.shown or _goes_on_after_remarks(reading):
+        return None
+    return approved(reading.shown, reading.options)
+
+
+def _goes_on_after_remarks(reading: Reading) -> bool:
+    """Says whether a text about the options ends with something else, which other rules read."""
+    last = reading.shown.rpartition("\n")[2]
+    return not remark_of(last, reading.options)
+
+
 def _leading_letter(reading: Reading) -> Outcome:
     """``B. dog``, ``B because …``: the letter that begins the first or the last line; the two must not differ.
 
@@ -355,8 +378,8 @@ def _bold(reading: Reading) -> Outcome:
 
 
 def _is_kept(span: str, reading: Reading) -> bool:
-    """Says whether the text asserts what it sets in bold type, at least once."""
-    return any(
+    """Says whether the text asserts what it sets in bold type, at least once, or recites it among the options."""
+    return reading.recited or any(
         not is_negated(reading.text, match.start(), match.end())
         for match in re.finditer(rf"(?<![{WORD}]){re.escape(span.strip())}(?![{WORD}])", reading.text)
     )
@@ -430,6 +453,7 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
     "last_line": _last_line,
     "statement": _statement,
     "verdict": _verdict,
+    "remarks": _remarks,
     "leading_letter": _leading_letter,
     "chosen": _chosen,
     "conclusion": _conclusion,

@@ -167,7 +167,7 @@ class Options:
         for words, letter in self.phrases:
             for start in _occurrences(sentence, words):
                 end = start + len(words)
-                if any(begin < end and start < stop for begin, stop in taken):
+                if any(begin < end and start < stop for begin, stop in taken) or not _is_meant(sentence, words, start, end):
                     continue
                 taken.append((start, end))
                 if not is_negated(sentence, start, end):
@@ -237,8 +237,39 @@ def _words_of(text: str, *, cells: bool) -> str:
 
 
 def _says_little(words: str) -> bool:
-    """Says whether ``words`` are too common to count inside a sentence: a single letter, ``no`` or ``one``."""
-    return words in {"one", "no"} or (len(words) == 1 and words.isalpha() and words.isascii())
+    """Says whether ``words`` are too common to count inside a sentence: a single letter, ``no``, ``both``."""
+    return words in _COMMON or (len(words) == 1 and words.isalpha() and words.isascii())
+
+
+_COMMON: Final = frozenset(
+    "one no none both all neither either other others some any it this that these those here there not yes of as at by for to with "
+    "and or is are be correct wrong more less".split()
+)
+_SIDES: Final = frozenset("left right top bottom front back middle center centre upper lower".split())
+_PLACES: Final = frozenset(
+    "above below under underneath over behind beneath inside outside beside near on in up down between before after across around "
+    "north south east west".split()
+) | {"in front", "in front of", "next to", "to the left", "to the right"}
+_SIDE_BEFORE = re.compile(r"\b(?:to|on|at|in|towards?|onto)\s(?:the|its|his|her|your|my|our|their)\s(?:[a-z]+\s)?$|^(?:the\s|its\s)?$")
+_SIDE_AFTER = re.compile(r"[-\s](?:hand\s)?(?:side|half|part|corner|edge|end|of)\b|\s*(?:[.,;:!?)]|$)")
+_SIDE_AT_START = re.compile(r"[-\s](?:hand\s)?(?:side|half|part|corner|edge|end|of|because|since)\b|[\s.]*$")
+_PLACED = re.compile(
+    r"(?:\b(?:is|are|was|were|be|being|located|placed|positioned|situated|seen|found|(?:si|li|hang|float|stand|fly|rest|lie|ly)(?:t|e|ng)?"
+    r"(?:s|ing|ting)?)|'s)\s(?:(?:directly|just|right|slightly|somewhere|clearly|immediately|located|placed|positioned|situated|far|well|"
+    r"definitely|probably)\s)*$|^$"
+)
+
+
+def _is_meant(sentence: str, words: str, start: int, end: int) -> bool:
+    """Says whether words that are also function words stand for a place: "on the left", not "she left", "the above", "that's right"."""
+    if sentence.startswith("'s ", end):
+        return sentence.startswith("ing", sentence.find(" ", end + 3) - 3)
+    if words in _SIDES:
+        after = _SIDE_AFTER if start else _SIDE_AT_START
+        return _SIDE_BEFORE.search(sentence[max(0, start - _REACH) : start]) is not None and after.match(sentence, end) is not None
+    if words in _PLACES:
+        return _PLACED.search(sentence[max(0, start - 2 * _REACH) : start]) is not None
+    return True
 
 
 def _occurrences(sentence: str, words: str) -> Iterator[int]:

@@ -239,7 +239,7 @@ def _translation(code: str) -> re.Pattern[str]:
         "letter_is_not": rf"{after}{roles['is_not']}",
         "is_correct": rf"{after}(?:(?:-|{roles['is']})\s?{article}(?:{roles['answer']}|{roles['correct']})|{roles['correct']})",
         "answer_is_not": rf"{answer}\s?,?\s?{roles['is_not']}",
-        "answer_is": rf"{answer}(?:{joined}(?:{named}|{end})|\s?:|\s?(?:[-,]\s?)?{named})",
+        "answer_is": rf"\[{roles['answer']}\]{named}|{answer}(?:{joined}(?:{named}|{end})|\s?:|\s?(?:[-,]\s?)?{named})",
         "is_not": roles["is_not"],
         "or": rf"{after}{roles['or']}{named}",
         "and": rf"{after}{roles['and']}{named}",
