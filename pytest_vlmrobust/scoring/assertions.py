@@ -67,6 +67,7 @@ _QUESTION = re.compile(
 )
 _CONFIRMED = re.compile(r"\W*(?:yes|yeah|yep|correct|right|exactly|indeed|that's (?:right|it|correct))(?![\w-])")
 _ASKED = re.compile(r"(?:is|was|could|might|would) (?:it|this|that|the (?:correct |right )?answer)(?: be)? ")
+_ASKED_LETTER = re.compile(rf"\W*(?={_LETTERS}\W*\?)")
 _MOST_SENTENCES = 2_000
 """Sentences that are looked at; in a text with more, the last ones."""
 
@@ -125,7 +126,7 @@ def _asserted_part(sentence: str, following: str, *, alone: bool) -> str:
     if words.rstrip(" \n\"')").endswith("?") and not alone and _QUESTION.match(words):
         if not _CONFIRMED.match(following):
             return "\n" if sentence.endswith("\n") else " "
-        asked = _ASKED.search(words)
+        asked = _ASKED.search(words) or _ASKED_LETTER.match(words)
         return f" it is {sentence[asked.end() :]}".replace("?", ".") if asked else sentence.replace("?", ".")
     for pattern in (_REPORTED, _BEFORE, _DENIED_LABEL, _SUPPOSED):
         for _ in range(_MOST_CLAUSES):

@@ -123,7 +123,7 @@ def _read(reply: str, options: Options, *, within: int) -> Extraction:
     document = read_json(straighten(reply)) if "{" in reply or "[" in reply else Document()
     kept = without_corrected(asserted(_first_answer(rest), options), options)
     reading = Reading(reply, shown, kept, kept.lower(), options, document, within, recited=rest != shown)
-    found = _corrected(reading) or apply_rules(CHOICE_RULES, reading)
+    found = apply_rules(CHOICE_RULES, reading)
     if found.answer is not None and (found.rule in _OVERRULED and _is_overruled(found.answer, reading) or contradicts(shown, options)):
         return Extraction(None, Stop.AMBIGUOUS.value)
     return found
@@ -133,23 +133,6 @@ def _first_answer(text: str) -> str:
     """Returns ``text`` up to a further question that the model asks itself after it has answered."""
     asked = _NEXT_QUESTION.search(text) if "uestion" in text or "ser:" in text or "uman:" in text else None
     return text[: asked.start()] if asked and ANSWER.search(text[: asked.start()].lower()) else text
-
-
-def _corrected(reading: Reading) -> Extraction | None:
-    """Returns what stands behind the last words that correct what was said before; None where there is no answer.
-
-    A letter replaces the one before. An option's words do where there is no other answer.
-    """
-    if reading.within or not CHANGES.search(reading.lowered):
-        return None
-    last = deque(CORRECTION.finditer(reading.lowered), maxlen=1)
-    if not last or not last[0].start():
-        return None
-    tail = reading.text[last[0].end() :]
-    found = apply_rules(_EXPLICIT, replace(reading, raw=tail, shown=tail, text=tail, lowered=tail.lower(), document=Document()))
-    if found.answer is None and found.rule != Stop.AMBIGUOUS.value:
-        return None
-    return found if found.answer is None or re.search(rf"(?<![{WORD}]){found.answer}(?![{WORD}'])", tail) else None
 
 
 def _is_overruled(letter: str, reading: Reading) -> bool:
@@ -279,6 +262,18 @@ def _last_line(reading: Reading) -> Outcome:
     last = bare_letter(rest.rpartition("\n")[2], reading.options)
     also = bare_letter(first, reading.options)
     return Stop.AMBIGUOUS if last and also and last != also else last
+
+
+def _correction(reading: Reading) -> Outcome:
+    """``The answer is A. Actually, it is B.``: the letter behind the last words that correct what was said before."""
+    last = deque(CORRECTION.finditer(reading.lowered), maxlen=1) if CHANGES.search(reading.lowered) else None
+    if not last or not last[0].start():
+        return None
+    tail = reading.text[last[0].end() :]
+    found = apply_rules(_EXPLICIT, replace(reading, raw=tail, shown=tail, text=tail, lowered=tail.lower(), document=Document()))
+    if found.answer is None:
+        return Stop.AMBIGUOUS if found.rule == Stop.AMBIGUOUS.value else None
+    return found.answer if re.search(rf"(?<![{WORD}]){found.answer}(?![{WORD}'])", tail) else None
 
 
 def _statement(reading: Reading) -> Outcome:
@@ -451,6 +446,7 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
     "letter": _letter,
     "text": _text,
     "last_line": _last_line,
+    "correction": _correction,
     "statement": _statement,
     "verdict": _verdict,
     "remarks": _remarks,

@@ -151,6 +151,7 @@ _DENIAL = (
 _DENIED = re.compile(
     r"(?:\s*(?:,|and|or|&)\s*(?:options?\s+)?\(?[A-Z]\)?(?![A-Z])){0,9}\s*(?:\([^()\n]{0,60}\)\s*)?"
     rf"(?:\?\s*no(?! doubt| question)\b|{_VERB}(?:n't\b|\s+(?:(?:\w+ly|the|by far)\s+){{0,2}}(?:\w+\s+)?{_DENIAL}\b)"
+    r"|\s*[:(-]\s*(?:incorrect|wrong|false|absent|not (?:visible|present|shown|seen|there|correct|in\b))"
     r"|,?\s*(?:which|that|who)\s(?:is|are|was|were|does|do)(?:n't|\snot)\b"
     r"|\s+not(?=\s*(?:$|[.,;!\n]))|(?:选项)?是?(?:不|错)|[吗嗎]|(?:가|이|은|는)?\s?아[니닙닌]|では?(?:な|あり))",
     re.IGNORECASE,

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from .extraction import WORD, Outcome, Stop
+from .extraction import WORD, Outcome, Stop, word
 from .json_answers import Document
 from .options import Options
+from .phrases import meanings
 from .text import fold_case, strip_ends
 
 _TRUE: Final = frozenset(
@@ -204,10 +205,12 @@ _REMARK = re.compile(
 _DISAPPROVED = re.compile(
     r"\b(?:no|not|none|never|neither|nor|wrong|incorrect|false|absent|missing|lacks?|without|excluded|eliminated|unlikely|too|fails?"
     r"|cannot|impossible|ruled out|mismatch)\b|n't\b|不|没|沒|错|錯|无|[❌✗✘✕]"
+    rf"|{word(*map(re.escape, meanings('wrong')))}"
 )
 _APPROVED = re.compile(
     r"\b(?:yes|correct|right|true|match(?:es)?|fits?|present|visible|seen|shown|this is|answer|accurate|exactly|indeed)\b"
     r"|正确|正確|符合|对|對|[✅✓✔☑]"
+    rf"|{word(*map(re.escape, meanings('correct')))}"
 )
 
 
