@@ -87,6 +87,7 @@ def asserted(text: str, options: Options | None = None) -> str:
     if not _SIGN.search(lowered) or len(lowered) != len(text):
         return text
     sentences = _sentences(text, options)[-_MOST_SENTENCES:]
+    only_questions = all(not sentence.strip() or sentence.rstrip().endswith("?") for sentence in sentences)
     kept: list[str] = []
     for place, sentence in enumerate(sentences):
         words = sentence.lower()
@@ -95,7 +96,7 @@ def asserted(text: str, options: Options | None = None) -> str:
         elif _DISSENT.match(words) and kept:
             kept.pop()
         following = sentences[place + 1].lower() if place + 1 < len(sentences) else ""
-        kept.append(_asserted_part(sentence, following, alone=len(sentences) == 1))
+        kept.append(_asserted_part(sentence, following, alone=only_questions))
     return "".join(kept).strip()
 
 
