@@ -39,7 +39,7 @@ _DENIED_NOTHING = re.compile(
 )
 _TURNS = r"\b(?:but|however|only|instead|although|though|while|whereas|except|rather|yet)\b"
 _TURN = re.compile(_TURNS)
-_PARTS = re.compile(rf"[.!;\n]+|,?\s*{_TURNS}|,\s*(?=there\b|it's\b|it is\b)")
+_PARTS = re.compile(rf"[.!;\n]+|,?\s*{_TURNS}|,\s*(?=there\b|it's\b|it is\b|it \w+s\b|i see\b)")
 _AFFIRMED = re.compile(
     rf"\bthere(?:'s| is| are| was| were)\b|\b(?:is|are|be) (?:\w+ly )?{_SEEN}\b|\b(?:i|we) (?:can |do )?see\b|\bit(?:'s| is)\b"
     r"|^an? \w+"
@@ -68,6 +68,7 @@ _OTHER_ONE = re.compile(
 """Words with which something is there all the same: "no other dog", "not just one dog", "not fully visible"."""
 _DOUBTED = re.compile(
     r"\b(?:not|n't|wrong|incorrect|false|untrue|mistaken?|disagree|deny|denies|impossible|error)\b(?: \w+){0,3}? (?:that|to (?:say|think|claim))\b"
+    r"|\bnot (?:\w+ )?there is no\b"
     r"|\b(?:no|not|n't|never|without)\b[^.,;]*\b(?:absent|missing|nonexistent|nothing|lacks?|without)\b"
 )
 """A denial that is denied itself: "It is not true that there is no dog"."""

@@ -24,7 +24,7 @@ from .latex import math_verify_version
 from .text import straighten
 
 FILE: Final = Path(__file__).with_name("phrases.yaml")
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the rules in code; it rises with every change that can read an answer differently. Phrases have the digest of their file."""
 
 ROLES: Final = {

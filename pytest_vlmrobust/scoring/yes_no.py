@@ -95,9 +95,10 @@ def extract_yes_no(text: str, question: str = "") -> Extraction:
 
 
 def _read(reply: str, question: str, *, within: int) -> Extraction:
-    statement = _IDIOM.sub(" ", _after_last_change(asserted(in_english(plain_text(reply))).lower())).strip(" ,")
-    if not statement:
+    words = in_english(plain_text(reply))
+    if not words:
         return Extraction(None, "empty")
+    statement = _IDIOM.sub(" ", _after_last_change(asserted(words).lower())).strip(" ,")
     return apply_rules(YES_NO_RULES, YesNoReading(reply, statement, question, within))
 
 
