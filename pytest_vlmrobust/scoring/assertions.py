@@ -37,7 +37,7 @@ _DENIED_LABEL = re.compile(
     rf"(?: (?:answers?|options?|choices?|ones?|letters?|picks?)(?: (?:here|of all|for me))?)?\s?"
     rf"(?:(?:is|are|was|were|would be|include|includes)(?![{WORD}])|[:=-])\s*(?={_LETTERS})"
 )
-_DISSENT = re.compile(rf"^\W*(?:(?:but|and|however|which|,) ?)*{any_of(*english('dissent'))}(?![{WORD}])")
+_DISSENT = re.compile(rf"^\W*(?:(?:but|and|however|which|hmm|well|no|oh|ah|wait|actually|sorry|still|yet)?[\s,.]+|(?:but|which) )*{any_of(*english('dissent'))}(?![{WORD}])")
 _RETRACTED = re.compile(rf"{word(*english('retract'))}")
 CORRECTION: Final = re.compile(rf"(?:(?<=[.!?;,:\n(-] )|(?<=[\n(])|\A)(?:{CHANGE}|{word(*english('correction'))})[\s,.!;:)-]*")
 """Words that begin what replaces what was said before."""
@@ -63,7 +63,7 @@ _CONTRAST = re.compile(
 _QUESTION = re.compile(
     r"\W*(?:(?:so|and|or|but|now|hmm|ok|okay|well|then|wait)[\s,]+){0,3}"
     r"(?:(?:is|are|was|were|does|do|did|has|have|can|could|will|would|should|might|may|what|which|who|where|why|how|isn't|aren't)\b"
-    rf"|(?:(?:maybe|perhaps|or|and|either) )?{_LETTERS}(?:\W+(?:(?:or|and)\W+)?{_LETTERS})*\W*\?)"
+    rf"|(?:yes|no)\W*\?|(?:(?:maybe|perhaps|or|and|either) )?{_LETTERS}(?:\W+(?:(?:or|and)\W+)?{_LETTERS})*\W*\?)"
 )
 _CONFIRMED = re.compile(r"\W*(?:yes|yeah|yep|correct|right|exactly|indeed|that's (?:right|it|correct))(?![\w-])")
 _ASKED = re.compile(r"(?:is|was|could|might|would) (?:it|this|that|the (?:correct |right )?answer)(?: be)? ")

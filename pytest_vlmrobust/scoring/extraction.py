@@ -146,7 +146,7 @@ _NEGATOR = re.compile(
 _VERB = r"(?:is|are|was|were|does|do|did|can|could|would|has|have|seems?|looks?|appears?|must be)"
 _DENIAL = (
     r"(?:not|never|less|least|wrong|incorrect|false|untrue|impossible|irrelevant|unlikely|absent|missing|(?:ruled )?out"
-    r"|eliminated|excluded)"
+    r"|eliminated|excluded|rejected|implausible|mistaken|trap|decoy|distractor|out of the question)"
 )
 _DENIED = re.compile(
     r"(?:\s*(?:,|and|or|&)\s*(?:options?\s+)?\(?[A-Z]\)?(?![A-Z])){0,9}\s*(?:\([^()\n]{0,60}\)\s*)?"

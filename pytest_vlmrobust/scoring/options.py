@@ -251,12 +251,13 @@ _PLACES: Final = frozenset(
     "north south east west".split()
 ) | {"in front", "in front of", "next to", "to the left", "to the right"}
 _SIDE_BEFORE = re.compile(r"\b(?:to|on|at|in|towards?|onto)\s(?:the|its|his|her|your|my|our|their)\s(?:[a-z]+\s)?$|^(?:the\s|its\s)?$")
-_SIDE_AFTER = re.compile(r"[-\s](?:hand\s)?(?:side|half|part|corner|edge|end|of)\b|\s*(?:[.,;:!?)]|$)")
-_SIDE_AT_START = re.compile(r"[-\s](?:hand\s)?(?:side|half|part|corner|edge|end|of|because|since)\b|[\s.]*$")
+_SIDE_AFTER = re.compile(r"(?:[-\s]hand)?\s(?:side|half|part|corner|edge|end)\b|\sof\b|\s*(?:[.,;:!?)]|$)")
+_SIDE_AT_START = re.compile(r"(?:[-\s]hand)?\s(?:side|half|part|corner|edge|end)\b|\s(?:of|because|since)\b|[\s.]*$")
 _PLACED = re.compile(
-    r"(?:\b(?:is|are|was|were|be|being|located|placed|positioned|situated|seen|found|(?:si|li|hang|float|stand|fly|rest|lie|ly)(?:t|e|ng)?"
-    r"(?:s|ing|ting)?)|'s)\s(?:(?:directly|just|right|slightly|somewhere|clearly|immediately|located|placed|positioned|situated|far|well|"
-    r"definitely|probably)\s)*$|^$"
+    r"(?:\b(?:is|are|was|were|be|sits?|lies?|stands?|hangs?|rests?|floats?|flies|stays?|placed|positioned|situated|located|seen|found|"
+    r"hidden|visible|\w+ing)|'s)\s"
+    r"(?:(?:directly|just|right|slightly|somewhere|clearly|immediately|placed|located|positioned|situated|far|well|definitely|probably)"
+    r"\s)*$|^$"
 )
 
 
