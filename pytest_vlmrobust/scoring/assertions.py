@@ -41,18 +41,27 @@ _DISSENT = re.compile(rf"^\W*(?:(?:but|and|however|which|hmm|well|no|oh|ah|wait|
 _RETRACTED = re.compile(rf"{word(*english('retract'))}")
 CORRECTION: Final = re.compile(rf"(?:(?<=[.!?;,:\n(-] )|(?<=[\n(])|\A)(?:{CHANGE}|{word(*english('correction'))})[\s,.!;:)-]*")
 """Words that begin what replaces what was said before."""
-CHANGES: Final = re.compile(f"{CHANGE}|{word(*english('correction'))}")
+_EVERYWHERE: Final = {"answer", "correct", "right", "the", "is", "it", "this", "that", "that's", "it's"}
+_WORDS = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
 
-_SIGN = re.compile(
-    any_of(
-        r"\?",
-        word("if", *english("suppose")),
-        word("i(?: had| first| initially| originally)? thought", *english("at_first")),
-        any_of(*english("dissent")),
-        word(*english("retract"), *english("wrong_answer"), *english("others"), *english("somebody")),
-    )
+
+def _telling(*roles: str) -> frozenset[str]:
+    """Returns a word of each phrase of these roles, a long and rare one: a text without them has none of the phrases."""
+    phrases = [_WORDS.findall(phrase.replace("\\", "")) for role in roles for phrase in english(role)]
+    return frozenset(max(words, key=lambda word: (word not in _EVERYWHERE, len(word))) for words in phrases)
+
+
+_SIGNS: Final = _telling("somebody", "others", "at_first", "suppose", "wrong_answer", "dissent", "retract") | {"if", "thought"}
+_SIGNS_OF_CORRECTION: Final = _telling("correction") | frozenset(
+    "wait actually sorry scratch hold hmm oops quite mean meant rather let made made second reflection closer thinking checking "
+    "looking was".split()
 )
-"""What all clauses have that are left out: most texts have none, and are returned as they are."""
+
+
+def has_correction(lowered: str) -> bool:
+    """Says whether a text in lower case may have words of ``CORRECTION``; most texts have none, and this is quick."""
+    return not _SIGNS_OF_CORRECTION.isdisjoint(_WORDS.findall(lowered))
+
 
 _SENTENCE = re.compile(r"[^.!?\n;]*+(?:\.(?=\w)[^.!?\n;]*+)*+[.!?\n;]*")
 _OPEN_LETTER = re.compile(rf"(?<![{WORD}])([A-Za-z])\.$")
@@ -84,7 +93,7 @@ def asserted(text: str, options: Options | None = None) -> str:
         options: the options, where there are any: the full stop of "A. cat" ends no sentence.
     """
     lowered = text.lower()
-    if not _SIGN.search(lowered) or len(lowered) != len(text):
+    if ("?" not in lowered and _SIGNS.isdisjoint(_WORDS.findall(lowered))) or len(lowered) != len(text):
         return text
     sentences = _sentences(text, options)[-_MOST_SENTENCES:]
     only_questions = all(not sentence.strip() or sentence.rstrip().endswith("?") for sentence in sentences)

@@ -42,7 +42,7 @@ from .extraction import (
     is_refusal,
     only_answer,
 )
-from .assertions import CHANGES, CORRECTION, asserted
+from .assertions import CORRECTION, asserted, has_correction
 from .json_answers import Document, final_answer, lesser_answer, read_json
 from .marks import approved, marked_in_json, marked_in_text, remark_of
 from .options import Options, contradicts, ends_here, with_cells, with_lettered_pictures
@@ -266,7 +266,7 @@ def _last_line(reading: Reading) -> Outcome:
 
 def _correction(reading: Reading) -> Outcome:
     """``The answer is A. Actually, it is B.``: the letter behind the last words that correct what was said before."""
-    last = deque(CORRECTION.finditer(reading.lowered), maxlen=1) if CHANGES.search(reading.lowered) else None
+    last = deque(CORRECTION.finditer(reading.lowered), maxlen=1) if has_correction(reading.lowered) else None
     if not last or not last[0].start():
         return None
     tail = reading.text[last[0].end() :]

@@ -206,8 +206,17 @@ _ENGLISH: Final = {
 }
 
 
+_STANCES: Final = ("retract", "dissent", "correction", "others", "at_first", "suppose", "wrong_answer", "however")
+"""Roles that few texts have; their phrases are searched for only in a text that has one of them, or one of ``false``."""
+
+
+def _has_stance(lowered: str, code: str) -> bool:
+    phrases = shipped().languages[code].phrases
+    return any(phrase in lowered for role in (*_STANCES, "false") for phrase in phrases.get(role, ()))
+
+
 @cache
-def _translation(code: str) -> re.Pattern[str]:
+def _translation(code: str, *, stances: bool = True) -> re.Pattern[str]:
     """Returns the pattern of the phrases of a language, each alternative named after what it becomes."""
     language = shipped().languages[code]
     roles = {role: _alternatives(language, role) for role in ROLES}
@@ -258,7 +267,8 @@ def _translation(code: str) -> re.Pattern[str]:
         "ending": rf"{after}{roles['ending']}{stop}",
         "article": rf"{roles['article']}\s?{letter}",
     }
-    return re.compile("|".join(f"(?P<{name}>{part})" for name, part in parts.items()), re.IGNORECASE)
+    chosen = {name: part for name, part in parts.items() if part != _NEVER and (stances or name not in _STANCES)}
+    return re.compile("|".join(f"(?P<{name}>{part})" for name, part in chosen.items()), re.IGNORECASE)
 
 
 _NEVER = "(?!)"
@@ -333,7 +343,8 @@ def _translate(text: str, code: str, kept: Sequence[str]) -> str:
             return match[0]
         return _ENGLISH[match.lastgroup or ""]
 
-    return _LOOSE_COMMA.sub("", _BLANKS.sub(" ", _translation(code).sub(write, text))).strip(" ,")
+    english_text = _translation(code, stances=_has_stance(lowered, code)).sub(write, text)
+    return _LOOSE_COMMA.sub("", _BLANKS.sub(" ", english_text)).strip(" ,")
 
 
 _BLANKS = re.compile(r" {2,}")
