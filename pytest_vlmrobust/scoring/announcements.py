@@ -297,7 +297,10 @@ def without_corrected(text: str, options: Options) -> str:
     kept_from = len(text)
     for start, end in sorted(turns + contrasts)[-_MOST_CHANGES:][::-1]:
         if start >= 0 and end <= kept_from and _is_settled(text, end, options):
-            text, kept_from = f"{text[:start]}{' ' * text[:start].endswith(tuple('abcdefghijklmnopqrstuvwxyz'))}{text[end:]}", start
+            text, kept_from = (
+                f"{text[:start]}{' ' * text[:start].endswith(tuple('abcdefghijklmnopqrstuvwxyz'))}{text[end:]}",
+                start,
+            )
     return text
 
 

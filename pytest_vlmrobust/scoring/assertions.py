@@ -37,7 +37,9 @@ _DENIED_LABEL = re.compile(
     rf"(?: (?:answers?|options?|choices?|ones?|letters?|picks?)(?: (?:here|of all|for me))?)?\s?"
     rf"(?:(?:is|are|was|were|would be|include|includes)(?![{WORD}])|[:=-])\s*(?={_LETTERS})"
 )
-_DISSENT = re.compile(rf"^\W*(?:(?:but|and|however|which|hmm|well|no|oh|ah|wait|actually|sorry|still|yet)?[\s,.]+|(?:but|which) )*{any_of(*english('dissent'))}(?![{WORD}])")
+_DISSENT = re.compile(
+    rf"^\W*(?:(?:but|and|however|which|hmm|well|no|oh|ah|wait|actually|sorry|still|yet)?[\s,.]+|(?:but|which) )*{any_of(*english('dissent'))}(?![{WORD}])"
+)
 _RETRACTED = re.compile(rf"{word(*english('retract'))}")
 CORRECTION: Final = re.compile(rf"(?:(?<=[.!?;,:\n(-] )|(?<=[\n(])|\A)(?:{CHANGE}|{word(*english('correction'))})[\s,.!;:)-]*")
 """Words that begin what replaces what was said before."""
@@ -53,8 +55,29 @@ def _telling(*roles: str) -> frozenset[str]:
 
 _SIGNS: Final = _telling("somebody", "others", "at_first", "suppose", "wrong_answer", "dissent", "retract") | {"if", "thought"}
 _SIGNS_OF_CORRECTION: Final = _telling("correction") | frozenset(
-    "wait actually sorry scratch hold hmm oops quite mean meant rather let made made second reflection closer thinking checking "
-    "looking was".split()
+    [
+        "wait",
+        "actually",
+        "sorry",
+        "scratch",
+        "hold",
+        "hmm",
+        "oops",
+        "quite",
+        "mean",
+        "meant",
+        "rather",
+        "let",
+        "made",
+        "made",
+        "second",
+        "reflection",
+        "closer",
+        "thinking",
+        "checking",
+        "looking",
+        "was",
+    ]
 )
 
 
@@ -116,9 +139,9 @@ def _sentences(text: str, options: Options | None) -> list[str]:
         if not match[0]:
             continue
         opened = _OPEN_LETTER.search(sentences[-1]) if sentences else None
-        if sentences and sentences[-1].endswith("..") and match[0].lstrip()[:1].islower():
-            sentences[-1] += match[0]
-        elif opened and options and opened[1].upper() in options.letters and _is_text(match[0], opened[1].upper(), options):
+        if (sentences and sentences[-1].endswith("..") and match[0].lstrip()[:1].islower()) or (
+            opened and options and opened[1].upper() in options.letters and _is_text(match[0], opened[1].upper(), options)
+        ):
             sentences[-1] += match[0]
         else:
             sentences.append(match[0])

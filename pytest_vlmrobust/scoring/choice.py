@@ -28,6 +28,7 @@ from .announcements import (
     several_letters,
     without_corrected,
 )
+from .assertions import CORRECTION, asserted, has_correction
 from .extraction import (
     HEDGE,
     QUESTION,
@@ -42,7 +43,6 @@ from .extraction import (
     is_refusal,
     only_answer,
 )
-from .assertions import CORRECTION, asserted, has_correction
 from .json_answers import Document, final_answer, lesser_answer, read_json
 from .marks import approved, marked_in_json, marked_in_text, remark_of
 from .options import Options, contradicts, ends_here, with_cells, with_lettered_pictures
@@ -124,7 +124,9 @@ def _read(reply: str, options: Options, *, within: int) -> Extraction:
     kept = without_corrected(asserted(_first_answer(rest), options), options)
     reading = Reading(reply, shown, kept, kept.lower(), options, document, within, recited=rest != shown)
     found = apply_rules(CHOICE_RULES, reading)
-    if found.answer is not None and (found.rule in _OVERRULED and _is_overruled(found.answer, reading) or contradicts(shown, options)):
+    if found.answer is not None and (
+        (found.rule in _OVERRULED and _is_overruled(found.answer, reading)) or contradicts(shown, options)
+    ):
         return Extraction(None, Stop.AMBIGUOUS.value)
     return found
 
@@ -469,7 +471,17 @@ _SENTENCE_BREAK = re.compile(r"[.;]|\n")
 
 _EXPLICIT: Final[Ladder[Reading]] = {
     name: CHOICE_RULES[name]
-    for name in ("letter", "last_line", "statement", "verdict", "leading_letter", "chosen", "conclusion", "marked_letter", "closing_letter")
+    for name in (
+        "letter",
+        "last_line",
+        "statement",
+        "verdict",
+        "leading_letter",
+        "chosen",
+        "conclusion",
+        "marked_letter",
+        "closing_letter",
+    )
 }
 """Rules that read a letter, or an option that is announced."""
 _OVERRULED: Final = {"statement", "verdict", "leading_letter", "chosen", "conclusion", "bold", "marked_letter"}

@@ -37,7 +37,10 @@ _WORDS: Final = {word: Fraction(number) for number, word in enumerate(NUMBER_WOR
 _WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
 _HAN: Final = dict(zip("零一二三四五六七八九十", range(11), strict=True)) | {"两": 2, "兩": 2, "〇": 0}
 _HANGUL: Final = dict(zip(("한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열"), range(1, 11), strict=True)) | {
-    "하나": 1, "둘": 2, "셋": 3, "넷": 4
+    "하나": 1,
+    "둘": 2,
+    "셋": 3,
+    "넷": 4,
 }
 _COUNTER = "[个個只隻匹头頭つ本人名枚台辆輛条條张張朵棵位件把艘架块塊支辺角番]"
 _COUNTED = re.compile(
@@ -212,11 +215,20 @@ def _score_number(sample: Sample, prediction: Prediction, rest: Callable[[str], 
         return grade_unread("empty", prediction)
     concludes = rest is _concluded
     announced = (_in_json(reply) if concludes else None) or apply_rules(_ANNOUNCED, str(plain))
-    if concludes and announced.answer is not None and not MARKS.search(announced.answer) and len(numbers_in(announced.answer)) > 1:
+    if (
+        concludes
+        and announced.answer is not None
+        and not MARKS.search(announced.answer)
+        and len(numbers_in(announced.answer)) > 1
+    ):
         announced = Extraction(_concluded(announced.answer).answer, announced.rule)
         if announced.answer is None:
             return grade_unread(Stop.AMBIGUOUS.value, prediction)
-    for region in (announced, rest(text)):
+    if concludes and not any(map(_value, targets(sample))):  # a formula is found as it is spelled, whatever numbers it has
+        concluded = Extraction(text, CONCLUDED)
+    else:
+        concluded = rest(text)
+    for region in (announced, concluded):
         where = region.answer or ""
         if region.answer is None and region.rule == Stop.AMBIGUOUS.value:
             return grade_unread(region.rule, prediction)
@@ -234,7 +246,7 @@ def _score_number(sample: Sample, prediction: Prediction, rest: Callable[[str], 
 
 _BRACKETS = re.compile(r"\([^()]*\)")
 _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s+")
-_ASIDE = re.compile(r",?\s(?:of which|of them|including|which includes|rather than|instead of|as opposed to|out of|from a total of)\b.*")
+_ASIDE = re.compile(r",?\s(?:of which|including|which includes|rather than|instead of|as opposed to|out of|from a total of)\b.*")
 _TOTAL_BEFORE = re.compile(
     r"(?:[=≈]|\b(?:so|therefore|thus|hence|total(?:ing|s)?|sum|altogether|makes?|gives?|equals?|leaves?|leaving|is|are|becomes?|get|"
     r"result(?:s in)?|we have|yields?|answer)\b|共|合计|一共|总共|等于|所以|合計|全部で|모두|총)"

@@ -175,7 +175,9 @@ class Options:
         return meant or (parts if len(parts) > 1 else set())
 
 
-_LETTER_OF = re.compile(r"(?<![\w'-])(?P<open>[(\[\"']?)(?P<letter>[A-Z])(?:[)\]\"']?\s?[.:,=)]|[)\]]|\s-)\s?(?:(?:the|an?)\s)?(?=\w)")
+_LETTER_OF = re.compile(
+    r"(?<![\w'-])(?P<open>[(\[\"']?)(?P<letter>[A-Z])(?:[)\]\"']?\s?[.:,=)]|[)\]]|\s-)\s?(?:(?:the|an?)\s)?(?=\w)"
+)
 _LETTER_BEHIND = re.compile(r"[,.:]?\s?[(\[](?:option )?(?P<letter>[A-Z])[)\]]")
 _MOST_LETTERS = 200
 """Letters of a text, the last ones, that are compared with the words beside them."""
@@ -242,15 +244,77 @@ def _says_little(words: str) -> bool:
 
 
 _COMMON: Final = frozenset(
-    "one no none both all neither either other others some any it this that these those here there not yes of as at by for to with "
-    "and or is are be correct wrong more less".split()
+    [
+        "one",
+        "no",
+        "none",
+        "both",
+        "all",
+        "neither",
+        "either",
+        "other",
+        "others",
+        "some",
+        "any",
+        "it",
+        "this",
+        "that",
+        "these",
+        "those",
+        "here",
+        "there",
+        "not",
+        "yes",
+        "of",
+        "as",
+        "at",
+        "by",
+        "for",
+        "to",
+        "with",
+        "and",
+        "or",
+        "is",
+        "are",
+        "be",
+        "correct",
+        "wrong",
+        "more",
+        "less",
+    ]
 )
-_SIDES: Final = frozenset("left right top bottom front back middle center centre upper lower".split())
+_SIDES: Final = frozenset(["left", "right", "top", "bottom", "front", "back", "middle", "center", "centre", "upper", "lower"])
 _PLACES: Final = frozenset(
-    "above below under underneath over behind beneath inside outside beside near on in up down between before after across around "
-    "north south east west".split()
+    [
+        "above",
+        "below",
+        "under",
+        "underneath",
+        "over",
+        "behind",
+        "beneath",
+        "inside",
+        "outside",
+        "beside",
+        "near",
+        "on",
+        "in",
+        "up",
+        "down",
+        "between",
+        "before",
+        "after",
+        "across",
+        "around",
+        "north",
+        "south",
+        "east",
+        "west",
+    ]
 ) | {"in front", "in front of", "next to", "to the left", "to the right"}
-_SIDE_BEFORE = re.compile(r"\b(?:to|on|at|in|towards?|onto)\s(?:the|its|his|her|your|my|our|their)\s(?:[a-z]+\s)?$|^(?:the\s|its\s)?$")
+_SIDE_BEFORE = re.compile(
+    r"\b(?:to|on|at|in|towards?|onto)\s(?:the|its|his|her|your|my|our|their)\s(?:[a-z]+\s)?$|^(?:the\s|its\s)?$"
+)
 _SIDE_AFTER = re.compile(r"(?:[-\s]hand)?\s(?:side|half|part|corner|edge|end)\b|\sof\b|\s*(?:[.,;:!?)]|$)")
 _SIDE_AT_START = re.compile(r"(?:[-\s]hand)?\s(?:side|half|part|corner|edge|end)\b|\s(?:of|because|since)\b|[\s.]*$")
 _PLACED = re.compile(
@@ -267,7 +331,9 @@ def _is_meant(sentence: str, words: str, start: int, end: int) -> bool:
         return sentence.startswith("ing", sentence.find(" ", end + 3) - 3)
     if words in _SIDES:
         after = _SIDE_AFTER if start else _SIDE_AT_START
-        return _SIDE_BEFORE.search(sentence[max(0, start - _REACH) : start]) is not None and after.match(sentence, end) is not None
+        return (
+            _SIDE_BEFORE.search(sentence[max(0, start - _REACH) : start]) is not None and after.match(sentence, end) is not None
+        )
     if words in _PLACES:
         return _PLACED.search(sentence[max(0, start - 2 * _REACH) : start]) is not None
     return True

@@ -139,7 +139,19 @@ def _language(code: str, entry: Entry, shared: set[str]) -> Language:
     return Language(code, phrases, spaces, frozenset(signs))
 
 
-_NO_SIGNS: Final = {"yes", "no", "somebody", "says", "others", "at_first", "suppose", "dissent", "retract", "correction", "however"}
+_NO_SIGNS: Final = {
+    "yes",
+    "no",
+    "somebody",
+    "says",
+    "others",
+    "at_first",
+    "suppose",
+    "dissent",
+    "retract",
+    "correction",
+    "however",
+}
 """Roles whose words do not show which language a text is in: many are words of other languages, too."""
 
 

@@ -64,7 +64,9 @@ _ONE_SPELLING = str.maketrans(
         **dict(zip("\u3002\u3001\uff0c\u3010\u3011", ".,,[]", strict=True)),
     }
 )
-_INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\xad\u061c\u180e\u200b-\u200f\u202a-\u202c\u2060-\u2064\u2066-\u206f\ufeff\ud800-\udfff]")
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f\xad\u061c\u180e\u200b-\u200f\u202a-\u202c\u2060-\u2064\u2066-\u206f\ufeff\ud800-\udfff]"
+)
 """Characters that nobody sees: controls, blanks of no width, soft hyphens, marks of direction, halves of characters.
 
 Not U+202D and U+202E, which show the letters after them in another order.

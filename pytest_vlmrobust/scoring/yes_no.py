@@ -195,7 +195,9 @@ def _leading(reading: YesNoReading) -> Outcome:
 
 
 _END_OF_CLAUSE = re.compile(r"[.!;\n]|,\s?(?:but|because|since|so|and|only|it's|there's)\b|\b(?:but|because|only)\b")
-_SAYS_IT_IS = re.compile(r"^(?:there(?:'s| is| are)|i (?:can |do )?see|(?:it|that|this|the \w+)(?:'s| is| are| was)|(?:we|you) can see)\b")
+_SAYS_IT_IS = re.compile(
+    r"^(?:there(?:'s| is| are)|i (?:can |do )?see|(?:it|that|this|the \w+)(?:'s| is| are| was)|(?:we|you) can see)\b"
+)
 
 
 def _contradicts(first: str, rest: str, question: str) -> bool:
@@ -211,7 +213,9 @@ def _contradicts(first: str, rest: str, question: str) -> bool:
     return bool(question) and not denied and _SAYS_IT_IS.search(clause) is not None and is_about(clause, question)
 
 
-_NEGATIVE = re.compile(r"\b(?:no|not|never|none|neither|nothing|without|absent|missing|wrong|incorrect|false|less|hardly)\b|n't\b")
+_NEGATIVE = re.compile(
+    r"\b(?:no|not|never|none|neither|nothing|without|absent|missing|wrong|incorrect|false|less|hardly)\b|n't\b"
+)
 
 
 def _closing(reading: YesNoReading) -> Outcome:
