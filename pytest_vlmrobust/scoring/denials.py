@@ -1,8 +1,7 @@
 """Does a text say that something is not there, or not so? "There is no dog in the image", "No dog is visible".
 
-That answers a question for it with no, where nothing else is denied: "The dog is not on the sofa" says nothing about whether there
-is a dog, and "There is no dog collar" nothing about the dog. So a denial may have no word that the question lacks. Where the question
-is not known, the text must not say what is there instead.
+That answers a question for it with no, where nothing else is denied: "The dog is not on the sofa" does not say that there is no
+dog, nor does "There is no dog collar". So a denial may have no word that the question lacks. Where the question is not known, the text must not say what is there instead.
 """
 
 from __future__ import annotations
@@ -52,9 +51,10 @@ _COMMON = frozenset(
         "the and are was were does did has have had there here this that these those any some image picture photo but into its "
         "photograph scene see seen shown show shows visible present for with from you your can could yes not answer question one "
         "word please using only contain contains include includes depict depicts depicted display displays feature features "
-        "appear appears appeared seem seems find found detect detected observe observed spot notice identify identified recognize "
+        "appear appears appeared seem seems find found detect detected observe observed spot notice identify identified "
         "given provided view frame what which being been actually definitely clearly certainly look looks pictured none zero "
-        "anywhere nowhere exist exists absent missing nonexistent think believe people's indeed cannot isn aren doesn don didn wasn "
+        "anywhere nowhere exist exists absent missing nonexistent think believe people's indeed cannot isn aren doesn don didn "
+        "wasn recognize "
         "weren hasn haven couldn won wouldn single therefore thus hence based upon include included "
         "图中片有没沒看到吗嗎的是在里裡不见見任何张張这這幅上任写真画像にはがいますありせんか見え写って絵사진에는이가있습니까없은를을 어떤도그림"
         "une des les est sur dans imagen foto hay una los las der die das ein eine einen dem den bild auf sehen ist zu "
@@ -67,13 +67,15 @@ _OTHER_ONE = re.compile(
 )
 """Words with which something is there all the same: "no other dog", "not just one dog", "not fully visible"."""
 _DOUBTED = re.compile(
-    r"\b(?:not|n't|wrong|incorrect|false|untrue|mistaken?|disagree|deny|denies|impossible|error)\b(?: \w+){0,3}? (?:that|to (?:say|think|claim))\b"
+    r"\b(?:not|n't|wrong|incorrect|false|untrue|mistaken?|disagree|deny|denies|impossible|error)\b"
+    r"(?: \w+){0,3}? (?:that|to (?:say|think|claim))\b"
     r"|\bnot (?:\w+ )?there is no\b"
     r"|\b(?:no|not|n't|never|without)\b[^.,;]*\b(?:absent|missing|nonexistent|nothing|lacks?|without)\b"
 )
 """A denial that is denied itself: "It is not true that there is no dog"."""
 _OF_THE_PICTURE = re.compile(
-    r"\b(?:in|on|of|from|within|by) (?:the|this|that|your|any part of the) (?:\w+ )?(?:image|picture|photo|photograph|scene|view|frame)\b.*"
+    r"\b(?:in|on|of|from|within|by) (?:the|this|that|your|any part of the) (?:\w+ )?"
+    r"(?:image|picture|photo|photograph|scene|view|frame)\b.*"
 )
 
 

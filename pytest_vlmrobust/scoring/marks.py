@@ -215,7 +215,7 @@ _APPROVED = re.compile(
 
 
 def remark_of(line: str, options: Options) -> tuple[str, bool | None] | None:
-    """Returns the letter that a line is about and whether the line approves, None where it does neither; None without a letter."""
+    """Returns the letter that a line is about and whether it approves (None: neither); None for a line without a letter."""
     match = _REMARK.match(line)
     if not match or match["letter"] not in options.letters:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -35,7 +35,7 @@ _NUMBER = re.compile(
 _UNIT = re.compile(r"\s*(?P<unit>°?\s?[^\W\d_]*[23²³]?)\s*\.?")
 _WORDS: Final = {word: Fraction(number) for number, word in enumerate(NUMBER_WORDS) if word != "one"}
 _WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
-_HAN: Final = dict(zip("零一二三四五六七八九十", range(11), strict=True)) | {"两": 2, "兩": 2, "〇": 0}
+_HAN: Final = dict(zip("零一二三四五六七八九十", range(11), strict=True)) | {"两": 2, "兩": 2, "\u3007": 0}
 _HANGUL: Final = dict(zip(("한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열"), range(1, 11), strict=True)) | {
     "하나": 1,
     "둘": 2,
@@ -107,7 +107,7 @@ def _counted(match: re.Match[str]) -> int:
     tens, ten, ones = match["han"].rpartition("十")
     if not ten:
         return int("".join(str(_HAN[digit]) for digit in match["han"]))
-    return 10 * (_HAN[tens] if tens in _HAN else 1) + (_HAN[ones] if ones in _HAN else 0)
+    return 10 * (_HAN.get(tens, 1)) + (_HAN.get(ones, 0))
 
 
 def _number(match: re.Match[str]) -> Number | None:
@@ -191,7 +191,7 @@ def score_numeric(sample: Sample, prediction: Prediction) -> Score:
     its total. Which of several others was meant is not guessed: ambiguous, as are ranges and bounds. Targets that are no number
     must stand in that part. Numbers inside LaTeX that is not understood do not count (``latex.plain_numbers``).
     """
-    return _score_number(sample, prediction, _concluded)
+    return _score_number(sample, prediction, concludes=True)
 
 
 def score_numeric_contained(sample: Sample, prediction: Prediction) -> Score:
@@ -199,13 +199,13 @@ def score_numeric_contained(sample: Sample, prediction: Prediction) -> Score:
 
     For benchmarks whose makers search the text: Res-Bench's paper does so for the digits of the target, and CountBenchQA's
     program. Any number of the working is credited ("3 + 4 = 7" for 3). ``12`` is not found in ``112``, and where an answer is
-    announced (answer_tag, boxed, statement) only that is searched; the rule is ``contained`` otherwise. ``12 or 13`` is ambiguous.
+    announced (answer_tag, boxed, statement) only that is searched; the rule is ``contained`` otherwise.
     """
-    return _score_number(sample, prediction, lambda text: Extraction(text, CONTAINED))
+    return _score_number(sample, prediction, concludes=False)
 
 
-def _score_number(sample: Sample, prediction: Prediction, rest: Callable[[str], Extraction]) -> Score:
-    """Returns the score of the announced part of a text, or else of what ``rest`` takes of it."""
+def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) -> Score:
+    """Returns the score of the announced part of a text, or else of its conclusion, or of all of it."""
     reply = final_words(prediction.text)
     if isinstance(reply, Stop):
         return grade_unread(reply.value, prediction)
@@ -213,35 +213,36 @@ def _score_number(sample: Sample, prediction: Prediction, rest: Callable[[str], 
     text = plain_text(plain)
     if not text:
         return grade_unread("empty", prediction)
-    concludes = rest is _concluded
-    announced = (_in_json(reply) if concludes else None) or apply_rules(_ANNOUNCED, str(plain))
-    if (
-        concludes
-        and announced.answer is not None
-        and not MARKS.search(announced.answer)
-        and len(numbers_in(announced.answer)) > 1
-    ):
-        announced = Extraction(_concluded(announced.answer).answer, announced.rule)
-        if announced.answer is None:
-            return grade_unread(Stop.AMBIGUOUS.value, prediction)
-    if concludes and not any(map(_value, targets(sample))):  # a formula is found as it is spelled, whatever numbers it has
-        concluded = Extraction(text, CONCLUDED)
+    if concludes:
+        formula = not any(map(_value, targets(sample)))  # is found as it is spelled, whatever numbers it has
+        regions = [_announced_number(reply, plain), Extraction(text, CONCLUDED) if formula else _concluded(text)]
     else:
-        concluded = rest(text)
-    for region in (announced, concluded):
-        where = region.answer or ""
-        if region.answer is None and region.rule == Stop.AMBIGUOUS.value:
-            return grade_unread(region.rule, prediction)
-        mention = _mention(where, targets(sample))
-        if mention and len(where) <= _SHORT and _EITHER.search(where):
-            return grade_unread(Stop.AMBIGUOUS.value, prediction)
-        expression = plain.expressions.get(_last_expression(where))
-        if expression and not (mention and mention[1]):
-            return _score_expression(expression, region, sample, prediction)
-        if mention:
-            answer, right = mention
-            return Score(float(right), region.rule, answer)
-    return grade_unread((Stop.REFUSAL if is_refusal(text.lower()) else Stop.NONE).value, prediction)
+        regions = [apply_rules(_ANNOUNCED, str(plain)), Extraction(text, CONTAINED)]
+    found = (_score_region(region, plain.expressions, sample, prediction) for region in regions)
+    rule = Stop.REFUSAL if is_refusal(text.lower()) else Stop.NONE
+    return next((score for score in found if score), grade_unread(rule.value, prediction))
+
+
+def _announced_number(reply: str, plain: str) -> Extraction:
+    """Returns what is announced as the answer; of several numbers in it the one that it concludes with."""
+    announced = _in_json(reply) or apply_rules(_ANNOUNCED, str(plain))
+    said = announced.answer
+    if said is None or MARKS.search(said) or len(numbers_in(said)) < 2:
+        return announced
+    concluded = _concluded(said)
+    return concluded if concluded.answer is None else Extraction(concluded.answer, announced.rule)
+
+
+def _score_region(region: Extraction, expressions: Mapping[str, str], sample: Sample, prediction: Prediction) -> Score | None:
+    """Returns the score of a part of a text, None where it has no number."""
+    where = region.answer or ""
+    mention = _mention(where, targets(sample))
+    if region.rule == Stop.AMBIGUOUS.value or (mention and len(where) <= _SHORT and _EITHER.search(where)):
+        return grade_unread(Stop.AMBIGUOUS.value, prediction)
+    expression = expressions.get(_last_expression(where))
+    if expression and not (mention and mention[1]):
+        return _score_expression(expression, region, sample, prediction)
+    return Score(float(mention[1]), region.rule, mention[0]) if mention else None
 
 
 _BRACKETS = re.compile(r"\([^()]*\)")

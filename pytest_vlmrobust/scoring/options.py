@@ -326,7 +326,7 @@ _PLACED = re.compile(
 
 
 def _is_meant(sentence: str, words: str, start: int, end: int) -> bool:
-    """Says whether words that are also function words stand for a place: "on the left", not "she left", "the above", "that's right"."""
+    """Says whether words that are also function words stand for a place: "on the left", not "she left" or "that's right"."""
     if sentence.startswith("'s ", end):
         return sentence.startswith("ing", sentence.find(" ", end + 3) - 3)
     if words in _SIDES:

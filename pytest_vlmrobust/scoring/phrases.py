@@ -223,8 +223,12 @@ _STANCES: Final = ("retract", "dissent", "correction", "others", "at_first", "su
 
 
 def _has_stance(lowered: str, code: str) -> bool:
-    phrases = shipped().languages[code].phrases
-    return any(phrase in lowered for role in (*_STANCES, "false") for phrase in phrases.get(role, ()))
+    language = shipped().languages[code]
+    phrases = (phrase for role in (*_STANCES, "false") for phrase in language.phrases.get(role, ()))
+    if language.spaces:
+        return any(phrase in lowered for phrase in phrases)
+    joined = lowered.replace(" ", "")
+    return any(phrase.replace(" ", "") in joined for phrase in phrases)
 
 
 @cache
@@ -245,7 +249,8 @@ def _translation(code: str, *, stances: bool = True) -> re.Pattern[str]:
     start = r"(?<![^\s.,;:!?\"'(])"
     end = r"(?=[\s:]|$)" if language.spaces else ""
     stop = r"(?=\s*(?:$|[.,;!?)\"\n]))"
-    false_noun = rf"(?:{roles['false']}{gap}(?:{roles['answer']}|{roles['option']})|(?:{roles['answer']}|{roles['option']}){gap}{roles['false']})"
+    noun = any_of(roles["answer"], roles["option"])
+    false_noun = any_of(rf"{roles['false']}{gap}{noun}", rf"{noun}{gap}{roles['false']}")
     parts = {
         "retract": roles["retract"],
         "dissent": roles["dissent"],
