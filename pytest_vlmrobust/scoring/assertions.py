@@ -38,7 +38,8 @@ _DENIED_LABEL = re.compile(
     rf"(?:(?:is|are|was|were|would be|include|includes)(?![{WORD}])|[:=-])\s*(?={_LETTERS})"
 )
 _DISSENT = re.compile(
-    rf"^\W*(?:(?:but|and|however|which|hmm|well|no|oh|wait|actually|sorry|yet)?[\s,.]+|(?:but|which) )*{any_of(*english('dissent'))}(?![{WORD}])"
+    rf"^\W*(?:(?:but|and|however|which|hmm|well|no|oh|wait|actually|sorry|yet)?[\s,.]+|(?:but|which) )*"
+    rf"{any_of(*english('dissent'))}(?![{WORD}])"
 )
 _RETRACTED = re.compile(rf"{word(*english('retract'))}")
 CORRECTION: Final = re.compile(rf"(?:(?<=[.!?;,:\n(-] )|(?<=[\n(])|\A)(?:{CHANGE}|{word(*english('correction'))})[\s,.!;:)-]*")
@@ -91,7 +92,8 @@ _OPEN_LETTER = re.compile(rf"(?<![{WORD}])([A-Za-z])\.$")
 _CONTRAST = re.compile(
     r",?\s(?:but|however|yet|although|though|whereas|so|therefore|hence|thus|then|while|and (?:now|so|then|yet)|in fact|in reality"
     r"|actually|in truth)\b|\bcorrection:"
-    r"|,\s(?=my |now |the (?:final|correct|right|real|true|actual)\b|it's actually|upon |on |after )|;|\s-\s|\s\("
+    r"|,\s(?=my |now |the (?:final|correct|right|real|true|actual)\b|it's actually|upon |on |after )"
+    r"|;|\s-\s|\s\("
 )
 _QUESTION = re.compile(
     r"\W*(?:(?:so|and|or|but|now|hmm|ok|okay|well|then|wait)[\s,]+){0,3}"

@@ -1,7 +1,8 @@
 """Does a text say that something is not there, or not so? "There is no dog in the image", "No dog is visible".
 
 That answers a question for it with no, where nothing else is denied: "The dog is not on the sofa" does not say that there is no
-dog, nor does "There is no dog collar". So a denial may have no word that the question lacks. Where the question is not known, the text must not say what is there instead.
+dog, nor does "There is no dog collar". So a denial may have no word that the question lacks. Where the question is not known,
+the text must not say what is there instead.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ _COMMON = frozenset(
         "anywhere nowhere exist exists absent missing nonexistent think believe people's indeed cannot isn aren doesn don didn "
         "wasn recognize "
         "weren hasn haven couldn won wouldn single therefore thus hence based upon include included "
-        "图中片有没沒看到吗嗎的是在里裡不见見任何张張这這幅上任写真画像にはがいますありせんか見え写って絵사진에는이가있습니까없은를을 어떤도그림"
+        "图中片有没沒看到吗嗎的是在里裡不见見任何张張这這幅上任写真画像に"
+        "はがいますありせんか見え写って絵사진에는이가있습니까없은를을 어떤도그림"
         "une des les est sur dans imagen foto hay una los las der die das ein eine einen dem den bild auf sehen ist zu "
         "immagine nell della foto есть изображении картинке фото هل يوجد في الصورة imagem uma"
     )
