@@ -20,7 +20,8 @@ from .phrases import english
 _MODAL = r"(?:(?:might|may|could|would|will|can|do|does|did|has|have|had|also|often|even|still|well|first|be tempted to) ){0,3}"
 _LETTERS = rf"(?:(?:option|choice|letter) )?[\"'(\[]?[a-hj-z][\"')\]]?(?![{WORD}'])"
 _REPORTED = re.compile(
-    rf"(?:{word(*english('somebody'))}(?: [\w']+){{0,2}}? {_MODAL}{any_of(*english('says'))}(?![{WORD}])(?! (?:about|again|back|through))"
+    rf"(?:{word(*english('somebody'))}(?: [\w']+){{0,2}}? {_MODAL}{any_of(*english('says'))}(?![{WORD}])"
+    r"(?! (?:about|again|back|through))"
     rf"|{word(*english('others'))})"
 )
 _BEFORE = re.compile(
@@ -90,8 +91,8 @@ def has_correction(lowered: str) -> bool:
 _SENTENCE = re.compile(r"[^.!?\n;]*+(?:\.(?=\w)[^.!?\n;]*+)*+[.!?\n;]*")
 _OPEN_LETTER = re.compile(rf"(?<![{WORD}])([A-Za-z])\.$")
 _CONTRAST = re.compile(
-    r",?\s(?:but|however|yet|although|though|whereas|so|therefore|hence|thus|then|while|and (?:now|so|then|yet)|in fact|in reality"
-    r"|actually|in truth)\b|\bcorrection:"
+    r",?\s(?:but|however|yet|although|though|whereas|so|therefore|hence|thus|then|while|and (?:now|so|then|yet)|in fact"
+    r"|in reality|actually|in truth)\b|\bcorrection:"
     r"|,\s(?=my |now |the (?:final|correct|right|real|true|actual)\b|it's actually|upon |on |after )"
     r"|;|\s-\s|\s\("
 )
