@@ -46,6 +46,8 @@ _LIST = re.compile(
     rf"\s*(?:(?:option|choice)\s+)?\(?(?P<other>[A-Za-z])(?![{WORD}'])(?!(?<=[AI])\s+[a-z])",
     re.IGNORECASE,
 )
+_EITHER_NO = re.compile(r"\W*[A-Z]\W{1,3}no \(?[A-Z]\W*$")
+"""A correction in English, and "not" in Spanish, Italian or Portuguese: "B, no A"."""
 _RUN = re.compile(r"\W*([A-Z])((?:\s*[.)]+\s*\(?[A-Z])+)\W*")
 
 
@@ -57,7 +59,7 @@ def bare_letter(phrase: str, options: Options) -> str | None:
 
 def several_letters(phrase: str, options: Options) -> bool:
     """Says whether ``phrase`` begins with several letters: "A or B", "A, maybe B", "A.B.C". A denied letter does not count."""
-    if _is_run(phrase, options):
+    if _is_run(phrase, options) or _EITHER_NO.match(phrase):
         return True
     match = _LIST.match(phrase)
     if not match or match["one"].isupper() != match["other"].isupper():
@@ -91,10 +93,30 @@ def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> 
     other = _OTHER_LETTER.fullmatch(tail)
     if other and other["other"] in options.letters - {letter} and bare(options.raw[letter]) != bare(other["other"]):
         return Stop.AMBIGUOUS
+    if _is_refuted(letter, tail, options):
+        return None
     ends = _END_OF_LETTER if match["letter"].isupper() else _END_OF_SMALL_LETTER
     if ends.match(tail):
         return letter
     return _before_words(letter, tail, options, expected=expected) if match["letter"].isupper() else None
+
+
+_REFUTED = re.compile(
+    r"\s*(?:[:(,-]\s*)?(?:(?:this|that|it|which) )?(?:(?:is|are|was|does|would be)(?:n't| not)?\b\s*)?(?:clearly |definitely )?"
+    r"(?:(?<=n't )\w+|(?<=not )\w+|incorrect|wrong|false|(?<!, )not\b|no\W*$|absent|missing|ruled out|eliminated|❌|✗)",
+    re.IGNORECASE,
+)
+
+
+def _is_refuted(letter: str, tail: str, options: Options) -> bool:
+    """Says whether a letter's own text behind it is called wrong: "D. bicycle: incorrect"."""
+    own = " ".join(options.raw[letter].split()).lower()
+    start = tail.lower().find(own) if own else -1
+    return 0 <= start <= _BEFORE_OWN and _REFUTED.match(tail, start + len(own)) is not None
+
+
+_BEFORE_OWN = 8
+"""Most characters between a letter and its text."""
 
 
 def _before_words(letter: str, tail: str, options: Options, *, expected: bool) -> Outcome:
@@ -241,7 +263,7 @@ _CORRECTION_REACH = 120
 _MOST_CHANGES = 20
 _ASKED = "? "
 
-_NO = word(r"no(?=\s*[,.!;:-]|\s+(?:wait|actually|sorry|it)\b|\s+\(?[a-z]\)?\s*(?:[.!]\s*)?$)", "nope")
+_NO = word(r"no(?=\s*[,.!;:-]|\s+(?:wait|actually|sorry|it)\b)", "nope")
 _STATEMENT = any_of(
     "it's",
     "it is",
@@ -256,7 +278,7 @@ _TURN = re.compile(
     rf"(?P<letter>[a-z])(?<![{WORD}][a-z])(?![{WORD}'])"
 )
 _LETTER = re.compile(LETTER)
-_NOT_BUT = re.compile(rf"\b[Nn]ot (?:option )?\(?{LETTER}\)?,? but (?:rather )?(?:option )?\(?(?={LETTER})")
+_NOT_BUT = re.compile(rf"(?:\b[Nn]ot|n't) (?:option )?\(?{LETTER}\)?,? but (?:rather )?(?:option )?\(?(?={LETTER})")
 _SETTLED = re.compile(
     r"\)?\s*(?:$|[.,;!:\n)]|\?\s*yes\b|(?:is|seems) (?:the )?(?:correct|right|answer|best|better)\b)", re.IGNORECASE
 )
@@ -275,7 +297,10 @@ def without_corrected(text: str, options: Options) -> str:
     kept_from = len(text)
     for start, end in sorted(turns + contrasts)[-_MOST_CHANGES:][::-1]:
         if start >= 0 and end <= kept_from and _is_settled(text, end, options):
-            text, kept_from = text[:start] + text[end:], start
+            text, kept_from = (
+                f"{text[:start]}{' ' * text[:start].endswith(tuple('abcdefghijklmnopqrstuvwxyz'))}{text[end:]}",
+                start,
+            )
     return text
 
 

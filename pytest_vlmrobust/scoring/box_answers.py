@@ -227,8 +227,8 @@ def extract_boxes(text: str, attributes: Collection[str]) -> BoxExtraction:
     (10.0, 20.0, 30.0, 40.0)
     """
     reply = final_words(text)
-    if reply is None:
-        return BoxExtraction(None, "unfinished_thinking")
+    if isinstance(reply, Stop):
+        return BoxExtraction(None, reply.value)
     answer = answer_tag(reply)
     content = straighten(reply if answer is None else answer)
     if not content.strip():

@@ -9,8 +9,9 @@ because the prompt asks for a letter.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from .announcements import (
@@ -19,6 +20,7 @@ from .announcements import (
     CONCLUSION,
     LETTER,
     LONGEST_PHRASE,
+    MOST_TRIED,
     bare_letter,
     leading_letter,
     read_announcement,
@@ -26,6 +28,7 @@ from .announcements import (
     several_letters,
     without_corrected,
 )
+from .assertions import CORRECTION, asserted, has_correction
 from .extraction import (
     HEDGE,
     QUESTION,
@@ -41,8 +44,8 @@ from .extraction import (
     only_answer,
 )
 from .json_answers import Document, final_answer, lesser_answer, read_json
-from .marks import marked_in_json, marked_in_text
-from .options import Options, ends_here, with_cells, with_lettered_pictures
+from .marks import approved, marked_in_json, marked_in_text, remark_of
+from .options import Options, contradicts, ends_here, with_cells, with_lettered_pictures
 from .phrases import english, in_english
 from .text import answer_tag, boxed_content, final_words, plain_text, straighten
 from .yes_no import extract_yes_no
@@ -52,13 +55,14 @@ DEEPEST_TAG = 4
 MOST_WORDS = 40
 """A longer text is a discussion: the words of one option in it are not an answer."""
 
-_IS = r"(?:is|would be|seems(?: to be)?|appears(?: to be)?|looks|must be|should be)"
+_IS = r"(?:is|was|would be|seems(?: to be)?|appears(?: to be)?|looks|must be|should be)"
 _VERDICT = re.compile(
     rf"(?:{LETTER}|(?<![{WORD}'\"])(?P<small>[a-z])(?= is ))[\"')\]]*(?:\s*\([^()\n]{{0,80}}\))?\s*(?:"
     rf"{_IS}\s+(?:\w+\s+){{0,3}}?{any_of(*english('correct'))}\b"
     rf"|(?P<fits>{any_of(*english('fits'))}\b|is (?:the|what|my)? ?{any_of('one', 'only', 'answer', 'choice')}\b)"
     r"|it is(?=\s*(?:[.!\n]|$))|is(?=\s*[.!\n])|is left(?=\s*(?:[.,;!\n]|$)))"
 )
+_NEXT_QUESTION = re.compile(r"\n\W*(?:(?:[Nn]ext |[Nn]ew )?[Qq]uestion|[Uu]ser|[Hh]uman)\W{0,2}(?: ?\d+)?\W{0,2}:")
 _SO_IS = re.compile(rf"\b(?:so (?:is|does|do|could|might|would)|(?:as well|along) (?:as|with)) (?:option )?{LETTER}")
 _JOINT = re.compile(rf"{LETTER}\)?\s*(?:and|or|&|/)\s*(?:option )?\(?{LETTER}\)?\s*{_IS}")
 _CONCEDED = re.compile(r"\b(?:while|although|though|whereas) (?:option )?\(?$", re.IGNORECASE)
@@ -66,7 +70,7 @@ _NOT_AN_OPTION = re.compile(r"\b(?:plan|vitamin|hepatitis|blood type|grade|group
 _QUESTION = re.compile(QUESTION)
 _LONE_LETTER = re.compile(LETTER)
 _END_OF_SENTENCE = re.compile(r"[.,;!?\n]")
-_CLOSING = re.compile(r"(?:^|[.,;:!?\n-])\s*\(?([A-Z])\)?[\s.!]*$")
+_CLOSING = re.compile(r"(?:^|[.,;:!?\n-]|\bbut)\s*\(?([A-Z])\)?[\s.!]*$")
 _BRACKETED = re.compile(r"[(\[\"']([A-Z])[)\]\"']")
 _NAMED = re.compile(rf"{any_of('option', 'choice', '选项')}\s?:?\s?[(\"']?([a-z])(?![{WORD}'])|([a-z])(?<![{WORD}][a-z])\s?选项")
 _GONE_THROUGH = re.compile(r"(?:^|[\n.;,] *)(?:[-*] *)?(?:[Oo]ption )?\(?([A-Z])(?:[:.)]|\)[:.]?) +(?=\w)")
@@ -104,8 +108,8 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
     Extraction(answer=None, rule='ambiguous')
     """
     reply = final_words(text)
-    if reply is None:
-        return Extraction(None, "unfinished_thinking")
+    if isinstance(reply, Stop):
+        return Extraction(None, reply.value)
     return _read(reply, Options.of(options), within=0)
 
 
@@ -117,8 +121,39 @@ def _read(reply: str, options: Options, *, within: int) -> Extraction:
         return Extraction(None, "empty")
     rest = _without_recital(shown, options)
     document = read_json(straighten(reply)) if "{" in reply or "[" in reply else Document()
-    kept = without_corrected(rest, options)
-    return apply_rules(CHOICE_RULES, Reading(reply, shown, kept, kept.lower(), options, document, within, recited=rest != shown))
+    kept = without_corrected(asserted(_first_answer(rest), options), options)
+    reading = Reading(reply, shown, kept, kept.lower(), options, document, within, recited=rest != shown)
+    found = apply_rules(CHOICE_RULES, reading)
+    if found.answer is not None and (
+        (found.rule in _OVERRULED and _is_overruled(found.answer, reading)) or contradicts(shown, options)
+    ):
+        return Extraction(None, Stop.AMBIGUOUS.value)
+    return found
+
+
+def _first_answer(text: str) -> str:
+    """Returns ``text`` up to a further question that the model asks itself after it has answered."""
+    asked = _NEXT_QUESTION.search(text) if "uestion" in text or "ser:" in text or "uman:" in text else None
+    return text[: asked.start()] if asked and ANSWER.search(text[: asked.start()].lower()) else text
+
+
+def _is_overruled(letter: str, reading: Reading) -> bool:
+    """Says whether the last letter that the text announces, outside of the text of this option, is another one."""
+    own = reading.options.raw[letter]
+    text = reading.text.replace(own, " ") if len(own) > 1 else reading.text
+    if not any(other in text for other in reading.options.letters - {letter}):
+        return False
+    lowered = text.lower()
+    last = (-1, letter)
+    for pattern in (ANSWER, CHOSEN, CONCLUSION):
+        for match in deque(pattern.finditer(lowered), maxlen=MOST_TRIED):
+            said = _ANNOUNCED.match(text, match.end())
+            if said and said[1] in reading.options.letters and not is_negated(text, *said.span(1)):
+                last = max(last, (said.start(1), said[1]))
+    for match in deque(_VERDICT.finditer(text), maxlen=MOST_TRIED):
+        if judged := _judged(match, text):
+            last = max(last, (match.start(), judged))
+    return last[1] != letter
 
 
 _TWO_BOXES = re.compile(r"\\boxed\{([^{}]*)\}\$?\s*(?:or|and|,|/|&)\s*\$?\\boxed\{([^{}]*)\}")
@@ -231,6 +266,18 @@ def _last_line(reading: Reading) -> Outcome:
     return Stop.AMBIGUOUS if last and also and last != also else last
 
 
+def _correction(reading: Reading) -> Outcome:
+    """``The answer is A. Actually, it is B.``: the letter behind the last words that correct what was said before."""
+    last = deque(CORRECTION.finditer(reading.lowered), maxlen=1) if has_correction(reading.lowered) else None
+    if not last or not last[0].start():
+        return None
+    tail = reading.text[last[0].end() :]
+    found = apply_rules(_EXPLICIT, replace(reading, raw=tail, shown=tail, text=tail, lowered=tail.lower(), document=Document()))
+    if found.answer is None:
+        return Stop.AMBIGUOUS if found.rule == Stop.AMBIGUOUS.value else None
+    return found.answer if re.search(rf"(?<![{WORD}]){found.answer}(?![{WORD}'])", tail) else None
+
+
 def _statement(reading: Reading) -> Outcome:
     """``The answer is B``, ``Answer: (B) dog``, ``答案是B``: the last one that can be read."""
     return read_announcement(ANSWER, reading.text, reading.lowered, reading.options, expected=True)
@@ -264,6 +311,19 @@ def _judged(match: re.Match[str], text: str) -> str | None:
 
 _HEADED = re.compile(r"^\W*(?:[Oo]ption )?([A-Z])[).:]", re.MULTILINE)
 """A line that begins with a letter: of several such lines, one with a remark about its option chooses nothing."""
+
+
+def _remarks(reading: Reading) -> Outcome:
+    """``A. cat: not seen. B. dog: yes, it fits.``: of lines with a remark about each option, the only one that approves."""
+    if "\n" not in reading.shown or _goes_on_after_remarks(reading):
+        return None
+    return approved(reading.shown, reading.options)
+
+
+def _goes_on_after_remarks(reading: Reading) -> bool:
+    """Says whether a text about the options ends with something else, which other rules read."""
+    last = reading.shown.rpartition("\n")[2]
+    return not remark_of(last, reading.options)
 
 
 def _leading_letter(reading: Reading) -> Outcome:
@@ -309,8 +369,17 @@ def _conclusion(reading: Reading) -> Outcome:
 def _bold(reading: Reading) -> Outcome:
     """``**B. dog**`` in a longer text: the only option set in bold type."""
     spans = ("".join(groups) for groups in _BOLD.findall(reading.raw)) if "**" in reading.raw or "__" in reading.raw else ()
-    outcomes = {read_phrase(in_english(plain_text(span), reading.options.folded), reading.options) for span in spans}
+    shown = (in_english(plain_text(span), reading.options.folded) for span in spans)
+    outcomes = {read_phrase(span, reading.options) for span in shown if _is_kept(span, reading)}
     return only_answer({outcome for outcome in outcomes if isinstance(outcome, str)})
+
+
+def _is_kept(span: str, reading: Reading) -> bool:
+    """Says whether the text asserts what it sets in bold type, at least once, or recites it among the options."""
+    return reading.recited or any(
+        not is_negated(reading.text, match.start(), match.end())
+        for match in re.finditer(rf"(?<![{WORD}]){re.escape(span.strip())}(?![{WORD}])", reading.text)
+    )
 
 
 def _marked_letter(reading: Reading) -> Outcome:
@@ -379,8 +448,10 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
     "letter": _letter,
     "text": _text,
     "last_line": _last_line,
+    "correction": _correction,
     "statement": _statement,
     "verdict": _verdict,
+    "remarks": _remarks,
     "leading_letter": _leading_letter,
     "chosen": _chosen,
     "conclusion": _conclusion,
@@ -396,6 +467,25 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
 
 _SENTENCE_BREAK = re.compile(r"[.;]|\n")
 """Where a sentence ends: an announced option is not the first one of a recital that goes on after it."""
+
+
+_EXPLICIT: Final[Ladder[Reading]] = {
+    name: CHOICE_RULES[name]
+    for name in (
+        "letter",
+        "last_line",
+        "statement",
+        "verdict",
+        "leading_letter",
+        "chosen",
+        "conclusion",
+        "marked_letter",
+        "closing_letter",
+    )
+}
+"""Rules that read a letter, or an option that is announced."""
+_OVERRULED: Final = {"statement", "verdict", "leading_letter", "chosen", "conclusion", "bold", "marked_letter"}
+_ANNOUNCED = re.compile(rf"[\"'(\[]{{0,2}}(?:(?:the )?[Oo]ption )?[\"'(\[]{{0,2}}{LETTER}(?=[\"')\]]{{0,2}}\s*(?:[.,;!\n)]|$))")
 
 
 def _announced(before: str) -> bool:

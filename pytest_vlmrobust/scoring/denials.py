@@ -1,7 +1,8 @@
 """Does a text say that something is not there, or not so? "There is no dog in the image", "No dog is visible".
 
-That answers a question for it with no. It does not where the text also says what is there, and that could be what was asked for:
-where the question is known, its words decide.
+That answers a question for it with no, where nothing else is denied: "The dog is not on the sofa" does not say that there is no
+dog, nor does "There is no dog collar". So a denial may have no word that the question lacks. Where the question is not known,
+the text must not say what is there instead.
 """
 
 from __future__ import annotations
@@ -38,42 +39,92 @@ _DENIED_NOTHING = re.compile(
 )
 _TURNS = r"\b(?:but|however|only|instead|although|though|while|whereas|except|rather|yet)\b"
 _TURN = re.compile(_TURNS)
-_PARTS = re.compile(rf"[.!;\n]+|,?\s*{_TURNS}|,\s*(?=there\b|it's\b|it is\b)")
+_PARTS = re.compile(rf"[.!;\n]+|,?\s*{_TURNS}|,\s*(?=there\b|it's\b|it is\b|it \w+s\b|i see\b)")
 _AFFIRMED = re.compile(
     rf"\bthere(?:'s| is| are| was| were)\b|\b(?:is|are|be) (?:\w+ly )?{_SEEN}\b|\b(?:i|we) (?:can |do )?see\b|\bit(?:'s| is)\b"
     r"|^an? \w+"
 )
 _QUESTION_DENIES = re.compile(r"\b(?:no|not|never|neither|without|absent|missing|lacks?|free of|nothing|none)\b|n't\b")
-_CONTENT = re.compile(r"[^\W\d_]{3,}")
+_CONTENT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{3,}")
+"""A word; in Chinese, Japanese and Korean, which set no blanks around one, each character."""
 _COMMON = frozenset(
     _CONTENT.findall(
-        "the and are was were does did has have there here this that these those any some image picture photo "
-        "photograph scene see seen shown visible present for with from you your can could yes not answer question one "
-        "word please using only"
+        "the and are was were does did has have had there here this that these those any some image picture photo but into its "
+        "photograph scene see seen shown show shows visible present for with from you your can could yes not answer question one "
+        "word please using only contain contains include includes depict depicts depicted display displays feature features "
+        "appear appears appeared seem seems find found detect detected observe observed spot notice identify identified "
+        "given provided view frame what which being been actually definitely clearly certainly look looks pictured none zero "
+        "anywhere nowhere exist exists absent missing nonexistent think believe people's indeed cannot isn aren doesn don didn "
+        "wasn recognize "
+        "weren hasn haven couldn won wouldn single therefore thus hence based upon include included "
+        "图中片有没沒看到吗嗎的是在里裡不见見任何张張这這幅上任写真画像に"
+        "はがいますありせんか見え写って絵사진에는이가있습니까없은를을 어떤도그림"
+        "une des les est sur dans imagen foto hay una los las der die das ein eine einen dem den bild auf sehen ist zu "
+        "immagine nell della foto есть изображении картинке фото هل يوجد في الصورة imagem uma"
     )
+)
+_OTHER_ONE = re.compile(
+    r"\b(?:just|merely|only|other|another|mistaking|longer|fully|completely|entirely|totally|alone|lack|lacks|lacking|miss"
+    r"|second|additional|more|further|too|very|so)\b"
+)
+"""Words with which something is there all the same: "no other dog", "not just one dog", "not fully visible"."""
+_DOUBTED = re.compile(
+    r"\b(?:not|n't|wrong|incorrect|false|untrue|mistaken?|disagree|deny|denies|impossible|error)\b"
+    r"(?: \w+){0,3}? (?:that|to (?:say|think|claim))\b"
+    r"|\bnot (?:\w+ )?there is no\b"
+    r"|\b(?:no|not|n't|never|without)\b[^.,;]*\b(?:absent|missing|nonexistent|nothing|lacks?|without)\b"
+)
+"""A denial that is denied itself: "It is not true that there is no dog"."""
+_OF_THE_PICTURE = re.compile(
+    r"\b(?:in|on|of|from|within|by) (?:the|this|that|your|any part of the) (?:\w+ )?"
+    r"(?:image|picture|photo|photograph|scene|view|frame)\b.*"
 )
 
 
 def denies(text: str, question: str = "") -> bool:
     """Says whether ``text`` denies what was asked for.
 
+    Where the question is known, the denial has nothing but words of the question: "The dog is not on the sofa" denies no dog.
+
     Args:
         text: in lower case, as ``plain_text`` returns it.
         question: in lower case; empty where it is unknown.
     """
-    if _DENIED_NOTHING.search(text) or _QUESTION_DENIES.search(question):
+    if _DENIED_NOTHING.search(text) or _QUESTION_DENIES.search(question) or _DOUBTED.search(text):
         return False
     parts = [part.strip(" ,:\"'()") for part in _PARTS.split(text)]
-    denied = [part for part in parts if _DENIAL.search(part)]
+    denied = [part for part in parts if _DENIAL.search(part) and not _OTHER_ONE.search(part)]
     if not denied:
         return False
     asked = _content(question)
     others = [part for part in parts if part and part not in denied]
     if asked:
-        return any(_content(part) & asked for part in denied) and not any(_content(part) & asked for part in others)
+        return any(is_about(part, question) for part in denied) and not any(_shares(_content(part), asked) for part in others)
     return not any(_AFFIRMED.search(part) for part in others) and (not others or _TURN.search(text) is None)
 
 
+def is_about(clause: str, question: str) -> bool:
+    """Says whether a clause is about what was asked for, and about nothing else: it has words of the question only."""
+    said, asked = _content(_OF_THE_PICTURE.sub("", clause)), _content(question)
+    said = {word for word in said if not word.endswith("ly")}
+    return bool(said) and all(any(_same(word, other) for other in asked) for word in said)
+
+
+def _shares(said: set[str], asked: set[str]) -> bool:
+    return any(_same(word, other) for word in said for other in asked)
+
+
+def _same(word: str, other: str) -> bool:
+    """Says whether two words are forms of one: "dog" and "dogs"; in other scripts, where endings differ more, by their stem."""
+    if word == other:
+        return True
+    if word.isascii():
+        long, short = sorted((word, other), key=len, reverse=True)
+        return long in (f"{short}s", f"{short}es") or (short.endswith("y") and long == f"{short[:-1]}ies")
+    stem = max(3, min(len(word), len(other)) - 2)
+    return min(len(word), len(other)) >= 4 and word[:stem] == other[:stem]
+
+
 def _content(text: str) -> set[str]:
-    """Returns the words that name something, without the s of a plural."""
-    return {word.removesuffix("s") for word in _CONTENT.findall(text)} - _COMMON
+    """Returns the words of ``text`` that say what it is about."""
+    return set(_CONTENT.findall(text)) - _COMMON

@@ -14,8 +14,8 @@ class Extraction:
     """The answer read from a text, and the name of the rule that read it.
 
     ``answer`` is None when the text was not read; ``rule`` then says why: ``empty``, ``unfinished_thinking`` (cut off before
-    the answer began), ``truncated`` (cut off in the middle of an object in JSON), ``refusal``, ``ambiguous`` (more than one
-    answer) or ``none``.
+    the answer began), ``truncated`` (cut off in the middle of an object in JSON), ``too_long`` (``text.LONGEST_REPLY``),
+    ``refusal``, ``ambiguous`` (more than one answer) or ``none``.
     """
 
     answer: str | None
@@ -27,6 +27,8 @@ class Stop(Enum):
 
     AMBIGUOUS = "ambiguous"
     TRUNCATED = "truncated"
+    TOO_LONG = "too_long"
+    UNFINISHED = "unfinished_thinking"
     REFUSAL = "refusal"
     NONE = "none"
 
@@ -144,11 +146,13 @@ _NEGATOR = re.compile(
 _VERB = r"(?:is|are|was|were|does|do|did|can|could|would|has|have|seems?|looks?|appears?|must be)"
 _DENIAL = (
     r"(?:not|never|less|least|wrong|incorrect|false|untrue|impossible|irrelevant|unlikely|absent|missing|(?:ruled )?out"
-    r"|eliminated|excluded)"
+    r"|eliminated|excluded|rejected|implausible|mistaken|trap|decoy|distractor|out of the question)"
 )
 _DENIED = re.compile(
     r"(?:\s*(?:,|and|or|&)\s*(?:options?\s+)?\(?[A-Z]\)?(?![A-Z])){0,9}\s*(?:\([^()\n]{0,60}\)\s*)?"
     rf"(?:\?\s*no(?! doubt| question)\b|{_VERB}(?:n't\b|\s+(?:(?:\w+ly|the|by far)\s+){{0,2}}(?:\w+\s+)?{_DENIAL}\b)"
+    r"|\s*[:(-]\s*(?:incorrect|wrong|false|absent|not (?:visible|present|shown|seen|there|correct|in\b))"
+    r"|,?\s*(?:which|that|who)\s(?:is|are|was|were|does|do)(?:n't|\snot)\b"
     r"|\s+not(?=\s*(?:$|[.,;!\n]))|(?:选项)?是?(?:不|错)|[吗嗎]|(?:가|이|은|는)?\s?아[니닙닌]|では?(?:な|あり))",
     re.IGNORECASE,
 )

@@ -39,8 +39,8 @@ def extract_open(text: str) -> Extraction:
     Extraction(answer='stop', rule='statement')
     """
     reply = final_words(text)
-    if reply is None:
-        return Extraction(None, "unfinished_thinking")
+    if isinstance(reply, Stop):
+        return Extraction(None, reply.value)
     return apply_rules(OPEN_RULES, reply) if plain_text(reply) else Extraction(None, "empty")
 
 
@@ -128,7 +128,7 @@ def read_answer(sample: Sample, prediction: Prediction, extract: Callable[[str],
     """Returns what ``extract`` reads; a refusal counts as an answer where a target is one too ("can't tell")."""
     extraction = extract(prediction.text)
     if extraction.rule == Stop.REFUSAL.value and any(is_refusal(fold_case(target)) for target in targets(sample)):
-        return Extraction(plain_text(final_words(prediction.text) or ""), WHOLE)
+        return Extraction(plain_text(str(final_words(prediction.text))), WHOLE)
     return extraction
 
 

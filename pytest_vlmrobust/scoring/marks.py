@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from .extraction import WORD, Outcome, Stop
+from .extraction import WORD, Outcome, Stop, word
 from .json_answers import Document
 from .options import Options
+from .phrases import meanings
 from .text import fold_case, strip_ends
 
 _TRUE: Final = frozenset(
@@ -192,3 +193,44 @@ def _in_words(text: str, options: Options) -> Outcome:
     outcome = _marked(table, options)
     repeated = any(fold_case(said) == fold_case(options.raw[letter]) for letter, said in table.items())
     return None if repeated else outcome
+
+
+# Remarks: a line for each option, with what is said of it.
+
+
+_REMARK = re.compile(
+    rf"^[\s*#|>•·-]*(?:\d{{1,2}}[.)]\s*)?(?:[Oo]ption\s)?[(\[]?(?P<letter>[A-Z])(?![{WORD}'])[)\].]{{0,2}}(?:\s?(?:选项|選項|项))?"
+    r"(?P<said>.*)$"
+)
+_DISAPPROVED = re.compile(
+    r"\b(?:no|not|none|never|neither|nor|wrong|incorrect|false|absent|missing|lacks?|without|excluded|eliminated|unlikely|too|fails?"
+    r"|cannot|impossible|ruled out|mismatch)\b|n't\b|不|没|沒|错|錯|无|[❌✗✘✕]"
+    rf"|{word(*map(re.escape, meanings('wrong')))}"
+)
+_APPROVED = re.compile(
+    r"\b(?:yes|correct|right|true|match(?:es)?|fits?|present|visible|seen|shown|this is|answer|accurate|exactly|indeed)\b"
+    r"|正确|正確|符合|对|對|[✅✓✔☑]"
+    rf"|{word(*map(re.escape, meanings('correct')))}"
+)
+
+
+def remark_of(line: str, options: Options) -> tuple[str, bool | None] | None:
+    """Returns the letter that a line is about and whether it approves (None: neither); None for a line without a letter."""
+    match = _REMARK.match(line)
+    if not match or match["letter"] not in options.letters:
+        return None
+    said, own = match["said"].lower().strip(" \t:-|.,)*"), options.raw[match["letter"]].lower()
+    if own and said.startswith(own):
+        said = said[len(own) :]
+    no, yes = _DISAPPROVED.search(said), _APPROVED.search(said)
+    return match["letter"], False if no and (not yes or no.start() < yes.start()) else True if yes and not no else None
+
+
+def approved(text: str, options: Options) -> Outcome:
+    """Returns the only option of which the remarks approve, where all others have a remark that disapproves."""
+    remarks = [remark for line in text.split("\n") if (remark := remark_of(line, options))]
+    table = dict(remarks)
+    if len(table) < 2 or len(table) != len(remarks) or table.keys() != options.letters:
+        return None
+    chosen = [letter for letter, said in table.items() if said is not False]
+    return chosen[0] if len(chosen) == 1 and table[chosen[0]] else None

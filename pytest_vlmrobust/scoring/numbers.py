@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,9 +13,12 @@ from typing import Final
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .extraction import Extraction, Stop, apply_rules, is_negated, is_refusal
+from .assertions import CORRECTION, asserted
+from .extraction import WORD, Extraction, Stop, apply_rules, is_negated, is_refusal
 from .grading import OPEN_RULES, grade_best, grade_unread, normalised, read_answer, targets
+from .json_answers import final_answer, lesser_answer, read_json
 from .latex import MARKS, UNREAD, equals, plain_numbers, same_spelling
+from .options import is_other
 from .text import NUMBER_WORDS, final_words, fold_case, plain_text, straighten
 
 _LONGEST = 40
@@ -22,15 +26,31 @@ _LONGEST = 40
 
 _SCALES: Final = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _DIGITS = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,12}}(?!,?\d)|\d{{1,{_LONGEST}}})(?:\.\d{{1,{_LONGEST}}})?|\.\d{{1,{_LONGEST}}}"
-_ENDS = r"(?![\d/]|[.,]\d|\s?\^)(?:(?![^\W\d_])|(?=(?:mm|cm|km|m|kg|mg|g|ml|l|s|ms|h|min|px|in|ft|lbs?|mph)\b))"
+_ENDS = rf"(?![\d/]|[.,]\d|\s?\^)(?:(?![{WORD}])|(?=(?:mm|cm|km|m|kg|mg|g|ml|l|s|ms|h|min|px|in|ft|lbs?|mph)\b))"
 _NUMBER = re.compile(
-    rf"(?<![\w.,/^])(?<!\^[{{(])(?P<sign>[+-]?)[$€£¥]?(?P<digits>{_DIGITS})(?:/(?P<below>\d{{1,{_LONGEST}}}))?{_ENDS}"
+    rf"(?<![{WORD}.,/^第])(?<!\^[{{(])(?P<sign>[+-]?)[$€£¥]?(?P<digits>{_DIGITS})(?:/(?P<below>\d{{1,{_LONGEST}}}))?{_ENDS}"
     rf"(?:\s(?P<scale>{'|'.join(_SCALES)})\b)?(?P<percent>\s?(?:%|percent\b))?",
     re.IGNORECASE,
 )
 _UNIT = re.compile(r"\s*(?P<unit>°?\s?[^\W\d_]*[23²³]?)\s*\.?")
 _WORDS: Final = {word: Fraction(number) for number, word in enumerate(NUMBER_WORDS) if word != "one"}
 _WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
+_HAN: Final = dict(zip("零一二三四五六七八九十", range(11), strict=True)) | {"两": 2, "兩": 2, "\u3007": 0}
+_HANGUL: Final = dict(zip(("한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열"), range(1, 11), strict=True)) | {
+    "하나": 1,
+    "둘": 2,
+    "셋": 3,
+    "넷": 4,
+}
+_COUNTER = "[个個只隻匹头頭つ本人名枚台辆輛条條张張朵棵位件把艘架块塊支辺角番]"
+_COUNTED = re.compile(
+    rf"(?<!第)(?P<han>[{''.join(_HAN)}]{{1,3}})(?:{_COUNTER}|(?=[\s.,。]*$))"
+    rf"|(?P<hangul>{'|'.join(sorted(_HANGUL, key=len, reverse=True))})(?:\s?(?:개|마리|명|대|권|송이|그루|잔|장)|(?=[\s.,]*$))"
+)
+"""Numbers in Chinese, Japanese and Korean words, with a word that counts things behind them, or at the end."""
+_MOST_NUMBERS = 2_000
+"""Numbers of a text that are looked at, the last ones."""
+_THOUSANDS = re.compile(r"(?<![\w.,'])\d{1,3}(?:(?P<gap>[ '])\d{3})(?:(?P=gap)\d{3})*(?![\w']|[.,]\d|\s\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +77,37 @@ def read_number(text: str) -> Number | None:
         number, rest = _number(match), _UNIT.fullmatch(line, match.end())
         return replace(number, unit=rest["unit"].strip().casefold()) if number and rest else None
     word = line.rstrip(".").lower()
-    return Number(Fraction(NUMBER_WORDS.index(word)), line) if word in NUMBER_WORDS else None
+    if word in NUMBER_WORDS:
+        return Number(Fraction(NUMBER_WORDS.index(word)), line)
+    counted = None if line.isascii() else _COUNTED.fullmatch(word)
+    return Number(Fraction(_counted(counted)), line) if counted else None
 
 
 def numbers_in(text: str) -> list[Number]:
     """Returns the numbers that ``text`` mentions and does not deny, in order: not ``12`` of ``112``, ``1.12``, ``x^12``.
 
-    Number words count only if there are no digits; ``one`` never counts, because it may be a pronoun.
+    Number words count only if there are no digits; ``one`` never counts, because it may be a pronoun. Of a text with thousands
+    of numbers, the last ones are read.
     """
     line = straighten(text)
-    matches = list(_NUMBER.finditer(line))
+    matches = list(deque(_NUMBER.finditer(line), maxlen=_MOST_NUMBERS))
     if matches:
         return [number for match in matches if not is_negated(line, *match.span()) for number in [_number(match)] if number]
-    words = (match for match in _WORD.finditer(line) if not is_negated(line, *match.span()))
-    return [Number(_WORDS[match[0].lower()], match[0]) for match in words]
+    words = [match for match in deque(_WORD.finditer(line), maxlen=_MOST_NUMBERS) if not is_negated(line, *match.span())]
+    if words or line.isascii():
+        return [Number(_WORDS[match[0].lower()], match[0]) for match in words]
+    counted = (match for match in deque(_COUNTED.finditer(line), maxlen=_MOST_NUMBERS) if not is_negated(line, *match.span()))
+    return [Number(Fraction(_counted(match)), match[0].strip()) for match in counted]
+
+
+def _counted(match: re.Match[str]) -> int:
+    """Returns the number in Chinese or Korean words: 十二 is 12, 二十三 is 23, 세 is 3."""
+    if match["hangul"]:
+        return _HANGUL[match["hangul"]]
+    tens, ten, ones = match["han"].rpartition("十")
+    if not ten:
+        return int("".join(str(_HAN[digit]) for digit in match["han"]))
+    return 10 * (_HAN.get(tens, 1)) + (_HAN.get(ones, 0))
 
 
 def _number(match: re.Match[str]) -> Number | None:
@@ -88,6 +125,7 @@ def _number(match: re.Match[str]) -> Number | None:
 TOLERANCE = Fraction(5, 100)
 ONLY_NUMBER = "only_number"
 CONTAINED = "contained"
+CONCLUDED = "concluded"
 
 _EITHER = re.compile(r"\d\W{0,3}\sor\s\W{0,3}\d", re.IGNORECASE)
 _SCIENTIFIC = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?[eE][+-]?[0-9]{1,2}")
@@ -146,32 +184,118 @@ def _relaxed_expression(expressions: Mapping[str, str], extraction: Extraction, 
 
 
 def score_numeric(sample: Sample, prediction: Prediction) -> Score:
+    """1 when the target is the number that the answer ends in: announced, or concluded by the text ("3 + 4 = 7" says 7).
+
+    The number of an object in JSON, of a tag or box, or behind "the answer is" (rules json, answer_tag, boxed, statement); else
+    what the last sentence with a number says (rule ``concluded``): its only number, the one behind the last "=", or the one of
+    its total. Which of several others was meant is not guessed: ambiguous, as are ranges and bounds. Targets that are no number
+    must stand in that part. Numbers inside LaTeX that is not understood do not count (``latex.plain_numbers``).
+    """
+    return _score_number(sample, prediction, concludes=True)
+
+
+def score_numeric_contained(sample: Sample, prediction: Prediction) -> Score:
     """1 when the target, as a whole number or expression and not denied, stands in the announced answer or else in the text.
 
-    Res-Bench's paper searches all of the output for the digits of the target, which credits solutions step by step; its
-    published program asks for equality. This follows the paper, with two repairs: ``12`` is not found in ``112``, and where
-    an answer is announced (answer_tag, boxed, statement) only that is searched. The rule is ``contained`` otherwise. An
-    answer ``12 or 13`` is ambiguous. Numbers inside LaTeX that is not understood do not count (``latex.plain_numbers``).
+    For benchmarks whose makers search the text: Res-Bench's paper does so for the digits of the target, and CountBenchQA's
+    program. Any number of the working is credited ("3 + 4 = 7" for 3). ``12`` is not found in ``112``, and where an answer is
+    announced (answer_tag, boxed, statement) only that is searched; the rule is ``contained`` otherwise.
     """
+    return _score_number(sample, prediction, concludes=False)
+
+
+def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) -> Score:
+    """Returns the score of the announced part of a text, or else of its conclusion, or of all of it."""
     reply = final_words(prediction.text)
-    if reply is None:
-        return grade_unread("unfinished_thinking", prediction)
+    if isinstance(reply, Stop):
+        return grade_unread(reply.value, prediction)
     plain = plain_numbers(reply)
     text = plain_text(plain)
     if not text:
         return grade_unread("empty", prediction)
-    for region in (apply_rules(_ANNOUNCED, str(plain)), Extraction(text, CONTAINED)):
-        where = region.answer or ""
-        mention = _mention(where, targets(sample))
-        if mention and len(where) <= _SHORT and _EITHER.search(where):
-            return grade_unread(Stop.AMBIGUOUS.value, prediction)
-        expression = plain.expressions.get(_last_expression(where))
-        if expression and not (mention and mention[1]):
-            return _score_expression(expression, region, sample, prediction)
-        if mention:
-            answer, right = mention
-            return Score(float(right), region.rule, answer)
-    return grade_unread((Stop.REFUSAL if is_refusal(text.lower()) else Stop.NONE).value, prediction)
+    if concludes:
+        formula = not any(map(_value, targets(sample)))  # is found as it is spelled, whatever numbers it has
+        regions = [_announced_number(reply, plain), Extraction(text, CONCLUDED) if formula else _concluded(text)]
+    else:
+        regions = [apply_rules(_ANNOUNCED, str(plain)), Extraction(text, CONTAINED)]
+    found = (_score_region(region, plain.expressions, sample, prediction) for region in regions)
+    rule = Stop.REFUSAL if is_refusal(text.lower()) else Stop.NONE
+    return next((score for score in found if score), grade_unread(rule.value, prediction))
+
+
+def _announced_number(reply: str, plain: str) -> Extraction:
+    """Returns what is announced as the answer; of several numbers in it the one that it concludes with."""
+    announced = _in_json(reply) or apply_rules(_ANNOUNCED, str(plain))
+    said = announced.answer
+    if said is None or MARKS.search(said) or len(numbers_in(said)) < 2:
+        return announced
+    concluded = _concluded(said)
+    return concluded if concluded.answer is None else Extraction(concluded.answer, announced.rule)
+
+
+def _score_region(region: Extraction, expressions: Mapping[str, str], sample: Sample, prediction: Prediction) -> Score | None:
+    """Returns the score of a part of a text, None where it has no number."""
+    where = region.answer or ""
+    mention = _mention(where, targets(sample))
+    if region.rule == Stop.AMBIGUOUS.value or (mention and len(where) <= _SHORT and _EITHER.search(where)):
+        return grade_unread(Stop.AMBIGUOUS.value, prediction)
+    expression = expressions.get(_last_expression(where))
+    if expression and not (mention and mention[1]):
+        return _score_expression(expression, region, sample, prediction)
+    return Score(float(mention[1]), region.rule, mention[0]) if mention else None
+
+
+_BRACKETS = re.compile(r"\([^()]*\)")
+_ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s+")
+_ASIDE = re.compile(r",?\s(?:of which|including|which includes|rather than|instead of|as opposed to|out of|from a total of)\b.*")
+_TOTAL_BEFORE = re.compile(
+    r"(?:[=≈]|\b(?:so|therefore|thus|hence|total(?:ing|s)?|sum|altogether|makes?|gives?|equals?|leaves?|leaving|is|are|becomes?|get|"
+    r"result(?:s in)?|we have|yields?|answer)\b|共|合计|一共|总共|等于|所以|合計|全部で|모두|총)"
+)
+_TOTAL_BEHIND = re.compile(r"(?:\s\w+){0,3}?\s(?:in total|altogether|in all|overall|total)\b")
+_LAST_SENTENCES = 2_000
+"""Characters at the end of a text in which its conclusion is looked for."""
+_SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
+_BOUND = re.compile(r"(?:[±~<>≤≥]|\b(?:at (?:least|most)|more than|less than|fewer than|over|under|up to|plus or minus)\s?)$")
+
+
+def _in_json(reply: str) -> Extraction | None:
+    """Returns the answer of an object in JSON, None where there is none."""
+    if "{" not in reply:
+        return None
+    text = straighten(reply)
+    document = read_json(text)
+    phrase = final_answer(text, document) or lesser_answer(document)
+    if phrase is None:
+        return None
+    return Extraction(None, phrase.value) if isinstance(phrase, Stop) else Extraction(str(plain_numbers(phrase)), "json")
+
+
+def _concluded(text: str) -> Extraction:
+    """Returns the number, or the sentence, that a text concludes with; no answer where several numbers may be meant."""
+    kept = _THOUSANDS.sub(lambda match: match[0].replace(match["gap"], ""), asserted(text))
+    for correction in deque(CORRECTION.finditer(kept.lower()), maxlen=1):
+        kept = kept[correction.end() :] if numbers_in(kept[correction.end() :]) else kept
+    sentences = _SENTENCE_END.split(_ITEM.sub("", kept[-_LAST_SENTENCES:]))
+    said = next((sentence for sentence in reversed(sentences) if MARKS.search(sentence) or numbers_in(sentence)), "")
+    if not said or MARKS.search(said):
+        return Extraction(said or kept, CONCLUDED)
+    core = _ASIDE.sub("", _BRACKETS.sub(" ", said))
+    core = core if numbers_in(core) else said
+    found = list(_NUMBER.finditer(straighten(core))) if any(map(str.isdigit, core)) else []
+    if len(found) < 2:
+        bounded = found and (_BOUND.search(core[: found[0].start()]) or is_other(core.lower(), *found[0].span()))
+        return Extraction(None, Stop.AMBIGUOUS.value) if bounded else Extraction(core, CONCLUDED)
+    totals = [match for match in found if _TOTAL_BEHIND.match(core, match.end())]
+    if "=" not in core and len(totals) == 1:
+        return Extraction(totals[0][0], CONCLUDED)
+    last = deque(_TOTAL_BEFORE.finditer(core.lower()), maxlen=1)
+    behind = core[last[0].end() :] if last else core
+    values = {number.value for number in numbers_in(behind)}
+    either = any(is_other(behind.lower(), *match.span()) for match in _NUMBER.finditer(behind))
+    if len(values) != 1 or either:
+        return Extraction(None, Stop.AMBIGUOUS.value)
+    return Extraction(behind, CONCLUDED)
 
 
 def _last_expression(where: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .extraction import Extraction, Ladder, apply_rules
+from .extraction import Extraction, Ladder, Stop, apply_rules
 from .grading import OPEN_RULES, grade, grade_best, read_answer, targets
 from .text import NUMBER_WORDS, final_words, fold_case, plain_text, straighten, strip_ends
 
@@ -178,8 +178,8 @@ def word_recall(text: str, target: str) -> float:
 def extract_text(text: str) -> Extraction:
     """Returns the reply without thinking and control tokens, or the content of an answer tag or box; a refusal has no answer."""
     reply = final_words(text)
-    if reply is None:
-        return Extraction(None, "unfinished_thinking")
+    if isinstance(reply, Stop):
+        return Extraction(None, reply.value)
     return apply_rules(WHOLE_TEXT, reply) if plain_text(reply) else Extraction(None, "empty")
 
 

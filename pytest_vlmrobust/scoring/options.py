@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -144,6 +145,14 @@ class Options:
         start = bare(text[: 2 * len(words) + _DECORATION])
         return bool(words) and start.startswith(words) and ends_here(start, len(words))
 
+    def begun_by(self, text: str) -> frozenset[str]:
+        """Returns the letters of the option, the longest one, with whose words ``text`` begins; none where there is none."""
+        start = bare(text)
+        for words, _ in self.phrases:
+            if start.startswith(words) and ends_here(start, len(words)) and not is_other(start, 0, len(words)):
+                return self.whole[words]
+        return frozenset()
+
     def meant_in(self, text: str) -> set[str]:
         """Returns the letters of the options whose words ``text`` mentions and does not deny.
 
@@ -158,12 +167,42 @@ class Options:
         for words, letter in self.phrases:
             for start in _occurrences(sentence, words):
                 end = start + len(words)
-                if any(begin < end and start < stop for begin, stop in taken):
+                if any(begin < end and start < stop for begin, stop in taken) or not _is_meant(sentence, words, start, end):
                     continue
                 taken.append((start, end))
                 if not is_negated(sentence, start, end):
                     (parts if is_other(sentence, start, end) else meant).add(letter)
         return meant or (parts if len(parts) > 1 else set())
+
+
+_LETTER_OF = re.compile(
+    r"(?<![\w'-])(?P<open>[(\[\"']?)(?P<letter>[A-Z])(?:[)\]\"']?\s?[.:,=)]|[)\]]|\s-)\s?(?:(?:the|an?)\s)?(?=\w)"
+)
+_LETTER_BEHIND = re.compile(r"[,.:]?\s?[(\[](?:option )?(?P<letter>[A-Z])[)\]]")
+_MOST_LETTERS = 200
+"""Letters of a text, the last ones, that are compared with the words beside them."""
+
+
+def contradicts(text: str, options: Options) -> bool:
+    """Says whether a letter stands with the text of another option: "A. dog", "(A) dog" and "dog (A)" where B is the dog.
+
+    Nobody knows which of the two was meant, in whatever form it is written.
+    """
+    for match in deque(_LETTER_OF.finditer(text), maxlen=_MOST_LETTERS):
+        letter, rest = match["letter"], text[match.end() : match.end() + 2 * options.longest + _DECORATION]
+        if letter in options.letters and not is_negated(text, match.start("letter"), match.end("letter")):
+            begun = options.begun_by(rest)
+            if begun and letter not in begun:
+                return True
+    if "(" not in text and "[" not in text:
+        return False
+    lowered = text.lower()
+    for words, own in options.phrases:
+        for start in _occurrences(lowered, words):
+            behind = _LETTER_BEHIND.match(text, start + len(words))
+            if behind and behind["letter"] in options.letters - options.whole.get(words, frozenset({own})):
+                return not is_negated(text, start, start + len(words))
+    return False
 
 
 @lru_cache(maxsize=4096)
@@ -200,8 +239,104 @@ def _words_of(text: str, *, cells: bool) -> str:
 
 
 def _says_little(words: str) -> bool:
-    """Says whether ``words`` are too common to count inside a sentence: a single letter, ``no`` or ``one``."""
-    return words in {"one", "no"} or (len(words) == 1 and words.isalpha() and words.isascii())
+    """Says whether ``words`` are too common to count inside a sentence: a single letter, ``no``, ``both``."""
+    return words in _COMMON or (len(words) == 1 and words.isalpha() and words.isascii())
+
+
+_COMMON: Final = frozenset(
+    [
+        "one",
+        "no",
+        "none",
+        "both",
+        "all",
+        "neither",
+        "either",
+        "other",
+        "others",
+        "some",
+        "any",
+        "it",
+        "this",
+        "that",
+        "these",
+        "those",
+        "here",
+        "there",
+        "not",
+        "yes",
+        "of",
+        "as",
+        "at",
+        "by",
+        "for",
+        "to",
+        "with",
+        "and",
+        "or",
+        "is",
+        "are",
+        "be",
+        "correct",
+        "wrong",
+        "more",
+        "less",
+    ]
+)
+_SIDES: Final = frozenset(["left", "right", "top", "bottom", "front", "back", "middle", "center", "centre", "upper", "lower"])
+_PLACES: Final = frozenset(
+    [
+        "above",
+        "below",
+        "under",
+        "underneath",
+        "over",
+        "behind",
+        "beneath",
+        "inside",
+        "outside",
+        "beside",
+        "near",
+        "on",
+        "in",
+        "up",
+        "down",
+        "between",
+        "before",
+        "after",
+        "across",
+        "around",
+        "north",
+        "south",
+        "east",
+        "west",
+    ]
+) | {"in front", "in front of", "next to", "to the left", "to the right"}
+_SIDE_BEFORE = re.compile(
+    r"\b(?:to|on|at|in|towards?|onto)\s(?:the|its|his|her|your|my|our|their)\s(?:[a-z]+\s)?$|^(?:the\s|its\s)?$"
+)
+_SIDE_AFTER = re.compile(r"(?:[-\s]hand)?\s(?:side|half|part|corner|edge|end)\b|\sof\b|\s*(?:[.,;:!?)]|$)")
+_SIDE_AT_START = re.compile(r"(?:[-\s]hand)?\s(?:side|half|part|corner|edge|end)\b|\s(?:of|because|since)\b|[\s.]*$")
+_PLACED = re.compile(
+    r"(?:\b(?:is|are|was|were|be|sits?|lies?|stands?|hangs?|rests?|floats?|flies|stays?|placed|positioned|situated|located|seen|found|"
+    r"hidden|visible|\w+ing)|'s)\s"
+    r"(?:(?:directly|just|right|slightly|somewhere|clearly|immediately|placed|located|positioned|situated|far|well|definitely|probably)"
+    r"\s)*$|^$"
+)
+
+
+def _is_meant(sentence: str, words: str, start: int, end: int) -> bool:
+    """Says whether words that are also function words stand for a place: "on the left", not "she left" or "that's right"."""
+    if sentence.startswith("'s ", end):
+        return sentence.startswith("ing", sentence.find(" ", end + 3) - 3)
+    if words in _SIDES:
+        after = _SIDE_AFTER if start else _SIDE_AT_START
+        return (
+            _SIDE_BEFORE.search(sentence[max(0, start - _REACH) : start]) is not None and after.match(sentence, end) is not None
+        )
+    if words in _PLACES:
+        return _PLACED.search(sentence[max(0, start - 2 * _REACH) : start]) is not None
+    return True
 
 
 def _occurrences(sentence: str, words: str) -> Iterator[int]:

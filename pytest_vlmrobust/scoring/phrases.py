@@ -24,7 +24,7 @@ from .latex import math_verify_version
 from .text import straighten
 
 FILE: Final = Path(__file__).with_name("phrases.yaml")
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the rules in code; it rises with every change that can read an answer differently. Phrases have the digest of their file."""
 
 ROLES: Final = {
@@ -43,10 +43,21 @@ ROLES: Final = {
     "or": "joins two letters, of which one is meant",
     "and": "joins two letters",
     "but": "sets a letter against one that was denied",
+    "however": "sets a sentence against the one before it",
     "because": "gives the reason for what was said",
     "ending": "ends a sentence after a letter and says nothing",
     "aside": "begins a sentence, says nothing, and could be mistaken for a letter",
     "there_is_no": "says that something is not there",
+    "somebody": "is not the writer (English only)",
+    "says": "attributes what follows to its subject (English only)",
+    "others": "says that somebody else holds what follows",
+    "at_first": "says that what follows was thought before",
+    "suppose": "begins what is only supposed",
+    "false": "says of the noun beside it, or by itself, that it names no answer",
+    "wrong_answer": "names what is not the answer",
+    "dissent": "takes back the sentence before it",
+    "retract": "takes back all that was said before it",
+    "correction": "begins what replaces what was said before it",
     "yes": "is an answer by itself",
     "no": "is an answer by itself",
 }
@@ -122,10 +133,26 @@ def _language(code: str, entry: Entry, shared: set[str]) -> Language:
         doubled = next((phrase for place, phrase in enumerate(listed) if phrase in listed[:place]), None)
         if doubled is not None:
             entries[role].fail(f"has {doubled!r} twice. Keep one of them")
-    words = {word for role in phrases if role not in {"yes", "no"} for phrase in phrases[role] for word in _words(phrase)}
+    words = {word for role in phrases if role not in _NO_SIGNS for phrase in phrases[role] for word in _words(phrase)}
     spaces = entries["spaces"].truth() if "spaces" in entries else True
     signs = {word for word in words - shared if len(word) > 1 or not word.isascii()}
     return Language(code, phrases, spaces, frozenset(signs))
+
+
+_NO_SIGNS: Final = {
+    "yes",
+    "no",
+    "somebody",
+    "says",
+    "others",
+    "at_first",
+    "suppose",
+    "dissent",
+    "retract",
+    "correction",
+    "however",
+}
+"""Roles whose words do not show which language a text is in: many are words of other languages, too."""
 
 
 def _spelling(phrase: str) -> str:
@@ -158,6 +185,14 @@ _SCRIPTS: Final = {
     "hi": re.compile(r"[\u0900-\u097f]"),
 }
 _ENGLISH: Final = {
+    "however": " but ",
+    "others": " someone says ",
+    "at_first": " at first ",
+    "suppose": " if it were ",
+    "retract": " I take that back. ",
+    "dissent": " that is wrong ",
+    "correction": " correction: ",
+    "wrong_answer": "wrong answer: ",
     "answer_is_not": "the answer is not ",
     "answer_is": "the answer is ",
     "answer": "the answer ",
@@ -183,8 +218,21 @@ _ENGLISH: Final = {
 }
 
 
+_STANCES: Final = ("retract", "dissent", "correction", "others", "at_first", "suppose", "wrong_answer", "however")
+"""Roles that few texts have; their phrases are searched for only in a text that has one of them, or one of ``false``."""
+
+
+def _has_stance(lowered: str, code: str) -> bool:
+    language = shipped().languages[code]
+    phrases = (phrase for role in (*_STANCES, "false") for phrase in language.phrases.get(role, ()))
+    if language.spaces:
+        return any(phrase in lowered for phrase in phrases)
+    joined = lowered.replace(" ", "")
+    return any(phrase.replace(" ", "") in joined for phrase in phrases)
+
+
 @cache
-def _translation(code: str) -> re.Pattern[str]:
+def _translation(code: str, *, stances: bool = True) -> re.Pattern[str]:
     """Returns the pattern of the phrases of a language, each alternative named after what it becomes."""
     language = shipped().languages[code]
     roles = {role: _alternatives(language, role) for role in ROLES}
@@ -201,13 +249,23 @@ def _translation(code: str) -> re.Pattern[str]:
     start = r"(?<![^\s.,;:!?\"'(])"
     end = r"(?=[\s:]|$)" if language.spaces else ""
     stop = r"(?=\s*(?:$|[.,;!?)\"\n]))"
+    noun = any_of(roles["answer"], roles["option"])
+    false_noun = any_of(rf"{roles['false']}{gap}{noun}", rf"{noun}{gap}{roles['false']}")
     parts = {
+        "retract": roles["retract"],
+        "dissent": roles["dissent"],
+        "correction": roles["correction"],
+        "others": roles["others"],
+        "at_first": roles["at_first"],
+        "suppose": roles["suppose"],
+        "wrong_answer": rf"{article}(?:{roles['wrong_answer']}|{false_noun}|{roles['false']}(?={joined}{named}))"
+        rf"(?:{joined}|\s?[:,-])?{named}",
         "aside": roles["aside"],
         "is_wrong": rf"{after}(?:{roles['is']}\s?)?{article}{roles['wrong']}(?:\s?{roles['answer']})?",
         "letter_is_not": rf"{after}{roles['is_not']}",
         "is_correct": rf"{after}(?:(?:-|{roles['is']})\s?{article}(?:{roles['answer']}|{roles['correct']})|{roles['correct']})",
         "answer_is_not": rf"{answer}\s?,?\s?{roles['is_not']}",
-        "answer_is": rf"{answer}(?:{joined}(?:{named}|{end})|\s?:|\s?(?:[-,]\s?)?{named})",
+        "answer_is": rf"\[{roles['answer']}\]{named}|{answer}(?:{joined}(?:{named}|{end})|\s?:|\s?(?:[-,]\s?)?{named})",
         "is_not": roles["is_not"],
         "or": rf"{after}{roles['or']}{named}",
         "and": rf"{after}{roles['and']}{named}",
@@ -217,6 +275,7 @@ def _translation(code: str) -> re.Pattern[str]:
         "yes": rf"{start}{roles['yes']}{stop}",
         "no": rf"{start}{roles['no']}{stop}",
         "there_is_no": roles["there_is_no"],
+        "however": roles["however"],
         "because": roles["because"],
         "not": rf"{roles['not']}|{roles['no']}{named}",
         "is": rf"{roles['is']}{named}",
@@ -225,7 +284,8 @@ def _translation(code: str) -> re.Pattern[str]:
         "ending": rf"{after}{roles['ending']}{stop}",
         "article": rf"{roles['article']}\s?{letter}",
     }
-    return re.compile("|".join(f"(?P<{name}>{part})" for name, part in parts.items()), re.IGNORECASE)
+    chosen = {name: part for name, part in parts.items() if part != _NEVER and (stances or name not in _STANCES)}
+    return re.compile("|".join(f"(?P<{name}>{part})" for name, part in chosen.items()), re.IGNORECASE)
 
 
 _NEVER = "(?!)"
@@ -300,7 +360,8 @@ def _translate(text: str, code: str, kept: Sequence[str]) -> str:
             return match[0]
         return _ENGLISH[match.lastgroup or ""]
 
-    return _LOOSE_COMMA.sub("", _BLANKS.sub(" ", _translation(code).sub(write, text))).strip(" ,")
+    english_text = _translation(code, stances=_has_stance(lowered, code)).sub(write, text)
+    return _LOOSE_COMMA.sub("", _BLANKS.sub(" ", english_text)).strip(" ,")
 
 
 _BLANKS = re.compile(r" {2,}")

@@ -14,7 +14,7 @@ from .choice import extract_choice
 from .corpus import CORPUS_METRICS
 from .extraction import Extraction
 from .grading import grade_best, normalised, read_answer
-from .numbers import score_numeric, score_relaxed
+from .numbers import score_numeric, score_numeric_contained, score_relaxed
 from .open_answers import score_anls, score_contains, score_contains_formula, score_ocr_recall, score_rouge_l, score_vqa_soft
 from .text import fold_case
 from .yes_no import extract_yes_no
@@ -106,6 +106,7 @@ register("exact", score_exact)
 register("vqa_soft", score_vqa_soft)
 register("relaxed", score_relaxed)
 register("numeric", score_numeric)
+register("numeric_contained", score_numeric_contained)
 register("anls", score_anls)
 register("ocr_recall", score_ocr_recall)
 register("contains", score_contains)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from typing import Final
+
+from .extraction import Stop
 
 # Thinking before the answer, as each family of models marks it.
 #
@@ -54,27 +57,47 @@ _MARKS = re.compile(r"[*`_#\\$]")
 _ONE_SPELLING = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u00b4\u02bc", "'"),
-        **dict.fromkeys("\u201c\u201d\u300c\u300d\u300e\u300f", '"'),
+        **dict.fromkeys("\u201c\u201d\u300c\u300d\u300e\u300f\u00ab\u00bb", '"'),
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
         **dict.fromkeys("\u2014\u2015", " - "),
         "\u0130": "I",  # the one letter whose lower case is two characters: offsets would shift
         **dict(zip("\u3002\u3001\uff0c\u3010\u3011", ".,,[]", strict=True)),
     }
 )
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f\xad\u061c\u180e\u200b-\u200f\u202a-\u202c\u2060-\u2064\u2066-\u206f\ufeff\ud800-\udfff]"
+)
+"""Characters that nobody sees: controls, blanks of no width, soft hyphens, marks of direction, halves of characters.
+
+Not U+202D and U+202E, which show the letters after them in another order.
+"""
 _ENDS = " \t\r\n.,:;!?\"'()[]{}<>*_`#~•·"
 NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
 
 
-def final_words(text: str) -> str | None:
-    """Returns the text after thinking, with full-width letters made plain, without control tokens.
+LONGEST_TEXT: Final = 4_000_000
+"""Characters of a text that is looked at at all."""
+LONGEST_REPLY: Final = 100_000
+"""Characters after thinking that are read: more than a model writes that is not stuck in a loop, and a bound on the time."""
 
-    None when the text ends while thinking (``after_thinking``).
+
+def final_words(text: str) -> str | Stop:
+    """Returns the text after thinking, with full-width letters made plain, without control tokens and invisible characters.
+
+    A stop when the text ends while thinking (``after_thinking``), or is too long to be read.
     """
+    if len(text) > LONGEST_TEXT:
+        return Stop.TOO_LONG
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    plain = _INVISIBLE.sub("", plain)
     if "<|begin_of_box|>" in plain:  # of GLM; alone it says no more than what stands in it
         plain = _BOX_TOKENS.sub(lambda box: box[0] if box[0] == plain.strip() else f"\\boxed{{{box[1]}}}", plain)
-    return after_thinking(plain)
+    reply = after_thinking(plain)
+    if reply is None:
+        return Stop.UNFINISHED
+    reply = reply.strip()
+    return reply if len(reply) <= LONGEST_REPLY else Stop.TOO_LONG
 
 
 def answer_tag(text: str) -> str | None:
@@ -100,8 +123,8 @@ def boxed_content(text: str) -> str | None:
 
 
 def straighten(text: str) -> str:
-    """Returns ``text`` with one spelling of each quotation mark, dash and full stop."""
-    return text if text.isascii() else text.translate(_ONE_SPELLING)
+    """Returns ``text`` with one spelling of each quotation mark, dash and full stop, without invisible characters."""
+    return text if text.isascii() else _INVISIBLE.sub("", text.translate(_ONE_SPELLING))
 
 
 def plain_text(text: str) -> str:

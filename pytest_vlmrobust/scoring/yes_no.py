@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from .denials import denies
+from .assertions import asserted
+from .denials import denies, is_about
 from .extraction import (
     CHANGE,
     QUESTION,
@@ -40,7 +41,7 @@ _LEADING = re.compile(
 )
 _BEFORE_LAST = "so|but|is|say|be|think|therefore|thus|hence|probably|definitely"
 _CLOSING = re.compile(rf"(?:[,:;→]|[=-]>| - |\b(?:{_BEFORE_LAST}))\s*\"?{_SAID}$")
-_SET_OFF = re.compile(r"[,:;]\s(yes|no)(?=[,;])")
+_SET_OFF = re.compile(r"[,:;.!]\s(yes|no)(?=[,;])")
 _STATEMENT = re.compile(
     rf"(?:{word('answer', 'ans')}[^.:\n]{{0,60}}?(?:\bis\b|\bwould be\b|\bshould be\b|'s\b|[:=]):?|答案[是为:]+)"
     rf"\s?(?:(?:definitely|clearly|probably|likely)\s)?\W{{0,3}}(?:{_SAID}|(是的|不是|没有|是|否|有))"
@@ -88,16 +89,24 @@ def extract_yes_no(text: str, question: str = "") -> Extraction:
     Extraction(answer='no', rule='denial')
     """
     reply = final_words(text)
-    if reply is None:
-        return Extraction(None, "unfinished_thinking")
+    if isinstance(reply, Stop):
+        return Extraction(None, reply.value)
     return _read(reply, question.lower(), within=0)
 
 
 def _read(reply: str, question: str, *, within: int) -> Extraction:
-    statement = _after_last_change(in_english(plain_text(reply)).lower())
-    if not statement:
+    words = in_english(plain_text(reply))
+    if not words:
         return Extraction(None, "empty")
+    statement = _IDIOM.sub(" ", _after_last_change(asserted(words).lower())).strip(" ,")
     return apply_rules(YES_NO_RULES, YesNoReading(reply, statement, question, within))
+
+
+_IDIOM = re.compile(
+    r"\b(?:no (?:doubt|question|problem|worries|wonder)(?: (?:about (?:it|that)|at all))?|without (?:a |any )?(?:doubt|question)"
+    r"|there(?:'s| is) no (?:doubt|question)(?: that| about (?:it|that))?|not only)\b(?:[,.!:;]+)?"
+)
+"""Words with "no" in them that deny nothing that was asked."""
 
 
 def _after_last_change(text: str) -> str:
@@ -178,15 +187,42 @@ def _leading(reading: YesNoReading) -> Outcome:
     first = _meaning(match)
     if first == "no" and is_refusal(reading.text):
         return Stop.REFUSAL
+    if _contradicts(first, reading.text[match.end() :], reading.question):
+        return Stop.AMBIGUOUS
     last = _closing(reading)
     others = {_meaning(other) for other in _SET_OFF.finditer(reading.text, match.end())}
     return only_answer({first, *others, *([last] if isinstance(last, str) else [])})
 
 
+_END_OF_CLAUSE = re.compile(r"[.!;\n]|,\s?(?:but|because|since|so|and|only|it's|there's)\b|\b(?:but|because|only)\b")
+_SAYS_IT_IS = re.compile(
+    r"^(?:there(?:'s| is| are)|i (?:can |do )?see|(?:it|that|this|the \w+)(?:'s| is| are| was)|(?:we|you) can see)\b"
+)
+
+
+def _contradicts(first: str, rest: str, question: str) -> bool:
+    """Says whether the clause after "yes" denies what was asked, or the one after "no" affirms it: "No, there is a dog"."""
+    clause = _END_OF_CLAUSE.split(rest.strip(" ,.;:!-\n"))[0].strip(" ,")
+    if not clause:
+        return False
+    if first == "yes":
+        return _DISSENT.fullmatch(clause) is not None or (bool(question) and denies(clause, question))
+    if _ASSENT.fullmatch(clause):
+        return True
+    denied = _NEGATIVE.search(clause) or _NEGATIVE.search(question)
+    return bool(question) and not denied and _SAYS_IT_IS.search(clause) is not None and is_about(clause, question)
+
+
+_NEGATIVE = re.compile(
+    r"\b(?:no|not|never|none|neither|nothing|without|absent|missing|wrong|incorrect|false|less|hardly)\b|n't\b"
+)
+
+
 def _closing(reading: YesNoReading) -> Outcome:
     """``…, so yes``: the last word, set off as an answer."""
-    match = _CLOSING.search(strip_ends(reading.text)[-_LONGEST_CLOSING:])
-    return _meaning(match) if match else None
+    tail = strip_ends(reading.text)[-_LONGEST_CLOSING:]
+    match = _CLOSING.search(tail)
+    return _meaning(match) if match and not is_negated(tail, *match.span(1)) else None
 
 
 def _set_off(reading: YesNoReading) -> Outcome:

@@ -21,6 +21,7 @@ SAMPLES = {
     "vqa_soft": Sample("5", (), "?", ("xylophone",) * 5 + ("jazz quiz",) * 5, "open", scorer="vqa_soft"),
     "relaxed": Sample("6", (), "?", ("700",), "open", scorer="relaxed"),
     "numeric": Sample("7", (), "?", ("700",), "open", scorer="numeric"),
+    "numeric_contained": Sample("7", (), "?", ("700",), "open", scorer="numeric_contained"),
     "box_hit": Sample(
         "9", (), "?", "", "boxes", scorer="box_hit", localisation=Localisation((999, 999), {"zebra": (0, 0, 7, 7)})
     ),

@@ -155,7 +155,7 @@ def test_sizes_of_one_question_are_one_sample(tmp_path: Path) -> None:
     _, samples = opened_file(synthetic.write("Res-Bench", tmp_path))
     assert len({sample.group for sample in samples}) == len(samples) == 3
     assert {(sample.task, sample.scorer) for sample in samples} == {
-        ("choice", "choice"), ("open", "ocr_recall"), ("open", "numeric"),
+        ("choice", "choice"), ("open", "ocr_recall"), ("open", "numeric_contained"),
     }  # fmt: skip
     for sample in samples:
         assert {size: max(image.load().shape) for size, (image,) in sample.sizes.items()} == {

@@ -16,8 +16,9 @@ YES_OR_NO = {"A": "yes", "B": "no"}
         *["B or maybe C", "B, maybe C", "B, or possibly C", "B (or C)", "B, but maybe C", "B perhaps A", "A. Maybe B."],
         *["either A or D", "Either A or maybe D", "A/B", "B or even C", "A or, more likely, B", "It is A or perhaps B"],
         *["The answer is A, or maybe D.", "The answer is either A or possibly D", "B. dog, or maybe C. red car"],
-        *["A.B.C.D", "A.B", "A. B. C. D.", "The answer is A.B.C.D", "A) B)", "B or C? No, D"],
+        *["A.B.C.D", "A.B", "A. B. C. D.", "The answer is A.B.C.D", "A) B)"],
         "A; B",
+        *["A, no B", "B no A", "B, no A."],  # a correction in English, a denial in Spanish
     ],
 )
 def test_two_possibilities_are_ambiguous(text: str) -> None:
@@ -48,7 +49,7 @@ def test_two_possibilities_are_ambiguous(text: str) -> None:
         *[
             "A\n\nHmm, actually I'd change my answer to B.",
             "The answer is A (wait, let me double-check) - actually B.",
-            "A, no B",
+            "A or C? No, B",
         ],
         *["It's A. Hmm, on second thought, B.", "The answer is A. Wait, let me re-check. It's B.", "A. Let me reconsider. B."],
         *["A? Not quite. B", "答案是A嗎\uff1f不\uff0c是B", "答案是A吗\uff1f不\uff0c是B", "根据图片\uff0c答案不是A\uff0c而是B。"],
