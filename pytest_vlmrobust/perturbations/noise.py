@@ -107,13 +107,19 @@ def _normal_bytes(rng: np.random.Generator, shape: tuple[int, ...], *, centre: i
     """
     size = math.prod(shape)
     words = rng.integers(0, 1 << 64, -(-2 * size // 8), dtype=np.uint64).view(np.uint8)
-    quantiles = _normal_quantiles(256).astype(np.float64)
-    narrower = math.sqrt(max((std**2 + 1 / 12) / 2 - 1 / 12, 0.0)) / quantiles.std()
-    first, second = (as_table(half + narrower * quantiles) for half in (centre // 2, centre - centre // 2))
+    first, second = _normal_tables(centre, std)
     summed: NDArray[np.uint8] = opencv().add(
         translate(words[:size].reshape(shape), first), translate(words[size : 2 * size].reshape(shape), second)
     )
     return summed
+
+
+@functools.lru_cache(maxsize=64)
+def _normal_tables(centre: int, std: float) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Returns the two tables of 256 quantiles that :func:`_normal_bytes` adds."""
+    quantiles = _normal_quantiles(256).astype(np.float64)
+    narrower = math.sqrt(max((std**2 + 1 / 12) / 2 - 1 / 12, 0.0)) / quantiles.std()
+    return as_table(centre // 2 + narrower * quantiles), as_table(centre - centre // 2 + narrower * quantiles)
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint16]:

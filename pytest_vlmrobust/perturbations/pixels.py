@@ -90,6 +90,14 @@ def as_table(curve: NDArray[Any]) -> NDArray[np.uint8]:
     return table
 
 
+@functools.lru_cache(maxsize=256)
+def ramp(slope: float, top: float = 255.0) -> NDArray[np.uint8]:
+    """Returns the table ``slope * level``, rounded and at most ``top``; read-only."""
+    table = as_table(np.minimum(slope * ALL_LEVELS, top))
+    table.flags.writeable = False
+    return table
+
+
 def look_up_channels(channels: Sequence[Levels], tables: Sequence[Levels]) -> Image:
     """Returns a picture of three channels, each through its table of 256 levels; the channels are overwritten."""
     # faster than one table of three columns
@@ -163,7 +171,7 @@ def overlay(image: Image, colour: Color, opacity: Levels) -> Image:
     """Returns ``colour`` laid over ``image`` with an opacity of 255ths per pixel: within 1.5 levels of :func:`blend`, sooner."""
     cv2 = opencv()
     kept = cv2.multiply(image, cv2.cvtColor(~opacity, cv2.COLOR_GRAY2RGB), scale=1 / 255)
-    added = look_up_channels([opacity.copy() for _ in colour], [as_table(ALL_LEVELS * (share / 255)) for share in colour])
+    added = look_up_channels([opacity.copy() for _ in colour], [ramp(share / 255) for share in colour])
     mixed: Image = cv2.add(kept, added, dst=kept)
     return mixed
 

@@ -28,6 +28,7 @@ from .pixels import (
     opencv,
     overlay,
     pointwise,
+    ramp,
     scene_share,
     scene_unit,
     smooth_noise,
@@ -108,10 +109,10 @@ def frost(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     patches = smooth_noise(rng, tall, wide, cell=110 * unit * wide / width, octaves=4)
     rime = np.clip(2.6 * patches + 0.8 * _edges(tall, wide) - 0.9, 0.0, 1.0)
     rime_levels = _enlarge(cv2.convertScaleAbs(rime, alpha=255.0), height, width)
-    growth = translate(rime_levels.copy(), as_table(np.minimum(1.5 * ALL_LEVELS, 255.0)))
+    growth = translate(rime_levels.copy(), ramp(1.5))
     opacity = cv2.multiply(_ferns(rng, height, width), growth, scale=0.8 * intensity / 255)
-    opacity = cv2.add(opacity, translate(rime_levels, as_table(0.45 * intensity * ALL_LEVELS)), dst=opacity)
-    return overlay(image, ICE, translate(opacity, as_table(np.minimum(ALL_LEVELS, 0.95 * intensity * 255))))
+    opacity = cv2.add(opacity, translate(rime_levels, ramp(0.45 * intensity)), dst=opacity)
+    return overlay(image, ICE, translate(opacity, ramp(1.0, 0.95 * intensity * 255)))
 
 
 @corruption(
