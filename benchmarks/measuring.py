@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from peers import Filter, Peer
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.perturbations.blur import disk_kernel
 
 Image = NDArray[np.uint8]
 Size = tuple[int, int]
@@ -98,6 +99,7 @@ def floors(picture: Image) -> dict[str, Call]:
         "pixelate": resampled(0.5, cv2.INTER_NEAREST),
         "downsample": resampled(0.35, cv2.INTER_LINEAR),
         "upsample": lambda _: cv2.resize(picture[: height // 3, : width // 3], size, interpolation=cv2.INTER_CUBIC),
+        "defocus_blur": lambda _: cv2.filter2D(picture, -1, disk_kernel(3.0)),
         "gaussian_blur": lambda _: cv2.GaussianBlur(picture, (9, 9), 1.5),
         **dict.fromkeys(("rotate", "shear", "affine"), lambda _: cv2.warpAffine(picture, turn, size)),
         "perspective_transform": lambda _: cv2.warpPerspective(picture, np.vstack([turn, (0, 0, 1)]), size),

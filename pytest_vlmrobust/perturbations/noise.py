@@ -139,8 +139,9 @@ def _normal_quantiles(count: int) -> NDArray[np.float32]:
     return numbers
 
 
+@functools.lru_cache(maxsize=3)
 def _shot_table(scale: float) -> NDArray[np.uint8]:
-    """Returns the noisy level for each (level, quantile), flat, length 256 * 16384."""
+    """Returns the noisy level for each (level, quantile), flat, length 256 * 16384: 4 MB, kept for three scales; read-only."""
     quantiles = 1 << _SHOT_BITS
     means = np.arange(256) / 255.0 * scale
     counts = np.arange(round(scale + 12 * np.sqrt(scale) + 12))
@@ -150,4 +151,6 @@ def _shot_table(scale: float) -> NDArray[np.uint8]:
     ends = np.rint(np.cumsum(chances, axis=1) * quantiles).astype(np.int64)
     ends[:, -1] = quantiles
     levels = np.clip(np.rint(counts * 255.0 / scale), 0, 255).astype(np.uint8)
-    return np.repeat(np.tile(levels, 256), np.diff(ends, axis=1, prepend=0).ravel())
+    table = np.repeat(np.tile(levels, 256), np.diff(ends, axis=1, prepend=0).ravel())
+    table.flags.writeable = False
+    return table
