@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .pixels import Image, as_table, opencv, translate
+from .pixels import Image, as_table, opencv, strips, translate
 from .registry import corruption
 
 _SHOT_BITS = 14
@@ -50,10 +50,14 @@ def shot_noise(image: Image, rng: np.random.Generator, *, scale: float) -> Image
 
     Draws by inverting the distribution function at one of 16384 quantiles: twenty times as fast as drawing each count.
     """
-    where = image.astype(np.intp)
-    where <<= _SHOT_BITS
-    where |= _uniform(rng, image.shape) >> (16 - _SHOT_BITS)
-    return _shot_table(scale).take(where)
+    draw, table = _uniform(rng, image.shape), _shot_table(scale)
+    result = np.empty_like(image)
+    for rows in strips(*image.shape[:2]):
+        where = image[rows].astype(np.intp)
+        where <<= _SHOT_BITS
+        where |= draw[rows] >> (16 - _SHOT_BITS)
+        result[rows] = table.take(where)
+    return result
 
 
 @corruption(
