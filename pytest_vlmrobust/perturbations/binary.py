@@ -7,13 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .pixels import Image, as_grey, as_table, look_up_channels, opencv
+from .pixels import Image, as_grey, as_table, histogram, look_up_channels, opencv
 from .registry import corruption
 
 LEVELS = np.arange(256, dtype=np.float64)
-
-_EXACT = 1 << 24
-"""Histograms of OpenCV are 32-bit floats, which hold every whole number up to here."""
 
 
 @corruption(family="binary", changes=["left_right", "position"], source="VLM-RobustBench C.5")
@@ -75,23 +72,13 @@ def _by_channel(image: Image, curve: Callable[[NDArray[np.uint8]], NDArray[np.fl
     return look_up_channels(channels, [as_table(curve(channel)) for channel in channels])
 
 
-def _histogram(channel: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Returns how many pixels have each of the 256 levels; OpenCV counts three times as fast as NumPy, and up to 2^24 exactly."""
-    values = channel.reshape(1, -1)
-    parts = [values[:, start : start + _EXACT] for start in range(0, channel.size, _EXACT)]
-    counts = np.zeros(256, np.int64)
-    for part in parts:
-        counts += opencv().calcHist([part], [0], None, [256], [0, 256]).ravel().astype(np.int64)
-    return counts
-
-
 def _stretch(channel: NDArray[np.uint8]) -> NDArray[np.float64]:
     low, high = float(channel.min()), float(channel.max())
     return (LEVELS - low) * (255.0 / (high - low)) if high > low else LEVELS
 
 
 def _equal(channel: NDArray[np.uint8]) -> NDArray[np.float64]:
-    counts = _histogram(channel)
+    counts = histogram(channel)
     step = (channel.size - counts[channel.max()]) // 255
     if step == 0:
         return LEVELS

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .pixels import Image, opencv
+from .pixels import Image, opencv, to_uint8
 from .registry import corruption
+
+FLOATS_IN_CACHE = 1 << 22
+"""Values of a picture that are worth converting to floats: more of them leave the caches of common processors."""
 
 
 @corruption(
@@ -48,13 +51,27 @@ def pixelate(image: Image, *, scale: float) -> Image:
     """
     cv2 = opencv()
     height, width = image.shape[:2]
-    small = cv2.resize(image, scaled_size(height, width, scale), interpolation=cv2.INTER_AREA)
+    small = average_areas(image, *scaled_size(height, width, scale))
     # rows are enlarged once each and then repeated: half the time of enlarging both sides at once, and the same pixels
     long_rows = cv2.resize(small, (width, len(small)), interpolation=cv2.INTER_NEAREST_EXACT)
     numbers = np.arange(len(small), dtype=np.float32)[:, None]
     which = cv2.resize(numbers, (1, height), interpolation=cv2.INTER_NEAREST_EXACT).astype(np.intp).ravel()
     blocks: Image = long_rows.take(which, axis=0)
     return blocks
+
+
+def average_areas(image: Image, width: int, height: int) -> Image:
+    """Returns ``image`` shrunk to ``width`` x ``height`` by averaging areas.
+
+    OpenCV adds floats in any case, and takes a fifth longer to read them from bytes, one by one, than all are converted in
+    before. Whole numbers of pixels it adds as bytes, and floats of a large picture do not fit into the caches.
+    """
+    cv2 = opencv()
+    whole = image.shape[1] % width == 0 and image.shape[0] % height == 0
+    if whole or image.size > FLOATS_IN_CACHE:
+        small: Image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+        return small
+    return to_uint8(cv2.resize(image.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA))
 
 
 def scaled_size(height: int, width: int, scale: float) -> tuple[int, int]:

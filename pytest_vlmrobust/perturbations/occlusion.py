@@ -36,7 +36,7 @@ def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) ->
     height, width = image.shape[:2]
     stretch = math.sqrt(2.0 ** rng.uniform(-1.0, 1.0))
     tall, wide = round(math.sqrt(ratio) * height * stretch), round(math.sqrt(ratio) * width / stretch)
-    down, across = rng.random(2)
+    down, across = rng.random(), rng.random()
     top, left = int(down * (height - tall + 1)), int(across * (width - wide + 1))  # a larger one holds a smaller one
     result = image.copy()
     result[top : top + tall, left : left + wide] = 0

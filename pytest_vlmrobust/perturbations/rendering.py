@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.cell import NO_IMAGE_NAME, Setting
+from pytest_vlmrobust.core.cell import NO_IMAGE_NAME, Setting, Step
 from pytest_vlmrobust.core.errors import ImageError, UsageError
 from pytest_vlmrobust.core.fingerprint import rng_for
 
@@ -72,16 +71,18 @@ class Renderer:
             TypeError, ImageError, UsageError: as the call.
         """
         _check(image, self.setting)
-        number = operator.index(seed)
-        result, seen, notes = np.ascontiguousarray(image), Counter[str](), list[str]()
-        for (record, level), step in zip(self.steps, map(str, self.setting.steps), strict=True):
-            seen[record.name] += 1
-            occurrence = () if seen[record.name] == 1 else (str(seen[record.name]),)
-            note = record.note_at(level, *result.shape[:2])
-            notes += [f"{step}: {note}"] if note else []
-            changed = record.apply(_read_only(result), partial(rng_for, number, record.name, *occurrence), level)
+        number, result = operator.index(seed), np.ascontiguousarray(image)
+        names: list[str] = []
+        notes: tuple[str, ...] = ()
+        for (record, level), step in zip(self.steps, self.setting.steps, strict=True):
+            if note := record.note_at(level, *result.shape[:2]):
+                notes += (f"{step}: {note}",)
+            names.append(record.name)
+            occurrence = names.count(record.name)
+            parts = (record.name,) if occurrence == 1 else (record.name, str(occurrence))
+            changed = record.apply(_read_only(result), partial(rng_for, number, *parts), level)
             result = _own_copy(changed, result, step, record, level)
-        return Rendering(result, tuple(notes))
+        return Rendering(result, notes)
 
     def __reduce__(self) -> tuple[Callable[[str], Renderer], tuple[str]]:
         return get, (str(self.setting),)
@@ -111,8 +112,8 @@ def get(setting: str | Setting) -> Renderer:
 
 
 def _read_only(image: Image) -> Image:
-    view = image.view()
-    view.flags.writeable = False
+    view = image[:]
+    view.setflags(write=False)
     return view
 
 
@@ -136,39 +137,38 @@ def _check(image: Any, setting: Setting) -> None:
         )
 
 
-def _own_copy(result: Any, before: Image, step: str, record: Corruption, level: str | None) -> Image:
+def _own_copy(result: Any, before: Image, step: Step, record: Corruption, level: str | None) -> Image:
     """Returns ``result`` as an array that the caller may keep and change."""
-    several = record.views is not None
-    fits = (
-        isinstance(result, np.ndarray)
-        and result.dtype == np.uint8
-        and result.ndim == 3 + several
-        and result.shape[-1] == 3
-        and result.size > 0
-    )
-    if not fits:
+    dimensions = 3 if record.views is None else 4
+    if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or not _is_picture(result.shape, dimensions):
         given = f"{result.dtype} of shape {result.shape}" if isinstance(result, np.ndarray) else type(result).__qualname__
-        shape = "(V, H, W, 3)" if several else "(H, W, 3)"
+        shape = "(V, H, W, 3)" if dimensions == 4 else "(H, W, 3)"
         raise UsageError(
-            f"perturbation {step!r} returned {given}. Expected uint8 of shape {shape}; round, clip and convert in the function"
+            f"perturbation '{step}' returned {given}. Expected uint8 of shape {shape}; round, clip and convert in the function"
         )
     kept: Image = result
-    _check_declared(kept, before, step, record, level)
-    mine = kept.flags.writeable and kept.flags.c_contiguous and not np.may_share_memory(kept, before)
+    if kept.shape != before.shape or record.views:
+        _check_declared(kept, before, step, record, level)
+    flags = kept.flags
+    mine = flags.writeable and flags.c_contiguous and not np.may_share_memory(kept, before)
     return kept if mine else kept.copy(order="C")
 
 
-def _check_declared(result: Image, before: Image, step: str, record: Corruption, level: str | None) -> None:
+def _is_picture(shape: tuple[int, ...], dimensions: int) -> bool:
+    return len(shape) == dimensions and shape[-1] == 3 and 0 not in shape
+
+
+def _check_declared(result: Image, before: Image, step: Step, record: Corruption, level: str | None) -> None:
     """Refuses a result whose size or number differs from the record; boxes in pixels and requests rely on them."""
     if record.keeps_size and result.shape[-3:] != before.shape:
         raise UsageError(
-            f"perturbation {step!r} returned a picture of {result.shape[-2]} x {result.shape[-3]} pixels for one of "
+            f"perturbation '{step}' returned a picture of {result.shape[-2]} x {result.shape[-3]} pixels for one of "
             f"{before.shape[1]} x {before.shape[0]}, and is registered as one that keeps the size. Register it with "
             "keeps_size=False, or return the size that came in"
         )
     if record.views and len(result) != record.views_at(level):
         raise UsageError(
-            f"perturbation {step!r} returned {len(result)} pictures, and its views= announces {record.views_at(level)}. "
+            f"perturbation '{step}' returned {len(result)} pictures, and its views= announces {record.views_at(level)}. "
             "Make the two agree"
         )
 

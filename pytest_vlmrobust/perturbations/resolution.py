@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .digital import scaled_size
+from .digital import average_areas, scaled_size
 from .pixels import Image, extrapolate, opencv, pointwise
 from .registry import corruption
 
@@ -30,7 +30,7 @@ def downsample(image: Image, *, scale: float) -> Image:
     """
     cv2 = opencv()
     height, width = image.shape[:2]
-    small = cv2.resize(image, scaled_size(height, width, scale), interpolation=cv2.INTER_AREA)
+    small = average_areas(image, *scaled_size(height, width, scale))
     enlarged: Image = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
     return enlarged
 

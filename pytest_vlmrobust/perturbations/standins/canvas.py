@@ -7,7 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.perturbations.pixels import Color, Image, Plane, look_up, luma, opencv, smooth_noise, three
+from pytest_vlmrobust.perturbations.pixels import (
+    Color,
+    Image,
+    Plane,
+    as_table,
+    histogram,
+    look_up_channels,
+    luma,
+    opencv,
+    smooth_noise,
+    strips,
+    three,
+)
 
 SOURCE = "pytest-vlmrobust; stands in for The Perceptual Observatory section 9 (illusions)"
 
@@ -51,7 +63,7 @@ def tone(image: Image, *, soften: float = 0.0, local: float = 0.5) -> Plane:
 
 def _contrast(grey: NDArray[np.uint8]) -> Table:
     """Returns the value of each of 256 levels: the 1st percentile becomes 0, the 99th 1, unless they are close together."""
-    shares = np.cumsum(np.bincount(grey.ravel(), minlength=256)) / grey.size
+    shares = np.cumsum(histogram(grey)) / grey.size
     low, high = (int(level) for level in np.searchsorted(shares, (0.01, 0.99)))
     span = max(high - low, NARROWEST)
     place = low / (255 - high + low) if high - low < 255 else 0.0
@@ -146,8 +158,7 @@ def print_tones(plane: Plane, curve: Curve) -> Image:
 
 def print_levels(grey: NDArray[np.uint8], curve: Curve) -> Image:
     """Returns ``grey``, shape (H, W), in the colours of ``curve``."""
-    cv2 = opencv()
-    return look_up(cv2.cvtColor(grey, cv2.COLOR_GRAY2RGB), curve)
+    return look_up_channels([grey.copy() for _ in range(3)], [*np.ascontiguousarray(as_table(curve).T)])
 
 
 def levels(plane: Plane) -> NDArray[np.uint8]:
@@ -160,7 +171,9 @@ def levels(plane: Plane) -> NDArray[np.uint8]:
 def light_image(image: Image, light: Plane) -> Image:
     """Returns ``image`` with every pixel multiplied by ``light``."""
     cv2 = opencv()
-    result: Image = cv2.multiply(image, three(light), dtype=cv2.CV_8U)
+    result = np.empty_like(image)
+    for rows in strips(*light.shape):
+        cv2.multiply(image[rows], three(light[rows]), dst=result[rows], dtype=cv2.CV_8U)
     return result
 
 

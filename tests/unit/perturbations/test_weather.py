@@ -117,7 +117,7 @@ def test_small_drops_are_drawn_as_large_ones_are() -> None:
     rng = np.random.default_rng(0)
     centres, radii = rng.uniform(0, 100, (60, 2)), rng.uniform(0.6, 1.9, 60)
     together = weather._first_drops(centres, radii, 100, 100)
-    apart = weather._first_drops(centres, radii, 100, 100, small=0.0)
+    apart = weather._first_drops(centres, radii, 100, 100, small=0)
     assert (together != apart).mean() < 0.02  # pixels at the rim
     assert {*np.unique(apart).tolist()} - {*np.unique(together).tolist()} == set()
 
