@@ -100,7 +100,7 @@ def _fill(config: pytest.Config, run: Run) -> bool:
         reporter.section("answers for the vision-language model gate", "=")
         source = [f"part {shard}, as {variable} says"] if variable else []
         unasked = [f"nothing is asked: {why}" for why in run.data.lacking_of(run.selection.datasets).values()]
-        spent = map(str, run.spending)
+        spent = [str(spent) for spent in run.spending if spent.tokens]
         for line in [
             *source,
             *filling.lines(),

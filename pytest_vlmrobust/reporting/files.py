@@ -86,8 +86,8 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
         lines += ["", *(f"- warning: {inert(line)}" for line in warnings)]
     if noise := noise_table(facts.repeatability):
         lines += ["", *noise]
-    if facts.spending:
-        lines += ["", *(f"- {inert(str(spent))}" for spent in facts.spending)]
+    if counted := [spent for spent in facts.spending if spent.tokens]:
+        lines += ["", *(f"- {inert(str(spent))}" for spent in counted)]
     if notes := note_lines(worst_first(records)):
         lines += ["", *(f"- {inert(note)}" for note in notes)]
     return "\n".join(lines) + "\n"
