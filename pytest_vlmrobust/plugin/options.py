@@ -82,6 +82,12 @@ class Settings:
         metavar="N|P%",
     )
     vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")
+    vlm_network_store: bool = option(
+        False,
+        "use a store on a network file system, which is refused otherwise: SQLite's locks hold on few of them",
+        ini="bool",
+        action="store_true",
+    )
     vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
     vlm_fill: bool = option(
         False,
