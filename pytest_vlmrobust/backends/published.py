@@ -76,8 +76,8 @@ class Published:
         if self.brings_code:
             raise ModelError(
                 f"--vlm {name!r}: {self.hub_id} runs by Python code in its checkpoint, and no code of a checkpoint is run "
-                f"in this process. Serve it where that is allowed, such as by 'vllm serve {self.hub_id} --trust-remote-code'; then gate "
-                f"it there: --vlm=openai:BASE_URL#{self.hub_id}@REVISION"
+                f"in this process. Serve it where that is allowed, such as by 'vllm serve {self.hub_id} --trust-remote-code'; "
+                f"then gate it there: --vlm=openai:BASE_URL#{self.hub_id}@REVISION"
             )
         return ModelRef(
             name=name,

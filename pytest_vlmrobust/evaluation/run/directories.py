@@ -112,9 +112,9 @@ class RunDirectories:
         if not self.network_store and (kind := network_file_system(self.runs)):
             raise UsageError(
                 f"--vlm-store {str(self.store)!r} is on a network file system ({kind}), where the locks and the log of SQLite do "
-                "not hold: answers and evidence could be lost or damaged. Name a directory on a local disk, and copy it when the run "
-                "is over; where several machines ask, give each a store of its own (--vlm-fill, --vlm-shard, vlmrobust merge). "
-                "--vlm-network-store uses it all the same, where one machine alone uses it and its locks are known to hold"
+                "not hold: answers and evidence could be lost or damaged. Name a directory on a local disk, and copy it when the "
+                "run is over; where several machines ask, give each a store of its own (--vlm-fill, --vlm-shard, vlmrobust "
+                "merge). --vlm-network-store uses it all the same, where one machine alone uses it and its locks hold"
             )
 
     def _check_report(self) -> None:
