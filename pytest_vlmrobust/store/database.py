@@ -112,7 +112,7 @@ MOUNTS = Path("/proc/self/mounts")
 """Where Linux lists what is mounted; elsewhere it is absent, and no file system is known."""
 _NETWORK = frozenset(
     {
-        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "virtiofs", "ceph", "lustre", "gpfs", "beegfs", "wekafs"),
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "ceph", "lustre", "gpfs", "beegfs", "wekafs"),
         *("orangefs", "pvfs2", "ocfs2", "gfs2", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.beegfs", "fuse.juicefs"),
         *("fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "fuse.davfs", "fuse.cvmfs2", "fuse.moosefs", "fuse.lizardfs", "davfs"),
     }
@@ -136,6 +136,8 @@ def network_file_system(path: Path, mounts: Path = MOUNTS) -> str:
         place = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[1]))
         if place in places and len(place.parts) >= longest:  # of two at one place, the later one hides the other
             longest, kind = len(place.parts), fields[2]
+    if kind == "9p" and longest == 1:  # the root of a sandbox such as gVisor, whose kernel alone has it
+        return ""
     return kind if kind in _NETWORK else ""
 
 

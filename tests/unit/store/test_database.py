@@ -319,6 +319,13 @@ def test_a_network_file_system_is_known_by_the_table_of_mounts(tmp_path: Path, p
     assert network_file_system(Path(path), table) == kind
 
 
+@pytest.mark.parametrize(("place", "kind"), [("/", ""), ("/mnt/c", "9p")])
+def test_the_root_of_a_sandbox_is_no_network_file_system(tmp_path: Path, place: str, kind: str) -> None:
+    table = tmp_path / "mounts"
+    table.write_text(f"/dev/sda1 / ext4 rw 0 0\nnone {place} 9p rw 0 0\n")
+    assert network_file_system(Path("/mnt/c/store"), table) == kind
+
+
 def test_without_a_table_of_mounts_nothing_is_known(tmp_path: Path) -> None:
     assert network_file_system(tmp_path, tmp_path / "none") == ""
     assert network_file_system(tmp_path) == "", "tests run on a local disk"
