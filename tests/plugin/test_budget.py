@@ -175,6 +175,6 @@ def test_a_server_that_counts_nothing_cannot_be_limited(project: Project, served
 
 def test_a_model_in_this_process_counts_its_tokens(project: Project) -> None:
     pytest.importorskip("torch")
-    result = project.run("--vlm=tiny", "--vlm-budget-tokens=200", "--vlm-batch-size=2", models=())
+    result = project.run("--vlm=tiny", "--vlm-budget-tokens=200", "--vlm-batch-size=2", models=(), subprocess=True)
     assert result.ret == 10, result.stdout.str()
     result.stdout.fnmatch_lines(["tiny: * new answers: * prompt and * completion tokens", "budget spent: * of 200 tokens *"])
