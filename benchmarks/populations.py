@@ -267,7 +267,13 @@ def _corpus(metric: str) -> dict[str, Measure]:
 SHARES = ("benign_at_low", "severe_failure_rate", "catastrophic_rate")
 """Shares of settings, whose value is a cliff; policies judge them by the interval or by the value."""
 
-CELL = _several(("accuracy", "accuracy_drop", "baseline_drop", "drop_increase", "harmful_flip_rate", "helpful_flip_rate"), HARSH)
+CELL = _several(
+    (
+        *("accuracy", "accuracy_drop", "baseline_drop", "baseline_flip_rate", "drop_increase"),
+        *("harmful_flip_rate", "helpful_flip_rate"),
+    ),
+    HARSH,
+)
 OF_GAIN = {**_several(("relative_corruption_error",), HARSH), **_several(("mean_relative_corruption_error",))}
 RETAINED = {**_several(("transfer_retention",), HARSH), **_several(("split_transfer_retention",))}
 BLIND = _several(("clean_accuracy", "visual_gain", "accuracy_above_chance"))

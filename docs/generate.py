@@ -23,7 +23,9 @@ from typing import Any
 
 from pytest_vlmrobust import scoring
 from pytest_vlmrobust.backends import oracles
-from pytest_vlmrobust.backends.resolve import BOX_CONVENTIONS, ORACLES, PUBLISHED
+from pytest_vlmrobust.backends.published import BOX_CONVENTIONS, PUBLISHED
+from pytest_vlmrobust.backends.published import described as needs_of
+from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.sample import UNDECLARED
@@ -202,17 +204,16 @@ def members(kind: type[Record | Measure | Example | Reply | Picture | Analysis])
 
 def models() -> str:
     """Returns the table of built-in models."""
-    rows = [
-        (
-            f"`{name}`",
-            f"`{about.hub_id}`",
-            f"{about.billions:g}",
-            about.prompt_mode,
-            f"`{BOX_CONVENTIONS[about.family]}`" if about.family in BOX_CONVENTIONS else "",
+    rows = []
+    for name, about in PUBLISHED.items():
+        _, _, weights, needs, mode, tested = needs_of(name, about)
+        convention = f"`{BOX_CONVENTIONS[about.family]}`" if about.family in BOX_CONVENTIONS else ""
+        where = f"`{about.hub_id}`" if about.hub_id else ""
+        rows.append(
+            (f"`{name}`", where, f"{about.billions:g}" if about.billions else "", weights, needs, mode, convention, tested)
         )
-        for name, about in PUBLISHED.items()
-    ]
-    return table(("name", "hub id", "billion parameters", "prompt mode", "box convention"), rows)
+    header = ("name", "hub id", "billion parameters", "GB of weights in bfloat16 / float32", "needs", "prompt mode")
+    return table((*header, "box convention", "tested"), rows)
 
 
 def scripted_oracles() -> str:

@@ -66,6 +66,8 @@ class ModelServer:
     ) -> None:
         self.backend, self.before, self.letters, self.engine = backend, before, letters, engine
         self.asked = 0
+        self.usage = True
+        """Whether it says how many tokens an answer took."""
         self.port = 0
         self._one = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
@@ -149,7 +151,10 @@ class ModelServer:
         with self._one:
             self.asked += 1
             (prediction,) = self.backend.infer([read_request(body, letters if wants else ())])
-        return self._as_reply(prediction, wants)
+        answer = self._as_reply(prediction, wants)
+        if not self.usage:
+            del answer["usage"]
+        return answer
 
     @staticmethod
     def _as_reply(prediction: Prediction, wants: bool) -> dict[str, Any]:

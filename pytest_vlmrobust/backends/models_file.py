@@ -35,6 +35,8 @@ _SERVED = "openai"
 _OF_SERVERS = ("url", "model", "key_variable", "time_limit")
 _GENERATION = "a mapping such as {max_new_tokens: 512}"
 _PIXELS = "a whole number of pixels above 0"
+_PRICE = "the price of a million tokens, 0 or more"
+_PRICES = ("prompt_price", "completion_price", "currency")
 _LEAST = 5e-324
 """The smallest number above 0."""
 
@@ -75,6 +77,9 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "model": lambda entry: entry.text("the name that the server gives to the model"),
     "key_variable": read_variable,
     "time_limit": lambda entry: entry.number("a number of seconds above 0", low=_LEAST),
+    "prompt_price": lambda entry: entry.number(_PRICE, low=0.0),
+    "completion_price": lambda entry: entry.number(_PRICE, low=0.0),
+    "currency": lambda entry: entry.text("a currency such as EUR"),
 }
 """The keys of an entry of the models file, each with what reads its value."""
 
@@ -111,6 +116,8 @@ def _model(name: str, entry: Entry) -> ModelRef:
     low, high = fields.get("min_pixels"), fields.get("max_pixels")
     if low is not None and high is not None and low > high:
         given["max_pixels"].fail(f"is {high}, which is below min_pixels, {low}")
+    if 0 < (declared := sum(name in given for name in _PRICES)) < len(_PRICES):
+        entry.fail(f"has {declared} of {', '.join(_PRICES)}. Expected all three, or none: a cost is of both kinds of tokens")
     backend = fields.pop("backend", "transformers")
     location = _served(entry, given, fields) if backend == _SERVED else _location(entry, given, fields)
     ref = ModelRef(name=name, backend=backend, location=location, **fields)

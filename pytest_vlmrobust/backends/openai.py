@@ -38,6 +38,8 @@ class OpenAIBackend:
     mixes_cells = True
     """An answer depends on nothing that stands beside it in a batch, for a batch is one request."""
     batch_size = 1
+    counts_tokens = True
+    """Its answers say how many tokens they took, as far as the server does."""
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
         """Opens nothing yet.

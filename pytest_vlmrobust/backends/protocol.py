@@ -22,7 +22,11 @@ _DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d+)?)\Z")
 
 
 class Backend(Protocol):
-    """One model that answers requests."""
+    """One model that answers requests.
+
+    A backend whose answers say in ``details`` how many ``prompt_tokens`` and ``completion_tokens`` they took has an attribute
+    ``counts_tokens`` that is true; without it a run cannot limit tokens.
+    """
 
     @property
     def name(self) -> str:

@@ -44,6 +44,9 @@ _LIBRARIES = ("torch", "transformers", "tokenizers", "pillow", "numpy")
 class TransformersBackend:
     """One checkpoint, loaded at the first inference."""
 
+    counts_tokens = True
+    """Its answers say how many tokens they took."""
+
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
         self._ref = ref
         self._options = options

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import bundles, data, listing, papers, policies, power, runs, serving, stores
+from . import bundles, data, listing, papers, policies, power, runs, serving, stores, submitting
 
-SUBJECTS = (policies, listing, data, power, runs, papers, bundles, stores, serving)
+SUBJECTS = (policies, listing, data, power, runs, papers, bundles, stores, submitting, serving)
 """In the order of ``vlmrobust --help``."""
 
 __all__ = ["SUBJECTS"]

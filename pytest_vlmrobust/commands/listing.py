@@ -59,9 +59,13 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _models() -> list[str]:
-    from pytest_vlmrobust.backends.resolve import names
+    from pytest_vlmrobust.backends.published import HEADER, PUBLISHED, described
+    from pytest_vlmrobust.backends.resolve import TINY
 
-    return list(names())
+    rows = [HEADER, (TINY, "", "0.0074 as stored", "", "direct", "run here"), *(described(*each) for each in PUBLISHED.items())]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [*lines, "weights are parameters, as the name says them, x bytes: arithmetic, without activations and caches"]
 
 
 def _datasets() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.words import quantity
 
 from .arguments import Commands, say
@@ -25,8 +26,14 @@ def _merge(options: argparse.Namespace) -> int:
     import tempfile
 
     from pytest_vlmrobust.backends.served import merge_memories
+    from pytest_vlmrobust.store.database import network_file_system
     from pytest_vlmrobust.store.merging import merge_stores
 
+    if kind := network_file_system(options.out):
+        raise UsageError(
+            f"--out {str(options.out)!r} is on a network file system ({kind}), where the log of SQLite does not hold. "
+            "Name a directory on a local disk, and copy it afterwards"
+        )
     servers = [store / SERVERS for store in options.stores]
     with tempfile.TemporaryDirectory(prefix="vlmrobust-") as folder:
         merge_memories(servers, Path(folder))  # raises where they contradict each other, before anything is written

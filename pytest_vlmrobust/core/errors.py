@@ -8,6 +8,7 @@
     │   ├── PolicyError        a thresholds file that cannot be honoured: file:line
     │   └── ModelError         a model that cannot be found or described
     ├── MissingExtra           an optional package is not installed: the pip line
+    ├── BudgetSpent            the run may ask nothing more: what lacks answers is undecided
     └── InfrastructureError    the gate could not measure: not a statement about the model
         ├── BackendError       a model that does not load, or an inference that failed
         ├── ImageError         pixels that could not be decoded
@@ -98,6 +99,12 @@ class MissingExtra(VlmRobustError):
         super().__init__(
             f"{feature} needs the package {package!r}, which is not installed. Install it: pip install {install or package}"
         )
+
+
+class BudgetSpent(VlmRobustError):
+    """The run has spent its seconds or tokens and asks nothing more; says nothing about the model."""
+
+    __module__ = "pytest_vlmrobust"
 
 
 class InfrastructureError(VlmRobustError):

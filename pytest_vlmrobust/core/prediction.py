@@ -81,6 +81,15 @@ class Prediction:
         return tuple(letter for letter, value in self.logprobs.items() if value == max(self.logprobs.values()))
 
     @property
+    def tokens(self) -> tuple[int, int] | None:
+        """How many tokens its prompt and its answer have, as the backend counted them; None where it did not."""
+        prompt = self.details.get("prompt_tokens")
+        answer = self.details.get("completion_tokens", self.details.get("new_tokens"))
+        if answer is None and self.method == LETTER_LOGITS:
+            answer = 1  # one step, after which the letters are compared
+        return (int(prompt), int(answer)) if isinstance(prompt, int) and isinstance(answer, int) else None
+
+    @property
     def contradicts_itself(self) -> bool:
         """Whether it is a letter, and its own log-probabilities say that another one is the most probable."""
         return self.method == LETTER_LOGITS and bool(self.logprobs) and self.text.strip() not in self.most_probable
@@ -162,3 +171,15 @@ class ModelRef:
     """Name of the environment variable that holds the key to a server; empty for the usual one."""
     time_limit: float | None = None
     """Seconds that a request to a server may take; None for the usual limit."""
+    prompt_price: float | None = None
+    """What a million tokens of prompts cost; None where nothing is declared."""
+    completion_price: float | None = None
+    """What a million tokens of answers cost; declared with the other price or not at all."""
+    currency: str = ""
+    """The currency of the prices, such as EUR."""
+
+    def cost(self, prompt_tokens: float, completion_tokens: float) -> float:
+        """Returns what so many tokens cost in ``currency``; NaN where no prices are declared."""
+        if self.prompt_price is None or self.completion_price is None:
+            return math.nan
+        return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / 1_000_000

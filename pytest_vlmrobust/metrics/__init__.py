@@ -31,7 +31,7 @@ from .accuracy import (
     relative_corruption_error,
     visual_gain,
 )
-from .baseline import ChangedSamples, baseline_drop, changed_samples, drop_increase, mean_baseline_drop
+from .baseline import ChangedSamples, baseline_drop, baseline_flip_rate, changed_samples, drop_increase, mean_baseline_drop
 from .boxes import Overlap, intersection_over_union, mean_overlap, told_overlap
 from .completeness import applicable
 from .corruption import (
@@ -160,6 +160,7 @@ __all__ = [
     "accuracy_drop",
     "applicable",
     "baseline_drop",
+    "baseline_flip_rate",
     "benign_at_low",
     "best_patches",
     "by_level",

@@ -14,7 +14,7 @@ from .accuracy import Bounds
 from .registry import metric
 from .scores import BySetting, mean, pair_scores, per_sample, require_equal_lengths, under_same_settings
 from .statistics.means import BoundedMeanTest
-from .statistics.paired import drop_interval, interval_of
+from .statistics.paired import drop_interval, interval_of, mean_interval
 from .table import Needs, ScoreTable
 
 regression_metric = partial(metric, suite="baseline", better="lower", bounds=(-1.0, 1.0), perfect=0.0, unchanged=0.0)
@@ -45,6 +45,40 @@ def baseline_drop(baseline: ArrayLike, perturbed: ArrayLike) -> float:
     """
     then, now = pair_scores(baseline=baseline, perturbed=perturbed)
     return mean(then - now)
+
+
+def baseline_flip_rate_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of flips since an earlier run: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
+    then, now = table.required(Needs.BASELINE, setting), table.required(Needs.PERTURBED, setting)
+    return mean_interval(np.abs(then - now), table.clusters, confidence)
+
+
+_EITHER_WAY = "a score that rises differs from the earlier run as much as one that falls"
+
+
+@regression_metric(
+    bounds=(0.0, 1.0),
+    reference="VLM-RobustBench appendix A.12 (Flip+ and Flip- together), with an earlier run in the place of the clean one",
+    validity="the same samples under the same setting in an earlier run",
+    interval=baseline_flip_rate_interval,
+    not_monotone={Needs.BASELINE: _EITHER_WAY, Needs.PERTURBED: _EITHER_WAY},
+)
+def baseline_flip_rate(baseline: ArrayLike, perturbed: ArrayLike) -> float:
+    """Share of samples whose score is another than in an earlier run under the same setting, better or worse.
+
+    Zero where an engine, a quantisation or a server answers as the earlier one did; a wrong answer in the place of another wrong
+    one is no flip.
+
+    Formula: ``mean(|baseline - perturbed|)``
+
+    Returns:
+        A fraction in [0, 1]; NaN for no scores or a missing one.
+
+    >>> baseline_flip_rate([1, 1, 1, 0], [1, 0, 0, 1])
+    0.75
+    """
+    then, now = pair_scores(baseline=baseline, perturbed=perturbed)
+    return mean(np.abs(then - now))
 
 
 def drop_increase_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:

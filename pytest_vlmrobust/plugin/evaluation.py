@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.evaluation.run.selection import Selection
 
 from .inputs import RunInputs
@@ -18,6 +19,7 @@ from .progress import ProgressDisplay
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends import AnswerKey, Backend
     from pytest_vlmrobust.core.prediction import ModelRef
+    from pytest_vlmrobust.core.spending import Spending
     from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
     from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
@@ -37,6 +39,8 @@ class RunEvaluation(RunInputs):
     workers: int = 1
     """How many processes ask at the same time."""
     display: ProgressDisplay | None = None
+    started: float = field(default_factory=time.time)
+    """When the run began, in seconds since 1970; its workers are told."""
     selection: Selection = field(default_factory=Selection)
     today: date = field(default_factory=date.today)
     """Waivers expire by local date."""
@@ -86,6 +90,7 @@ class RunEvaluation(RunInputs):
             StoreError: the store cannot be opened.
         """
         from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+        from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME, Ledger
         from pytest_vlmrobust.store import Store
         from pytest_vlmrobust.store.run_directory import FOLDER
 
@@ -104,6 +109,12 @@ class RunEvaluation(RunInputs):
                 patch_stop=settings.vlm_patch_stop,
                 time_limit=settings.vlm_timeout,
                 pictures=directories.store / FOLDER,
+            ),
+            ledger=Ledger(
+                None if self.only_fills else directories.run / FILE_NAME,
+                seconds=settings.vlm_budget_seconds,
+                tokens=settings.vlm_budget_tokens,
+                started=self.started,
             ),
             listener=self._show_progress,
             notice=self._show_notice,
@@ -129,6 +140,33 @@ class RunEvaluation(RunInputs):
             answers=self._answers,
         )
         return open_backend(ref, options)
+
+    def check_budget(self) -> None:
+        """Refuses to limit tokens that nobody counts.
+
+        Raises:
+            UsageError: a backend does not say how many tokens its answers take.
+        """
+        if not self.settings.vlm_budget_tokens:
+            return
+        for name, ref in self.models.items():
+            if not getattr(self.open_backend(ref), "counts_tokens", False):
+                raise UsageError(
+                    f"--vlm-budget-tokens: the backend {ref.backend!r} of model {name!r} does not say how many tokens its "
+                    "answers take. Leave the option out, or limit the run by --vlm-budget-seconds"
+                )
+
+    @property
+    def spending(self) -> list[Spending]:
+        """What the answers took that the models of this run gave, over all of its processes so far.
+
+        Raises:
+            StoreError: what its processes wrote down cannot be read.
+        """
+        from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME, read_spending
+
+        found = self.evaluator.ledger.spending if self.only_fills else read_spending(self.directories.run / FILE_NAME)
+        return [found[name].priced(ref) for name, ref in self.models.items() if name in found]
 
     def how_models_ran(self) -> dict[str, object]:
         """Returns how this process ran each model that it loaded, JSON-safe: device, threads, size of batches."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vlmrobust.core.decision import NotDecided, Outcome, ThresholdExceeded
-from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
+from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, VlmRobustError
 from pytest_vlmrobust.core.record import FAMILY, Record
 
 from .outcome import RECORD, failed_record
@@ -85,6 +85,17 @@ def _settings(request: pytest.FixtureRequest) -> tuple[Setting, ...]:
     return request.config.stash[RUN].tests.settings_of(selected_test(request.node))
 
 
+def _measured(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> Record:
+    """Returns what was measured, or a record without a measure that says that the budget of the run is spent."""
+    evaluator = request.config.stash[RUN].evaluator
+    inferred, recalled = evaluator.inferred, evaluator.recalled
+    try:
+        return measure()
+    except BudgetSpent as error:
+        record = failed_record(test, request.param, str(error), request.node.nodeid, Outcome.INCONCLUSIVE)
+        return dataclasses.replace(record, n_inferred=evaluator.inferred - inferred, n_recalled=evaluator.recalled - recalled)
+
+
 def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
     """Returns what was measured and concluded.
 
@@ -97,7 +108,7 @@ def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Call
 
     node = request.node
     try:
-        record = dataclasses.replace(measure(), nodeid=node.nodeid)
+        record = dataclasses.replace(_measured(request, test, measure), nodeid=node.nodeid)
         again = command.for_test(record) if (command := request.config.stash[RUN].command) else ""
         if record.outcome is Outcome.ERROR:
             node.stash[RECORD] = record

@@ -65,6 +65,7 @@ class RunInputs:
             offline=settings.vlm_offline,
             report_given=settings.vlm_report,
             baseline_given=settings.vlm_baseline,
+            network_store=settings.vlm_network_store,
         )
 
     @cached_property

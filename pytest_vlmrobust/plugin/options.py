@@ -82,6 +82,12 @@ class Settings:
         metavar="N|P%",
     )
     vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")
+    vlm_network_store: bool = option(
+        False,
+        "use a store on a network file system, which is refused otherwise: SQLite's locks hold on few of them",
+        ini="bool",
+        action="store_true",
+    )
     vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
     vlm_fill: bool = option(
         False,
@@ -154,6 +160,19 @@ class Settings:
         metavar="SECONDS",
         type=int,
     )
+    vlm_budget_seconds: int = option(
+        0,
+        "seconds after which the run asks nothing more; tests that lack answers end INCONCLUSIVE, and a later run goes on from "
+        "the store. 0 for no limit",
+        metavar="N",
+        type=int,
+    )
+    vlm_budget_tokens: int = option(
+        0,
+        "the same after so many tokens of prompts and answers, of all models and workers together; 0 for no limit",
+        metavar="N",
+        type=int,
+    )
     vlm_preprocessing: str = option(
         "fast",
         "how pictures become the numbers that models of the Qwen2-VL family take: fast, by table, or library, by transformers; "
@@ -189,8 +208,9 @@ class Settings:
         for name in ("vlm_batch_size", "vlm_threads", "vlm_aa_sample"):
             if getattr(settings, name) != AUTO and getattr(settings, name) < 1:
                 raise pytest.UsageError(f"--{name.replace('_', '-')} {getattr(settings, name)}: expected 1 or more")
-        if settings.vlm_timeout < 0:
-            raise pytest.UsageError(f"--vlm-timeout {settings.vlm_timeout}: expected 0 or more seconds")
+        for name, unit in (("vlm_timeout", "seconds"), ("vlm_budget_seconds", "seconds"), ("vlm_budget_tokens", "tokens")):
+            if getattr(settings, name) < 0:
+                raise pytest.UsageError(f"--{name.replace('_', '-')} {getattr(settings, name)}: expected 0 or more {unit}")
         if not settings.vlm_store.strip():
             raise pytest.UsageError("--vlm-store is empty: name a directory, such as --vlm-store=.vlmrobust")
         if "" in settings.vlm:
@@ -229,6 +249,9 @@ class Settings:
             raise UsageError("--vlm-update-baseline needs --vlm-baseline DIR, which says where the baseline is")
         if self.vlm_aa and self.vlm_offline:
             raise UsageError("--vlm-aa asks the model again, and --vlm-offline forbids asking it: leave one of them out")
+        budgets = [f"--{name.replace('_', '-')}" for name in ("vlm_budget_seconds", "vlm_budget_tokens") if getattr(self, name)]
+        if self.vlm_aa and budgets:
+            raise UsageError(f"--vlm-aa asks again after the tests, which {budgets[0]} would forbid: leave one of them out")
         if self.vlm_shard and not self.vlm_fill:
             raise UsageError("--vlm-shard: a part of the answers decides nothing. Add --vlm-fill, which asks and judges nothing")
         unused = ("vlm_offline", "vlm_aa", "vlm_update_baseline", "vlm_report", "vlm_rerun")

@@ -28,7 +28,7 @@ RECORD: pytest.StashKey[Record] = pytest.StashKey()
 """Where a test keeps what was measured."""
 
 
-def failed_record(test: str, about: Planned, reason: str, nodeid: str) -> Record:
+def failed_record(test: str, about: Planned, reason: str, nodeid: str, outcome: Outcome = Outcome.ERROR) -> Record:
     """Returns the record of a test that could not measure."""
     return Record(
         test=test,
@@ -38,7 +38,7 @@ def failed_record(test: str, about: Planned, reason: str, nodeid: str) -> Record
         setting=str(getattr(about, "setting", "")),
         metric=getattr(about, "metric", ""),
         split=getattr(about, "split", ""),
-        outcome=Outcome.ERROR,
+        outcome=outcome,
         reason=reason,
         nodeid=nodeid,
     )

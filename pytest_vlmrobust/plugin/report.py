@@ -100,7 +100,15 @@ def _fill(config: pytest.Config, run: Run) -> bool:
         reporter.section("answers for the vision-language model gate", "=")
         source = [f"part {shard}, as {variable} says"] if variable else []
         unasked = [f"nothing is asked: {why}" for why in run.data.lacking_of(run.selection.datasets).values()]
-        for line in [*source, *filling.lines(), *problems, *unasked, f"store {run.directories.store}; nothing was judged"]:
+        spent = [str(spent) for spent in run.spending if spent.tokens]
+        for line in [
+            *source,
+            *filling.lines(),
+            *spent,
+            *problems,
+            *unasked,
+            f"store {run.directories.store}; nothing was judged",
+        ]:
             reporter.write_line(on_one_line(line, None))
     return not filling.lacking and not problems
 

@@ -68,6 +68,7 @@ class Run(RunEvaluation):
         _ = self.policies, self.reference, self.grids, self.baseline
         for ref in self.models.values():
             self.open_backend(ref)
+        self.check_budget()
         if self.settings.vlm_sample:
             sampling.count_of(self.settings.vlm_sample, 1)
         self.data.check()
@@ -243,6 +244,7 @@ class Run(RunEvaluation):
             pictures=self.directories.store / FOLDER,
             command=self.command,
             repeatability=self.repeatability,
+            spending=self.spending,
             kept=os.path.relpath(self.directories.run / FILE_NAME, self.invocation),
             origins=self.origins(),
             tests=planned_tests(self.directories.run),
@@ -266,6 +268,7 @@ class Run(RunEvaluation):
         from pytest_vlmrobust.evaluation.run.manifest import measured_facts
 
         measured = measured_facts(self.records, self.models, self.data, self.open_backend)
+        measured["spending"] = self._spending_by_model
         return {**self.origins(), **measured, "processes": self.processes, "decision": str(self.facts().decision(self.records))}
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
@@ -285,12 +288,17 @@ class Run(RunEvaluation):
             "stopped": self.stopped,
             "repeats": self.rerun.run if self.rerun else "",
             "repeatability": [about.to_dict() for about in self.repeatability],
+            "spending": self._spending_by_model,
             "store": os.path.relpath(directories.store, directories.run),
             "processes": self.processes,
         }
         write_manifest(directories.run, {**content, **conclusion})
 
     # Parts of these.
+
+    @property
+    def _spending_by_model(self) -> dict[str, object]:
+        return {spent.model: spent.to_dict() for spent in self.spending}
 
     @property
     def _measured_datasets(self) -> list[str]:

@@ -128,6 +128,7 @@ def _open_run(config: pytest.Config) -> Run:
         run_id=str(sent.get("vlm_run_id") or _new_name()),
         worker=worker,
         workers=int(sent.get("workercount", 1)),
+        started=float(sent.get("vlm_started") or time.time()),
         command=_command(config, sent) if gates else None,
         display=ProgressDisplay.for_run(config, reports=worker == MAIN) if gates else None,
         selection=Selection(narrowed="--lf" if config.getoption("lf", default=False) else ""),

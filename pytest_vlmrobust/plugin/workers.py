@@ -22,6 +22,7 @@ def pytest_configure_node(node: Any) -> None:
     """Tells a worker which run it belongs to, how pytest was called, and which tests run again."""
     run = node.config.stash[RUN]
     node.workerinput["vlm_run_id"] = run.run_id
+    node.workerinput["vlm_started"] = run.started
     node.workerinput["vlm_command"] = run.command.to_dict() if run.command else {}
     node.workerinput["vlm_rerun"] = run.rerun.to_worker() if run.rerun else {}
 

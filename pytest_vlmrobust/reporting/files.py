@@ -12,6 +12,7 @@ from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Decision
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.store import last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
@@ -85,6 +86,8 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
         lines += ["", *(f"- warning: {inert(line)}" for line in warnings)]
     if noise := noise_table(facts.repeatability):
         lines += ["", *noise]
+    if counted := [spent for spent in facts.spending if spent.tokens]:
+        lines += ["", *(f"- {inert(str(spent))}" for spent in counted)]
     if notes := note_lines(worst_first(records)):
         lines += ["", *(f"- {inert(note)}" for note in notes)]
     return "\n".join(lines) + "\n"
@@ -149,6 +152,7 @@ def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
         origins=manifest,
         tests=planned_tests(directory),
         repeatability=repeatability,
+        spending=tuple(map(Spending.from_dict, manifest.get("spending", {}).values())),
         warnings=noise_warnings(repeatability),
         command=Command.read(manifest.get("command")),
     )

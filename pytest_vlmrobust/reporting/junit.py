@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import WARNING, Outcome
 from pytest_vlmrobust.core.record import CHECK, Record
+from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import on_one_line
 
 from .explanation import Command, explain
@@ -89,6 +90,12 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
     values |= {
         f"vlm.policy.replaces.{number}": on_one_line(sentence) for number, sentence in enumerate(policy_replacements(origins), 1)
     }
+    values["vlm.budget"] = "; ".join(budget_lines(records))
+    for spent in facts.spending:
+        tokens = {"prompt_tokens": spent.prompt_tokens, "completion_tokens": spent.completion_tokens}
+        values |= {f"vlm.{name}.{spent.model}": str(count) for name, count in tokens.items()}
+        if not math.isnan(spent.cost):
+            values[f"vlm.cost.{spent.model}"] = f"{decimal(spent.cost)} {spent.currency}"
     for repeat in facts.repeatability:
         values |= _repeat_properties(repeat)
     return {visible(name): value for name, value in values.items() if value}

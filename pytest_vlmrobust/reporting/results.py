@@ -21,6 +21,7 @@ from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import ABSENT_IF_ZERO, SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
+from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import printable
 
 from .analyses import Analysis, analyses
@@ -81,7 +82,7 @@ _NUMBERS = ("value", "low", "high")
 _FORMULA = ("=", "+", "-", "@")
 _BOUND = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?(?:\.\.[-+]?[\d.]+(?:e[-+]?\d+)?)?")
 """A number, or a bound of two."""
-_PARTS = (Record, Measure, Example, Reply, Picture, Repeatability, Analysis)
+_PARTS = (Record, Measure, Example, Reply, Picture, Repeatability, Spending, Analysis)
 _TOP = {
     "schema": "The version of this file's layout. Keys may be added under a version; none goes and none changes its meaning.",
     "decision": "What the gate concluded about the whole run.",
@@ -93,11 +94,12 @@ _TOP = {
     "decision is never GO.",
     "decisions": "What the gate concluded about each model, and about each family of models that was judged.",
     "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and dataset.",
+    "spending": "What the answers that were not in the store took in tokens and money, one for each model that gave any.",
     "analyses": "What the papers compute from all cells of a model on a dataset; it follows from the records.",
     "records": "One for each test that ended.",
 }
-_LATER = ("analyses",)
-"""Entries at the top that earlier releases did not write."""
+_LATER = {"analyses": Analysis, "spending": Spending}
+"""Entries at the top that earlier releases did not write, with what they are lists of."""
 _CLOSE = 1e-9
 """Sums of an analysis may differ in their last digits between processors."""
 _KEY = "The id of the test, the same in every run: its node id in pytest."
@@ -115,6 +117,7 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
         "stopped": facts.stopped,
         "decisions": {name: str(decision) for name, decision in facts.decisions(records).items()},
         "repeatability": [repeat.to_dict() for repeat in facts.repeatability],
+        "spending": [spent.to_dict() for spent in facts.spending],
         "analyses": [to_plain(analysis) for analysis in analyses(records)],
         "records": [{"key": record.key, **json.loads(record.to_json())} for record in records],
     }
@@ -139,10 +142,10 @@ def is_results(text: bytes, records: Sequence[Record], facts: RunFacts) -> bool:
     lists = ("records", Record), ("repeatability", Repeatability)
     if not isinstance(written, dict):
         return False
-    computed = [(written.pop(name), derived.pop(name)) for name in _LATER if name in written]
+    computed = [(written.pop(name), derived.pop(name), kind) for name, kind in _LATER.items() if name in written]
     if written.keys() != derived.keys() - {*_LATER}:
         return False
-    if not all(_agree(*pair, Analysis, close=_CLOSE) for pair in computed):
+    if not all(_agree(*each, close=_CLOSE) for each in computed):
         return False
     derived = {name: derived[name] for name in written}
     if not all(_agree(written.pop(name), derived.pop(name), kind) for name, kind in lists):
@@ -236,6 +239,7 @@ def results_schema() -> dict[str, Any]:
         "stopped": {"type": "string"},
         "decisions": {"type": "object", "additionalProperties": decision},
         "repeatability": {"type": "array", "items": {"$ref": "#/$defs/Repeatability"}},
+        "spending": {"type": "array", "items": {"$ref": "#/$defs/Spending"}},
         "analyses": {"type": "array", "items": {"$ref": "#/$defs/Analysis"}},
         "records": {"type": "array", "items": {"$ref": "#/$defs/Record"}},
     }

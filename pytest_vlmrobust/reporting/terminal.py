@@ -168,6 +168,8 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
     inferred = sum(record.n_inferred for record in records)
     recalled = sum(record.n_recalled for record in records)
     console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer')} came from the store")
+    for spent in [each for each in facts.spending if each.tokens]:
+        console.print(_plain(str(spent)), soft_wrap=True)
     for model, policy in facts.policies.items():
         console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
     for line in policy_replacements(facts.origins):

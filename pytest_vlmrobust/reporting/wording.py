@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Decision, Outcome, RunScope
 from pytest_vlmrobust.core.ranking import Ranking
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.spending import Spending, budget_lines
 from pytest_vlmrobust.core.words import all_of, first_few, interval, number, quantity
 from pytest_vlmrobust.metrics import rci_correlation
 
@@ -83,6 +84,8 @@ class RunFacts(RunScope):
     """What determined the run as far as it was known when it began; for reports that are made without a manifest."""
     repeatability: Sequence[Repeatability] = ()
     """What was found when some of the answers were asked for again; nothing where none were."""
+    spending: Sequence[Spending] = ()
+    """What the answers of each model took that were not in the store; nothing where all were."""
     command: Command | None = None
     """How pytest was called; ``None`` if unknown."""
     kept: str = "results.json"
@@ -102,7 +105,7 @@ def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
         lines.append(f"partial selection: {facts.selected} of {quantity(facts.planned, 'test')}; the decision covers these only")
     if facts.missing(records):
         lines.append(f"stopped early: {facts.missing(records)} of {quantity(facts.selected, 'selected test')} left no verdict")
-    return [*lines, *(f"not GO: {obstacle}" for obstacle in facts.obstacles(records))]
+    return [*lines, *budget_lines(records), *(f"not GO: {obstacle}" for obstacle in facts.obstacles(records))]
 
 
 def decisions_by_model(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:

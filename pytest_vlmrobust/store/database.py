@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -105,6 +106,39 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+MOUNTS = Path("/proc/self/mounts")
+"""Where Linux lists what is mounted; elsewhere it is absent, and no file system is known."""
+_NETWORK = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "ceph", "lustre", "gpfs", "beegfs", "wekafs"),
+        *("orangefs", "pvfs2", "ocfs2", "gfs2", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.beegfs", "fuse.juicefs"),
+        *("fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "fuse.davfs", "fuse.cvmfs2", "fuse.moosefs", "fuse.lizardfs", "davfs"),
+    }
+)
+"""File systems that several machines share, or that a machine shares with its host, by the names that Linux gives them."""
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+def network_file_system(path: Path, mounts: Path = MOUNTS) -> str:
+    """Returns the name of the network file system that a path is on, or would be on; empty on others, and where nobody knows."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        resolved = path.resolve()
+    except (OSError, RuntimeError):
+        return ""
+    places = {resolved, *resolved.parents}
+    longest, kind = -1, ""
+    for fields in (line.split() for line in lines):
+        if len(fields) < 3:
+            continue
+        place = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[1]))
+        if place in places and len(place.parts) >= longest:  # of two at one place, the later one hides the other
+            longest, kind = len(place.parts), fields[2]
+    if kind == "9p" and longest == 1:  # the root of a sandbox such as gVisor, whose kernel alone has it
+        return ""
+    return kind if kind in _NETWORK else ""
 
 
 def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> sqlite3.Connection:

@@ -74,7 +74,7 @@ _PARTS: dict[str, type] = {
     **dict.fromkeys(("planned", "selected", "missing"), int),
     **dict.fromkeys(("run", "date", "version", "python", "platform", "stopped", "repeats", "store", "decision"), str),
     **dict.fromkeys(("shortfalls", "repeatability"), list),
-    **dict.fromkeys(("settings", "command", "models", "policies", "datasets", "outcomes"), dict),
+    **dict.fromkeys(("settings", "command", "models", "policies", "datasets", "outcomes", "spending"), dict),
 }
 """Types of the manifest fields that readers rely on, if present."""
 

@@ -56,6 +56,11 @@ def harmful(clean: Row, perturbed: Row) -> Fraction:
     return mean([max(before - after, Fraction()) for before, after in zip(clean, perturbed, strict=True)])
 
 
+def flips(earlier: Row, now: Row) -> Fraction:
+    """Returns the mean change of the samples, gains and losses alike."""
+    return harmful(earlier, now) + helpful(earlier, now)
+
+
 def helpful(clean: Row, perturbed: Row) -> Fraction:
     """Returns the mean gain of the samples that gain."""
     return harmful(perturbed, clean)
@@ -307,6 +312,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "accuracy_above_chance": drop,
     "accuracy_drop": drop,
     "baseline_drop": drop,
+    "baseline_flip_rate": flips,
     "benign_at_low": benign_at_low,
     "catastrophic_rate": catastrophic_rate,
     "clean_accuracy": mean,
@@ -422,6 +428,9 @@ INTERVALS: Mapping[str, Callable[..., tuple[float, float]]] = {
         [max(now - was, 0.0) for was, now in zip(clean, perturbed, strict=True)], tail
     ),
     "baseline_drop": exact_drop,
+    "baseline_flip_rate": lambda earlier, now, tail: exact_share(
+        [abs(was - value) for was, value in zip(earlier, now, strict=True)], tail
+    ),
 }
 """Name of a built-in metric to the exact calculation of its interval."""
 

@@ -17,6 +17,7 @@ from pytest_vlmrobust.core import decision, errors
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.spending import BUDGET_SPENT, Spending
 from pytest_vlmrobust.datasets import faces_folder_table, jsonl
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.plugin.options import Settings
@@ -98,10 +99,12 @@ def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
 def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
     policies = {"m": {"sha256": "a", "replaced": ["x"]}}
     origins = {"run": "r", "version": "1", "models": {"m": {}}, "settings": {"vlm_seed": 1}, "policies": policies}
-    record = Record("cell", "i", "MODEL", "d")
+    record = Record("cell", "i", "MODEL", "d", reason=f"{BUDGET_SPENT}9 of 8 tokens")
     of_the_suite = page("junit.md").partition("## Of the test suite")[2]
     twice = [Repeatability("MODEL", "DATASET", 1, rate=0.0, low=0.0, high=0.9), Repeatability("MODEL", "DATASET", problem="x")]
-    facts = RunFacts(shortfalls=["x"], repeatability=twice, stopped="x", models=("MODEL", "OTHER"))
+    facts = RunFacts(
+        shortfalls=["x"], repeatability=twice, stopped="x", models=("MODEL", "OTHER"), spending=[Spending("MODEL", cost=1.0)]
+    )
     written = {
         name.replace("OTHER", "MODEL").replace(".replaces.1", ".replaces.N")
         for name in suite_properties(origins, [record], facts)

@@ -100,7 +100,20 @@ def test_what_the_file_system_refuses_is_one_line(tmp_path: Path, capsys: Captur
 )
 def test_list(kind: str, names: list[str], capsys: Captured) -> None:
     assert main(["list", kind]) == 0
-    assert set(names) <= set(capsys.readouterr().out.splitlines())
+    lines = capsys.readouterr().out.splitlines()
+    assert set(names) <= ({line.partition(" ")[0] for line in lines} if kind == "models" else set(lines))
+
+
+def test_list_says_what_a_model_needs(capsys: Captured) -> None:
+    assert main(["list", "models"]) == 0
+    lines = {line.split(" ")[0]: re.split(" {2,}", line) for line in capsys.readouterr().out.splitlines()}
+    hub_id = "Qwen/Qwen3-VL-30B-A3B-Thinking"
+    assert lines["qwen3-vl-30b-a3b-thinking"] == ["qwen3-vl-30b-a3b-thinking", hub_id, "60 / 120", "thinking", "not run here"]
+    assert lines["molmo2-8b"][2:4] == ["16 / 32", "[torchvision]"]
+    assert lines["kimi-vl-a3b"][3] == "[openai], a server: brings code"
+    assert lines["gpt-4o"][1:3] == ["not known", "[openai], a server: API of its makers"]
+    assert lines["tiny"][-1] == "run here"
+    assert "arithmetic" in " ".join(lines["weights"])
 
 
 def test_check_says_what_a_policy_holds(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,15 @@ from itertools import combinations
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.evaluation.judge.measurements import OBSERVATORY
-from pytest_vlmrobust.evaluation.judge.scopes import ANY, KnownNames, known_metrics, known_tests, shipped_tests, shows_looking
+from pytest_vlmrobust.evaluation.judge.scopes import (
+    ANY,
+    KnownNames,
+    is_relative,
+    known_metrics,
+    known_tests,
+    shipped_tests,
+    shows_looking,
+)
 from pytest_vlmrobust.evaluation.power.sample_size import sentences, undecidable
 from pytest_vlmrobust.evaluation.run.plan import GRIDS, PATCHES
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
@@ -68,9 +76,12 @@ def lint(
 def lacks_basics(policy: Policy) -> list[Finding]:
     """Returns that no rule on all data asks whether a model looks at the pictures at all, or is right about them as they are.
 
-    A policy may be about named models alone, all its blocking rules about the same ones: no other model is GO by it.
+    A policy may be about named models alone, all its blocking rules about the same ones: no other model is GO by it. One whose
+    blocking rules all compare with an earlier run, as ``parity``, says nothing about how good a model is and needs neither.
     """
     blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
+    if blocking and all(map(is_relative, blocking)):
+        return []
     models = {rule.where.model for rule in blocking}
     everywhere = [
         rule

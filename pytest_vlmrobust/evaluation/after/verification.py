@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.cell import Cell, FamilyMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
+from pytest_vlmrobust.core.spending import BUDGET_SPENT
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
@@ -235,7 +236,8 @@ def _compare_records(
         record = by_key.get(test.nodeid)
         if record is None:
             continue
-        if record.outcome is Outcome.ERROR and not record.measures:
+        cut = record.outcome is Outcome.INCONCLUSIVE and record.reason.startswith(BUDGET_SPENT)
+        if (record.outcome is Outcome.ERROR or cut) and not record.measures:
             notes.append((record.key, f"not computed again because nothing was measured: {record.reason}"))
             continue
         count += 1

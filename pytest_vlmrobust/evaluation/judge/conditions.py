@@ -16,6 +16,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import interval, points, quantity
 from pytest_vlmrobust.datasets import names as shipped_datasets
 from pytest_vlmrobust.evaluation.run.families import families
@@ -120,7 +121,7 @@ class Conditions:
             warnings += [str(use) for use in self._uses(name, policy, records) if use.state in self._worth_saying]
             warnings += self._unmatched_waivers(name, policy, records)
             warnings += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
-            idle = unmatched_rules(policy, self._own(name, records)) if self.is_whole else ()
+            idle = unmatched_rules(policy, self._own(name, records)) if self.is_whole and not budget_lines(records) else ()
             if others := [rule.id for rule in idle if rule not in relative and rule.source not in unmet]:
                 warnings.append(
                     f"{len(others)} of {quantity(len(policy.rules), 'rule')} applied to no test of {name}: {', '.join(others)}"
@@ -157,7 +158,7 @@ class Conditions:
 
         Models that share a policy are checked together, since a rule may be about a single model.
         """
-        failed = any(record.outcome is Outcome.ERROR for record in records)
+        failed = any(record.outcome is Outcome.ERROR for record in records) or budget_lines(records)
         if not self.is_whole or failed or len(records) < self.selected:
             return {}  # what such a run lacks is reported with its reason
         reasons = {}
@@ -170,7 +171,9 @@ class Conditions:
 
     def _idle_summaries(self, records: Sequence[Record]) -> list[str]:
         """Returns shortfalls that no policy can allow: no rule on summary metrics, or none on visual gain, met a test."""
-        shortfalls = []
+        shortfalls: list[str] = []
+        if budget_lines(records):
+            return shortfalls  # what was not asked is reported with its reason
         for policy, own in self._by_policy(records):
             if not own or (policy.coverage.tests is Extent.WHOLE and not self.is_whole):
                 continue  # nothing was measured, or tests were left out: that is reported with the tests that are lacking

@@ -91,6 +91,7 @@ _MOVES: dict[str, tuple[_Move, float, float]] = {
     "mean_harmful_flip_rate": (_add_flips, -0.05, 0.3),
     "baseline_drop": (_set_lost, 0.0, 0.5),
     "mean_baseline_drop": (_set_lost, 0.0, 0.5),
+    "baseline_flip_rate": (_set_lost, 0.0, 0.5),
     "drop_increase": (_set_lost, 0.0, 0.5),
     "pcri_matched": (_distract, 0.0, 1.0),
 }
@@ -326,6 +327,7 @@ class Margins:
             "helpful_flip_rate": (helpful, helpful),
             "baseline_drop": (profile.lost, profile.lost + churn),
             "mean_baseline_drop": (profile.lost, profile.lost + churn),
+            "baseline_flip_rate": (profile.lost + churn, profile.lost + churn),
             "drop_increase": (profile.lost, profile.lost + 2.0 * churn),
         }
         if metric not in formulas:

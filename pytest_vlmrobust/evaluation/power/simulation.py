@@ -59,6 +59,7 @@ _WORST_FIRST = (*(outcome for outcome in WORST_FIRST if outcome is not Outcome.P
 _LOSSES: dict[str, Callable[[ScoreTable, Sequence[str]], Array]] = {
     "accuracy_drop": lambda table, names: table.clean[:, None] - _now(table, names),
     "baseline_drop": lambda table, names: _earlier(table, names) - _now(table, names),
+    "baseline_flip_rate": lambda table, names: abs(_earlier(table, names) - _now(table, names)),
     "drop_increase": lambda table, names: (
         table.clean[:, None] - _now(table, names) - _earlier(table, [CLEAN_NAME]) + _earlier(table, names)
     ),
@@ -430,7 +431,7 @@ def _of_losses(rule: Rule, losses: Array, clusters: Clusters) -> _PValues | None
     bound = rule.bound.high
     if not -1.0 < bound < 1.0:
         return None
-    if rule.metric == "harmful_flip_rate":
+    if rule.metric in ("harmful_flip_rate", "baseline_flip_rate"):
         more = losses.sum(axis=0)  # of a proportion of independent samples, the count alone says how sure
         return _PValues(-more, more, exact=False) if clusters.independent else None
     of = BoundedMeanTest.of_losses if rule.metric == "drop_increase" else TangoTest.of

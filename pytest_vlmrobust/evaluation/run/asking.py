@@ -18,13 +18,14 @@ from itertools import accumulate, chain, islice
 
 from pytest_vlmrobust.backends.protocol import Backend, Prepared, PreparingBackend, accepted
 from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.errors import BackendError
+from pytest_vlmrobust.core.errors import BackendError, BudgetSpent
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.store import Store
 
 from .leases import LEASE_SECONDS, Wait, renewed
+from .ledger import Ledger
 from .views import View, ViewMaker
 
 AHEAD_BYTES = 32 * 2**20
@@ -121,10 +122,11 @@ class Engine:
         threads: int,
         notice: Callable[[str], None],
         time_limit: float = 0.0,
+        ledger: Ledger,
     ) -> None:
         self._store, self._maker, self._request, self._resident = store, views, request, resident
         self._owner, self._batch_size, self._threads, self._notice = owner, batch_size, threads, notice
-        self._time_limit = time_limit
+        self._time_limit, self._ledger = time_limit, ledger
         self.given_up: set[str] = set()
         """The models that did not answer in time: a thread is still in their backend, so that nothing may touch it."""
         self._changed = threading.Condition()
@@ -566,11 +568,18 @@ class Engine:
         return error
 
     def _answered(self, batch: Sequence[Question]) -> dict[Question, Prediction]:
-        """Returns the answers to a batch, but for those that another process works on."""
+        """Returns the answers to a batch, but for those that another process works on.
+
+        Raises:
+            BudgetSpent: some are not in the store, and nothing more may be asked.
+        """
         self._remember_views()
         by_key = {one.asking.key or "": one for one in batch}
         mine = self._store.claim(by_key, self._owner, LEASE_SECONDS)
         found = self._store.get_many([key for key in by_key if key not in mine])
+        if mine and (why := self._ledger.why_spent()):
+            self._store.release(mine, self._owner)
+            raise BudgetSpent(why)
         if mine:
             found |= self._inferred({key: one for key, one in by_key.items() if key in mine})
         return {one: found[key] for key, one in by_key.items() if key in found}
@@ -583,6 +592,7 @@ class Engine:
                 prepared = [one.prepared for one in batch.values() if one.prepared]
                 answers = accepted(self._infer(prepared), [one.request for one in prepared], self._model)
                 found = dict(zip(batch, answers, strict=True))
+            self._ledger.add(self._model, answers)
             self._count(found, started)  # before they are stored: whoever finds them there counts them
             cells = dict.fromkeys(one.cell for one in batch.values())
             parts = {cell: {key: found[key] for key, one in batch.items() if one.cell == cell} for cell in cells}

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.store.database import FILE_NAME
+from pytest_vlmrobust.store.database import FILE_NAME, network_file_system
 
 RUNS = "runs"
 """The folder, of a store or of a report, that holds a directory for each run."""
@@ -41,6 +41,8 @@ class RunDirectories:
     """What stands after ``--vlm-report``; empty without it."""
     baseline_given: str = ""
     """What stands after ``--vlm-baseline``; empty without it."""
+    network_store: bool = False
+    """Whether the user says that locks hold on the network file system that the store is on."""
 
     @property
     def report(self) -> Path:
@@ -92,8 +94,8 @@ class RunDirectories:
         """Refuses a run that could not keep what it finds out, before anything is asked.
 
         Raises:
-            UsageError: the store cannot be written to and the model is to be asked, no directory can hold the run, or the report
-                would replace the baseline.
+            UsageError: the store cannot be written to and the model is to be asked, no directory can hold the run, it is on a
+                network file system, or the report would replace the baseline.
         """
         self._check_report()
         if not self.offline and not self.store_is_writable:
@@ -105,6 +107,14 @@ class RunDirectories:
             raise UsageError(
                 f"--vlm-store {str(self.store)!r} cannot be written to, and neither can {str(self.invocation)!r}: the run could "
                 "not keep its evidence. Name a directory that can be written to with --vlm-report"
+            )
+
+        if not self.network_store and (kind := network_file_system(self.runs)):
+            raise UsageError(
+                f"--vlm-store {str(self.store)!r} is on a network file system ({kind}), where the locks and the log of SQLite do "
+                "not hold: answers and evidence could be lost or damaged. Name a directory on a local disk, and copy it when the "
+                "run is over; where several machines ask, give each a store of its own (--vlm-fill, --vlm-shard, vlmrobust "
+                "merge). --vlm-network-store uses it all the same, where one machine alone uses it and its locks hold"
             )
 
     def _check_report(self) -> None:

@@ -17,7 +17,7 @@ from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
 from pytest_vlmrobust.backends.protocol import Backend, RemoteBackend
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustError
+from pytest_vlmrobust.core.errors import BudgetSpent, DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint_of_json
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
@@ -30,6 +30,7 @@ from pytest_vlmrobust.store import Answer, Pictures, Store
 from .answers import score_table
 from .asking import Asking, Engine, Want
 from .leases import owner_name
+from .ledger import Ledger
 from .prompts import answer_limit, in_space_of, prompt, scorable_choices
 from .results import HIGHEST, NO_ANSWER, CellResult, turns, view_indices
 from .views import Album, View, ViewMaker, of_view, view_count
@@ -127,6 +128,8 @@ class Evaluator:
     """Called with a sentence where the evaluator has to wait."""
     witness: Callable[[CellResult], None] = lambda _result: None
     """Called with the result of each cell before the result is returned."""
+    ledger: Ledger = field(default_factory=Ledger)
+    """What the run has spent, and may spend."""
 
     def __post_init__(self) -> None:
         self._results: dict[Cell, CellResult] = {}
@@ -153,6 +156,7 @@ class Evaluator:
             threads=self.options.threads,
             notice=lambda text: self.notice(text),  # noqa: PLW0108 - whoever is told may change
             time_limit=self.options.time_limit,
+            ledger=self.ledger,
         )
         pictures = Pictures(self.options.pictures) if self.options.pictures else None
         self.album = Album(self._views, self.store, pictures, read_only=self.options.offline)
@@ -214,6 +218,7 @@ class Evaluator:
 
         Raises:
             InfrastructureError: the model does not load, the store fails, or the run is offline and an answer is missing.
+            BudgetSpent: an answer is missing, and the run may ask nothing more.
         """
         if places is None and cell in self._results:
             return self._results[cell]
@@ -348,7 +353,12 @@ class Evaluator:
         """Asks about these samples of a cell, by their places in the dataset, of which none was asked about yet."""
         started = time.monotonic()
         self.work_ahead(partial.cell.model)
-        answers = self._answered(partial, places)
+        try:
+            answers = self._answered(partial, places)
+        except BudgetSpent:
+            self._engine.rest()  # what is in flight is waited for, stored and counted
+            self.inferred += self._engine.counted(asking.key for asking in partial.asked if asking.key is not None)[0]
+            raise
         inferred, seconds = self._engine.counted(answer.key for answer in answers.values())
         partial.answers |= answers
         partial.evaluated |= set(places)

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell
-from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
+from pytest_vlmrobust.core.errors import BudgetSpent, UsageError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.words import quantity
 
 from .asking import Asking, Want
 from .evaluator import Evaluator
+from .views import view_count
 
 _SCHEDULERS = (
     ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"),
@@ -109,6 +110,11 @@ class Filling:
         for cell, chosen in places.items():
             try:
                 result = evaluator.result(cell, chosen)
+            except BudgetSpent as error:
+                answered = self._answered(evaluator, cell, chosen)
+                self.answered += answered
+                self._lack(str(error), len(chosen) * view_count(cell.setting) - answered)
+                continue
             except VlmRobustError as error:
                 self._lack(str(error), len(chosen))
                 continue
@@ -126,6 +132,13 @@ class Filling:
         lines += [f"missing: {count} x {reason}" for reason, count in ranked[:_SHOWN]]
         lines += [f"missing: {quantity(len(ranked) - _SHOWN, 'more reason')}"] if len(ranked) > _SHOWN else []
         return lines
+
+    def _answered(self, evaluator: Evaluator, cell: Cell, places: Sequence[int]) -> int:
+        """Returns how many answers to these samples of a cell the store has."""
+        asked, views = evaluator.asked(cell), view_count(cell.setting)
+        keys = [asked[place * views + view].key for place in places for view in range(views)]
+        known = evaluator.store.has({key for key in keys if key is not None})
+        return sum(key in known for key in keys)
 
     def _places(self, evaluator: Evaluator, cell: Cell) -> list[int]:
         asked = evaluator.asked(cell)

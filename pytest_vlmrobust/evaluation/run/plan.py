@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -195,12 +196,14 @@ RateOf = Callable[[str, str], Rate | None]
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Mean numbers of tokens of an answer's prompt, as far as a backend says."""
+    """Mean numbers of tokens of an answer and its prompt, as far as a backend says."""
 
     prompt: float
     visual: float | None
     answers: int
     """How many stored answers they are means of."""
+    completion: float | None = None
+    """Of the answer itself; ``None`` where the backend counts prompts only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +224,9 @@ class Forecast:
     tokens: Tokens | None = None
     problem: str = ""
     """Why something of it is not known."""
+    cost: float = math.nan
+    """What the answers to be made cost at the prices that the models file declares; NaN where that is not known."""
+    currency: str = ""
 
     @property
     def missing(self) -> int:
@@ -252,10 +258,13 @@ def _forecast(evaluator: Evaluator, model: str, dataset: str, cells: list[Cell],
         held, unrendered = _held(evaluator, cells)
     except VlmRobustError as error:
         held, problem = None, str(error)
-    answers = evaluator.store.examples(model, dataset, _EXAMPLES)
-    return Forecast(
-        model, dataset, len(cells), samples, passes, held, unrendered, rate_of(model, dataset), mean_tokens(answers), problem
-    )
+    tokens = mean_tokens(evaluator.store.examples(model, dataset, _EXAMPLES))
+    ref, missing = evaluator.models[model], passes - (held or 0)
+    cost = math.nan
+    if tokens is not None and tokens.completion is not None:
+        cost = ref.cost(missing * tokens.prompt, missing * tokens.completion)
+    rate = rate_of(model, dataset)
+    return Forecast(model, dataset, len(cells), samples, passes, held, unrendered, rate, tokens, problem, cost, ref.currency)
 
 
 def _held(evaluator: Evaluator, cells: Iterable[Cell]) -> tuple[int, int]:
@@ -271,10 +280,15 @@ def _held(evaluator: Evaluator, cells: Iterable[Cell]) -> tuple[int, int]:
 
 def mean_tokens(answers: Iterable[Prediction]) -> Tokens | None:
     """Returns the mean numbers of tokens that backends noted on answers; ``None`` where none did."""
+    answers = list(answers)
     noted = [answer.details for answer in answers if "prompt_tokens" in answer.details]
+    completion = [tokens[1] for answer in answers if (tokens := answer.tokens) is not None]
     if not noted:
         return None
     visual = [float(details["visual_tokens"]) for details in noted if "visual_tokens" in details]
     return Tokens(
-        fmean(float(details["prompt_tokens"]) for details in noted), sum(visual) / len(noted) if visual else None, len(noted)
+        fmean(float(details["prompt_tokens"]) for details in noted),
+        sum(visual) / len(noted) if visual else None,
+        len(noted),
+        fmean(completion) if completion else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class RunForecast:
             f"{passes:,} forward passes in all, at most {missing:,} of them to be inferred",
             *_unrendered(self.found),
             *(f"{first_few(names, 1)}: {basis}" for basis, names in alike.items()),
+            *(f"{one.model}-{one.dataset}: {cost}" for one in self.found if (cost := _cost(one))),
         ]
 
 
@@ -74,6 +76,15 @@ def _row(one: Forecast) -> tuple[str, ...]:
     held = UNKNOWN if one.held is None else f"{one.held:,}"
     counts = (f"{one.cells:,}", f"{one.samples:,}", f"{one.passes:,}", held, f"{one.missing:,}")
     return one.model, one.dataset, *counts, time, tokens
+
+
+def _cost(one: Forecast) -> str:
+    """Returns what the answers to be made cost, where the models file declares prices; empty where it does not."""
+    if not one.currency:
+        return ""
+    if math.isnan(one.cost):
+        return f"cost in {one.currency} not known, for no stored answer says how many tokens it took"
+    return f"about {one.cost:,.4g} {one.currency} by the declared prices"
 
 
 def _unrendered(found: Iterable[Forecast]) -> list[str]:
@@ -87,7 +98,10 @@ def _basis(one: Forecast) -> str:
     parts = [_of_rate(one.rate, one.dataset)]
     if one.tokens:
         visual = f", {one.tokens.visual:.0f} of them visual" if one.tokens.visual is not None else ""
-        parts.append(f"{one.tokens.prompt:.0f} prompt tokens an answer{visual} (mean of {one.tokens.answers} stored answers)")
+        written = f" and {one.tokens.completion:.3g} completion tokens" if one.tokens.completion is not None else ""
+        parts.append(
+            f"{one.tokens.prompt:.0f} prompt tokens{written} an answer{visual} (mean of {one.tokens.answers} stored answers)"
+        )
     else:
         parts.append("no stored answer says how many tokens it took")
     return "; ".join([*parts, *([f"what the store holds is not known: {one.problem}"] if one.problem else [])])

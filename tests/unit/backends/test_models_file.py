@@ -104,6 +104,8 @@ def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path) -> N
             ":4: models.m.path does not go with backend: openai",
         ),
         ("models:\n  m:\n    path: x\n    url: http://a/v1\n", ":4: models.m.url is about servers"),
+        ("models:\n  m:\n    path: x\n    prompt_price: 2\n", ":2: models.m has 1 of prompt_price, completion_price, currency."),
+        ("models:\n  m:\n    path: x\n    prompt_price: -2\n", ":4: models.m.prompt_price is '-2'. Expected the price of"),
         ("models:\n  m:\n    path: x\n    time_limit: 0\n", ":4: models.m.time_limit is '0'. Expected a number of seconds"),
         ("models:\n  m:\n    path: x\n    answer: letter\n", r":4: models.m.answer is .* Did you mean 'letters'\?"),
         ("models:\n  m:\n    path: x\n    ulr: x\n", r":4: unknown key 'ulr' in models.m. Did you mean 'url'\?"),

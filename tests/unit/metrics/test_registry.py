@@ -26,7 +26,7 @@ CURVE = {
     "resolution_slope",
     "resolution_wobble",
 }
-BASELINE = {"baseline_drop", "drop_increase", "mean_baseline_drop"}
+BASELINE = {"baseline_drop", "baseline_flip_rate", "drop_increase", "mean_baseline_drop"}
 OBSERVATORY = {"group_gap", "identity_drop", "position_gap", "transfer_retention"}
 SWEEP = {
     "tail_share",

@@ -38,6 +38,7 @@ def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
         "stopped",
         "decisions",
         "repeatability",
+        "spending",
         "analyses",
         "records",
     ]

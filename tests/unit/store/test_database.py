@@ -15,7 +15,7 @@ import pytest
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.store import Store
-from pytest_vlmrobust.store.database import explain_errors
+from pytest_vlmrobust.store.database import explain_errors, network_file_system
 
 ANSWER = Prediction("A", "generate")
 
@@ -295,3 +295,37 @@ def test_a_prediction_longer_than_any_that_is_taken_is_refused(tmp_path: Path) -
         store.put_many({"k": Prediction("A" * (LONGEST_TEXT + 1), "generate")}, context={})
         with pytest.raises(StoreError, match="the prediction 'k' has more than 500000 characters"):
             store.get_many(["k"])
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/home/me/store", "nfs4"),
+        ("/home/me/scratch/store", ""),
+        ("/home", "nfs4"),
+        ("/homes/store", ""),
+        ("/data/with blank/store", "fuse.sshfs"),
+        ("/covered/store", "cifs"),
+        ("/gpfs/a/b/c/not/there", "gpfs"),
+    ],
+)
+def test_a_network_file_system_is_known_by_the_table_of_mounts(tmp_path: Path, path: str, kind: str) -> None:
+    table = tmp_path / "mounts"
+    table.write_text(
+        "/dev/sda1 / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\n/dev/sdb1 /home/me/scratch xfs rw 0 0\n"
+        "me@there: /data/with\\040blank fuse.sshfs rw 0 0\n/dev/sdc1 /covered ext4 rw 0 0\n//x/y /covered cifs rw 0 0\n"
+        "fs1 /gpfs gpfs rw 0 0\nmalformed\n"
+    )
+    assert network_file_system(Path(path), table) == kind
+
+
+@pytest.mark.parametrize(("place", "kind"), [("/", ""), ("/mnt/c", "9p")])
+def test_the_root_of_a_sandbox_is_no_network_file_system(tmp_path: Path, place: str, kind: str) -> None:
+    table = tmp_path / "mounts"
+    table.write_text(f"/dev/sda1 / ext4 rw 0 0\nnone {place} 9p rw 0 0\n")
+    assert network_file_system(Path("/mnt/c/store"), table) == kind
+
+
+def test_without_a_table_of_mounts_nothing_is_known(tmp_path: Path) -> None:
+    assert network_file_system(tmp_path, tmp_path / "none") == ""
+    assert network_file_system(tmp_path) == "", "tests run on a local disk"

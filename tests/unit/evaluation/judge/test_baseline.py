@@ -240,4 +240,4 @@ def test_a_directory_without_evidence_is_refused(tmp_path: Path) -> None:
 def test_the_comparison_is_planned_only_with_a_baseline() -> None:
     names = {test.metric for test in judged_tests(cell("flip_v"))}
     more = {test.metric for test in judged_tests(cell("flip_v"), baseline=True)}
-    assert more - names == {"baseline_drop", "drop_increase"}
+    assert more - names == {"baseline_drop", "baseline_flip_rate", "drop_increase"}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.evaluation.run import directories as directories_module
 from pytest_vlmrobust.evaluation.run.directories import RUNS, RunDirectories, is_writable
+from pytest_vlmrobust.store.database import network_file_system
 
 
 def test_a_run_is_kept_in_its_store(tmp_path: Path) -> None:
@@ -36,3 +40,18 @@ def test_a_report_does_not_replace_the_baseline(tmp_path: Path, baseline: str, r
 
 def test_a_report_elsewhere_is_fine(tmp_path: Path) -> None:
     RunDirectories("r", tmp_path, tmp_path / "store", report_given="second", baseline_given="first").check()
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_a_store_on_a_network_file_system_is_refused_unless_the_user_knows_better(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: bool
+) -> None:
+    table = tmp_path / "mounts"
+    table.write_text(f"server:/x {tmp_path}/shared lustre rw 0 0\n")
+    monkeypatch.setattr(directories_module, "network_file_system", partial(network_file_system, mounts=table))
+    here = RunDirectories("r", tmp_path, tmp_path / "store", offline=offline)
+    here.check()
+    shared = RunDirectories("r", tmp_path, tmp_path / "shared" / "store", offline=offline)
+    with pytest.raises(UsageError, match=r"is on a network file system \(lustre\).*Name a directory on a local disk.*--vlm-fill"):
+        shared.check()
+    dataclasses.replace(shared, network_store=True).check()

@@ -1,0 +1,190 @@
+"""Submitting: `vlmrobust submit`, which writes the files by which SLURM or Kubernetes asks a model in parts and judges them."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_vlmrobust.core.errors import UsageError
+
+from .arguments import Commands, counting, say
+
+SET_BY_SCRIPTS = ("--vlm-store", "--vlm-fill", "--vlm-shard", "--vlm-offline", "--vlm-report")
+"""Options of pytest that the files say themselves."""
+_RETRIES = 3
+"""How often Kubernetes starts a part again that did not answer everything."""
+
+
+def add(commands: Commands) -> None:
+    """Adds it to the parser."""
+    submit = commands.add_parser("submit", help="write the job files that ask a model in parts on a cluster, and judge them")
+    submit.add_argument("scheduler", choices=sorted(_SCHEDULERS), help="what runs the jobs")
+    submit.add_argument("--parts", type=counting("parts"), required=True, metavar="N", help="number of jobs that ask")
+    submit.add_argument("--shared", required=True, metavar="DIR", help="a directory that all jobs see: finished parts go there")
+    submit.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write the files; made where absent")
+    submit.add_argument("--gpus", type=counting("GPUs"), metavar="N", help="GPUs of each part (default: none are asked for)")
+    submit.add_argument("--image", default="", metavar="IMAGE", help="kubernetes: container with pytest, model files and data")
+    submit.add_argument("--claim", default="", metavar="NAME", help="kubernetes: volume claim that is mounted at --shared")
+    submit.add_argument("options", nargs="+", metavar="OPTION", help="after --: the options and suites of pytest")
+    submit.set_defaults(run=_submit)
+
+
+def _submit(options: argparse.Namespace) -> int:
+    for given in options.options:
+        if given.partition("=")[0] in SET_BY_SCRIPTS:
+            raise UsageError(f"{given}: the job files say {', '.join(SET_BY_SCRIPTS)} themselves. Leave it out")
+    needed = {"--image": options.image, "--claim": options.claim}
+    lacking = [name for name, value in needed.items() if not value]
+    given = [name for name, value in needed.items() if value]
+    if options.scheduler == "kubernetes" and lacking:
+        raise UsageError(f"submit kubernetes needs {' and '.join(lacking)}: what jobs run in, and where they leave their parts")
+    if options.scheduler != "kubernetes" and given:
+        raise UsageError(f"{given[0]} is about kubernetes. Leave it out")
+    files = _SCHEDULERS[options.scheduler](options)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (options.out / name).write_text(text, encoding="utf-8")
+    say(f"{options.out}: {', '.join(files)}. Look at them, add what your cluster asks for (partition, account, time), and run")
+    say(f"  bash {shlex.quote(str(options.out / 'submit.sh'))}")
+    return 0
+
+
+# The steps, which are the same under every scheduler.
+
+
+def fill_steps(pytest_options: Sequence[str], shared: str, index: str) -> str:
+    """Returns the shell steps of one part: its store lies on a local disk, and goes to the shared directory when it is closed.
+
+    A part that is started again goes on from what it left there. Its exit code is that of ``--vlm-fill``.
+
+    Args:
+        pytest_options: what follows ``pytest``.
+        shared: the directory that all jobs see.
+        index: the variable of the scheduler that numbers the parts; ``--vlm-shard`` reads it, too.
+    """
+    return f"""\
+set -u
+python="${{PYTHON:-python}}"
+shared={shlex.quote(shared)}
+part="$shared/parts/${index}"
+work="$(mktemp -d)" || exit 1  # a local disk: SQLite's locks do not hold on network file systems
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$shared/parts" || exit 1
+if [ -d "$part" ]; then cp -r "$part" "$work/store" || exit 1; fi
+
+"$python" -m pytest {shlex.join(pytest_options)} --vlm-fill --vlm-store="$work/store"
+status=$?
+
+if [ -d "$work/store" ]; then
+    rm -rf "$part.new" && cp -r "$work/store" "$part.new" && rm -rf "$part" && mv "$part.new" "$part" || exit 1
+fi
+exit "$status"
+"""
+
+
+def judge_steps(pytest_options: Sequence[str], shared: str) -> str:
+    """Returns the shell steps after all parts: merge those that are there, and judge without a model.
+
+    A part that was lost leaves answers out, and the gate ends INCOMPLETE. The exit code is that of the gate.
+    """
+    return f"""\
+set -u
+python="${{PYTHON:-python}}"
+shared={shlex.quote(shared)}
+work="$(mktemp -d)" || exit 1
+trap 'rm -rf "$work"' EXIT
+
+"$python" -m pytest_vlmrobust.cli merge "$shared"/parts/*[0-9] --out "$work/all" || exit 11
+
+"$python" -m pytest {shlex.join(pytest_options)} --vlm-offline --vlm-store="$work/all" --vlm-report="$shared/report"
+status=$?
+
+new="$shared/store.new"
+rm -rf "$new" && cp -r "$work/all" "$new" && rm -rf "$shared/store" && mv "$new" "$shared/store"
+exit "$status"
+"""
+
+
+# SLURM: an array job, and one that waits for all of it.
+
+
+def slurm_files(options: argparse.Namespace) -> dict[str, str]:
+    """Returns the job files for SLURM by name."""
+    gpus = [f"#SBATCH --gres=gpu:{options.gpus}"] if options.gpus else []
+    array = f"#SBATCH --array=0-{options.parts - 1}"
+    fill = ["#SBATCH --job-name=vlmrobust-fill", array, "#SBATCH --output=fill-%A_%a.log", *gpus]
+    judge = ["#SBATCH --job-name=vlmrobust-judge", "#SBATCH --output=judge-%j.log"]
+    submit = """\
+#!/usr/bin/env bash
+set -eu
+cd -- "${SLURM_SUBMIT_DIR:-$PWD}"
+here="$(cd -- "$(dirname -- "$0")" && pwd)"
+fill="$(sbatch --parsable "$here/fill.sbatch")"
+sbatch --dependency="afterany:${fill%%;*}" "$here/judge.sbatch"
+"""
+    return {
+        "fill.sbatch": _script(fill, fill_steps(options.options, options.shared, "SLURM_ARRAY_TASK_ID")),
+        "judge.sbatch": _script(judge, judge_steps(options.options, options.shared)),
+        "submit.sh": submit,
+    }
+
+
+def _script(head: Sequence[str], steps: str) -> str:
+    return "\n".join(["#!/usr/bin/env bash", *head, "", steps])
+
+
+# Kubernetes: an indexed job, and one that is created when it is over.
+
+
+def kubernetes_files(options: argparse.Namespace) -> dict[str, str]:
+    """Returns the job files for Kubernetes by name."""
+    import yaml
+
+    fill = _job("vlmrobust-fill", options, fill_steps(options.options, options.shared, "JOB_COMPLETION_INDEX"))
+    fill["spec"] |= {
+        "completions": options.parts,
+        "parallelism": options.parts,
+        "completionMode": "Indexed",
+        "backoffLimitPerIndex": _RETRIES,
+        "maxFailedIndexes": options.parts,
+    }
+    container = fill["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "JOB_COMPLETIONS", "value": str(options.parts)}]  # Kubernetes says no pod how many there are
+    if options.gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": options.gpus}}
+    judge = _job("vlmrobust-judge", options, judge_steps(options.options, options.shared))
+    judge["spec"]["backoffLimit"] = 0
+    submit = """\
+#!/usr/bin/env bash
+set -eu
+here="$(cd -- "$(dirname -- "$0")" && pwd)"
+kubectl apply -f "$here/fill.yaml"
+while ! kubectl get job vlmrobust-fill -o jsonpath='{.status.conditions[*].type}' | grep -qE 'Complete|Failed'; do sleep 10; done
+kubectl apply -f "$here/judge.yaml"
+"""
+    return {
+        "fill.yaml": yaml.safe_dump(fill, sort_keys=False, width=1000),
+        "judge.yaml": yaml.safe_dump(judge, sort_keys=False, width=1000),
+        "submit.sh": submit,
+    }
+
+
+def _job(name: str, options: argparse.Namespace, steps: str) -> dict[str, Any]:
+    container = {
+        "name": "gate",
+        "image": options.image,
+        "command": ["bash", "-c", steps],
+        "volumeMounts": [{"name": "shared", "mountPath": options.shared}],
+    }
+    volumes = [{"name": "shared", "persistentVolumeClaim": {"claimName": options.claim}}]
+    pod = {"restartPolicy": "Never", "containers": [container], "volumes": volumes}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": {"spec": pod}}}
+
+
+_SCHEDULERS: dict[str, Callable[[argparse.Namespace], dict[str, str]]] = {
+    "slurm": slurm_files,
+    "kubernetes": kubernetes_files,
+}

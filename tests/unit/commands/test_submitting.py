@@ -1,0 +1,77 @@
+"""`vlmrobust submit`: the files that it writes, and what their steps do."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pytest_vlmrobust.cli import main
+
+OPTIONS = ("--vlm=scripted:it's a model.yaml", "suite", "-k", "clean or no_image")
+SLURM = ("submit", "slurm", "--parts=2", "--shared=/shared/the gate")
+KUBERNETES = ("submit", "kubernetes", "--parts=3", "--shared=/shared", "--image=registry/gate:1", "--claim=disk", "--gpus=2")
+
+
+def written(tmp_path: Path, *arguments: str) -> dict[str, str]:
+    assert main([*arguments, "--out", str(tmp_path / "jobs"), "--", *OPTIONS]) == 0
+    return {path.name: path.read_text() for path in (tmp_path / "jobs").iterdir()}
+
+
+def check_shell(text: str, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(text)
+    bash = shutil.which("bash")
+    assert bash
+    done = subprocess.run([bash, "-n", str(script)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_slurm_asks_in_an_array_and_judges_after_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = written(tmp_path, *SLURM, "--gpus=1")
+    assert set(files) == {"fill.sbatch", "judge.sbatch", "submit.sh"}
+    for text in files.values():
+        check_shell(text, tmp_path)
+    fill, judge = files["fill.sbatch"].splitlines(), files["judge.sbatch"]
+    assert {"#SBATCH --array=0-1", "#SBATCH --gres=gpu:1", "shared='/shared/the gate'"} <= set(fill)
+    command = """"$python" -m pytest '--vlm=scripted:it'"'"'s a model.yaml' suite -k 'clean or no_image'"""
+    assert f'{command} --vlm-fill --vlm-store="$work/store"' in fill
+    assert f'{command} --vlm-offline --vlm-store="$work/all" --vlm-report="$shared/report"' in judge
+    assert "--dependency=" in files["submit.sh"]
+    assert "submit.sh" in capsys.readouterr().out
+
+
+def test_kubernetes_has_an_index_for_each_part(tmp_path: Path) -> None:
+    files = written(tmp_path, *KUBERNETES)
+    check_shell(files["submit.sh"], tmp_path)
+    fill, judge = (yaml.safe_load(files[name]) for name in ("fill.yaml", "judge.yaml"))
+    assert (fill["kind"], fill["apiVersion"], fill["spec"]["completionMode"]) == ("Job", "batch/v1", "Indexed")
+    assert fill["spec"]["completions"] == 3
+    for job in (fill, judge):
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        assert (container["image"], container["volumeMounts"][0]["mountPath"]) == ("registry/gate:1", "/shared")
+        check_shell(container["command"][2], tmp_path)
+    (container,) = fill["spec"]["template"]["spec"]["containers"]
+    assert container["env"] == [{"name": "JOB_COMPLETIONS", "value": "3"}]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 2}}
+    assert "$JOB_COMPLETION_INDEX" in container["command"][2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*SLURM, "--out=x", "--", "--vlm-store=here"), "--vlm-store=here: the job files say --vlm-store, "),
+        ((*SLURM, "--out=x", "--image=i", "--", "suite"), "--image is about kubernetes. Leave it out"),
+        ((*KUBERNETES[:4], "--out=x", "--", "suite"), "submit kubernetes needs --image and --claim: "),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before = list(tmp_path.iterdir())
+    assert main(arguments) == 4
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == before
