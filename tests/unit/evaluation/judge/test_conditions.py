@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -104,6 +105,36 @@ def test_a_rule_about_an_earlier_run_needs_one() -> None:
     (shortfall,) = conditions(own).shortfalls([record()])
     assert shortfall.startswith("rule since (p.yaml:4) is not applicable: baseline_drop compares with an earlier run, and no")
     assert conditions(own, has_baseline=True).shortfalls([record()]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "judged", "shown"),
+    [
+        (0.10, 0.04, "interval", True),
+        (0.10, -0.01, "interval", False),
+        (0.10, 0.0, "interval", False),
+        (0.10, math.nan, "interval", False),
+        (0.10, -0.01, "point", True),
+        (0.0, -0.01, "point", False),
+        (math.nan, math.nan, "point", False),
+    ],
+)
+def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(value: float, low: float, judged: str, shown: bool) -> None:
+    own = parse_policy(
+        ["p.yaml"], [f"{RULES}defaults: {{judge: {judged}}}\n".encode()], known_metrics=known_metrics(), ambiguous={}
+    )
+    gain = Measure("gain_over_blind", value, low, 0.2, n=100)
+    blind = Record(test="cell", id="m-d-no_image", model="m", dataset="d", setting="no_image", measures=(gain,))
+    found = conditions(own, planned=2, selected=2).shortfalls([record(), blind])
+    expected = [] if shown else ["m is not shown to look at the pictures of d"]
+    assert [sentence.partition(":")[0] for sentence in found] == expected
+    allowed = parse_policy(
+        ["p.yaml"],
+        [f"{RULES}defaults: {{judge: {judged}}}\ncoverage: {{blind_models: allow}}\n".encode()],
+        known_metrics=known_metrics(),
+        ambiguous={},
+    )
+    assert conditions(allowed, planned=2, selected=2).shortfalls([record(), blind]) == []
 
 
 @given(
