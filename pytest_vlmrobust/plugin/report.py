@@ -210,7 +210,7 @@ def _note_decision(run: Run) -> Decision:
     try:
         run.describe(facts.shortfalls, missing=facts.missing(run.records), decision=str(decision))
     except StoreError as error:
-        pytest.exit(str(error), returncode=EXIT_CODES[Decision.INCOMPLETE])
+        pytest.exit(f"{Decision.INCOMPLETE}: {error}", returncode=EXIT_CODES[Decision.INCOMPLETE])
     return decision
 
 

@@ -23,6 +23,7 @@ from .options import Settings
 from .outcome import Collector
 from .progress import ProgressDisplay
 from .run import RUN, Run
+from .workers import end_with_controller
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting import Command
@@ -52,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
         order = contextlib.ExitStack()
         order.enter_context(_ends_in_order(lambda text: _say_at_once(config, text)))
         config.add_cleanup(order.close)
+    else:
+        end_with_controller()
     try:
         _make_report_directory(run)
         run.settings.check()
