@@ -97,7 +97,7 @@ def mutants(module: str) -> list[Mutant]:
 
 
 def _places(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, Callable[[], None]]]:
-    """Yields each node that can be changed with what changes it; annotations and texts are left as they are."""
+    """Yields each node that can be changed with what changes it; annotations, decorators and texts are left as they are."""
     for node in _evaluated(tree):
         if isinstance(node, ast.Compare):
             for place, operator in enumerate(node.ops):
@@ -117,7 +117,7 @@ def _places(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, Callable[[], N
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
     yield node
     for name, value in ast.iter_fields(node):
-        if name in {"annotation", "returns", "type_params"}:
+        if name in {"annotation", "returns", "type_params", "decorator_list"}:
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
