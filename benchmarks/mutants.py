@@ -33,7 +33,7 @@ TESTS: Mapping[str, Sequence[str]] = {
     "core/decision.py": ("core/test_decision.py", "evaluation/judge/test_conditions.py"),
     "policies/judge.py": ("policies/test_judge.py",),
     "policies/budgets.py": ("policies/test_budgets.py",),
-    "policies/policy.py": ("policies/test_policy.py", "policies/test_judge.py", "policies/test_load.py"),
+    "policies/policy.py": ("policies/test_policy.py", "policies/test_load.py"),
     "policies/rules.py": ("policies/test_rules.py", "policies/test_judge.py", "policies/test_load.py"),
     "policies/usage.py": ("policies/test_usage.py", "evaluation/judge/test_conditions.py"),
     "evaluation/judge/conditions.py": ("evaluation/judge/test_conditions.py",),

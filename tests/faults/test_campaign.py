@@ -11,7 +11,7 @@ import pytest
 from .campaign import DAMAGES, ELSEWHERE, FAULTS, FOLDERS
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = ("killed", "signalled", "disk full", "clock moved", "store damaged")
+QUICK = ("killed", "disk full", "store damaged")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked, and looked up in /proc")
 
 
