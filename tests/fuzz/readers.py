@@ -86,14 +86,13 @@ def spliced(content: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, 4)):
         start = rng.randint(0, len(content))
         end = min(len(content), start + int(2 ** rng.uniform(0, 8)) - 1)
-        noise = rng.choice(
-            [
-                lambda: rng.randbytes(rng.randint(0, 20)),
-                lambda: rng.choice(TOKENS),
-                lambda: b"",
-                lambda part=content[start:end]: part * rng.randint(2, 5),
-            ]
-        )()
+        kind, noise = rng.randrange(4), b""
+        if kind == 0:
+            noise = rng.randbytes(rng.randint(0, 20))
+        elif kind == 1:
+            noise = rng.choice(TOKENS)
+        elif kind == 3:
+            noise = content[start:end] * rng.randint(2, 5)
         content = content[:start] + noise + content[end if rng.random() < 0.7 else start :]
     return content
 
@@ -140,9 +139,14 @@ def _changed_somewhere(value: Any, rng: random.Random) -> Any:
                 "A" * 3000,
             ),
             *([], {}, [[]], {"": None}, [None] * 50, "../x.png", "2027-13-45", "fog:high", "no_image", "m", "d"),
-            *(functools.reduce(lambda inner, _: [inner], range(rng.randint(2, 300)), 0),),
+            nested(rng.randint(2, 300)),
         ]
     )
+
+
+def nested(depth: int) -> Any:
+    """Returns lists inside each other."""
+    return json.loads("[" * depth + "0" + "]" * depth)
 
 
 def of_database(content: bytes, rng: random.Random) -> bytes:

@@ -199,6 +199,11 @@ def test_what_can_change_a_verdict_or_who_answers_for_it_changes_the_digest(load
     assert load(MEANING.replace(before, after, 1)).sha256 != load(MEANING).sha256
 
 
+def test_the_digest_of_a_policy_stays_from_release_to_release() -> None:
+    """Records, bundles and baselines hold it: keys that later releases added are left out at their defaults."""
+    assert Policy().sha256 == "c0903352a6434d324668d75d10ae6c17573589d35cd0fd399933ef4ba8f21c80"
+
+
 def test_a_manifest_holds_the_policy_in_full(load: Load) -> None:
     content: Any = policy_content(load(MEANING))
     assert "replaced" not in content
