@@ -85,6 +85,33 @@ def test_what_was_left_out_is_a_shortfall(facts: Mapping[str, Any], sentence: st
     assert shortfall.startswith(sentence)
 
 
+@pytest.mark.parametrize(
+    ("facts", "whole"),
+    [({"planned": 3, "selected": 3}, True), ({"planned": 3}, False), ({"narrowed": "--lf"}, False), ({}, True)],
+)
+def test_a_run_is_whole_where_nothing_was_left_out_of_it(facts: Mapping[str, Any], whole: bool) -> None:
+    assert conditions(policy(), **facts).is_whole is whole
+
+
+WAIVER = "waivers: [{{id: W, owner: jo, reason: known, expires: 2999-01-01, metric: accuracy_drop, cap: 10pp, where: {}}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("where", "coverage", "needless"),
+    [
+        ("{category: odd}", "", True),
+        ("{setting: snow}", "", False),  # a suite that has snow may have been left out
+        ("{setting: snow}", "coverage: {suites: [a]}\n", True),
+        ("{model: other, setting: snow}", "coverage: {suites: [a]}\n", False),
+    ],
+)
+def test_a_waiver_that_can_apply_to_nothing_is_a_shortfall(where: str, coverage: str, needless: bool) -> None:
+    own = conditions(policy(WAIVER.format(where) + coverage))
+    found = [sentence for sentence in own.shortfalls([record()]) if "waiver W" in sentence]
+    warned = [sentence for sentence in own.warnings([record()]) if "1 of 1 waiver covers no test of m" in sentence]
+    assert (len(found), len(warned)) == ((1, 0) if needless else (0, 1))
+
+
 def test_a_policy_that_counts_no_samples_does_not_ask_for_them() -> None:
     own = policy("coverage: {samples: partial}\n")
     assert conditions(own, samples_asked=lambda: pytest.fail("asked")).shortfalls([record()]) == []
