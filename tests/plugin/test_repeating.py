@@ -225,4 +225,4 @@ def test_a_model_that_hangs_when_it_is_asked_again_is_given_up(project: Project)
     result = project.run("--vlm-aa", "--vlm-timeout=2")
     assert result.ret == 0
     text = " ".join(result.stdout.str().split())
-    assert "model has not answered a batch of 4 requests for 2 s (--vlm-timeout)" in text
+    assert "model has not answered a batch of 8 requests for 2 s (--vlm-timeout)" in text
