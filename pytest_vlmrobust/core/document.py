@@ -327,11 +327,20 @@ def _decode(content: bytes, file: str, error: type[UsageError]) -> str:
         raise error(f"{file}:{line}: byte 0x{content[problem.start]:02x} is not UTF-8. Save the file as UTF-8") from problem
 
 
+class _Loader(yaml.SafeLoader):
+    """Stops where brackets are nested too deeply: until then PyYAML looks at each open one for each further one."""
+
+    def fetch_flow_collection_start(self, TokenClass: type[yaml.Token]) -> None:  # noqa: N803 - PyYAML's name
+        if self.flow_level > DEEPEST:
+            raise RecursionError
+        super().fetch_flow_collection_start(TokenClass)
+
+
 def _compose(text: str, file: str, error: type[UsageError]) -> yaml.Node | None:
     # The loader in C ends the process where lists are nested 100,000 deep: this one raises a RecursionError.
     loader = None
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         node: yaml.Node | None = loader.get_single_node()
     except yaml.MarkedYAMLError as problem:
         raise error(_syntax_message(problem, file)) from problem

@@ -154,7 +154,7 @@ def _or_exit() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        pytest.exit(str(error), returncode=EXIT_CODES[Decision.INCOMPLETE])
+        pytest.exit(f"{Decision.INCOMPLETE}: {error}", returncode=EXIT_CODES[Decision.INCOMPLETE])
 
 
 def _first_line(error: BaseException) -> str:

@@ -167,6 +167,8 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     from pytest_vlmrobust.reporting.files import add_step_summary, summary
     from pytest_vlmrobust.reporting.junit import suite_properties
 
+    if not run.settings.vlm_aa:  # which may take minutes
+        run.hold_signals()
     status, stopped = _how_pytest_ended(session, run, exitstatus)
     changes = [] if stopped else run.model_changes()
     try:
@@ -183,6 +185,7 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     )
     if run.settings.vlm_aa and not lost and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         run.repeat()
+    run.hold_signals()
     decision = _note_decision(run)
     unwritten = _write_files(run, decision)
     if unwritten:
@@ -218,7 +221,7 @@ def _note_decision(run: Run) -> Decision:
     try:
         run.describe(facts.shortfalls, missing=facts.missing(run.records), decision=str(decision))
     except StoreError as error:
-        pytest.exit(str(error), returncode=EXIT_CODES[Decision.INCOMPLETE])
+        pytest.exit(f"{Decision.INCOMPLETE}: {error}", returncode=EXIT_CODES[Decision.INCOMPLETE])
     return decision
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,8 @@ class Run(RunEvaluation):
     """What ended pytest early, or a failure that no record reports; empty if nothing did."""
     repeatability: Sequence[Repeatability] = ()
     """How often answers changed when they were asked for again (``--vlm-aa``)."""
+    hold_signals: Callable[[], None] = lambda: None
+    """Makes signals wait that would end this process while it concludes."""
     by_test: dict[str, Record] = field(default_factory=dict)
     workers_noticed: list[str] = field(default_factory=list)
     """What workers of xdist noticed of models that changed while they were asked."""

@@ -23,6 +23,7 @@ from .options import Settings
 from .outcome import Collector
 from .progress import ProgressDisplay
 from .run import RUN, Run
+from .workers import end_with_controller
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting import Command
@@ -50,8 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Collector(run), "vlmrobust-collector")
     if run.controls:
         order = contextlib.ExitStack()
-        order.enter_context(_ends_in_order(lambda text: _say_at_once(config, text)))
+        run.hold_signals = order.enter_context(_ends_in_order(lambda text: _say_at_once(config, text)))
         config.add_cleanup(order.close)
+    else:
+        end_with_controller()
     try:
         _make_report_directory(run)
         run.settings.check()
@@ -75,17 +78,27 @@ _ENDINGS = ("SIGTERM", "SIGHUP")
 
 
 @contextlib.contextmanager
-def _ends_in_order(say: Callable[[str], None]) -> Iterator[None]:
+def _ends_in_order(say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Makes a run that is ended from outside, or from inside by ``os._exit``, end with a decision, and never with exit code 0.
 
     A signal that somebody handles or ignores already, as below ``nohup``, is left to them.
+
+    Yields:
+        What is called once the run is concluded: such a signal, and Ctrl-C, then no longer keeps its files from being written.
     """
-    handled = {}
+    handled: dict[int, Any] = {}
+    main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
     for name in _ENDINGS:
         number = getattr(signal, name, None)
-        main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
         if number is not None and main and signal.getsignal(number) is signal.SIG_DFL:
             handled[number] = signal.signal(number, _interrupt)
+
+    def hold() -> None:
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            handled[signal.SIGINT] = signal.default_int_handler
+        for number in handled:
+            signal.signal(number, _wait_for_the_end)
+
     leave, process = os._exit, os.getpid()
 
     def leave_loudly(status: int) -> NoReturn:
@@ -96,7 +109,7 @@ def _ends_in_order(say: Callable[[str], None]) -> Iterator[None]:
 
     os._exit = leave_loudly
     try:
-        yield
+        yield hold
     finally:
         os._exit = leave
         for number, before in handled.items():
@@ -114,6 +127,11 @@ def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
     """Interrupts pytest as Ctrl-C does; the same signal again ends it at once."""
     signal.signal(number, signal.SIG_DFL)
     raise KeyboardInterrupt(f"by {signal.Signals(number).name}")
+
+
+def _wait_for_the_end(number: int, _frame: FrameType | None) -> None:
+    """Lets a run that is being concluded come to its end, which takes a moment; the same signal again interrupts it."""
+    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _interrupt)
 
 
 def _open_run(config: pytest.Config) -> Run:

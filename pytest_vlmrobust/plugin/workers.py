@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import time
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.words import on_one_line
 
@@ -15,6 +19,24 @@ from .run import RUN, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_LOOK_SECONDS = 1.0
+"""How often a worker looks whether its controller is still there."""
+
+
+def end_with_controller() -> None:
+    """Makes a worker end once its controller is gone: nobody takes its records, and its model would keep the device.
+
+    A worker that computes does not notice by itself that nobody listens any more.
+    """
+    controller = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == controller:
+            time.sleep(_LOOK_SECONDS)
+        os._exit(EXIT_CODES[Decision.INCOMPLETE])
+
+    threading.Thread(target=watch, name="vlm-controller", daemon=True).start()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -169,6 +169,8 @@ def explain_errors(path: Path, doing: str) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f"{path}: cannot {doing} the store: {error}. {_remedy(error)}") from error
+    except UnicodeDecodeError as error:  # SQLite quotes what it cannot read
+        raise StoreError(f"{path}: cannot {doing} the store: its file is damaged. {_DAMAGED}") from error
 
 
 @contextlib.contextmanager

@@ -135,6 +135,18 @@ def test_ctrl_c_in_the_first_test_says_so_and_not_that_no_test_ran(slow_project:
     assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_while_the_run_concludes_does_not_break_into_it(slow_project: Project, how: signal.Signals) -> None:
+    hook = "@pytest.hookimpl(tryfirst=True)\ndef pytest_terminal_summary():\n"
+    late = f"import os\n\nimport pytest\n\n\n{hook}    os.kill(os.getpid(), {how:d})\n"
+    slow_project.write("suite/conftest.py", late)
+    process = start(slow_project)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, output
+    assert "\nGO " in output
+    assert "KeyboardInterrupt" not in output
+
+
 @pytest.mark.parametrize("when", ["pytest_runtest_teardown", "pytest_collection_finish"])
 def test_a_model_cannot_end_it_with_exit_code_0(slow_project: Project, when: str) -> None:
     slow_project.write("suite/conftest.py", f"import os\n\n\ndef {when}():\n    os.fork() or os._exit(0)\n    os._exit(0)\n")

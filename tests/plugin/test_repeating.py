@@ -194,3 +194,35 @@ def test_what_fails_the_second_time_is_counted_apart(project: Project) -> None:
     result = project.run("--vlm-aa")
     assert result.ret == 0
     result.stdout.fnmatch_lines([f"A/A model-data: not measured: no answer could be asked for again ({count} inferences failed)"])
+
+
+HANGING = """
+import threading
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+
+asked = []
+infer = ScriptedBackend.infer
+
+
+def hanging(self, requests):
+    asked.extend(requests)
+    if len(asked) > %d:
+        threading.Event().wait(600)
+    return infer(self, requests)
+
+
+def pytest_configure():
+    ScriptedBackend.infer = hanging
+
+
+def pytest_unconfigure():  # this run may share its process with others
+    ScriptedBackend.infer = infer
+"""
+
+
+def test_a_model_that_hangs_when_it_is_asked_again_is_given_up(project: Project) -> None:
+    project.write("conftest.py", HANGING % (CELLS * SAMPLES))
+    result = project.run("--vlm-aa", "--vlm-timeout=2")
+    assert result.ret == 0
+    text = " ".join(result.stdout.str().split())
+    assert "model has not answered a batch of 8 requests for 2 s (--vlm-timeout)" in text

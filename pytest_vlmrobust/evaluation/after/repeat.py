@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from pytest_vlmrobust.backends.protocol import accepted
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.errors import VlmRobustError
@@ -73,7 +72,7 @@ def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -
     """Returns what the model is asked and answers now, in the order of ``chosen``; the store keeps the answers that it has.
 
     Raises:
-        InfrastructureError: the model does not load, or a picture cannot be read.
+        InfrastructureError: the model does not load, does not answer within ``--vlm-timeout``, or a picture cannot be read.
     """
     asked: dict[Cell, list[Asking]] = {}
     pairs: list[tuple[Sample, Prediction]] = []
@@ -85,7 +84,7 @@ def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -
         askings = [asked[answer.cell][answer.place] for answer in batch]
         requests = [evaluator.request(answer.cell, asking) for answer, asking in zip(batch, askings, strict=True)]
         model = batch[0].cell.model
-        predictions = accepted(evaluator.resident(model).infer(requests), requests, model)
+        predictions = evaluator.ask(model, requests)
         pairs += zip((asking.sample for asking in askings), predictions, strict=True)
     return pairs
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from pytest_vlmrobust.backends.resolve import names as shipped_models
-from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Planned
+from pytest_vlmrobust.core.cell import NO_IMAGE_NAME, Planned
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.prediction import ModelRef
@@ -42,6 +42,7 @@ from pytest_vlmrobust.policies import (
     waiver_report,
 )
 
+from .canaries import GAIN
 from .scopes import KnownNames, is_relative, is_summary, shows_looking
 
 _REGISTER = " One of your own is known once a conftest.py that is collected registers it"
@@ -252,7 +253,7 @@ class Conditions:
 
 
 def _visual_gain(records: Iterable[Record]) -> Measure | None:
-    """Returns what the pictures of a dataset bring to a model, else from two cells; ``None`` where neither is measured."""
+    """Returns what the pictures of a dataset bring to a model, by the same questions; ``None`` where they were never withheld."""
     measured = {
         (record.setting, measure.metric): measure
         for record in records
@@ -260,12 +261,7 @@ def _visual_gain(records: Iterable[Record]) -> Measure | None:
         for measure in record.measures
         if not measure.category
     }
-    clean, blind = (measured.get((name, "accuracy")) for name in (CLEAN_NAME, NO_IMAGE_NAME))
-    if clean is None or blind is None:
-        return measured.get(("", "visual_gain"))
-    low, high = clean.low - blind.high, clean.high - blind.low  # wider than the paired interval, which needs the samples
-    between = Measure("visual_gain", clean.value - blind.value, low, high, n=min(clean.n, blind.n))
-    return measured.get(("", "visual_gain")) or between
+    return measured.get(("", "visual_gain")) or measured.get((NO_IMAGE_NAME, GAIN))
 
 
 def _is_gain(gain: Measure, *, by_value: bool) -> bool:

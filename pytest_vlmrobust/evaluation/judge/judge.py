@@ -43,7 +43,7 @@ from pytest_vlmrobust.metrics.completeness import arrays_read
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
-from . import observatory
+from . import canaries, observatory
 from .baseline import Baseline, answered_by, baseline_scores, changed_samples, why_not_compared
 from .budgets import blind_unparsed, budget_measures
 from .context import (
@@ -122,7 +122,7 @@ class Judge:
         result, attempts = scores.result, [] if scores.tried is None else [scores.tried]
         measures = [*self._judge_estimates(scores.test, estimate_all(scores.test, scores)), *self._category_measures(scores)]
         measures += budget_measures(self.policies[cell.model].budgets, [result, *attempts], excused=refusal)
-        measures += blind_unparsed(result)
+        measures += [*blind_unparsed(result), *self._canaries(scores)]
         since = changed_samples(self.baseline, cell, self.evaluator, result.values) if self.baseline else None
         return self._record(
             cell,
@@ -280,6 +280,17 @@ class Judge:
         asked = Asked(task, self.evaluator.corpus_metric(cell.dataset), result.samples)
         test = PlannedTest(cell, asked, baseline=self.baseline is not None, attempts=attempts is not None)
         return CellScores(self.evaluator, test, result, self.confidence, attempts, self.baseline, intervals=self.early is None)
+
+    def _canaries(self, scores: CellScores) -> list[Measure]:
+        """Returns what says whether a model looks at its pictures; tasks, which have floors, are left out."""
+        if self._is_task(scores.cell.dataset):
+            return []
+        if scores.cell.setting == CLEAN:
+            return canaries.warnings_about(scores.result)
+        if scores.cell.setting != NO_IMAGE:
+            return []
+        gain = canaries.gain_over_blind(scores.table, self.confidence)
+        return [gain, *canaries.warnings_beside(scores.result, scores.clean)]
 
     def _judge_estimates(self, test: PlannedTest, estimates: Mapping[str, Estimate]) -> list[Measure]:
         """Judges the estimates of a test."""

@@ -590,7 +590,8 @@ class Engine:
         try:
             with renewed(self._store, batch, self._owner):
                 prepared = [one.prepared for one in batch.values() if one.prepared]
-                answers = accepted(self._infer(prepared), [one.request for one in prepared], self._model)
+                given = self.in_time(self._model, len(prepared), lambda: self._infer(prepared))
+                answers = accepted(given, [one.request for one in prepared], self._model)
                 found = dict(zip(batch, answers, strict=True))
             self._ledger.add(self._model, answers)
             self._count(found, started)  # before they are stored: whoever finds them there counts them
@@ -609,20 +610,20 @@ class Engine:
                 self._store.release(unstored, self._owner)
         return found
 
-    def _infer(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        """Returns what the backend answers.
+    def in_time(self, model: str, count: int, infer: Callable[[], list[Prediction]]) -> list[Prediction]:
+        """Returns what ``infer`` does, which asks a model for ``count`` answers.
 
         Raises:
-            BackendError: it does not within the time limit, now or before.
+            BackendError: it does not return within the time limit, now or before.
         """
         if not self._time_limit:
-            return self._infer_now(prepared)
-        model, answered = self._model, Future[list[Prediction]]()
+            return infer()
+        answered = Future[list[Prediction]]()
         if model in self.given_up:
             raise BackendError(
                 f"{model} is not asked any more: it did not answer within --vlm-timeout={self._time_limit:g} before"
             )
-        threading.Thread(target=self._infer_into, args=(prepared, answered), name="vlm-timed", daemon=True).start()
+        threading.Thread(target=_complete, args=(answered, infer), name="vlm-timed", daemon=True).start()
         try:
             return answered.result(self._time_limit)
         except TimeoutError:
@@ -630,17 +631,11 @@ class Engine:
                 raise  # the backend's own
             self.given_up.add(model)
             raise BackendError(
-                f"{model} has not answered a batch of {quantity(len(prepared), 'request')} for {self._time_limit:g} s "
+                f"{model} has not answered a batch of {quantity(count, 'request')} for {self._time_limit:g} s "
                 "(--vlm-timeout), and is not asked any more in this process"
             ) from None
 
-    def _infer_into(self, prepared: Sequence[Prepared], answered: Future[list[Prediction]]) -> None:
-        try:
-            answered.set_result(self._infer_now(prepared))
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            answered.set_exception(error)
-
-    def _infer_now(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+    def _infer(self, prepared: Sequence[Prepared]) -> list[Prediction]:
         if self._preparer is not None:
             return self._preparer.infer_prepared(prepared)
         if self._backend is None:
@@ -674,3 +669,10 @@ class Engine:
                     self._put_back(one, "ready")
         if not found and not free and not lapsed:
             time.sleep(_POLL_SECONDS)
+
+
+def _complete(answered: Future[list[Prediction]], infer: Callable[[], list[Prediction]]) -> None:
+    try:
+        answered.set_result(infer())
+    except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        answered.set_exception(error)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
-from pytest_vlmrobust.backends.protocol import Backend, RemoteBackend
+from pytest_vlmrobust.backends.protocol import Backend, RemoteBackend, accepted
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import BudgetSpent, DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint_of_json
@@ -338,12 +338,18 @@ class Evaluator:
                 self._backends[model] = self.open_backend(self.models[model])
             return self._backends[model]
 
-    def resident(self, model: str) -> Backend:
-        """Returns the backend that may load weights now, and that nothing else uses: every other one frees its own first."""
+    def ask(self, model: str, requests: Sequence[Request]) -> list[Prediction]:
+        """Returns what a model answers now, whatever the store has; nothing else is asked meanwhile, and nothing is stored.
+
+        Raises:
+            BackendError: it does not load, does not answer within the time limit, or not each request once.
+        """
         self._engine.rest()
-        return self._make_resident(model)
+        backend = self._make_resident(model)
+        return accepted(self._engine.in_time(model, len(requests), lambda: backend.infer(requests)), requests, model)
 
     def _make_resident(self, model: str) -> Backend:
+        """Returns the backend that may load weights now: every other one frees its own first."""
         for name, backend in self._backends.items():
             if name != model and name not in self._engine.given_up:
                 backend.close()

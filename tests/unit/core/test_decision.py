@@ -117,6 +117,49 @@ def test_one_more_obstacle_never_improves_a_decision(scope: RunScope, records: l
         assert worse.decision(records) is not Decision.GO
 
 
+def ended(place: int, model: str, outcome: Outcome) -> Record:
+    nodeid = f"suite.py::test[{place}]"
+    return Record(test="cell", id=nodeid, model=model, dataset="d", outcome=outcome, nodeid=nodeid)
+
+
+OF_BOTH = RunScope(planned=2, selected=2, models=MODELS, tests={"suite.py::test[0]": "a", "suite.py::test[1]": "b"})
+PASSED = [ended(0, "a", Outcome.PASS), ended(1, "b", Outcome.PASS)]
+GO, NO_GO, INCOMPLETE, INCONCLUSIVE = Decision.GO, Decision.NO_GO, Decision.INCOMPLETE, Decision.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("scope", "records", "run", "models"),
+    [
+        (OF_BOTH, PASSED, GO, [GO, GO]),
+        (OF_BOTH, PASSED[:1], INCOMPLETE, [GO, INCOMPLETE]),
+        (OF_BOTH, [PASSED[0], ended(1, "b", Outcome.FAIL)], NO_GO, [GO, NO_GO]),
+        (OF_BOTH, [PASSED[0], ended(1, "", Outcome.ERROR)], INCOMPLETE, [GO, INCOMPLETE]),  # the worker of b died
+        (OF_BOTH, [PASSED[0], ended(1, "b", Outcome.MEASURED)], INCONCLUSIVE, [GO, INCONCLUSIVE]),  # b is unjudged
+        (dataclasses.replace(OF_BOTH, selected=3), PASSED, INCOMPLETE, [INCOMPLETE, INCOMPLETE]),  # nobody knows whose it is
+        (dataclasses.replace(OF_BOTH, selected=4), PASSED[:1], INCOMPLETE, [INCOMPLETE, INCOMPLETE]),
+        (dataclasses.replace(OF_BOTH, selected=1), PASSED, GO, [GO, GO]),
+        (dataclasses.replace(OF_BOTH, stopped="killed"), PASSED, INCOMPLETE, [INCOMPLETE, INCOMPLETE]),
+        (dataclasses.replace(OF_BOTH, shortfalls=["more"]), PASSED, INCONCLUSIVE, [INCONCLUSIVE, INCONCLUSIVE]),
+        (OF_BOTH, [*PASSED, Record(CHECK, "x", "", "", outcome=Outcome.ERROR)], INCOMPLETE, [INCOMPLETE, INCOMPLETE]),
+    ],
+)
+def test_what_is_lacking_counts_for_the_model_that_lacks_it(
+    scope: RunScope, records: list[Record], run: Decision, models: list[Decision]
+) -> None:
+    assert scope.decision(records) is run
+    assert scope.decisions(records) == dict(zip(MODELS, models, strict=True))
+
+
+def test_what_a_run_lacks_is_said_and_counted() -> None:
+    assert OF_BOTH.obstacles(PASSED) == []
+    assert OF_BOTH.missing(PASSED) == 0
+    assert (OF_BOTH.missing(PASSED[:1]), OF_BOTH.lost(PASSED[:1])) == (1, ["suite.py::test[1]"])
+    assert OF_BOTH.missing([Record(CHECK, "x", "", "")]) == 2
+    (said,) = OF_BOTH.obstacles([PASSED[0], ended(1, "b", Outcome.MEASURED)])
+    assert said.startswith("no rule judged b, and GO requires a verdict about each model")
+    assert OF_BOTH.unjudged_models([ended(1, "", Outcome.ERROR)]) == ["a"]
+
+
 @given(RECORDS, st.integers(0, 6))
 def test_failures_are_explained_by_as_many_records_or_by_one_outside_the_gate(records: list[Record], failed: int) -> None:
     raised = [record for record in records if record.outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE)]

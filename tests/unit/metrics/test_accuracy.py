@@ -191,3 +191,11 @@ def test_an_interval_of_a_cell_needs_a_setting(interval: Callable[..., object]) 
 def test_an_interval_of_the_gain_needs_blind_scores() -> None:
     with pytest.raises(UsageError, match="the table has no 'no_image': measure it, and pass it to ScoreTable"):
         visual_gain_interval(ScoreTable(np.ones(2)), None, 0.9)
+
+
+def test_the_interval_of_harmful_flips_is_that_of_clopper_and_pearson() -> None:
+    """3 of 20 answers turn wrong and 2 turn right, which counts for nothing here."""
+    clean, perturbed = np.repeat([1.0, 0.0, 1.0], [3, 2, 15]), np.repeat([0.0, 1.0, 1.0], [3, 2, 15])
+    table = ScoreTable(clean=clean, by_setting={"fog:low": perturbed})
+    found = metrics.estimate("harmful_flip_rate", table, "fog:low", 0.90)
+    assert (found.low, found.high) == pytest.approx(exact_interval(3, 20, 0.90), abs=1e-9)

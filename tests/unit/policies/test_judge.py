@@ -265,6 +265,8 @@ def test_tests_that_share_a_rule_share_the_risk_of_failing_and_not_that_of_passi
     assert judge_rule(rule(treatment=alone), above, (), TODAY, tests=133).outcome is Outcome.FAIL
     plain = judge_rule(rule(treatment=INTERVAL), normal(0.3, 0.01), (), TODAY, tests=133)
     assert plain.reason == f"accuracy_drop 0.300 [0.266, 0.334] > 0.050, at a risk shared by 133 tests {CITED}"
+    two, one = (judge_rule(rule(treatment=INTERVAL), normal(0.3, 0.01), (), TODAY, tests=count).reason for count in (2, 1))
+    assert ("shared by 2 tests" in two, "shared by" in one) == (True, False)
 
 
 def test_the_interval_that_leaves_it_open_is_the_one_that_is_printed() -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from pytest_vlmrobust.core.decision import Decision, Outcome, decide
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.policies import JudgedTest, Policy
+from pytest_vlmrobust.policies.policy import policy_content
 
 Load = Callable[..., Policy]
 
@@ -137,3 +139,106 @@ def test_a_sentence_about_a_category_names_it(load: Load) -> None:
     assert policy.judge(part, undefined, today=TODAY)[0].reason.startswith("accuracy (sub0) does not apply: why")
     nothing = policy.judge(part, Estimate(0.4, 0), today=TODAY)[0].reason
     assert nothing == "accuracy (sub0) rests on no sample (rule cat, a.yaml:4)"
+
+
+MEANING = """\
+version: 1
+defaults: {judge: point}
+budgets: {max_error_rate: 1%, max_unparsed_rate: 5%}
+coverage: {tests: whole, samples: 500, suites: [corruptions, patches], rules: whole}
+rules:
+  - {id: one, metric: accuracy_drop, max: 20pp, where: {level: low}, unless: {setting: fog}, reason: why}
+  - {id: two, metric: pcri, within: [0.1, 0.2]}
+waivers:
+  - {id: W, metric: pcri, where: {model: m}, cap: 60pp, owner: jo, ticket: T1, reason: known, expires: 2027-06-30}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("20pp", "0.2"),
+        ("reason: why", "reason: because"),
+        ("[corruptions, patches]", "[patches, corruptions]"),
+        ("rules:\n", "rules: # a comment\n\n"),
+        ("defaults: {judge: point}\n", "defaults: {judge: point}\nmode: full\n"),
+    ],
+)
+def test_what_changes_no_verdict_changes_no_digest(load: Load, before: str, after: str) -> None:
+    assert before in MEANING
+    assert load(MEANING.replace(before, after)).sha256 == load(MEANING).sha256
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("20pp", "21pp"),
+        ("level: low", "level: high"),
+        ("setting: fog", "setting: snow"),
+        (", unless: {setting: fog}", ""),
+        ("judge: point", "judge: interval"),
+        ("[0.1, 0.2]", "[0.1, 0.3]"),
+        ("metric: pcri, within", "metric: relative_corruption_error, within"),
+        ("max_error_rate: 1%", "max_error_rate: 2%"),
+        ("max_unparsed_rate: 5%", "max_unparsed_rate: 6%"),
+        ("tests: whole", "tests: partial"),
+        ("samples: 500", "samples: 501"),
+        ("samples: 500", "samples: 20%"),
+        ("rules: whole", "rules: whole, blind_models: allow"),
+        ("suites: [corruptions, patches]", "suites: [patches]"),
+        ("model: m", "model: n"),
+        ("60pp", "61pp"),
+        ("owner: jo", "owner: al"),
+        ("T1", "T2"),
+        ("2027-06-30", "2027-06-29"),
+        ("version: 1\n", "version: 1\nmode: adaptive\n"),
+    ],
+)
+def test_what_can_change_a_verdict_or_who_answers_for_it_changes_the_digest(load: Load, before: str, after: str) -> None:
+    assert before in MEANING
+    assert load(MEANING.replace(before, after, 1)).sha256 != load(MEANING).sha256
+
+
+def test_the_digest_of_a_policy_stays_from_release_to_release() -> None:
+    """Records, bundles and baselines hold it: keys that later releases added are left out at their defaults."""
+    assert Policy().sha256 == "c0903352a6434d324668d75d10ae6c17573589d35cd0fd399933ef4ba8f21c80"
+
+
+def test_a_manifest_holds_the_policy_in_full(load: Load) -> None:
+    content: Any = policy_content(load(MEANING))
+    assert "replaced" not in content
+    one, two = content["rules"]
+    assert (one["id"], one["where"], one["unless"], one["reason"]) == ("one", {"level": ["low"]}, {"setting": ["fog"]}, "why")
+    assert (two["bound"], two["unless"]) == ("0.1..0.2", {})
+    (waiver,) = content["waivers"]
+    assert (waiver["owner"], waiver["cap"], waiver["expires"], waiver["where"]) == ("jo", 0.6, "2027-06-30", {"model": ["m"]})
+
+
+def test_what_a_later_file_changes_is_said_with_whether_it_only_tightens(load: Load) -> None:
+    later = """\
+version: 1
+defaults: {judge: point}
+budgets: {max_error_rate: 2%}
+coverage: {suites: [patches], samples: whole}
+rules:
+  - {id: one, metric: accuracy_drop, max: 10pp, where: {level: low}, unless: {setting: fog}}
+  - {id: two, metric: pcri, within: [0.0, 0.15], where: {level: low}}
+waivers:
+  - {id: W, metric: pcri, where: {model: m}, cap: 50pp, owner: jo, ticket: T1, reason: known, expires: 2027-07-30}
+"""
+    policy = load(MEANING, later)
+    said = {replacement.before.partition(" of ")[0]: replacement for replacement in policy.replaced}
+    assert {name: (replacement.changes, replacement.only_tightens) for name, replacement in said.items()} == {
+        "rule one": (("accuracy_drop <= 0.2 becomes <= 0.1 (tighter)",), True),
+        "rule two": (
+            ("pcri in 0.1..0.2 becomes in 0..0.15 (another range)", "where: everything becomes {level: [low]}"),
+            False,
+        ),
+        "waiver W": (("cap: 0.6 becomes 0.5", "expires: 2027-06-30 becomes 2027-07-30"), False),
+        "budget max_error_rate": (("1% becomes 2% (looser)",), False),
+        "coverage suites": (("[corruptions, patches] becomes [patches] (looser)",), False),
+        "coverage samples": (("500 becomes whole (tighter)",), True),
+    }
+    assert str(load(MEANING, MEANING).replaced[0]) == "rule one of a.yaml:6 is replaced by b.yaml:6: nothing changes"
+    content: Any = policy_content(policy)
+    assert len(content["replaced"]) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -84,6 +85,33 @@ def test_what_was_left_out_is_a_shortfall(facts: Mapping[str, Any], sentence: st
     assert shortfall.startswith(sentence)
 
 
+@pytest.mark.parametrize(
+    ("facts", "whole"),
+    [({"planned": 3, "selected": 3}, True), ({"planned": 3}, False), ({"narrowed": "--lf"}, False), ({}, True)],
+)
+def test_a_run_is_whole_where_nothing_was_left_out_of_it(facts: Mapping[str, Any], whole: bool) -> None:
+    assert conditions(policy(), **facts).is_whole is whole
+
+
+WAIVER = "waivers: [{{id: W, owner: jo, reason: known, expires: 2999-01-01, metric: accuracy_drop, cap: 10pp, where: {}}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("where", "coverage", "needless"),
+    [
+        ("{category: odd}", "", True),
+        ("{setting: snow}", "", False),  # a suite that has snow may have been left out
+        ("{setting: snow}", "coverage: {suites: [a]}\n", True),
+        ("{model: other, setting: snow}", "coverage: {suites: [a]}\n", False),
+    ],
+)
+def test_a_waiver_that_can_apply_to_nothing_is_a_shortfall(where: str, coverage: str, needless: bool) -> None:
+    own = conditions(policy(WAIVER.format(where) + coverage))
+    found = [sentence for sentence in own.shortfalls([record()]) if "waiver W" in sentence]
+    warned = [sentence for sentence in own.warnings([record()]) if "1 of 1 waiver covers no test of m" in sentence]
+    assert (len(found), len(warned)) == ((1, 0) if needless else (0, 1))
+
+
 def test_a_policy_that_counts_no_samples_does_not_ask_for_them() -> None:
     own = policy("coverage: {samples: partial}\n")
     assert conditions(own, samples_asked=lambda: pytest.fail("asked")).shortfalls([record()]) == []
@@ -104,6 +132,36 @@ def test_a_rule_about_an_earlier_run_needs_one() -> None:
     (shortfall,) = conditions(own).shortfalls([record()])
     assert shortfall.startswith("rule since (p.yaml:4) is not applicable: baseline_drop compares with an earlier run, and no")
     assert conditions(own, has_baseline=True).shortfalls([record()]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "judged", "shown"),
+    [
+        (0.10, 0.04, "interval", True),
+        (0.10, -0.01, "interval", False),
+        (0.10, 0.0, "interval", False),
+        (0.10, math.nan, "interval", False),
+        (0.10, -0.01, "point", True),
+        (0.0, -0.01, "point", False),
+        (math.nan, math.nan, "point", False),
+    ],
+)
+def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(value: float, low: float, judged: str, shown: bool) -> None:
+    own = parse_policy(
+        ["p.yaml"], [f"{RULES}defaults: {{judge: {judged}}}\n".encode()], known_metrics=known_metrics(), ambiguous={}
+    )
+    gain = Measure("gain_over_blind", value, low, 0.2, n=100)
+    blind = Record(test="cell", id="m-d-no_image", model="m", dataset="d", setting="no_image", measures=(gain,))
+    found = conditions(own, planned=2, selected=2).shortfalls([record(), blind])
+    expected = [] if shown else ["m is not shown to look at the pictures of d"]
+    assert [sentence.partition(":")[0] for sentence in found] == expected
+    allowed = parse_policy(
+        ["p.yaml"],
+        [f"{RULES}defaults: {{judge: {judged}}}\ncoverage: {{blind_models: allow}}\n".encode()],
+        known_metrics=known_metrics(),
+        ambiguous={},
+    )
+    assert conditions(allowed, planned=2, selected=2).shortfalls([record(), blind]) == []
 
 
 @given(

@@ -289,7 +289,8 @@ def test_no_other_model_is_prepared_for(world: World) -> None:
     for name in ("clean", "invert"):
         for model in ("model", "other"):
             assert evaluator.result(cell(name, model)).n_inferred == 6
-    assert evaluator.resident("model").name == "model"
+    assert evaluator.ask("model", []) == []
+    assert "other" not in resident
     evaluator.close()
     assert resident == set()
 

@@ -1,0 +1,224 @@
+"""A gate small enough to be killed many times: forty answers of a scripted model, in processes that are forked, not started.
+
+A trial's process has everything imported when it begins, so that it takes a second, and most of that is the gate's own work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+SUITE = """
+import pytest
+
+
+@pytest.mark.vlm_settings("clean", "no_image", "grayscale", "flip_v", "invert")
+def test_cell(vlm_cell):
+    vlm_cell.check()
+
+
+@pytest.mark.vlm_settings("grayscale", "flip_v", "invert")
+@pytest.mark.vlm_metrics("worst_case_drop", "visual_gain")
+def test_sweep(vlm_sweep):
+    vlm_sweep.check()
+"""
+POLICY = """
+version: 1
+defaults: {judge: point}
+rules:
+  - {id: drop, metric: accuracy_drop, max: 30pp}
+  - {id: clean, metric: accuracy, where: {setting: clean}, min: 80%}
+  - {id: worst, metric: worst_case_drop, max: 30pp}
+"""
+CONFTEST = """
+import os
+import time
+
+from pytest_vlmrobust.backends import backends
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+
+
+def slow(ref, options):
+    def script(request):
+        time.sleep(float(os.environ.get("GATE_SECONDS", "0")))
+        number = int(request.sample_id[1:])
+        lost = request.setting == "invert" and number in LOST
+        right = "AB"[number % 2]
+        return right if request.images and not lost else "A"
+
+    return ScriptedBackend(script, version="slow", name=ref.name)
+
+
+backends.add("slow", slow, replace=True)
+LOST = {lost}
+"""
+SAMPLES, CELLS = 8, 5
+LOST = {"GO": (1,), "NO-GO": (1, 3, 5)}
+"""Which samples the model loses when inverted: one of eight is within the bound of 30 pp, three are not."""
+ARGUMENTS = (
+    "--vlm=m",
+    "--vlm-models=models.yaml",
+    "--vlm-dataset=data.jsonl",
+    "--vlm-thresholds=policy.yaml",
+    "--vlm-batch-size=2",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "pytest_vlmrobust.plugin",
+    "-q",
+    "suite",
+)
+
+
+def write(directory: Path, verdict: str = "GO") -> Path:
+    """Writes a gate whose model is, or is not, good enough."""
+    files = {
+        "suite/test_suite.py": SUITE,
+        "policy.yaml": POLICY,
+        "conftest.py": CONFTEST.replace("LOST = {lost}", f"LOST = {LOST[verdict]}"),
+        "models.yaml": "models:\n  m: {backend: slow, path: nothing}\n",
+        "pytest.ini": "[pytest]\n",
+    }
+    rows = [
+        {"id": f"q{n}", "image": f"{n}.png", "question": f"Number {n}?", "options": ["cat", "dog"], "answer": "AB"[n % 2]}
+        for n in range(SAMPLES)
+    ]
+    files["data.jsonl"] = "".join(json.dumps(row) + "\n" for row in rows)
+    for name, text in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (directory / "nothing").mkdir()
+    for number in range(SAMPLES):
+        pixels = np.random.default_rng(number).integers(0, 256, (12, 16, 3), np.uint8)
+        Image.fromarray(pixels).save(directory / f"{number}.png")
+    return directory
+
+
+@dataclass
+class Process:
+    """A gate that runs in a process of its own, with everything that it starts in one group."""
+
+    pid: int
+    output: bytearray = field(default_factory=bytearray)
+    reader: threading.Thread | None = None
+
+    def read(self, pipe: int) -> None:
+        """Takes what it prints, until nobody can print any more; no limit on files applies to a pipe."""
+
+        def take() -> None:
+            with os.fdopen(pipe, "rb", buffering=0) as stream:
+                while content := stream.read(65536):
+                    self.output += content
+
+        self.reader = threading.Thread(target=take, daemon=True)
+        self.reader.start()
+
+    def wait(self, seconds: float = 120.0) -> int:
+        """Returns the exit code, negative for a signal.
+
+        Raises:
+            TimeoutError: it does not end; it is killed then, with what it started.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                if self.reader is not None:
+                    self.reader.join(5.0)  # a worker that outlives it may hold the pipe
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.01)
+        os.killpg(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise TimeoutError(f"it did not end within {seconds:g} s: {self.text[-2000:]}")
+
+    @property
+    def text(self) -> str:
+        """What it printed."""
+        return bytes(self.output).decode("utf-8", "replace")
+
+
+def start(
+    directory: Path, *arguments: str, before: Callable[[], object] = lambda: None, environment: Sequence[tuple[str, str]] = ()
+) -> Process:
+    """Forks a process that runs the gate of a directory.
+
+    Args:
+        directory: where a gate was written.
+        arguments: further ones for pytest.
+        before: called in the new process before pytest is.
+        environment: variables of it.
+    """
+    load()
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            os.setsid()
+            os.chdir(directory)
+            os.close(reading)
+            for number in (1, 2):
+                os.dup2(writing, number)
+            os.close(writing)
+            os.environ.update({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **dict(environment)})
+            for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(name, signal.default_int_handler if name == signal.SIGINT else signal.SIG_DFL)
+            before()
+            code = _pytest([*ARGUMENTS, *arguments])
+        finally:
+            os._exit(code)
+    os.close(writing)
+    process = Process(pid)
+    process.read(reading)
+    return process
+
+
+def _pytest(arguments: Sequence[str]) -> int:
+    import sys
+
+    import pytest
+
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    code = int(pytest.main(list(arguments)))
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    return code
+
+
+@cache
+def load() -> None:
+    """Imports what a gate uses, so that no process that is forked from this one has to."""
+    import cv2  # noqa: F401
+    import scipy.special  # noqa: F401
+
+    import pytest_vlmrobust
+
+    for found in pkgutil.walk_packages(pytest_vlmrobust.__path__, "pytest_vlmrobust."):
+        if ".neural" not in found.name and ".html" not in found.name:
+            importlib.import_module(found.name)
+
+
+def run(directory: Path, *arguments: str) -> tuple[int, str]:
+    """Runs the gate to its end; returns exit code and output."""
+    process = start(directory, *arguments)
+    return process.wait(), process.text
+
+
+def decision(directory: Path) -> str:
+    """Returns what the newest run of a directory decided, as its manifest says; empty where there is none."""
+    manifests = sorted((directory / ".vlmrobust" / "runs").glob("*/manifest.json"))
+    return str(json.loads(manifests[-1].read_text(encoding="utf-8")).get("decision", "")) if manifests else ""
