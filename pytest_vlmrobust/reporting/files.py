@@ -149,7 +149,8 @@ def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
         origins=manifest,
         tests=planned_tests(directory),
         repeatability=repeatability,
-        warnings=noise_warnings(repeatability),
+        warnings=tuple(map(str, manifest.get("warnings", noise_warnings(repeatability)))),
+        directory=str(directory),
         command=Command.read(manifest.get("command")),
     )
 

@@ -87,6 +87,10 @@ class RunFacts(RunScope):
     """How pytest was called; ``None`` if unknown."""
     kept: str = "results.json"
     """The file that holds the records that a screen has no room for."""
+    directory: str = ""
+    """The directory of the run, as it is named where pytest was called; empty where nobody knows."""
+    report: str = ""
+    """Its page of HTML, likewise; empty where none was asked for."""
     ranking: Ranking | None = None
     """The models of the run side by side; ``None`` where there is one model, or nothing to rank by."""
 

@@ -29,7 +29,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.record import LARGEST_DROP, Record
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.asking import Want
@@ -594,7 +594,7 @@ class AdaptiveJudge:
             note = f"a share of the {counted(len(values), 'setting')} asked about"
             return self._summary(sweep, decisions, Estimate(sum(values) / len(values), max(asked)), results, note)
         worst = max(range(len(values)), key=values.__getitem__)
-        note = f"largest drop in what was asked: {values[worst]:.3f} at {results[worst].cell.setting}"
+        note = f"{LARGEST_DROP}{values[worst]:.3f} at {results[worst].cell.setting}"
         return self._summary(sweep, decisions, Estimate(values[worst], max(asked)), results, note)
 
     def _mean_of_pairs(self, sweep: SweepMetric, test: JudgedTest, rules: Sequence[Rule], cells: Sequence[Cell]) -> Record | None:
