@@ -6,8 +6,10 @@ import argparse
 import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
+from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.words import printable
 
 # Arguments that several commands have.
@@ -29,6 +31,33 @@ def counting(noun: str) -> Callable[[str], int]:
         return int(text)
 
     return count
+
+
+LATEST = "latest"
+STORE = Path(".vlmrobust")
+"""Where a run keeps its answers unless an option says otherwise."""
+
+
+def run_directory(text: str) -> Path:
+    """Reads a RUN: its directory, or ``latest`` for the newest one of the store here, unless a directory has that name.
+
+    Raises:
+        UsageError: it is ``latest``, and there is no run.
+    """
+    if text != LATEST or Path(text).is_dir():
+        return Path(text)
+    newest = next(iter(runs_of(STORE)), None)
+    if newest is None:
+        raise UsageError(f"{LATEST}: {STORE} holds no run here. Run pytest --vlm=NAME first, or name the directory of a run")
+    return newest
+
+
+def runs_of(store: Path) -> list[Path]:
+    """Returns the directories of the runs of a store, and of those kept here because a store could only be read, newest first."""
+    from pytest_vlmrobust.evaluation.run.directories import ELSEWHERE, RUNS
+    from pytest_vlmrobust.evaluation.run.evidence import newest_runs
+
+    return newest_runs([store / RUNS, Path(ELSEWHERE)])
 
 
 # Output of commands.

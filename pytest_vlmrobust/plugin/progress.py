@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
@@ -65,11 +66,13 @@ class ProgressDisplay:
     """Their sum at the beginning."""
     _outcomes: dict[str, Record] = field(default_factory=dict)
     _moments: deque[_Moment] = field(default_factory=deque)
-    _shown: float = field(default_factory=time.monotonic)
+    _shown: float = 0.0
     _line: str = ""
+    _is_away: bool = False
 
     def __post_init__(self) -> None:
-        self._moments.append(_Moment(time.monotonic(), 0, 0))
+        self._shown = time.monotonic()
+        self._moments.append(_Moment(self._shown, 0, 0))
 
     @classmethod
     def for_run(cls, config: pytest.Config, *, reports: bool) -> ProgressDisplay | None:
@@ -126,7 +129,7 @@ class ProgressDisplay:
 
     def clear(self) -> None:
         """Takes the live row away, so that what pytest prints next stands alone."""
-        if self.live and self._line:
+        if self.live and self._line and not self._is_away:
             self.stream.write(_ERASE)
             self.stream.flush()
 
@@ -145,26 +148,31 @@ class ProgressDisplay:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logstart(self) -> Generator[None, object, object]:
         """Makes way for the name of a file, or of a test with ``-v``."""
-        self.clear()
-        result = yield
-        self._draw()
-        return result
+        with self._away():
+            return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self) -> Generator[None, object, object]:
         """Makes way for a letter."""
-        self.clear()
-        result = yield
-        self._draw()
-        return result
+        with self._away():
+            return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
         """Makes way for the share of tests that are done, at the end of a row."""
+        with self._away():
+            return (yield)
+
+    @contextlib.contextmanager
+    def _away(self) -> Iterator[None]:
+        """Takes the live row away, and draws it below wherever pytest's cursor is then."""
         self.clear()
-        result = yield
-        self._draw()
-        return result
+        self._is_away = True
+        try:
+            yield
+        finally:
+            self._is_away = False
+            self._draw()
 
     # Drawing it.
 
@@ -187,7 +195,7 @@ class ProgressDisplay:
 
     def _draw(self) -> None:
         columns = self._width() + 1
-        if not self._line or (self.letters() and self.letters() % columns == 0):
+        if not self._line or self._is_away or (self.letters() and self.letters() % columns == 0):
             return  # behind the last column a terminal forgets that it is to go to the next row
         red = self.color and any(record.deciding is Outcome.FAIL for record in self._outcomes.values())
         line = f"{_RED}{self._line}{_PLAIN}" if red else self._line

@@ -262,6 +262,7 @@ class Run(RunEvaluation):
             command=self.command.to_dict() if self.command else {},
             models=self.models,
             policies=self.policies,
+            directory=self.invocation,
         )
 
     def manifest(self) -> dict[str, object]:

@@ -132,6 +132,12 @@ def replacements_in(policy: object) -> list[str]:
     return list(map(str, sentences)) if isinstance(sentences, list | tuple) else []
 
 
+def ci_variables(origins: Mapping[str, object]) -> dict[str, str]:
+    """Returns what the manifest of a run says about the job that made it, by the names of variables; empty elsewhere."""
+    known = origins.get("ci")
+    return {str(name): str(value) for name, value in known.items()} if isinstance(known, Mapping) else {}
+
+
 EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
 """Outcomes that are always shown with their reason."""
 

@@ -97,7 +97,8 @@ class Project:
 @pytest.fixture(autouse=True)
 def no_step_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gates in tests belong on no page of the job that runs these tests."""
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    for name in ("GITHUB_STEP_SUMMARY", "GITHUB_ACTIONS"):
+        monkeypatch.delenv(name, raising=False)
 
 
 WORKERS_IF_SLOW = pytest.param(("-n2",), marks=pytest.mark.slow, id="n2")

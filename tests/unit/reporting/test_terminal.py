@@ -131,7 +131,7 @@ def test_what_was_measured_comes_first_and_no_line_breaks_within_a_number() -> N
     assert render(*MEASURED, width=80).splitlines()[:3] == [
         "m on d: clean 90.0 %, blind 25.0 %, mean drop 35.0 pp, worst 60.0 pp (fog:high),",
         "  mRCE undefined, severe 50.0 %, PCRI 2x2 0.12, 3x3 -0.06, ACE 0.06",
-        "60 inferences; 40 answers came from the store",
+        "660 inferences; 440 answers came from the store",
     ]
     assert "clean 90.0 % [86.0, 94.0], blind" in render(*MEASURED, width=120)
 
