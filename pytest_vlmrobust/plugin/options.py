@@ -102,6 +102,8 @@ class Settings:
         False,
         "leave the properties of test cases out of JUnit files, for readers that hold to the schema of Jenkins; those of the "
         "suite stay, and results.json has them all",
+        ini="bool",
+        action="store_true",
     )
     vlm_reference: str = option(
         "no_image",

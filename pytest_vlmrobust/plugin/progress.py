@@ -69,6 +69,7 @@ class ProgressDisplay:
     _shown: float = 0.0
     _line: str = ""
     _is_away: bool = False
+    _has_asked: bool = False
 
     def __post_init__(self) -> None:
         self._shown = time.monotonic()
@@ -108,6 +109,9 @@ class ProgressDisplay:
     def show_progress(self, progress: Progress) -> None:
         """Shows how far the model is in a cell."""
         inferred = self.inferred + progress.inferred
+        if not self._has_asked:  # what its weights took to load says nothing about the pace
+            self._has_asked = True
+            self._moments = deque([_Moment(time.monotonic(), self._made(inferred), inferred)])
         self._show(f"{progress.cell}  {progress.done}/{progress.total} samples", inferred)
 
     def show_finished_test(self, record: Record, tests: int) -> None:
@@ -181,7 +185,7 @@ class ProgressDisplay:
         if self.notices_only or (now - self._shown < (_LIVE_SECONDS if self.live else _PLAIN_SECONDS) and not at_once):
             return
         self._shown = now
-        forwards = min(self.planned, max(self.planned - sum(self.forwards.values()), inferred))
+        forwards = self._made(inferred)
         self._moments.append(_Moment(now, forwards, inferred))
         while len(self._moments) > 2 and now - self._moments[1].time > _WINDOW_SECONDS:
             self._moments.popleft()
@@ -192,6 +196,10 @@ class ProgressDisplay:
         else:
             self.stream.write(f"\nvlm: {self._text(what, forwards, _PLAIN_WIDTH)}\n")
             self.stream.flush()
+
+    def _made(self, inferred: int) -> int:
+        """Returns how many of the planned forward passes are made, or were not needed."""
+        return min(self.planned, max(self.planned - sum(self.forwards.values()), inferred))
 
     def _draw(self) -> None:
         columns = self._width() + 1

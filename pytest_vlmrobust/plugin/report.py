@@ -305,7 +305,7 @@ def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config,
 
 def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config, run: Run) -> None:
     from pytest_vlmrobust.reporting import render_terminal
-    from pytest_vlmrobust.reporting.files import annotations
+    from pytest_vlmrobust.reporting.files import annotation_lines
 
     writer = config.get_terminal_writer()
     width = writer.fullwidth if writer.hasmarkup else max(120, writer.fullwidth)  # a log has no right edge
@@ -313,7 +313,7 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
     terminalreporter.write(render_terminal(run.records, run.facts(), width=width, color=writer.hasmarkup))
     for problem in config.stash.get(_UNWRITTEN, []):
         terminalreporter.write_line(problem, yellow=True)
-    for line in annotations(run.records, run.facts()):
+    for line in annotation_lines(run.records, run.facts()):
         terminalreporter.write_line(line)
     if names := [record.id for record in run.records if not record.is_gated]:
         text = f"FAILED  non-gate tests failed, so that the run fails whatever the gate decides: {first_few(names, _MOST)}"

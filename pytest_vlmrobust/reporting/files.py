@@ -172,7 +172,7 @@ _ANNOTATIONS = 10
 _PLACE = re.compile(r"\(rule [^,()]+, (?P<file>[^()]+):(?P<line>\d+)\)")
 
 
-def annotations(records: Sequence[Record], facts: RunFacts, environment: Mapping[str, str] = os.environ) -> list[str]:
+def annotation_lines(records: Sequence[Record], facts: RunFacts, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Returns workflow commands that annotate the decision and the worst tests; none outside of GitHub Actions."""
     if environment.get("GITHUB_ACTIONS") != "true":
         return []

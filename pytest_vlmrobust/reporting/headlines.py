@@ -66,6 +66,8 @@ class Headline:
         for setting, name in ((CLEAN_NAME, "clean"), (NO_IMAGE_NAME, "blind")):
             if setting in cells:
                 yield from _number(name, cells[setting], "accuracy", _PERCENT)
+            elif setting == CLEAN_NAME:
+                yield from self._summary(name, "clean_accuracy", _PERCENT)
         yield from self._summary("mean drop", "mean_drop", _POINTS)
         yield from self._summary("worst", "worst_case_drop", _POINTS, cells.values())
         yield from self._summary("mRCE", "mean_relative_corruption_error", _PLAIN)

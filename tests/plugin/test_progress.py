@@ -226,10 +226,11 @@ def test_the_time_left_is_that_of_the_forward_passes_that_are_left_and_not_of_th
 def test_the_pace_is_the_recent_one(clock: Clock) -> None:
     stream = io.StringIO()
     display = planned(stream, clock)
+    clock.now = 250.0  # until then it loaded its weights
+    display.show_progress(Progress(Cell("m", "d", CLEAN), 10, 100, 10))
     clock.now = 300.0
     display.show_finished_test(ended("clean"), 3)
-    clock.now = 310.0
-    display.show_progress(Progress(Cell("m", "d", CLEAN), 0, 100, 0))
+    assert "1/3 tests, 100/1.0k forwards, 2 samples/s, ETA 8:20" in stream.getvalue()
     clock.now = 400.0
     display.show_finished_test(ended("fog:low", inferred=4), 3)  # the test stopped early, and its other samples are not asked
     last = stream.getvalue().splitlines()[-1]

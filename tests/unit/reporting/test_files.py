@@ -11,7 +11,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
 from pytest_vlmrobust.reporting import RunFacts, write_report
-from pytest_vlmrobust.reporting.files import add_step_summary, annotations, summary
+from pytest_vlmrobust.reporting.files import add_step_summary, annotation_lines, summary
 
 from .conftest import record
 
@@ -181,7 +181,7 @@ def test_github_shows_the_decision_and_the_worst_tests_beside_their_rules() -> N
         record(f"f-{i}", Outcome.FAIL, i / 100, reason=f"accuracy_drop 30 %\nand more (rule drop, my thresholds/a,b.yaml:{i})")
         for i in range(20)
     ]
-    lines = annotations(
+    lines = annotation_lines(
         [*broken, record("open", Outcome.INCONCLUSIVE, reason="undecided")], RunFacts(), {"GITHUB_ACTIONS": "true"}
     )
     assert lines[0] == "::error title=NO-GO::20 verdicts broke a bound"
@@ -192,10 +192,10 @@ def test_github_shows_the_decision_and_the_worst_tests_beside_their_rules() -> N
     assert sum(line.startswith("::error") for line in lines) == 10
     assert lines[-1] == "::warning title=INCONCLUSIVE open::undecided"
     assert all("\n" not in line for line in lines)
-    assert annotations([record("a")], RunFacts(), {"GITHUB_ACTIONS": "true"}) == [
+    assert annotation_lines([record("a")], RunFacts(), {"GITHUB_ACTIONS": "true"}) == [
         "::notice title=GO::1 verdict passed, 0 are waived, none failed"
     ]
-    assert annotations(broken, RunFacts(), {}) == []
+    assert annotation_lines(broken, RunFacts(), {}) == []
 
 
 def test_the_summary_names_commit_and_job() -> None:
