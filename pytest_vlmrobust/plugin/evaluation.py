@@ -71,12 +71,12 @@ class RunEvaluation(RunInputs):
     def planned_forwards(self) -> dict[str, int]:
         """Forward passes that each cell of the selected tests needs at most, by its id; none where its data cannot be read.
 
-        It is for the eye alone: whoever needs the data meets the error.
+        It is for the eye alone: whoever needs the data meets the error, or the warning that is one by ``-W error``.
         """
         from pytest_vlmrobust.evaluation.run.views import view_count
 
         found: dict[str, int] = {}
-        with contextlib.suppress(VlmRobustError):
+        with contextlib.suppress(Exception):
             for cell in self.tests.required_cells():
                 found[str(cell)] = len(self.evaluator.samples(cell.dataset)) * view_count(cell.setting)
         return found

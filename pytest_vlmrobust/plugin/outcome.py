@@ -112,8 +112,11 @@ class Collector:
         with _or_exit():
             self._run.begin()
             self._run.ask_ahead()
-        if self._run.display is not None and self._run.selection.tests:  # a controller of xdist learns it from its workers
-            self._run.display.plan(self._run.planned_forwards)
+        display = self._run.display
+        if (
+            display is not None and not display.notices_only and self._run.selection.tests
+        ):  # xdist's controller has none of its own
+            display.plan(self._run.planned_forwards)
         while self._uncollected:
             self._take(self._uncollected.pop(0))
 
