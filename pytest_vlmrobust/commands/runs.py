@@ -1,4 +1,4 @@
-"""Runs: `vlmrobust runs`, `report`, `junit`, `compare`, `export` and `rank`."""
+"""Runs: `vlmrobust runs`, `history`, `report`, `junit`, `compare`, `export` and `rank`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.cell import NO_IMAGE_NAME
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import EXIT_CODES
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.ranking import BY
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Adds them to the parser."""
     _add_runs(commands)
+    _add_history(commands)
     _add_files(commands)
     _add_compare(commands)
     _add_rank(commands)
@@ -64,7 +65,7 @@ def _list_runs(options: argparse.Namespace) -> int:
 
 
 def _rows_of(run: RunFiles) -> list[tuple[str, ...]]:
-    """Returns the rows of one run: one for each model and dataset, of which the first names the run."""
+    """Returns the rows of one run: one for each model and dataset with key numbers, of which the first names the run."""
     from pytest_vlmrobust.reporting.headlines import headlines
 
     tests = f"{sum(record.is_gated for record in run.records)} of {run.facts.selected}"
@@ -72,9 +73,44 @@ def _rows_of(run: RunFiles) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for headline in headlines(run.records):
         numbers = {number.name: number.text for number in headline.numbers}
+        if numbers.keys().isdisjoint(_KEY_NUMBERS):
+            continue
         named = (headline.model, headline.dataset, "" if rows else tests)
         rows.append((*(("", "", "") if rows else about), *named, *(numbers.get(name, "") for name in _KEY_NUMBERS)))
     return rows or [(*about, ", ".join(run.facts.models), "", tests, "", "", "")]
+
+
+# `vlmrobust history`.
+
+
+def _add_history(commands: Commands) -> None:
+    history = commands.add_parser("history", help="draw a metric over the runs of a store, with its intervals")
+    history.add_argument("--metric", default="mean_drop", metavar="M", help="what to draw (default: %(default)s)")
+    history.add_argument("--setting", default=CLEAN_NAME, help="of a metric of cells, whose cell (default: %(default)s)")
+    history.add_argument("--store", type=Path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)")
+    history.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many runs (default: %(default)s)")
+    history.set_defaults(run=_history)
+
+
+def _history(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.evaluation.judge.measurements import quantity as known_metric
+    from pytest_vlmrobust.reporting.files import read_run
+    from pytest_vlmrobust.reporting.history import Point, points_of, render_history
+
+    known_metric(options.metric)
+    series: dict[str, list[Point]] = {}
+    for directory in runs_of(options.store)[: options.last]:
+        try:
+            run = read_run(directory)
+        except StoreError as error:
+            complain(str(error))
+            continue
+        for name, measure in points_of(run.records, options.metric, options.setting).items():
+            series.setdefault(name, []).append(Point(directory.name, str(run.decision), measure))
+    if not series:
+        raise StoreError(f"{options.store}: no run of it measured {options.metric}. vlmrobust runs lists them")
+    show("\n".join(render_history(f"{name}: {options.metric}", points, width()) for name, points in series.items()).rstrip("\n"))
+    return 0
 
 
 # `vlmrobust report` and `vlmrobust junit`.

@@ -690,3 +690,18 @@ def test_a_shell_completes_commands(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest_vlmrobust.cli"]
     subprocess.run(command, env={**os.environ, **asked}, check=False)
     assert answers.read_text().strip() == "verify"
+
+
+def test_history_draws_a_metric_over_the_runs(tmp_path: Path, capsys: Captured) -> None:
+    for name in ("20261121-000000-a", "20261123-000000-c"):
+        kept_run(tmp_path, name)
+    assert main(["history", "--store", str(tmp_path), "--metric", "accuracy"]) == 0
+    title, newest, oldest, scale = capsys.readouterr().out.splitlines()
+    assert title == "m-d-clean: accuracy"
+    assert newest.startswith("20261123-000000-c  GO  0.900 [0.800, 0.950]  |---")
+    assert oldest.startswith("20261121-000000-a")
+    assert scale.split() == ["0.800", "0.950"]
+    assert main(["history", "--store", str(tmp_path)]) == 4
+    assert "no run of it measured mean_drop" in capsys.readouterr().err
+    assert main(["history", "--store", str(tmp_path), "--metric", "acuracy"]) == 4
+    assert "Did you mean 'accuracy'?" in capsys.readouterr().err
