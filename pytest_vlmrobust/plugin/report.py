@@ -136,8 +136,15 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Turns the records into the exit code and the files; on the controller only."""
     run = session.config.stash[RUN]
-    if run.display is not None:
-        run.display.stop()
+    try:
+        _finish(session, run, exitstatus)
+    finally:
+        if run.display is not None:  # until now it may show how far a repetition is
+            run.display.stop()
+
+
+def _finish(session: pytest.Session, run: Run, exitstatus: int) -> None:
+    """Concludes the run, or sets the exit code of one that only planned, filled a store or measured nothing."""
     if not run.controls:
         tell_controller(session.config)
     elif run.selection.refusal is not None:
