@@ -51,10 +51,11 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attaches the record to the report, and replaces our own tracebacks by their message."""
-    report = yield
+    ours = is_gated(item) and call.excinfo is not None and isinstance(call.excinfo.value, _OURS)
+    with _without_traceback(item.config) if ours else contextlib.nullcontext():
+        report = yield
     if not is_gated(item):
         return report
-    ours = call.excinfo is not None and isinstance(call.excinfo.value, _OURS)
     if call.excinfo is not None and ours:
         _in_our_words(report, call.excinfo)
     final = report.when == "call" or (report.when == "setup" and not report.passed)
@@ -67,6 +68,17 @@ def pytest_runtest_makereport(
         if not run.controls and "planned_forwards" not in vars(run):
             setattr(report, _FORWARDS, run.planned_forwards)
     return report
+
+
+@contextlib.contextmanager
+def _without_traceback(config: pytest.Config) -> Iterator[None]:
+    """Keeps pytest from spelling out a traceback, a tenth of a second for each error, which is then replaced."""
+    style = config.option.tbstyle
+    config.option.tbstyle = "value"
+    try:
+        yield
+    finally:
+        config.option.tbstyle = style
 
 
 def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

@@ -33,6 +33,8 @@ class Store(Database):
         super().__init__(path, connection)
         self.read_only = read_only
         self._clock = clock
+        self._has_notes = False
+        """Whether the table of notes was seen; it never goes away."""
         self._put: set[str] = set()
         """The keys of answers that were put here through this object."""
 
@@ -153,8 +155,8 @@ class Store(Database):
             StoreError: the store cannot be read.
         """
         with self._lock, explain_errors(self.path, "read"):
-            known = has_table(self._connection, "notes")
-            rows = self._select("select recipe, notes from notes where recipe in", list(recipes)) if known else []
+            self._has_notes = self._has_notes or has_table(self._connection, "notes")
+            rows = self._select("select recipe, notes from notes where recipe in", list(recipes)) if self._has_notes else []
         return {recipe: tuple(json.loads(notes)) for recipe, notes in rows}
 
     def put_digests(self, digests: Mapping[str, Sequence[str]], notes: Mapping[str, Sequence[str]] | None = None) -> None:

@@ -27,60 +27,38 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
-from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.record import LARGEST_DROP, Record
-from pytest_vlmrobust.core.words import quantity as counted
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.asking import Want
-from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
-from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
-from pytest_vlmrobust.metrics.corruption import low_settings
 from pytest_vlmrobust.metrics.table import Needs, ScoreTable
-from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Rule, Waiver
-from pytest_vlmrobust.policies.judge import early_verdict
+from pytest_vlmrobust.policies import JudgedTest, Mode, Rule
 
 from .audits import (
     CELL_LIMITS,
-    EVERY_CELL,
     FIRST,
-    GROWTH,
-    LOW_ONLY,
-    MEANS,
-    OF_RUNGS,
-    SHARES,
-    MissingScoreError,
     NoAuditError,
     RuleAudit,
-    allowed_breaches,
     asking_order,
     judges_value,
-    known,
     limits_within,
     moments,
     risks,
-    step_after,
 )
-from .context import Asked, floors, groups_of
+from .context import Asked, floors, groups_of, references
 from .judge import Judge
-from .looks import Decisions, Prefix, alone, blocks, look_sizes, risk_shares, strata_of, with_risk
+from .looks import Decisions, Prefix, alone, blocks, breaks_budget, is_broken, look_sizes, risk_shares, strata_of, with_risk
 from .measurements import UNPARSED_INCREASE, judged_tests, quantity
 from .required_cells import BASELINES, WITHOUT_SETTINGS, attempts_of
 from .strata import rows_of
+from .sweep_audits import SweepTest
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from .audits import Scores
 
-PAIRS = 32
-"""Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
 COMING = 512
 """Cells that are looked at for what can be asked ahead: those behind them have to wait for theirs."""
-HUNTED = 4
-"""Cells of a sweep that are asked next: those closest to a breach."""
 
 
 class AsksAhead(Protocol):
@@ -117,8 +95,6 @@ class CellTest:
     audits: Mapping[tuple[JudgedTest, str], RuleAudit]
     moments: deque[int]
     """After how many answers it may stop, those that are still to come."""
-    decide: Callable[[JudgedTest, RuleAudit], None]
-    """Writes down what an audit shows."""
     is_due: bool = False
     """Whether a look may end it now."""
     n_seen: int = 0
@@ -138,7 +114,7 @@ class CellTest:
         for (test, _), audit in self.audits.items():
             if not audit.is_done:
                 audit.advance({0: scores})
-                self.decide(test, audit)
+                self.decisions.conclude(test, audit.rule, audit.within)
         self._pass_moment()
 
     def _pass_moment(self) -> None:
@@ -238,7 +214,7 @@ class AdaptiveJudge:
         decisions.unfit = self._unfit(cell, tests)
         blocking = [(test, rule) for test in tests for rule in policy.rules if rule.applies(test) and blocks(rule)]
         fit = [(test, rule) for test, rule in blocking if (test.metric, test.category) not in decisions.unfit]
-        audits = self._cell_audits(cell, size, fit)
+        audits = self._cell_audits(cell, decisions, fit)
         decisions.audited = set(audits)
         decisions.open_looks = any((alone(test), rule.id) not in audits for test, rule in blocking)
         stops = deque(sorted({*(moments(size) if audits else (FIRST,)), *look_sizes(size)}))
@@ -246,8 +222,7 @@ class AdaptiveJudge:
         if self._lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}):
             stops.clear()
             decisions.shares = {}
-        decide = partial(self._decide_audit, decisions)
-        return CellTest(asking_order(size), decisions, audits, stops, decide)
+        return CellTest(asking_order(size), decisions, audits, stops)
 
     def _category_tests(self, cell: Cell, planned: Sequence[JudgedTest]) -> list[JudgedTest]:
         """Returns the tests of the categories of a cell that a rule is about and an audit may decide."""
@@ -342,9 +317,6 @@ class AdaptiveJudge:
             asker.expect([Want(cell, places)])
             self._expected[cell] = count
 
-    def _decide_audit(self, decisions: Decisions, test: JudgedTest, audit: RuleAudit) -> None:
-        self._decide(decisions, test, audit.rule, audit.within)
-
     def _sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
         judge = self.judge
         if not self._stops_early(sweep) or reads_baselines_only(sweep) or judge.why_task_not_shown(sweep.model, sweep.dataset):
@@ -352,8 +324,9 @@ class AdaptiveJudge:
             return judge.sweep(sweep, settings)
         if self._lacks_reference(sweep, {sweep.metric}):
             return judge.sweep(sweep, settings)
-        if (record := self._audited_sweep(sweep, settings)) is not None:
-            return record
+        if (audited := SweepTest.of(judge, sweep, settings, self._expect)) is not None:
+            with contextlib.suppress(NoAuditError):
+                return audited.record() or judge.sweep(sweep, settings)
         size = len(judge.evaluator.samples(sweep.dataset))
         looks = look_sizes(size)
         task = judge.tasks.get(sweep.dataset, "")
@@ -443,7 +416,7 @@ class AdaptiveJudge:
         ruled = {(test.metric, test.category) for test in tests for rule in rules if rule.metric == test.metric}
         if not (gated := [about for about in ruled if about[0] in CELL_LIMITS and metrics.get(about[0]).validity]):
             return {}
-        clean, blind = self._references(cell)
+        clean, blind = references(self.judge.evaluator, cell)
         samples, views = self.judge.evaluator.samples(cell.dataset), view_count(cell.setting)
         of_patches: dict[str, Any] = {}
         if views > 1:
@@ -481,46 +454,25 @@ class AdaptiveJudge:
         policies = {name: with_risk(policy, rest) for name, policy in self.judge.policies.items()}
         return dataclasses.replace(self.judge, policies=policies)
 
-    def _decide(self, decisions: Decisions, test: JudgedTest, rule: Rule, within: Callable[[Bound], Outcome]) -> None:
-        """Writes down what audits show about a rule."""
-        waivers = self._waivers(test)
-        treatment = rule.treatment
-        risk = treatment.alpha_fail if within(rule.bound) is Outcome.FAIL else treatment.alpha_pass
-        because = f"shown at a risk of {risk:.3g} by {decisions.in_words}"
-        if verdict := early_verdict(rule, within, waivers, self.judge.today, because, category=test.category):
-            decisions.decided.setdefault((test, rule.id), verdict)
-
-    def _waivers(self, test: JudgedTest) -> list[Waiver]:
-        judge = self.judge
-        every = judge.policies[test.model].waivers
-        return [waiver for waiver in every if waiver.applies(test) and not waiver.is_expired(judge.today)]
-
-    # Audits: of one cell, of every cell of a sweep, and of the pairs of a mean.
-
     def _cell_audits(
-        self, cell: Cell, size: int, rules: Sequence[tuple[JudgedTest, Rule]]
+        self, cell: Cell, decisions: Decisions, rules: Sequence[tuple[JudgedTest, Rule]]
     ) -> dict[tuple[JudgedTest, str], RuleAudit]:
         """Returns an audit of each rule on a cell, or on a category of it, that can have one."""
         import numpy as np
 
-        policy = self.judge.policies[cell.model]
+        policy, size = self.judge.policies[cell.model], decisions.size
         categories = np.array([sample.category for sample in self.judge.evaluator.samples(cell.dataset)])
         audits = {}
         for test, rule in rules:
             if not judges_value(rule) or test.metric not in CELL_LIMITS:
                 continue
-            bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
+            bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in decisions.waivers(test))]
             members = categories == test.category if test.category else np.ones(size, bool)
-            own = partial(CELL_LIMITS[test.metric], *(scores[members] for scores in self._references(cell)))
+            own = partial(CELL_LIMITS[test.metric], *(scores[members] for scores in references(self.judge.evaluator, cell)))
             limits = partial(limits_within, members, own)
             with contextlib.suppress(NoAuditError):  # without a limit there is no audit, and looks decide
                 audits[alone(test), rule.id] = RuleAudit(rule, bounds, limits, asking_order(size), risks(policy, rule, test))
         return audits
-
-    def _references(self, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Returns the scores of all samples with their pictures unchanged, and without them."""
-        clean, blind = (self.judge.evaluator.result(Cell(about.model, about.dataset, each)) for each in (CLEAN, NO_IMAGE))
-        return clean.values, blind.values
 
     def _lacks_reference(self, about: Cell | SweepMetric, names: Iterable[str]) -> bool:
         """Whether an inference failed on an unchanged picture, or without it, that a metric needs: no part has its value then."""
@@ -530,130 +482,7 @@ class AdaptiveJudge:
         results = [self.judge.evaluator.result(Cell(about.model, about.dataset, setting)) for setting in read]
         return any(math.isnan(value) for result in results for value in result.values)
 
-    def _audited_sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record | None:
-        """Returns the record of a summary metric whose rules audits decide; ``None`` where there are others, or none.
-
-        Where an inference fails, a budget is broken or a rule stays open, all samples are judged: nothing asked is forgotten.
-        """
-        judge = self.judge
-        policy = judge.policies[sweep.model]
-        test = JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split)
-        rules = [rule for rule in policy.rules if rule.bounds(test)]
-        audited = sweep.metric in EVERY_CELL or sweep.metric in SHARES or sweep.metric in MEANS
-        if not audited or not rules or not all(rule.applies(test) and blocks(rule) and judges_value(rule) for rule in rules):
-            return None
-        chosen = list(dict.fromkeys(setting for setting in settings if setting not in (CLEAN, NO_IMAGE)))
-        if sweep.metric in LOW_ONLY:
-            low = set(low_settings(map(str, chosen)))
-            chosen = [setting for setting in chosen if str(setting) in low]
-        if not chosen or (sweep.metric in OF_RUNGS and self._shows_one_rung(sweep, chosen)):
-            return None
-        decide = self._mean_of_pairs if sweep.metric in MEANS else self._cell_by_cell
-        try:
-            record = decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
-        except MissingScoreError:
-            record = None
-        except NoAuditError:
-            return None
-        return record or judge.sweep(sweep, settings)
-
-    def _shows_one_rung(self, sweep: SweepMetric, rungs: Sequence[Setting]) -> bool:
-        """Whether all rungs show the same pictures of the samples that are asked about first, so that there is no curve."""
-        evaluator = self.judge.evaluator
-        first = asking_order(len(evaluator.samples(sweep.dataset)))[:FIRST]
-        return bool(same_pictures([evaluator.result(Cell(sweep.model, sweep.dataset, rung), first) for rung in rungs]))
-
-    def _cell_by_cell(self, sweep: SweepMetric, test: JudgedTest, rules: Sequence[Rule], cells: Sequence[Cell]) -> Record | None:
-        """Judges the largest drop, or a share of cells: by how many cells are shown to keep a limit, and to break it."""
-        from pytest_vlmrobust.metrics.sequential import prior_weights
-
-        evaluator, policy = self.judge.evaluator, self.judge.policies[sweep.model]
-        order = asking_order(len(evaluator.samples(sweep.dataset)))
-        decisions = Decisions(self.judge, len(order) * len(cells), {})
-        weights = prior_weights([str(cell.setting) for cell in cells]).tolist()
-        clean, blind = self._references(sweep)
-        limits = partial(SHARES.get(sweep.metric, CELL_LIMITS["accuracy_drop"]), clean, blind)
-        asked = [0] * len(cells)
-        for rule in rules:
-            bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
-            allowed = {bound: allowed_breaches(sweep.metric, bound, len(cells)) for bound in bounds}
-            audit = RuleAudit(rule, bounds, limits, order, risks(policy, rule, test), weights=weights, allowed=allowed)
-            while closest := audit.closest(HUNTED):
-                upcoming = {
-                    index: audit.upcoming(audit.asked[index] + step_after(audit.asked[index]), index) for index in closest
-                }
-                self._expect(Want(cells[index], places) for index, places in upcoming.items())
-                audit.advance({index: known(evaluator.result(cells[index], places)) for index, places in upcoming.items()})
-            asked = list(map(max, asked, audit.asked))
-            decisions.asked = sum(asked)
-            self._decide(decisions, test, rule, audit.within)
-        results = [evaluator.result(cell, order[:count]) for cell, count in zip(cells, asked, strict=True) if count]
-        formula = metrics.get(sweep.metric).function
-        values = [float(formula(clean[list(order[: len(one.samples)])], {str(one.cell.setting): one.values})) for one in results]
-        if sweep.metric in SHARES:
-            note = f"a share of the {counted(len(values), 'setting')} asked about"
-            return self._summary(sweep, decisions, Estimate(sum(values) / len(values), max(asked)), results, note)
-        worst = max(range(len(values)), key=values.__getitem__)
-        note = f"{LARGEST_DROP}{values[worst]:.3f} at {results[worst].cell.setting}"
-        return self._summary(sweep, decisions, Estimate(values[worst], max(asked)), results, note)
-
-    def _mean_of_pairs(self, sweep: SweepMetric, test: JudgedTest, rules: Sequence[Rule], cells: Sequence[Cell]) -> Record | None:
-        """Judges a mean over all settings and samples from pairs of both, drawn in a fixed random order."""
-        import numpy as np
-
-        from pytest_vlmrobust.metrics.sequential import pair_order
-
-        evaluator, policy = self.judge.evaluator, self.judge.policies[sweep.model]
-        size = len(evaluator.samples(sweep.dataset))
-        clean, blind = (np.tile(scores, len(cells)) for scores in self._references(sweep))
-        order = pair_order(0, "", "", [str(cell.setting) for cell in cells], size).samples.tolist()
-        decisions = Decisions(self.judge, len(order), {})
-        places: dict[Cell, list[int]] = {}
-        values: dict[int, float] = {}
-        for rule in rules:
-            bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
-            audit = RuleAudit(rule, bounds, partial(MEANS[sweep.metric], clean, blind), order, risks(policy, rule, test))
-            while pairs := audit.upcoming(audit.asked[0] + max(PAIRS, audit.asked[0] // GROWTH)):
-                by_cell = {
-                    number: [pair for pair in pairs if pair // size == number] for number in {pair // size for pair in pairs}
-                }
-                self._expect(Want(cells[number], [pair % size for pair in own]) for number, own in sorted(by_cell.items()))
-                for number, own in sorted(by_cell.items()):
-                    scores = known(evaluator.result(cells[number], [pair % size for pair in own])).tolist()
-                    values |= zip(own, scores, strict=True)
-                    places.setdefault(cells[number], []).extend(pair % size for pair in own)
-                audit.advance({0: np.array([values[pair] for pair in pairs])})
-            decisions.asked = max(decisions.asked, audit.asked[0])
-            self._decide(decisions, test, rule, audit.within)
-        results = [evaluator.result(cell, sorted(set(own))) for cell, own in places.items()]
-        losses = clean[list(values)] - np.array(list(values.values()))
-        seen = {"mean_harmful_flip_rate": losses.clip(min=0.0), "resolution_accuracy": np.array(list(values.values()))}
-        estimate = Estimate(float(seen.get(sweep.metric, losses).mean()), len(values))
-        return self._summary(sweep, decisions, estimate, results, "")
-
-    def _summary(
-        self, sweep: SweepMetric, decisions: Decisions, estimate: Estimate, results: Sequence[CellResult], note: str
-    ) -> Record | None:
-        """Returns the record of a summary metric that audits decided; ``None`` where something is left open."""
-        judge = dataclasses.replace(self.judge, early=decisions)
-        notes = (note,) if note else ()
-        record = judge.summary("sweep", sweep, estimate, results, judge.counts(), notes=notes)
-        if (decisions.undecided and not is_broken(record)) or breaks_budget(record):
-            return None
-        return dataclasses.replace(record, n_samples=decisions.size)
-
 
 def reads_baselines_only(sweep: SweepMetric) -> bool:
     """Whether a summary metric is computed from answers about unchanged pictures, and without any."""
     return set(metrics.get(sweep.metric).needs) <= WITHOUT_SETTINGS
-
-
-def is_broken(record: Record) -> bool:
-    """Whether a rule is broken: further verdicts cannot mend the test."""
-    return any(measure.outcome is Outcome.FAIL for measure in record.measures)
-
-
-def breaks_budget(record: Record) -> bool:
-    """Whether more inferences failed, or more answers were unreadable, than the policy admits."""
-    budgets = ("error_rate", "unparsed_rate")
-    return any(measure.metric in budgets and measure.outcome is not Outcome.MEASURED for measure in record.measures)

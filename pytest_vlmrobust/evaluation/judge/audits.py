@@ -394,9 +394,10 @@ MEANS = {
     "mean_drop": _drop,
     "mean_drop_at_low": _drop,
     "mean_harmful_flip_rate": _harmful_flips,
+    "identity_drop": _drop,
     "resolution_accuracy": _accuracy,
 }
-"""Summary metrics that are means over settings and samples."""
+"""Summary metrics that are means over settings and samples: ``identity_drop`` in a task that the model is shown to do."""
 OF_RUNGS = ("resolution_accuracy",)
 """Those over rungs, which have to show different pictures."""
 LOW_ONLY = ("worst_at_low", "mean_drop_at_low", "benign_at_low")

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.answers import Measured, chances
@@ -53,6 +53,12 @@ class Asked:
             return cls(task, measured.corpus_metric(dataset), measured.samples(dataset))
         except (VlmRobustError, Warning):
             return cls(task)
+
+
+def references(measured: Measured, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns the scores of all samples of a dataset with their pictures unchanged, and without them, each of shape (N,)."""
+    clean, blind = (measured.result(Cell(about.model, about.dataset, each)) for each in (CLEAN, NO_IMAGE))
+    return clean.values, blind.values
 
 
 @dataclass(frozen=True, eq=False)

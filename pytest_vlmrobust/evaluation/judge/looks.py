@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.decision import Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.answers import Measured, Thumbnails
 from pytest_vlmrobust.evaluation.run.results import CellResult
-from pytest_vlmrobust.policies import JudgedTest, Policy, Rule, Tier
-from pytest_vlmrobust.policies.judge import judge_rule, verdict_of_part
+from pytest_vlmrobust.policies import Bound, JudgedTest, Policy, Rule, Tier, Waiver
+from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, verdict_of_part
 
 from .audits import asking_order, judges_value
 from .judge import Judge
@@ -172,6 +173,25 @@ class Decisions:
                 self.undecided.add(key)
         return decided
 
+    def waivers(self, test: JudgedTest) -> list[Waiver]:
+        """Returns the waivers about a test that hold today."""
+        every = self.judge.policies[test.model].waivers
+        return [waiver for waiver in every if waiver.applies(test) and not waiver.is_expired(self.judge.today)]
+
+    def conclude(self, test: JudgedTest, rule: Rule, within: Callable[[Bound], Outcome]) -> None:
+        """Writes down what audits show about a rule.
+
+        Args:
+            test: what the rule was audited on.
+            rule: the rule.
+            within: says whether a bound is shown to be kept, or to be broken.
+        """
+        treatment = rule.treatment
+        risk = treatment.alpha_fail if within(rule.bound) is Outcome.FAIL else treatment.alpha_pass
+        because = f"shown at a risk of {risk:.3g} by {self.in_words}"
+        if verdict := early_verdict(rule, within, self.waivers(test), self.judge.today, because, category=test.category):
+            self.decided.setdefault((test, rule.id), verdict)
+
     def _look(self, policy: Policy, rule: Rule, test: JudgedTest, estimate: Estimate) -> None:
         waivers = [waiver for waiver in policy.waivers if waiver.applies(test)]
         strata = max(test.strata, len(strata_of(self.whole.samples(test.dataset)))) if test.category else 1
@@ -211,3 +231,14 @@ def blocks(rule: Rule) -> bool:
 def strata_of(samples: Sequence[Sample]) -> set[str]:
     """Returns the names of the categories of samples, and of their sub-tasks."""
     return {sample.category for sample in samples if sample.category} | set(strata(samples))
+
+
+def is_broken(record: Record) -> bool:
+    """Whether a rule is broken: further verdicts cannot mend the test."""
+    return any(measure.outcome is Outcome.FAIL for measure in record.measures)
+
+
+def breaks_budget(record: Record) -> bool:
+    """Whether more inferences failed, or more answers were unreadable, than the policy admits."""
+    budgets = ("error_rate", "unparsed_rate")
+    return any(measure.metric in budgets and measure.outcome is not Outcome.MEASURED for measure in record.measures)

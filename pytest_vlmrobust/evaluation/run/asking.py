@@ -7,6 +7,7 @@ than one, a thread for each other lane takes batches at the same time. Every bat
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -39,6 +40,9 @@ _PREPARED_AHEAD = 4
 _RECENT_VIEWS, _RECENT_BYTES = 32, 32 * 2**20
 """Views that are kept for questions about the same pixels."""
 _POLL_SECONDS = 0.2
+_SWITCH_SECONDS = 0.0005
+"""How long one thread of Python may keep others waiting: with the usual 5 ms, threads that prepare a picture in tenths of a
+millisecond wait for lanes that call one short operation after the other, and then lanes for them."""
 _QUEUED = ("new", "preparing", "ready", "failed")
 
 
@@ -144,6 +148,8 @@ class Engine:
         self._computing = self._preparing = self._held = 0
         self._stored_at = 0.0
         self._workers: list[threading.Thread] = []
+        self._switched = sys.getswitchinterval()
+        """The interval of this process when nothing was asked yet."""
         self._resting = True
         self._closed = False
 
@@ -252,9 +258,11 @@ class Engine:
             self._changed.notify_all()
         for worker in self._workers:
             worker.join()
+        sys.setswitchinterval(self._switched)
 
     def _start_workers(self) -> None:
         """Starts the threads that are missing; whoever calls this holds the lock."""
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
         kinds = [False] * self._threads + [True] * (self._lanes - 1)
         for computes in kinds[len(self._workers) :]:
             name = "vlm-lane" if computes else "vlm-views"

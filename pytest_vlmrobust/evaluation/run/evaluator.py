@@ -225,7 +225,10 @@ class Evaluator:
             self.witness(self._results[cell])
             return self._results[cell]
         if missing:
-            self.witness(partial.result(self._notes(partial, missing), missing))
+            fresh = partial.result(self._notes(partial, missing), missing)
+            self.witness(fresh)
+            if list(missing) == list(places):
+                return fresh
         return partial.result(self._notes(partial, places), places)
 
     def expect(self, wants: Iterable[Want]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Setting, SweepMetric
@@ -21,6 +22,7 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run import data
@@ -81,6 +83,7 @@ class Laboratory:
         self.data = RunData(["faces_160"])
         self.opened: list[Evaluator] = []
         self.rules = "{id: any, metric: split_position_gap, max: 50%, judge: point}"
+        self.mode = ""
         self.samples = {task: tuple(self.data.open(f"faces_160.{task}").samples()) for task in TASKS}
         everything = [sample for samples in self.samples.values() for sample in samples]
         self._known = {(sample.id, prompt(sample, "direct")): sample for sample in everything}
@@ -113,7 +116,7 @@ class Laboratory:
         )
         self.opened.append(evaluator)
         file = self.directory / "policy.yaml"
-        file.write_text(f"version: 1\nrules:\n  - {self.rules}\n", encoding="utf-8")
+        file.write_text(f"version: 1\n{self.mode}rules:\n  - {self.rules}\n", encoding="utf-8")
         policy = load_policy([file], known_metrics=known_metrics(), root=self.directory)
         members = families(models)
         return Judge(evaluator, dict.fromkeys([*models, *members], policy), date(2026, 6, 1), data=self.data, families=members)
@@ -165,6 +168,29 @@ def test_of_a_model_that_is_right_nothing_is_found(laboratory: Laboratory) -> No
     assert measured(cell(judge, "guided"), "box_coverage").value == 1.0
     assert measured(summary(judge, "semi_guided", "hint_gain")).value == pytest.approx(0.0, abs=1e-6)
     assert [note for task in TASKS for note in cell(judge, task).notes] == []
+
+
+@pytest.mark.parametrize(("rule", "outcome"), [("max: 40%", Outcome.PASS), ("max: 10%", Outcome.FAIL)])
+def test_a_drop_far_from_its_bound_is_decided_by_a_part_of_the_pairs(laboratory: Laboratory, rule: str, outcome: Outcome) -> None:
+    """Of 15 settings and 24 faces; without a waiver or an audit each pair would be asked about."""
+    lost = {sample.id for sample in laboratory.samples["matching"][::4]}
+    laboratory.rules = f"{{id: any, metric: identity_drop, {rule}, judge: point}}"
+    laboratory.mode = "mode: adaptive\n"
+    about = SweepMetric("model", "faces_160.matching", "identity_drop", SPLIT)
+    settings = tuple(map(Setting.parse, perturbations.names(SPLIT)))
+
+    def answer(sample: Sample, setting: str) -> str:
+        return wrong(sample) if is_perturbed(setting) and sample.id in lost else right(sample)
+
+    judge = laboratory.judge(answer)
+    record = AdaptiveJudge(judge).sweep(about, settings)
+    assert record.outcome is outcome
+    assert record.n_requested < record.n_samples == 24 * len(settings) == 360
+    full = judge.sweep(about, settings)
+    assert (full.outcome, measured(full).value) == (
+        outcome,
+        pytest.approx(0.25, abs=0.01),
+    )  # one setting may leave a picture as it is
 
 
 def test_pointing_to_one_cell_blindly_is_no_task_done_and_is_named(laboratory: Laboratory) -> None:
