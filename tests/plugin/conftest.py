@@ -16,6 +16,8 @@ import cv2  # noqa: F401 - what a run in this process imports would be dropped a
 import jinja2  # noqa: F401 - likewise
 import numpy as np
 import pytest
+import rich.console
+import rich.table  # noqa: F401 - likewise: a part of rich that stays would find the other parts twice
 import scipy.special  # noqa: F401 - likewise
 import yaml  # noqa: F401 - likewise
 from PIL import Image
