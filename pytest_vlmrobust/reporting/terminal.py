@@ -297,8 +297,8 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
         console.print(line)
     for line in selection(records, facts):
         console.print(_plain(line), style="yellow", soft_wrap=True)
-    for model, decision in decisions_by_model(records, facts).items():
-        console.print(f"decision about {_plain(model)}: [{_DECISIONS[decision]}]{decision}[/]", soft_wrap=True)
+    for model, own in decisions_by_model(records, facts).items():
+        console.print(f"decision about {_plain(model)}: [{_DECISIONS[own]}]{own}[/]", soft_wrap=True)
     console.print(f"[{_DECISIONS[decision]}]{decision}[/]  {_plain(decision_sentence(decision, records, facts))}", soft_wrap=True)
     places = {"report": facts.report, "run": facts.directory}
     for line in filter(None, _filled([f"{name} {on_one_line(path)}" for name, path in places.items() if path], console.width)):

@@ -311,3 +311,12 @@ def test_a_reason_of_a_million_characters_is_cut() -> None:
     text = render(record("m-d-x", Outcome.FAIL, reason="x" * 1_000_000))
     assert len(text) < 5000
     assert "more characters)" in text
+
+
+def test_the_decision_of_the_run_is_not_that_of_its_last_model() -> None:
+    lines = render(
+        record("a", Outcome.FAIL, model="m"), record("b", model="other"), facts=RunFacts(models=("m", "other"))
+    ).splitlines()
+    assert "decision about m: NO-GO" in lines
+    assert "decision about other: GO" in lines
+    assert "NO-GO  1 verdict broke a bound" in lines
