@@ -1,8 +1,10 @@
+# PYTHON_ARGCOMPLETE_OK
 """Inspect policies and metrics, and work with the runs of a gate: report, compare, bundle, verify."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -21,9 +23,14 @@ _LONGEST = 200
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0, 1 for what differs, 4 for a mistake, or a decision's own code."""
-    options = parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = options.run
+    commands = parser()
+    with contextlib.suppress(ImportError):  # an extra
+        import argcomplete
+
+        argcomplete.autocomplete(commands)  # answers a shell that asks, and ends the process then; else does nothing
     try:
+        options = commands.parse_args(arguments)
+        run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except (VlmRobustError, OSError) as error:
         complain(str(error))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.words import printable
 
 # Arguments that several commands have.
@@ -32,13 +33,40 @@ def counting(noun: str) -> Callable[[str], int]:
     return count
 
 
+LATEST = "latest"
+STORE = Path(".vlmrobust")
+"""Where a run keeps its answers unless an option says otherwise."""
+
+
+def run_directory(text: str) -> Path:
+    """Reads a RUN: its directory, or ``latest`` for the newest one of the store here, unless a directory has that name.
+
+    Raises:
+        UsageError: it is ``latest``, and there is no run.
+    """
+    if text != LATEST or Path(text).is_dir():
+        return Path(text)
+    newest = next(iter(runs_of(STORE)), None)
+    if newest is None:
+        raise UsageError(f"{LATEST}: {STORE} holds no run here. Run pytest --vlm=NAME first, or name the directory of a run")
+    return newest
+
+
+def runs_of(store: Path) -> list[Path]:
+    """Returns the directories of the runs of a store, and of those kept here because a store could only be read, newest first."""
+    from pytest_vlmrobust.evaluation.run.directories import ELSEWHERE, RUNS
+    from pytest_vlmrobust.evaluation.run.evidence import newest_runs
+
+    return newest_runs([store / RUNS, Path(ELSEWHERE)])
+
+
 def named_run(run: str) -> tuple[str, Path]:
     """Returns the prefix of the models of a run and its directory, of ``RUN`` or ``NAME=RUN``.
 
     An existing directory may have any name.
     """
     name, equals, directory = run.partition("=")
-    return ("", Path(run)) if not equals or Path(run).is_dir() else (name, Path(directory))
+    return ("", run_directory(run)) if not equals or Path(run).is_dir() else (name, run_directory(directory))
 
 
 # Output of commands.

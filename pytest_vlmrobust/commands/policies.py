@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import shutil
 from datetime import date
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_vlmrobust.core.errors import PolicyError, UsageError
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, counting, in_color, say, show, width
+from .arguments import Commands, counting, in_color, run_directory, say, show, width
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import Policy
@@ -58,7 +59,7 @@ def _add_check(commands: Commands) -> None:
     )
     check.add_argument(
         "--noise",
-        type=Path,
+        type=run_directory,
         metavar="RUN",
         help="say which rules are tighter than the noise of a run made with --vlm-aa",
     )
@@ -152,9 +153,21 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
 # `vlmrobust init`.
 
 
+_RECIPES = {
+    "github": ("github.yml", Path(".github/workflows/vlm-gate.yml")),
+    "gitlab": ("gitlab.yml", Path(".gitlab-ci.yml")),
+    "jenkins": ("Jenkinsfile", Path("Jenkinsfile")),
+}
+"""Service to the file of its recipe, and where that goes."""
+_NEXT = """pytest --vlm=tiny suites/test_patches.py --vlm-plan          # what a run would ask: nothing is run
+  pytest --vlm=tiny suites/ --vlm-report=report                # the gate on the model that ships with the package
+  pytest --vlm=./my-checkpoint --vlm-dataset=my.tsv suites/    # the gate on yours"""
+
+
 def _add_init(commands: Commands) -> None:
     init = commands.add_parser("init", help="copy the shipped suites and thresholds into a directory")
     init.add_argument("directory", nargs="?", type=Path, default=Path(), help="where to (default: here)")
+    init.add_argument("--ci", choices=sorted(_RECIPES), help="also write a recipe for this service of continuous integration")
     init.add_argument("--force", action="store_true", help="overwrite files that differ")
     init.set_defaults(run=_init)
 
@@ -167,6 +180,9 @@ def _init(options: argparse.Namespace) -> int:
         for folder, pattern in (("suites", "*.py"), ("thresholds", "*.*"))
         for file in sorted(shipped(folder).glob(pattern))
     ]
+    if options.ci:
+        name, place = _RECIPES[options.ci]
+        copies.append((shipped("recipes") / name, options.directory / place))
     kept = [to for file, to in copies if to.exists() and to.read_bytes() != file.read_bytes() and not options.force]
     if kept:
         raise UsageError(f"{', '.join(map(str, kept))} exist and differ from what is shipped. Use --force to overwrite them")
@@ -174,4 +190,6 @@ def _init(options: argparse.Namespace) -> int:
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, to)
         say(str(to))
+    where = "" if options.directory == Path() else f"cd {shlex.quote(str(options.directory))} && "
+    say(f"\nNext:\n  {where}{_NEXT}")
     return 0

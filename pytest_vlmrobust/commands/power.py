@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
 
-from .arguments import Commands, counting, say
+from .arguments import LATEST, Commands, counting, run_directory, say
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.power.profiles import Truth
@@ -59,8 +59,8 @@ def add(commands: Commands) -> None:
         default=[],
         metavar="NAME|RUN",
         help=f"what is true of the model (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a need of "
-        "context such as needs-context, a published model such as MMBench/Qwen3-VL-8B, or the directory of a run; for the "
-        f"Observatory also illusion-blind, one-cell and others (default: {NOTHING_LOST})",
+        "context such as needs-context, a published model such as MMBench/Qwen3-VL-8B, the directory of a run, or latest; "
+        f"for the Observatory also illusion-blind, one-cell and others (default: {NOTHING_LOST})",
     )
     power.add_argument(
         "--dataset",
@@ -201,9 +201,9 @@ def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> l
     dataset = options.dataset or "MMBench"
     benchmark = profiles.benchmark_of(dataset)
     usual = options.samples or next(iter(profiles.published_profiles(benchmark).values())).samples
-    if Path(name).is_dir():
+    if name == LATEST or Path(name).is_dir():
         _no_shift(options)
-        runs = profiles.recorded_models(Path(name))
+        runs = profiles.recorded_models(run_directory(name))
         return [
             (replace(profile, dataset=options.dataset or profile.dataset), options.samples or profile.samples) for profile in runs
         ]

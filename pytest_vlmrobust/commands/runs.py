@@ -1,4 +1,4 @@
-"""Runs: `vlmrobust report`, `junit`, `compare`, `export` and `rank`."""
+"""Runs: `vlmrobust runs`, `history`, `report`, `junit`, `compare`, `export` and `rank`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.cell import NO_IMAGE_NAME
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import EXIT_CODES
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.ranking import BY
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, complain, in_color, named_run, say, show, width
+from .arguments import (
+    STORE,
+    Commands,
+    complain,
+    counting,
+    in_color,
+    named_run,
+    run_directory,
+    runs_of,
+    say,
+    show,
+    width,
+)
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting import RunFacts
@@ -22,10 +34,95 @@ if TYPE_CHECKING:
 
 def add(commands: Commands) -> None:
     """Adds them to the parser."""
+    _add_runs(commands)
+    _add_history(commands)
     _add_files(commands)
     _add_compare(commands)
     _add_rank(commands)
     _add_export(commands)
+
+
+# `vlmrobust runs`.
+
+
+_RUNS_HEADER = ("run", "date", "decision", "model", "data", "tests", "clean", "mean drop", "worst")
+_KEY_NUMBERS = _RUNS_HEADER[6:]
+
+
+def _add_runs(commands: Commands) -> None:
+    runs = commands.add_parser("runs", help="list the runs of a store, the newest first, with their decisions and key numbers")
+    runs.add_argument("--store", type=Path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)")
+    runs.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many to list (default: %(default)s)")
+    runs.set_defaults(run=_list_runs)
+
+
+def _list_runs(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.reporting.files import read_run
+    from pytest_vlmrobust.reporting.writing import render_table
+
+    found = runs_of(options.store)
+    if not found:
+        raise StoreError(f"{options.store}: holds no run. Run pytest --vlm=NAME first, or name another store with --store")
+    rows: list[tuple[str, ...]] = []
+    for directory in found[: options.last]:
+        try:
+            rows += _rows_of(read_run(directory))
+        except StoreError as error:
+            complain(str(error))
+            rows.append((directory.name, "", "cannot be read", *[""] * (len(_RUNS_HEADER) - 3)))
+    show(render_table(_RUNS_HEADER, rows, names=5, width=width(), color=in_color()).rstrip("\n"))
+    if (hidden := len(found) - options.last) > 0:
+        say(f"… and {quantity(hidden, 'older run')}: --last {len(found)} lists all")
+    return 0
+
+
+def _rows_of(run: RunFiles) -> list[tuple[str, ...]]:
+    """Returns the rows of one run: one for each model and dataset with key numbers, of which the first names the run."""
+    from pytest_vlmrobust.reporting.headlines import headlines
+
+    tests = f"{sum(record.is_gated for record in run.records)} of {run.facts.selected}"
+    about = (run.directory.name, str(run.manifest.get("date", "")), str(run.decision))
+    rows: list[tuple[str, ...]] = []
+    for headline in headlines(run.records):
+        numbers = {number.name: number.text for number in headline.numbers}
+        if numbers.keys().isdisjoint(_KEY_NUMBERS):
+            continue
+        named = (headline.model, headline.dataset, "" if rows else tests)
+        rows.append((*(("", "", "") if rows else about), *named, *(numbers.get(name, "") for name in _KEY_NUMBERS)))
+    return rows or [(*about, ", ".join(run.facts.models), "", tests, "", "", "")]
+
+
+# `vlmrobust history`.
+
+
+def _add_history(commands: Commands) -> None:
+    history = commands.add_parser("history", help="draw a metric over the runs of a store, with its intervals")
+    history.add_argument("--metric", default="mean_drop", metavar="M", help="what to draw (default: %(default)s)")
+    history.add_argument("--setting", default=CLEAN_NAME, help="of a metric of cells, whose cell (default: %(default)s)")
+    history.add_argument("--store", type=Path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)")
+    history.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many runs (default: %(default)s)")
+    history.set_defaults(run=_history)
+
+
+def _history(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.evaluation.judge.measurements import quantity as known_metric
+    from pytest_vlmrobust.reporting.files import read_run
+    from pytest_vlmrobust.reporting.history import Point, points_of, render_history
+
+    known_metric(options.metric)
+    series: dict[str, list[Point]] = {}
+    for directory in runs_of(options.store)[: options.last]:
+        try:
+            run = read_run(directory)
+        except StoreError as error:
+            complain(str(error))
+            continue
+        for name, measure in points_of(run.records, options.metric, options.setting).items():
+            series.setdefault(name, []).append(Point(directory.name, str(run.decision), measure))
+    if not series:
+        raise StoreError(f"{options.store}: no run of it measured {options.metric}. vlmrobust runs lists them")
+    show("\n".join(render_history(f"{name}: {options.metric}", points, width()) for name, points in series.items()).rstrip("\n"))
+    return 0
 
 
 # `vlmrobust report` and `vlmrobust junit`.
@@ -33,12 +130,16 @@ def add(commands: Commands) -> None:
 
 def _add_files(commands: Commands) -> None:
     report = commands.add_parser("report", help="write report.html and the other files of a run, also of one that was killed")
-    report.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory below .vlmrobust/runs")
+    report.add_argument(
+        "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
+    )
     report.add_argument("--out", type=Path, help="where to (default: the run's directory)")
     report.set_defaults(run=_report)
 
     junit = commands.add_parser("junit", help="write junit.xml of a run from its journal, also of one that was killed")
-    junit.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory below .vlmrobust/runs")
+    junit.add_argument(
+        "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
+    )
     junit.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: junit.xml in the run's directory)")
     junit.set_defaults(run=_junit)
 
@@ -91,8 +192,10 @@ def _junit(options: argparse.Namespace) -> int:
 
 def _add_compare(commands: Commands) -> None:
     compare = commands.add_parser("compare", help="say what changed between two runs on the same samples")
-    compare.add_argument("before", metavar="A", type=Path, help="the earlier run: a directory that holds predictions.sqlite")
-    compare.add_argument("after", metavar="B", type=Path, help="the later run")
+    compare.add_argument(
+        "before", metavar="A", type=run_directory, help="the earlier run: a directory that holds predictions.sqlite, or latest"
+    )
+    compare.add_argument("after", metavar="B", type=run_directory, help="the later run")
     compare.add_argument("--out", type=Path, metavar="DIR", help="write comparison.json and comparison.md there")
     compare.add_argument("--model", default="", metavar="NAME", help="a model of the later run (default: all of them)")
     compare.set_defaults(run=_compare)
@@ -114,7 +217,9 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _add_export(commands: Commands) -> None:
     export = commands.add_parser("export", help="write what a run measured in the file format of another program")
-    export.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory that holds predictions.sqlite")
+    export.add_argument(
+        "run_directory", metavar="RUN", type=run_directory, help="a run: a directory that holds predictions.sqlite, or latest"
+    )
     export.add_argument("--to", required=True, choices=sorted(_FORMATS), help="nel: what nel compare and nel gate read")
     export.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
     export.add_argument("--model", default="", metavar="NAME", help="a model of the run (default: its only one)")
@@ -154,8 +259,10 @@ def _add_rank(commands: Commands) -> None:
     ranks.add_argument(
         "runs",
         metavar="RUN",
+        type=named_run,
         nargs="+",
-        help="a run of the models: a directory that holds predictions.sqlite; NAME=RUN puts NAME before those of its models",
+        help="a run of the models: a directory that holds predictions.sqlite; latest is the newest; "
+        "NAME=RUN puts NAME before those of its models",
     )
     ranks.add_argument("--out", type=Path, metavar="DIR", help="write models.html, models.md and models.json there")
     ranks.add_argument("--by", default=BY[0], choices=BY, help="what to rank by (default: %(default)s)")
@@ -167,7 +274,7 @@ def _rank(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.after.ranking import rank
     from pytest_vlmrobust.reporting.ranking import render_ranking, write_ranking
 
-    ranking = rank([named_run(run) for run in options.runs], by=options.by, reference=options.reference)
+    ranking = rank(options.runs, by=options.by, reference=options.reference)
     if options.out:
         write_ranking(options.out, ranking)
     show(render_ranking(ranking, width=width(), color=in_color()).rstrip("\n"))

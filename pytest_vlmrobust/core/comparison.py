@@ -79,6 +79,12 @@ class Comparison:
     notes: tuple[str, ...] = ()
     """What could not be made sure of."""
 
+    @property
+    def unchanged(self) -> bool:
+        """Whether both runs have the same cells, and every sample scores the same in both."""
+        same = all(change.drop.value == 0 and not change.broken and not change.fixed for change in self.cells)
+        return bool(self.cells) and same and not self.only_before and not self.only_after
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the comparison as what JSON can hold; undefined numbers are ``None``."""
         return {

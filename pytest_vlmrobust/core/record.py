@@ -13,6 +13,8 @@ from .decision import Outcome
 
 BY_VALUE = "by value"
 """What stands where an interval would, beside a value that was judged alone."""
+LARGEST_DROP = "largest drop in what was asked: "
+"""How the note of a test begins that stopped early and names the setting of the largest drop, behind ``at``."""
 SCHEMA_VERSION = 1
 FAMILY = "family"
 """The kind of a record about several models of one family."""

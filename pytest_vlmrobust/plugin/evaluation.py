@@ -71,6 +71,20 @@ class RunEvaluation(RunInputs):
             compares=bool(self.settings.vlm_baseline),
         )
 
+    @cached_property
+    def planned_forwards(self) -> dict[str, int]:
+        """Forward passes that each cell of the selected tests needs at most, by its id; none where its data cannot be read.
+
+        It is for the eye alone: whoever needs the data meets the error, or the warning that is one by ``-W error``.
+        """
+        from pytest_vlmrobust.evaluation.run.views import view_count
+
+        found: dict[str, int] = {}
+        with contextlib.suppress(Exception):
+            for cell in self.tests.required_cells():
+                found[str(cell)] = len(self.evaluator.samples(cell.dataset)) * view_count(cell.setting)
+        return found
+
     def sample_warnings(self, planned: Mapping[str, Sequence[JudgedTest]]) -> list[str]:
         """Returns, a sentence for each, the rules that too few samples are there for.
 

@@ -106,20 +106,20 @@ def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Call
     from pytest_vlmrobust.reporting.explanation import explain
     from pytest_vlmrobust.reporting.junit import properties
 
-    node = request.node
+    node, run = request.node, request.config.stash[RUN]
+
+    def note(record: Record) -> None:
+        node.stash[RECORD] = record
+        if not run.settings.vlm_junit_plain:
+            node.user_properties.extend(properties(record))
+
     try:
         record = dataclasses.replace(_measured(request, test, measure), nodeid=node.nodeid)
-        again = command.for_test(record) if (command := request.config.stash[RUN].command) else ""
-        if record.outcome is Outcome.ERROR:
-            node.stash[RECORD] = record
-            raise BackendError(explain(record, again))
     except VlmRobustError as error:
-        if RECORD in node.stash:
-            node.user_properties.extend(properties(node.stash[RECORD]))
-            raise
-        node.stash[RECORD] = failed_record(test, request.param, str(error), node.nodeid)
-        node.user_properties.extend(properties(node.stash[RECORD]))
+        note(failed_record(test, request.param, str(error), node.nodeid))
         raise
-    node.stash[RECORD] = record
-    node.user_properties.extend(properties(record))
+    note(record)
+    again = run.command.for_test(record) if run.command else ""
+    if record.outcome is Outcome.ERROR:
+        raise BackendError(explain(record, again))
     return GatedTest(record, again)

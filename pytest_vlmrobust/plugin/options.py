@@ -104,6 +104,13 @@ class Settings:
     vlm_report: str = option(
         "", "write report.html, results.json, cells.csv, summary.md, model_card.md, junit.xml and more here", metavar="DIR"
     )
+    vlm_junit_plain: bool = option(
+        False,
+        "leave the properties of test cases out of JUnit files, for readers that hold to the schema of Jenkins; those of the "
+        "suite stay, and results.json has them all",
+        ini="bool",
+        action="store_true",
+    )
     vlm_reference: str = option(
         "no_image",
         "model of this run whose errors normalise mean_corruption_error; no_image: the same model without images",

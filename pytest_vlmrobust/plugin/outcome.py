@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,6 +22,8 @@ _ATTRIBUTE = "vlm_record"
 """Extra attributes of a report travel from xdist's workers to its controller."""
 _EXPLAINED = "vlm_explained"
 """Likewise: whether the record fully explains the failure."""
+_FORWARDS = "vlm_forwards"
+"""Likewise: the forward passes of a worker's plan, on the first report that it sends."""
 _PHASES = ("setup", "call", "teardown")
 _OURS = (VlmRobustError, ThresholdExceeded, NotDecided)
 RECORD: pytest.StashKey[Record] = pytest.StashKey()
@@ -62,6 +64,9 @@ def pytest_runtest_makereport(
         record = measured or _unmeasured_record(item, report)
         setattr(report, _ATTRIBUTE, record.to_json())
         setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in ENDS_AS_FAILURE))
+        run = item.config.stash[RUN]
+        if not run.controls and "planned_forwards" not in vars(run):
+            setattr(report, _FORWARDS, run.planned_forwards)
     return report
 
 
@@ -119,12 +124,19 @@ class Collector:
         with _or_exit():
             self._run.begin()
             self._run.ask_ahead()
+        display = self._run.display
+        if (
+            display is not None and not display.notices_only and self._run.selection.tests
+        ):  # xdist's controller has none of its own
+            display.plan(self._run.planned_forwards)
         while self._uncollected:
             self._take(self._uncollected.pop(0))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Takes the record off a report; under xdist, this is where it reaches the controller."""
+        if self._run.display is not None:
+            self._run.display.plan(getattr(report, _FORWARDS, {}))
         line = getattr(report, _ATTRIBUTE, None)
         if line is not None:
             self._take(Record.from_json(line))
@@ -177,12 +189,3 @@ def _outside_failure_record(report: pytest.TestReport | pytest.CollectReport, wh
     message = str(getattr(crash, "message", "") or _last_line(report)).partition("\n")[0]
     reason = f"{what}: {message}"
     return Record(test=CHECK, id=report.nodeid, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
-
-
-def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str | Mapping[str, Any]] | None:
-    """Leaves the terminal to the progress display: a passing gated test prints nothing of its own."""
-    display = config.stash[RUN].display
-    shown = display is not None and display.live and config.get_verbosity() <= 0
-    if shown and getattr(report, _ATTRIBUTE, None) and report.passed:
-        return "passed", "", ""
-    return None

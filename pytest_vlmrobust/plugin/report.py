@@ -1,9 +1,9 @@
-"""What pytest says about a run: the header, the plan, the table at the end, the files, and the exit code."""
+"""What pytest says about a run: the header, the plan, the page at the end, the files, and the exit code."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -144,8 +144,15 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Turns the records into the exit code and the files; on the controller only."""
     run = session.config.stash[RUN]
-    if run.display is not None:
-        run.display.clear()
+    try:
+        _finish(session, run, exitstatus)
+    finally:
+        if run.display is not None:  # until now it may show how far a repetition is
+            run.display.stop()
+
+
+def _finish(session: pytest.Session, run: Run, exitstatus: int) -> None:
+    """Concludes the run, or sets the exit code of one that only planned, filled a store or measured nothing."""
     if not run.controls:
         tell_controller(session.config)
     elif run.selection.refusal is not None:
@@ -219,7 +226,8 @@ def _note_decision(run: Run) -> Decision:
     facts = run.facts()
     decision = facts.decision(run.records)
     try:
-        run.describe(facts.shortfalls, missing=facts.missing(run.records), decision=str(decision))
+        missing = facts.missing(run.records)
+        run.describe(facts.shortfalls, missing=missing, decision=str(decision), warnings=list(facts.warnings))
     except StoreError as error:
         pytest.exit(f"{Decision.INCOMPLETE}: {error}", returncode=EXIT_CODES[Decision.INCOMPLETE])
     return decision
@@ -284,9 +292,15 @@ def _add_suite_properties(config: pytest.Config, facts: dict[str, str]) -> None:
                 add(name, value)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Prints the table: the decision, what breaks it, worst first."""
-    run = config.stash[RUN]
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Generator[None]:
+    """Prints the page of the gate below all that pytest prints, so that the decision stands where a reader looks."""
+    yield
+    _print_end(terminalreporter, config, config.stash[RUN])
+
+
+def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config, run: Run) -> None:
+    """Prints what came of the run: its page, or why there is none."""
     refusal = run.selection.refusal
     if not run.controls or run.only_plans:
         return  # a plan was printed in place of the tests
@@ -294,7 +308,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         if run.selection.refused_at_worker:  # else pytest says it
             terminalreporter.write_line(f"ERROR: {refusal}", red=True)
     elif run.records:
-        _print_table(terminalreporter, config, run)
+        _print_page(terminalreporter, config, run)
     elif run.has_begun and not _only_shows(config):
         text = f"{Decision.INCOMPLETE}: {run.stopped}, and no test had left a verdict by then: this says nothing about the model"
         terminalreporter.write_line(text, red=True)
@@ -307,8 +321,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"{text}{_data_of_one_kind(run)}", yellow=True)
 
 
-def _print_table(terminalreporter: pytest.TerminalReporter, config: pytest.Config, run: Run) -> None:
+def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config, run: Run) -> None:
     from pytest_vlmrobust.reporting import render_terminal
+    from pytest_vlmrobust.reporting.files import annotation_lines
 
     writer = config.get_terminal_writer()
     width = writer.fullwidth if writer.hasmarkup else max(120, writer.fullwidth)  # a log has no right edge
@@ -316,6 +331,8 @@ def _print_table(terminalreporter: pytest.TerminalReporter, config: pytest.Confi
     terminalreporter.write(render_terminal(run.records, run.facts(), width=width, color=writer.hasmarkup))
     for problem in config.stash.get(_UNWRITTEN, []):
         terminalreporter.write_line(problem, yellow=True)
+    for line in annotation_lines(run.records, run.facts()):
+        terminalreporter.write_line(line)
     if names := [record.id for record in run.records if not record.is_gated]:
         text = f"FAILED  non-gate tests failed, so that the run fails whatever the gate decides: {first_few(names, _MOST)}"
         terminalreporter.write_line(text, red=True)

@@ -231,6 +231,7 @@ class Run(RunEvaluation):
         """Returns the facts about the run that its records lack, for its decision and its reports."""
         from pytest_vlmrobust.reporting import RunFacts
         from pytest_vlmrobust.reporting.comparison import noise_warnings
+        from pytest_vlmrobust.reporting.files import REPORT
         from pytest_vlmrobust.store.journal import FILE_NAME
         from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 
@@ -248,6 +249,8 @@ class Run(RunEvaluation):
             repeatability=self.repeatability,
             spending=self.spending,
             kept=os.path.relpath(self.directories.run / FILE_NAME, self.invocation),
+            directory=os.path.relpath(self.directories.run, self.invocation),
+            report=os.path.relpath(self.directories.report / REPORT, self.invocation) if self.settings.vlm_report else "",
             origins=self.origins(),
             tests=planned_tests(self.directories.run),
         )
@@ -263,6 +266,7 @@ class Run(RunEvaluation):
             command=self.command.to_dict() if self.command else {},
             models=self.models,
             policies=self.policies,
+            directory=self.invocation,
         )
 
     def manifest(self) -> dict[str, object]:

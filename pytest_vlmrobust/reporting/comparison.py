@@ -44,6 +44,8 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
     console = text_console(buffer, width=max(80, width), color=color)
     _print_table(console, _SWEEP_HEADER, [(_sweep_row(change), change.drop) for change in comparison.sweeps])
     _print_table(console, _HEADER, [(_row(change), change.drop) for change in comparison.cells[:_ROWS]])
+    if comparison.unchanged:
+        console.print("nothing changed: every answer that both runs have scores the same in both", style="bold")
     for line in _below(comparison):
         console.print(on_one_line(line), soft_wrap=True, markup=False)
     return buffer.getvalue()
@@ -57,7 +59,10 @@ def comparison_markdown(comparison: Comparison) -> str:
     lines += _markdown_table(_SWEEP_HEADER, [_sweep_row(change) for change in comparison.sweeps])
     lines += _markdown_table(_HEADER, [_row(change) for change in comparison.cells[:_ROWS]])
     lines += [f"- {inert(_changes_line(change))}" for change in comparison.cells[:_ROWS] if change.broken or change.fixed]
-    return "\n".join([*lines, "", *(f"- {inert(line)}" for line in _below(comparison))]) + "\n"
+    unchanged = (
+        ["", "**Nothing changed**: every answer that both runs have scores the same in both."] if comparison.unchanged else []
+    )
+    return "\n".join([*lines, *unchanged, "", *(f"- {inert(line)}" for line in _below(comparison))]) + "\n"
 
 
 def _row(change: CellChange) -> tuple[str, ...]:

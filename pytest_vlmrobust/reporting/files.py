@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.comparison import Repeatability
-from pytest_vlmrobust.core.decision import Decision
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.spending import Spending
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import on_one_line, quantity
 from pytest_vlmrobust.store import last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
@@ -29,6 +30,7 @@ from .wording import (
     EXPLAINED,
     RunFacts,
     baseline_summary,
+    ci_variables,
     decision_sentence,
     decisions_by_model,
     note_lines,
@@ -59,7 +61,10 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
     write_text(directory / SUMMARY, summary(records, facts))
     write_text(directory / model_card.FILE_NAME, model_card.model_card(records, facts, origins))
     suite = junit.suite_properties(origins, records, facts)
-    write_text(directory / junit.FILE_NAME, junit.junit_xml(records, suite, facts.lost(records), facts.command))
+    write_text(
+        directory / junit.FILE_NAME,
+        junit.junit_xml(records, suite, facts.lost(records), facts.command, plain=junit.is_plain(origins)),
+    )
     if facts.ranking is not None:
         write_ranking(directory, facts.ranking)
     write_text(directory / REPORT, render_html(records, facts, origins))
@@ -69,6 +74,8 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
     decision = facts.decision(records)
     lines = [f"# {decision}", "", f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.", ""]
+    if made := [*filter(None, [str(facts.origins.get("commit", ""))]), *ci_variables(facts.origins).values()]:
+        lines += [f"Made from {', '.join(map(code, made))}.", ""]
     if each := decisions_by_model(records, facts):
         lines += [*(f"- {inert(name)}: **{model_decision}**" for name, model_decision in each.items()), ""]
     lines += [f"**{inert(limit)}**\n" for limit in selection(records, facts)]
@@ -123,7 +130,9 @@ class RunFiles:
     def junit(self) -> str:
         """The run as a JUnit file."""
         suite = suite_properties(self.manifest, self.records, self.facts)
-        return junit_xml(self.records, suite, self.facts.lost(self.records), self.facts.command)
+        return junit_xml(
+            self.records, suite, self.facts.lost(self.records), self.facts.command, plain=junit.is_plain(self.manifest)
+        )
 
 
 def read_run(directory: Path) -> RunFiles:
@@ -153,12 +162,48 @@ def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
         tests=planned_tests(directory),
         repeatability=repeatability,
         spending=tuple(map(Spending.from_dict, manifest.get("spending", {}).values())),
-        warnings=noise_warnings(repeatability),
+        warnings=tuple(map(str, manifest.get("warnings", noise_warnings(repeatability)))),
+        directory=str(directory),
         command=Command.read(manifest.get("command")),
     )
 
 
-# The summary where GitHub Actions shows it.
+# What GitHub Actions shows: the summary on the page of a job, and annotations beside the lines of thresholds files.
+
+
+_ANNOTATIONS = 10
+"""Annotations of a kind that GitHub shows of one step."""
+_PLACE = re.compile(r"\(rule [^,()]+, (?P<file>[^()]+):(?P<line>\d+)\)")
+
+
+def annotation_lines(records: Sequence[Record], facts: RunFacts, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Returns workflow commands that annotate the decision and the worst tests; none outside of GitHub Actions."""
+    if environment.get("GITHUB_ACTIONS") != "true":
+        return []
+    decision = facts.decision(records)
+    kind = {Decision.GO: "notice", Decision.NO_GO: "error"}.get(decision, "warning")
+    lines = [_annotation(kind, str(decision), decision_sentence(decision, records, facts), {})]
+    loud = [record for record in worst_first(records) if record.deciding in EXPLAINED]
+    for name, outcomes in {
+        "error": (Outcome.FAIL, Outcome.ERROR),
+        "warning": (Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE),
+    }.items():
+        room = _ANNOTATIONS - (name == kind)
+        for record in [record for record in loud if record.outcome in outcomes][:room]:
+            place = _PLACE.search(record.reason)
+            lines.append(_annotation(name, f"{record.outcome} {record.id}", record.reason, place.groupdict() if place else {}))
+    return lines
+
+
+def _annotation(kind: str, title: str, text: str, place: Mapping[str, str]) -> str:
+    about = {**place, "title": title}
+    told = ",".join(f"{name}={_github(value).replace(':', '%3A').replace(',', '%2C')}" for name, value in about.items())
+    return f"::{kind} {told}::{_github(text)}"
+
+
+def _github(text: str) -> str:
+    """Returns text as a workflow command may hold it: on one line, and with its percent signs spelled."""
+    return on_one_line(text).replace("%", "%25")
 
 
 VARIABLE = "GITHUB_STEP_SUMMARY"

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import on_one_line
 
 from .explanation import Command, explain
-from .wording import RunFacts, decisions_by_model, policy_replacements, warnings_of
+from .wording import RunFacts, ci_variables, decisions_by_model, policy_replacements, warnings_of
 
 FILE_NAME = "junit.xml"
 LOST = "the run ended before this test left a verdict"
@@ -79,6 +79,8 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         "vlm.model": " ".join(sorted(origins.get("models", {}))),
         "vlm.dataset": " ".join(sorted({record.dataset for record in records} - {""})),
         "vlm.policy_sha256": " ".join(str(policies[name].get("sha256", "")) for name in sorted(policies)),
+        "vlm.commit": str(origins.get("commit", "")),
+        "vlm.ci": " ".join(f"{name}={value}" for name, value in ci_variables(origins).items()),
         "vlm.seed": str(origins.get("settings", {}).get("vlm_seed", "")),
         "vlm.verdict": str(facts.decision(records)),
         **{f"vlm.verdict.{name}": str(decision) for name, decision in decisions_by_model(records, facts).items()},
@@ -101,6 +103,12 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
     return {visible(name): value for name, value in values.items() if value}
 
 
+def is_plain(origins: Mapping[str, Any]) -> bool:
+    """Whether a run was asked to leave the properties of test cases out."""
+    settings = origins.get("settings")
+    return isinstance(settings, Mapping) and bool(settings.get("vlm_junit_plain"))
+
+
 def _warnings(record: Record) -> list[str]:
     return [on_one_line(warning) for warning in warnings_of(record)]
 
@@ -118,7 +126,12 @@ def _repeat_properties(repeat: Repeatability) -> dict[str, str]:
 
 
 def junit_xml(
-    records: Sequence[Record], suite: Mapping[str, str], lost: Iterable[str] = (), command: Command | None = None
+    records: Sequence[Record],
+    suite: Mapping[str, str],
+    lost: Iterable[str] = (),
+    command: Command | None = None,
+    *,
+    plain: bool = False,
 ) -> str:
     """Returns a JUnit file; the same records give the same text, for it says nothing about when and where.
 
@@ -127,9 +140,10 @@ def junit_xml(
         suite: properties of the whole run.
         lost: node ids of tests that were to run and left no record: they are errors.
         command: how pytest was called; failure messages then say how to run a test again.
+        plain: whether test cases have no properties.
     """
     beside = {record.nodeid or record.id: record for record in records if record.test == CHECK}
-    cases = [_case(record, beside.pop(record.nodeid, None), command) for record in records if record.test != CHECK]
+    cases = [_case(record, beside.pop(record.nodeid, None), command, plain=plain) for record in records if record.test != CHECK]
     cases += [*(_beside_case(nodeid, record) for nodeid, record in beside.items()), *map(_lost_case, lost)]
     counts = {name: str(sum(case.find(kind) is not None for case in cases)) for kind, name in _KINDS.items()}
     seconds = sum(record.seconds for record in records)
@@ -172,11 +186,12 @@ def names_of(nodeid: str) -> tuple[str, str]:
     return ".".join([module, *classes]), name + bracket + parameters
 
 
-def _case(record: Record, beside: Record | None, command: Command | None) -> ET.Element:
+def _case(record: Record, beside: Record | None, command: Command | None, *, plain: bool) -> ET.Element:
     """Returns the case of a gated test, with what failed in it beside its verdict."""
     again = command.for_test(record) if command else ""
     node = _named_case(record.key, record.seconds)
-    _add_properties(node, properties(record))
+    if not plain:
+        _add_properties(node, properties(record))
     if beside is not None:
         _add_result(node, "failure", beside.reason, beside.reason)
     if record.outcome in _RAISED:

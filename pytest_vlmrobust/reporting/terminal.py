@@ -1,23 +1,30 @@
-"""The table at the end of a run."""
+"""The page at the end of a run."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.words import on_one_line, printable, quantity
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.words import all_of, on_one_line, printable, quantity
 
 from .comparison import noise_lines
+from .headlines import PARTIAL, Headline, headlines
 from .wording import (
     EXPLAINED,
-    QUIET,
     RunFacts,
     baseline_summary,
     decision_sentence,
     decisions_by_model,
+    headline,
     note_lines,
     outcome_counts,
     policy_replacements,
@@ -30,7 +37,6 @@ from .writing import text_console
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 STYLES = {
     Outcome.FAIL: "bold red",
@@ -49,98 +55,145 @@ _DECISIONS = {
 }
 _RERUN = {Outcome.FAIL: "failed", Outcome.ERROR: "errors"}
 """Outcomes worth running again, by their name in ``--vlm-rerun``; an undecided test would only be undecided again."""
-_QUIET_WORDS = (
-    "more that passes, is measured only or does not apply",
-    "more that pass, are measured only or do not apply",
-)
-_ROWS = 12
-"""Rows shown when nothing is wrong."""
-_LOUD_ROWS = 40
-"""Rows shown of failed and undecided tests, worst first."""
-_REASONS = 10
-"""Reasons shown of each outcome, worst first."""
-_HEADER = ("verdict", "test", "metric", "value", "90 % interval", "bound", "n")
-_METRIC, _NUMBERS = 2, 3
-"""Where what was measured begins among the columns, and where its numbers do."""
+_ITEMS = 3
+"""Broken or undecided tests, or groups of tests with one reason, that are shown of each outcome, worst first."""
+_SCREEN = 21
+"""Rows that the page of a GO may take: a screen of 24 without pytest's title, its last line and the prompt."""
+_NUMBER_ROWS = 10
+"""Rows that the key numbers may take."""
+_WAIVERS = 4
+"""Waivers that are shown with their reason, a line each; more of them stand side by side without it."""
+_WAIVER_ROWS = 5
+"""Rows that waivers side by side may take."""
+_ASIDE_ROWS = 4
+"""Rows that warnings and notes may take; where they need more, they are counted."""
+_DEFAULT_RUNS = ".vlmrobust/runs"
+"""Where runs are unless an option says otherwise: `vlmrobust report latest` looks there."""
+_WIDE = 120
+"""Columns from which on key numbers have their intervals."""
+_INDENT = "     "
 _GAP = "  "
+_NO_IDENTIFIER = re.compile(r"[^A-Za-z0-9_.-]+")
+_WAIVED_DAYS = 90
+"""For how long a waiver holds that is proposed."""
 
 
 def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, color: bool) -> str:
-    """Returns the table as text, worst first, with the decision last, where a reader looks."""
-    buffer = io.StringIO()
-    console = text_console(buffer, width=max(80, width), color=color)
+    """Returns the last page of a run: key numbers, then what is broken or undecided, worst first, and the decision."""
+    page, end = io.StringIO(), io.StringIO()
+    console, last = (text_console(buffer, width=max(80, width), color=color) for buffer in (page, end))
     ordered = worst_first(records)
-    loud = [record for record in ordered if record.deciding not in QUIET]
-    quiet = [record for record in ordered if record.deciding in QUIET]
-    shown = loud[:_LOUD_ROWS] + quiet[: max(0, _ROWS - len(loud))]
-    if shown:
-        _table(console, shown)
-    if len(loud) > _LOUD_ROWS:
-        console.print(
-            f"… and {outcome_counts(loud[_LOUD_ROWS:])} more; all rows are in {_plain(facts.kept)}",
-            style="dim",
-            soft_wrap=True,
-        )
-    if hidden := len(records) - len(shown) - len(loud[_LOUD_ROWS:]):
-        console.print(f"… and {quantity(hidden, *_QUIET_WORDS)}", style="dim")
-    _reasons(console, loud, facts)
+    _numbers(console, records, facts)
+    _items(console, [record for record in ordered if record.deciding in EXPLAINED], facts)
     _again(console, records, facts)
-    _notes(console, ordered, facts)
-    _close(console, records, facts)
-    return buffer.getvalue()
+    _waivers(console, records, facts)
+    _close(last, records, facts)
+    go = facts.decision(records) is Decision.GO
+    rows = len(page.getvalue().splitlines()) + len(end.getvalue().splitlines())
+    _asides(console, ordered, facts, min(_ASIDE_ROWS, _SCREEN - rows) if go else _ASIDE_ROWS)
+    return page.getvalue() + end.getvalue()
 
 
-def _table(console: Console, records: Sequence[Record]) -> None:
-    """Prints one line for each record if all fit, else two, so that no name is broken: the test, and its numbers below it."""
+def _numbers(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
+    """Prints the key numbers of each model and dataset, in lines that break between two numbers only."""
+    found = headlines(records)
+    blocks = [_filled(_parts(about, intervals=console.width >= _WIDE), console.width) for about in found]
+    if sum(map(len, blocks)) > _NUMBER_ROWS:
+        blocks = [[f"{first.rstrip(',')} …" if more else first] for first, *more in blocks]
+    room = _NUMBER_ROWS if len(blocks) <= _NUMBER_ROWS else _NUMBER_ROWS - 1
+    for about, block in zip(found[:room], blocks, strict=False):
+        name = _name(about)
+        console.print(f"[bold]{_markup(name)}[/]{_markup(block[0].removeprefix(name))}", soft_wrap=True)
+        for line in block[1:]:
+            console.print(_markup(line), soft_wrap=True)
+    if len(blocks) > room:
+        more = quantity(len(blocks) - room, "more pair of model and dataset", "more pairs of model and dataset")
+        console.print(f"… and {more}{_read_in(facts)}", style="dim", soft_wrap=True)
+    if any(number.text.startswith(PARTIAL) for about in found for number in about.numbers):
+        console.print(f"{PARTIAL} from a part of the samples: the test stopped once its verdict was decided", style="dim")
+
+
+def _name(about: Headline) -> str:
+    return on_one_line(f"{about.model} on {about.dataset}:")
+
+
+def _parts(about: Headline, *, intervals: bool) -> list[str]:
+    """Returns what no line of the numbers breaks: the name, and each number with its comma."""
+    shown = [on_one_line(number.shown(intervals=intervals)) for number in about.numbers]
+    return [_name(about), *(f"{number}," for number in shown[:-1]), shown[-1]]
+
+
+def _filled(parts: Sequence[str], width: int) -> list[str]:
+    """Returns words as lines of at most ``width`` columns; each but the first is indented, and no part is broken."""
     from rich.cells import cell_len
 
-    rows = [(str(record.outcome), *map(on_one_line, (record.id, *row(record)))) for record in records]
-    widths = [max(map(cell_len, column)) for column in zip(_HEADER, *rows, strict=True)]
-    fits = sum(widths) + len(_GAP) * (len(widths) - 1) <= console.width
-    console.print(*_lines(_HEADER, widths, ["bold"] * len(_HEADER), fits=fits), sep="\n", soft_wrap=True)
-    for cells, record in zip(rows, records, strict=True):
-        styles = [STYLES[record.outcome], *[""] * (len(cells) - 1)]
-        console.print(*_lines(cells, widths, styles, fits=fits), sep="\n", soft_wrap=True)
+    lines = [""]
+    for part in parts:
+        longer = f"{lines[-1]} {part}".lstrip() if len(lines) == 1 else f"{lines[-1]} {part}"
+        if lines[-1].strip() and cell_len(longer) > width:
+            lines.append(f"  {part}")
+        else:
+            lines[-1] = longer
+    return lines
 
 
-def _lines(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str], *, fits: bool) -> list[Text]:
-    """Returns a row of the table as the lines that it takes."""
-    from rich.cells import cell_len
-    from rich.text import Text
-
-    padding = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
-    placed = [cell + pad for cell, pad in zip(cells, padding, strict=True)]
-    placed[_NUMBERS:] = [pad + cell for cell, pad in zip(cells[_NUMBERS:], padding[_NUMBERS:], strict=True)]
-    styled = [Text(text, style) for text, style in zip(placed, styles, strict=True)]
-    parts = [styled] if fits else [styled[:_METRIC], [Text(), *styled[_METRIC:]]]
-    lines = [Text(_GAP).join(part) for part in parts]
-    for line in lines:
-        line.rstrip()
-    return [line for line in lines if line]
-
-
-def _reasons(console: Console, loud: Sequence[Record], facts: RunFacts) -> None:
-    """Prints the reasons of each outcome: every breach separately, and other reasons once for all tests that share them."""
+def _items(console: Console, loud: Sequence[Record], facts: RunFacts) -> None:
+    """Prints what is broken or undecided, every breach separately and other reasons once for all tests that share them."""
+    left: list[Record] = []
     for outcome in EXPLAINED:
-        having: dict[tuple[str, str], list[Record]] = {}
+        alike: dict[tuple[str, str], list[Record]] = {}
         for record in loud:
-            if record.outcome is outcome and record.deciding in EXPLAINED:
-                having.setdefault((record.reason, record.key if outcome is Outcome.FAIL else ""), []).append(record)
-        for alike in list(having.values())[:_REASONS]:
-            _reason(console, alike[0], len(alike) - 1, facts)
-        if len(having) > _REASONS:
-            left = (
-                f"… and {quantity(len(having) - _REASONS, 'more reason')} of {outcome}; all of them are in {_plain(facts.kept)}"
-            )
-            console.print(left, style="dim", soft_wrap=True)
+            if record.outcome is outcome:
+                alike.setdefault((record.reason, record.key if outcome is Outcome.FAIL else ""), []).append(record)
+        groups = list(alike.values())
+        for group in groups[:_ITEMS]:
+            _item(console, group[0], len(group) - 1, facts)
+        left += [record for group in groups[_ITEMS:] for record in group]
+    if left:
+        rest = f"… and {outcome_counts(left)} more; all of them are in {_plain(facts.kept)}"
+        console.print(rest, style="dim", soft_wrap=True)
 
 
-def _reason(console: Console, record: Record, others: int, facts: RunFacts) -> None:
-    """Prints the reason of one record, and the command that runs its test again."""
+def _item(console: Console, record: Record, others: int, facts: RunFacts) -> None:
+    """Prints why a test is not passed, what it measured, and what to do about it."""
     line = f"{_plain(record.id)}{f' and {others} more' if others else ''}: {_plain(record.reason)}"
     console.print(f"[{STYLES[record.outcome]}]{record.outcome}[/] {line}", soft_wrap=True)
+    measure = headline(record)
+    if measure is not None and not math.isnan(measure.value):
+        called, value, beside, bound, n = map(_plain, row(record))
+        told = [f"{called} {value}", beside, f"bound {bound}" if bound else "", f"n {n}"]
+        console.print(f"{_INDENT}{'  '.join(filter(None, told))}", soft_wrap=True)
+    steps = []
     if record.outcome in _RERUN and facts.command and (command := facts.command.for_test(record)):
-        console.print(f"     {_command_markup(command)}", style="dim", soft_wrap=True)
+        steps.append(_command_markup(command))
+    if measure is not None and record.outcome is Outcome.FAIL and (stub := _waiver_stub(record, measure, facts)):
+        steps.append(f"or waive it: {_command_markup(stub)}")
+    for step in steps:
+        console.print(f"{_INDENT}{step}", style="dim", soft_wrap=True)
+
+
+def _waiver_stub(record: Record, measure: Measure, facts: RunFacts) -> str:
+    """Returns a line for ``waivers:`` of a thresholds file that covers a breach, without its owner and reason.
+
+    A file with these two still empty is refused, so that nobody waives by pasting alone. Empty where no waiver can cover it: of a
+    broken budget, which has no rule.
+    """
+    try:
+        ends = [float(end) for end in measure.threshold.split("..")] if measure.rule else []
+    except ValueError:
+        return ""  # a record of another program may hold anything
+    if not ends or min(ends) <= measure.value <= max(ends):
+        return ""
+    above = measure.value > max(ends)
+    beyond = [end for end in (measure.value, measure.high if above else measure.low) if math.isfinite(end)]
+    cap = math.ceil(round(100 * max(beyond), 6)) / 100 if above else math.floor(round(100 * min(beyond), 6)) / 100
+    about = {"model": record.model, "dataset": record.dataset, "setting": record.setting or record.split}
+    where = {**about, "category": measure.category}
+    scope = ", ".join(f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in where.items() if text)
+    name = _NO_IDENTIFIER.sub("-", f"W-{record.id}")
+    written = str(facts.origins.get("date", ""))
+    expires = date.fromisoformat(written) + timedelta(days=_WAIVED_DAYS) if written else ""
+    return f"- {{id: {name}, owner: , reason: , expires: {expires}, metric: {measure.metric}, where: {{{scope}}}, cap: {cap:g}}}"
 
 
 def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
@@ -151,37 +204,109 @@ def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None
             console.print(f"all {count} {outcome} again: {_command_markup(facts.command.several(verdicts))}", soft_wrap=True)
 
 
-def _notes(console: Console, ordered: Sequence[Record], facts: RunFacts) -> None:
-    for line in warning_lines(ordered):
-        console.print(f"[yellow]warning[/] {_plain(line)}", soft_wrap=True)
-    for note in note_lines(ordered):
-        console.print(f"[yellow]note[/] {_plain(note)}", soft_wrap=True)
+def _waivers(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
+    """Prints each waiver that was needed: for how many tests, who answers for it, until when and, where there is room, why."""
+    needed = Counter((record.model, name) for record in records for name in {one.waiver for one in record.measures} - {""})
+    known = _waivers_of(facts.origins)
+    lines: Counter[_Waiver] = Counter()
+    for key, count in needed.items():
+        about = known.get(key, {})
+        owner, expires, reason = (on_one_line(str(about.get(field, ""))) for field in ("owner", "expires", "reason"))
+        lines[_Waiver(on_one_line(key[1]), owner, expires, reason)] += count
+    ordered = sorted(lines, key=lambda line: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", line.id)])
+    title = f"[{STYLES[Outcome.WAIVED]}]waived[/]"
+    if len(ordered) <= _WAIVERS:
+        for line in ordered:
+            told = f"{line.id}: {quantity(lines[line], 'test')}, owner {line.owner}, until {line.expires}: {line.reason}"
+            console.print(f"{title} {_markup(_cut(told, console.width - len('waived ')))}", soft_wrap=True)
+        return
+    brief = [f"{line.id} {lines[line]}x {line.owner} {line.expires}" for line in ordered]
+    width = max(map(len, brief))
+    abreast = max(1, (console.width - len("waived ")) // (width + len(_GAP)))
+    rows = [brief[start : start + abreast] for start in range(0, len(brief), abreast)]
+    for row_of_them in rows[:_WAIVER_ROWS]:
+        told = _GAP.join(f"{one:<{width}}" for one in row_of_them).rstrip()
+        console.print(f"{title} {_markup(told)}", soft_wrap=True)
+    if (left := len(brief) - abreast * _WAIVER_ROWS) > 0:
+        console.print(f"… and {quantity(left, 'more waiver')}{_read_in(facts)}", style="dim", soft_wrap=True)
+
+
+class _Waiver(NamedTuple):
+    id: str
+    owner: str
+    expires: str
+    reason: str
+
+
+def _waivers_of(origins: Mapping[str, object]) -> dict[tuple[str, str], Mapping[str, object]]:
+    """Returns model and id to what the policies of a run say of each waiver; empty where its manifest does not say."""
+    policies = origins.get("policies")
+    contents = policies.items() if isinstance(policies, Mapping) else ()
+    found = [
+        (str(model), one) for model, content in contents if isinstance(content, Mapping) for one in content.get("waivers", ())
+    ]
+    return {(model, str(one.get("id", ""))): one for model, one in found if isinstance(one, Mapping)}
+
+
+def _cut(text: str, width: int) -> str:
+    """Returns text that takes ``width`` columns at most."""
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
+
+
+def _asides(console: Console, ordered: Sequence[Record], facts: RunFacts, room: int) -> None:
+    """Prints warnings and notes if ``room`` rows hold them, else how many there are and where they stand; noise always."""
+    from rich.cells import cell_len
+
     for line in (line for repeat in facts.repeatability for line in noise_lines(repeat)):
         console.print(_plain(line), soft_wrap=True)
-    for warning in facts.warnings:
-        console.print(f"[yellow]warning[/] {_plain(warning)}", soft_wrap=True)
+    everything = len(ordered) + len(facts.warnings)
+    warnings = [*facts.warnings, *warning_lines(ordered, everything)]
+    notes = note_lines(ordered, sum(len(record.notes) for record in ordered))
+    lines = [*(("warning", line) for line in warnings), *(("note", line) for line in notes)]
+    if sum(-(-cell_len(f"{kind} {on_one_line(line)}") // console.width) for kind, line in lines) <= room:
+        for kind, line in lines:
+            console.print(f"[yellow]{kind}[/] {_plain(line)}", soft_wrap=True)
+    else:
+        counts = all_of([quantity(len(found), noun) for found, noun in ((warnings, "warning"), (notes, "note")) if found])
+        console.print(f"[yellow]{counts}[/]{_read_in(facts)}", soft_wrap=True)
+
+
+def _read_in(facts: RunFacts) -> str:
+    """Returns where a reader finds what the page only counts."""
+    if facts.report:
+        return f": see {_plain(facts.report)}"
+    if facts.directory:
+        latest = Path(facts.directory).parent == Path(_DEFAULT_RUNS)
+        return f": see vlmrobust report {'latest' if latest else _plain(facts.directory)}"
+    return f": see {_plain(facts.kept)}"
 
 
 def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
-    if records:
-        console.print(outcome_counts(records))
+    """Prints how the run went and ends with the decision, and with where its evidence is."""
     inferred = sum(record.n_inferred for record in records)
     recalled = sum(record.n_recalled for record in records)
+    decision = facts.decision(records)
+    if records and decision is not Decision.GO:  # whose sentence counts them
+        console.print(outcome_counts(records))
     console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer')} came from the store")
     for spent in [each for each in facts.spending if each.tokens]:
         console.print(_plain(str(spent)), soft_wrap=True)
-    for model, policy in facts.policies.items():
-        console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
     for line in policy_replacements(facts.origins):
         console.print(_plain(line), style="yellow", soft_wrap=True)
     for line in baseline_summary(records):
         console.print(line)
     for line in selection(records, facts):
         console.print(_plain(line), style="yellow", soft_wrap=True)
-    for model, decision in decisions_by_model(records, facts).items():
-        console.print(f"decision about {_plain(model)}: [{_DECISIONS[decision]}]{decision}[/]", soft_wrap=True)
-    decision = facts.decision(records)
+    for model, own in decisions_by_model(records, facts).items():
+        console.print(f"decision about {_plain(model)}: [{_DECISIONS[own]}]{own}[/]", soft_wrap=True)
     console.print(f"[{_DECISIONS[decision]}]{decision}[/]  {_plain(decision_sentence(decision, records, facts))}", soft_wrap=True)
+    places = {"report": facts.report, "run": facts.directory}
+    for line in filter(None, _filled([f"{name} {on_one_line(path)}" for name, path in places.items() if path], console.width)):
+        console.print(_markup(line.strip()), soft_wrap=True)
+    for model, policy in facts.policies.items():
+        console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
 
 
 def _plain(text: str) -> str:
@@ -193,6 +318,11 @@ def _plain(text: str) -> str:
 
 def _command_markup(command: str) -> str:
     """Returns a command line uncut, with its blanks."""
+    return _markup(printable(command))
+
+
+def _markup(text: str) -> str:
+    """Returns printable text in which rich finds no markup."""
     from rich.markup import escape
 
-    return escape(printable(command))
+    return escape(text)

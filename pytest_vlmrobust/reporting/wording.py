@@ -90,6 +90,10 @@ class RunFacts(RunScope):
     """How pytest was called; ``None`` if unknown."""
     kept: str = "results.json"
     """The file that holds the records that a screen has no room for."""
+    directory: str = ""
+    """The directory of the run, as it is named where pytest was called; empty where nobody knows."""
+    report: str = ""
+    """Its page of HTML, likewise; empty where none was asked for."""
     ranking: Ranking | None = None
     """The models of the run side by side; ``None`` where there is one model, or nothing to rank by."""
 
@@ -129,6 +133,12 @@ def replacements_in(policy: object) -> list[str]:
     """Returns what the manifest says about a policy that later files replace; empty for malformed entries."""
     sentences = policy.get("replaced") if isinstance(policy, Mapping) else None
     return list(map(str, sentences)) if isinstance(sentences, list | tuple) else []
+
+
+def ci_variables(origins: Mapping[str, object]) -> dict[str, str]:
+    """Returns what the manifest of a run says about the job that made it, by the names of variables; empty elsewhere."""
+    known = origins.get("ci")
+    return {str(name): str(value) for name, value in known.items()} if isinstance(known, Mapping) else {}
 
 
 EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)

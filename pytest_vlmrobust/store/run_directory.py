@@ -73,7 +73,7 @@ _EXPECTED: dict[type, str] = {int: "a whole number that is not negative", str: "
 _PARTS: dict[str, type] = {
     **dict.fromkeys(("planned", "selected", "missing"), int),
     **dict.fromkeys(("run", "date", "version", "python", "platform", "stopped", "repeats", "store", "decision"), str),
-    **dict.fromkeys(("shortfalls", "repeatability"), list),
+    **dict.fromkeys(("shortfalls", "repeatability", "warnings"), list),
     **dict.fromkeys(("settings", "command", "models", "policies", "datasets", "outcomes", "spending"), dict),
 }
 """Types of the manifest fields that readers rely on, if present."""

@@ -98,7 +98,15 @@ def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
 
 def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
     policies = {"m": {"sha256": "a", "replaced": ["x"]}}
-    origins = {"run": "r", "version": "1", "models": {"m": {}}, "settings": {"vlm_seed": 1}, "policies": policies}
+    origins = {
+        "run": "r",
+        "version": "1",
+        "commit": "c",
+        "ci": {"JOB_NAME": "j"},
+        "models": {"m": {}},
+        "settings": {"vlm_seed": 1},
+        "policies": policies,
+    }
     record = Record("cell", "i", "MODEL", "d", reason=f"{BUDGET_SPENT}9 of 8 tokens")
     of_the_suite = page("junit.md").partition("## Of the test suite")[2]
     twice = [Repeatability("MODEL", "DATASET", 1, rate=0.0, low=0.0, high=0.9), Repeatability("MODEL", "DATASET", problem="x")]

@@ -16,6 +16,8 @@ import cv2  # noqa: F401 - what a run in this process imports would be dropped a
 import jinja2  # noqa: F401 - likewise
 import numpy as np
 import pytest
+import rich.console
+import rich.table  # noqa: F401 - likewise: a part of rich that stays would find the other parts twice
 import scipy.special  # noqa: F401 - likewise
 import yaml  # noqa: F401 - likewise
 from PIL import Image
@@ -97,7 +99,8 @@ class Project:
 @pytest.fixture(autouse=True)
 def no_step_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gates in tests belong on no page of the job that runs these tests."""
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    for name in ("GITHUB_STEP_SUMMARY", "GITHUB_ACTIONS"):
+        monkeypatch.delenv(name, raising=False)
 
 
 WORKERS_IF_SLOW = pytest.param(("-n2",), marks=pytest.mark.slow, id="n2")

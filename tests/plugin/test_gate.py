@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from .conftest import SAMPLES, Project
+from .conftest import POLICY, SAMPLES, Project
 
 CELLS = 6
 TESTS = CELLS + 2
@@ -61,6 +61,44 @@ def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_propertie
     failure = next(case.find("failure") for case in root.iter("testcase") if "invert" in str(case.get("name")))
     assert failure is not None
     assert "accuracy_drop 1.000 > 0.200" in str(failure.get("message")).splitlines()[0]
+
+
+def test_a_strict_reader_of_junit_gets_no_properties_of_test_cases(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "answer": "A"})
+    assert any_project.run("--junitxml=junit.xml", "--vlm-report=out", "--vlm-junit-plain").ret == 1
+    for file in ("junit.xml", "out/junit.xml"):
+        root = ElementTree.parse(any_project.path / file).getroot()
+        assert root.find(".//testcase") is not None
+        assert root.find(".//testcase/properties") is None
+        assert root.find("testsuite/properties/property") is not None
+
+
+def test_what_the_page_counts_is_kept_for_the_report(project: Project) -> None:
+    from pytest_vlmrobust.reporting.files import read_run
+
+    project.write("policy.yaml", POLICY.replace("rules:", "coverage: {tests: partial, samples: partial, rules: partial}\nrules:"))
+    result = project.run()
+    result.stdout.fnmatch_lines(["warning the policy of model is a smoke test*"])
+    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    assert any("is a smoke test" in warning for warning in read_run(run).facts.warnings)
+
+
+def test_github_is_told_in_its_own_words(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"GITHUB_ACTIONS": "true", "GITHUB_SHA": "0123abcd", "GITHUB_RUN_ID": "77"}.items():
+        monkeypatch.setenv(name, value)
+    project.script({"setting": "invert", "answer": "A"})
+    result = project.run("--vlm-report=out")
+    result.stdout.fnmatch_lines(
+        [
+            "NO-GO  *",
+            "::error title=NO-GO::2 verdicts broke a bound",
+            "::error file=policy.yaml,line=5,title=FAIL model-data-invert::accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml*",
+        ]
+    )
+    manifest = json.loads((project.path / "out" / "manifest.json").read_text())
+    assert (manifest["commit"], manifest["ci"]) == ("0123abcd", {"GITHUB_RUN_ID": "77"})
+    assert "Made from `0123abcd`, `77`." in (project.path / "out" / "summary.md").read_text()
+    assert "0123abcd" in (project.path / "out" / "report.html").read_text()
 
 
 def test_the_same_records_in_the_same_words_with_and_without_workers(pytester: pytest.Pytester) -> None:

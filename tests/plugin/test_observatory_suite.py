@@ -243,13 +243,13 @@ def test_sizes_of_a_family_and_a_thinking_twin_are_compared(observatory: Observa
     assert result.ret == 10  # what a family is judged by is no verdict about its members
     result.assert_outcomes(passed=4 * 3 + 4 * 3 * 2)
     result.stdout.fnmatch_lines(["INCONCLUSIVE  nothing was broken, but no rule judged small, large"])
-    result.stdout.fnmatch_lines(
-        [
-            "warning 7 of 7 rules applied to no test of small: *",
-            "warning 6 of 7 rules applied to no test of large: originals, drop, place, people, kept, thinking",
-            "warning 6 of 7 rules applied to no test of thinks: originals, drop, place, people, kept, size",
-        ]
-    )
+    (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
+    warnings = json.loads((run / "manifest.json").read_text())["warnings"]  # the page only counts so many
+    assert any(warning.startswith("7 of 7 rules applied to no test of small: ") for warning in warnings)
+    assert {
+        "6 of 7 rules applied to no test of large: originals, drop, place, people, kept, thinking",
+        "6 of 7 rules applied to no test of thinks: originals, drop, place, people, kept, size",
+    } <= set(warnings)
     records = observatory.records
     for split in ("clean", *SPLITS):
         assert value(records[f"thinks-people.matching-thinking_gain-{split}"]) == 0.25
@@ -306,7 +306,9 @@ def test_without_boxes_what_asks_for_them_does_not_apply_and_says_what_to_add(ob
 def test_what_a_folder_notes_is_said_once(observatory: Observatory, workers: tuple[str, ...]) -> None:
     result = Folder(observatory, boxed=4).run(*workers)
     assert result.ret == EXIT_CODES[Decision.INCONCLUSIVE]
-    text = result.stdout.str() + result.stderr.str()
+    (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
+    warnings = json.loads((run / "manifest.json").read_text())["warnings"]  # the page only counts so many
+    text = "\n".join([*warnings, result.stdout.str(), result.stderr.str()])
     left_out = "crew: 2 of 6 identities are left out where boxes are asked for (the first, 'p4', has no boxes)"
     assert [text.count(note) for note in (*Folder.NOTES, left_out)] == [1, 1, 1, 1]
     assert "DatasetWarning" not in text

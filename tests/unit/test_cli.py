@@ -1,23 +1,30 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+from dataclasses import fields
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import PIL.Image
 import pytest
+import yaml
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.commands.arguments import say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.comparison import Repeatability
-from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.measurements import quantities
+from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 from pytest_vlmrobust.store.run_directory import write_docket
@@ -49,7 +56,9 @@ def test_init_copies_the_suites_and_thresholds(tmp_path: Path, capsys: Captured)
     expected = [f"{folder}/{file.name}" for folder in ("suites", "thresholds") for file in sorted(shipped(folder).glob("*.*"))]
     assert files(tmp_path / "gate") == expected
     assert "suites/test_corruptions.py" in expected
-    assert capsys.readouterr().out.splitlines() == [str(tmp_path / "gate" / name) for name in expected]
+    said = capsys.readouterr().out.splitlines()
+    assert said[: len(expected)] == [str(tmp_path / "gate" / name) for name in expected]
+    assert said[-4:-2] == ["Next:", f"  cd {tmp_path / 'gate'} && {said[-3].partition('&& ')[2]}"]
     for name in expected:
         assert (tmp_path / "gate" / name).read_bytes() == (shipped("suites").parent / name).read_bytes()
 
@@ -621,3 +630,91 @@ def test_an_error_that_nobody_expected_is_exit_code_4_in_one_line(
     monkeypatch.setenv("VLMROBUST_TRACEBACK", "1")
     with pytest.raises(LookupError):
         main(["report", str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("service", "file"), [("github", ".github/workflows/vlm-gate.yml"), ("gitlab", ".gitlab-ci.yml"), ("jenkins", "Jenkinsfile")]
+)
+def test_init_writes_a_recipe_and_says_what_comes_next(service: str, file: str, tmp_path: Path, capsys: Captured) -> None:
+    assert main(["init", str(tmp_path / "gate"), "--ci", service]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert str(tmp_path / "gate" / file) in said
+    assert said[-4] == "Next:"
+    recipe = (tmp_path / "gate" / file).read_text()
+    assert "10" in recipe
+    assert "11" in recipe
+    assert ".vlmrobust" in recipe
+    known = {f"--{field.name.replace('_', '-')}" for field in fields(Settings)}
+    assert set(re.findall(r"--vlm[a-z-]*", "\n".join([recipe, *said]))) <= known
+    if service != "jenkins":
+        assert yaml.safe_load(recipe)
+
+
+def kept_run(store: Path, name: str, decision: Decision = Decision.GO) -> Path:
+    directory = store / "runs" / name
+    outcome = Outcome.PASS if decision is Decision.GO else Outcome.FAIL
+    measures = (Measure("accuracy", 0.9, 0.8, 0.95, outcome=outcome, rule="r"),)
+    with Journal(directory) as journal:
+        about: dict[str, Any] = {"outcome": outcome, "measures": measures, "nodeid": "t.py::t[m-d-clean]"}
+        journal.append(Record("cell", "m-d-clean", "m", "d", "clean", **about))
+    write_manifest(directory, {"run": name, "date": "2026-11-23", "models": {"m": {}}, "planned": 1, "selected": 1})
+    return directory
+
+
+def test_runs_are_listed_newest_first(tmp_path: Path, capsys: Captured) -> None:
+    kept_run(tmp_path, "20261121-000000-a")
+    kept_run(tmp_path, "20261123-000000-c", Decision.NO_GO)
+    (tmp_path / "runs" / "20261122-000000-b").mkdir()
+    (tmp_path / "runs" / "20261122-000000-b" / "records.jsonl").write_text("")
+    assert main(["runs", "--store", str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    header, newest, unreadable, oldest = (line.split() for line in shown.out.splitlines())
+    assert header[:5] == ["run", "date", "decision", "model", "data"]
+    assert newest == ["20261123-000000-c", "2026-11-23", "NO-GO", "m", "d", "1", "of", "1", "90.0", "%"]
+    assert unreadable == ["20261122-000000-b", "cannot", "be", "read"]
+    assert "cannot read the manifest" in shown.err
+    assert oldest[:3] == ["20261121-000000-a", "2026-11-23", "GO"]
+    assert main(["runs", "--store", str(tmp_path), "--last", "1"]) == 0
+    assert "… and 2 older runs: --last 3 lists all" in capsys.readouterr().out
+
+
+def test_without_a_run_there_is_nothing_to_list(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["runs", "--store", str(tmp_path)]) == 4
+    assert "holds no run. Run pytest --vlm=NAME first" in capsys.readouterr().err
+
+
+def test_latest_is_the_newest_run_of_the_store_here(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["junit", "latest"]) == 4
+    assert "latest: .vlmrobust holds no run here" in capsys.readouterr().err
+    kept_run(Path(".vlmrobust"), "20261121-000000-a")
+    newest = kept_run(Path(".vlmrobust"), "20261123-000000-c")
+    assert main(["junit", "latest"]) == 0
+    assert (newest / "junit.xml").is_file()
+    Path("latest").mkdir()
+    assert main(["junit", "latest"]) == 4, "a directory of that name is meant"
+
+
+def test_a_shell_completes_commands(tmp_path: Path) -> None:
+    pytest.importorskip("argcomplete", reason="the extra completion is not installed")
+    answers = tmp_path / "answers"
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": "vlmrobust ver", "COMP_POINT": "13", "_ARGCOMPLETE_STDOUT_FILENAME": str(answers)}
+    asked["_ARGCOMPLETE_SHELL"] = "bash"
+    command = [sys.executable, "-m", "pytest_vlmrobust.cli"]
+    subprocess.run(command, env={**os.environ, **asked}, check=False)
+    assert answers.read_text().strip() == "verify"
+
+
+def test_history_draws_a_metric_over_the_runs(tmp_path: Path, capsys: Captured) -> None:
+    for name in ("20261121-000000-a", "20261123-000000-c"):
+        kept_run(tmp_path, name)
+    assert main(["history", "--store", str(tmp_path), "--metric", "accuracy"]) == 0
+    title, newest, oldest, scale = capsys.readouterr().out.splitlines()
+    assert title == "m-d-clean: accuracy"
+    assert newest.startswith("20261123-000000-c  GO  0.900 [0.800, 0.950]  |---")
+    assert oldest.startswith("20261121-000000-a")
+    assert scale.split() == ["0.800", "0.950"]
+    assert main(["history", "--store", str(tmp_path)]) == 4
+    assert "no run of it measured mean_drop" in capsys.readouterr().err
+    assert main(["history", "--store", str(tmp_path), "--metric", "acuracy"]) == 4
+    assert "Did you mean 'accuracy'?" in capsys.readouterr().err

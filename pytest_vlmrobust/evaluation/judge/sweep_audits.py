@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.record import LARGEST_DROP, Record
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.asking import Want
 from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
@@ -130,7 +130,7 @@ class SweepTest:
             note = f"a share of the {counted(len(values), 'setting')} asked about"
             return self._summary(decisions, Estimate(sum(values) / len(values), max(asked)), results, note)
         worst = max(range(len(values)), key=values.__getitem__)
-        note = f"largest drop in what was asked: {values[worst]:.3f} at {results[worst].cell.setting}"
+        note = f"{LARGEST_DROP}{values[worst]:.3f} at {results[worst].cell.setting}"
         return self._summary(decisions, Estimate(values[worst], max(asked)), results, note)
 
     def _of_pairs(self) -> Record | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import pytest_vlmrobust
@@ -20,6 +23,41 @@ from pytest_vlmrobust.scoring import scoring_rules
 
 from .data import RunData
 
+_CI_VARIABLES = (
+    *("GITHUB_REPOSITORY", "GITHUB_REF", "GITHUB_WORKFLOW", "GITHUB_JOB", "GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"),
+    *("CI_PROJECT_PATH", "CI_COMMIT_REF_NAME", "CI_PIPELINE_ID", "CI_JOB_ID", "CI_JOB_NAME"),
+    *("JOB_NAME", "BUILD_NUMBER", "BUILD_TAG"),
+)
+"""Variables that say which job of GitHub, GitLab or Jenkins a run belongs to; no other is read, for some hold secrets."""
+_COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT")
+"""Variables of these that name the commit."""
+
+
+def job(directory: Path, environment: Mapping[str, str] = os.environ) -> dict[str, object]:
+    """Returns the ``commit`` that a run belongs to, and what its ``ci`` calls it; each only where somebody knows.
+
+    Args:
+        directory: where pytest was called: where no variable names a commit, that of its Git repository.
+        environment: the variables.
+    """
+    commit = next(filter(None, map(environment.get, _COMMITS)), "") or _checked_out(directory)
+    known = {name: environment[name] for name in _CI_VARIABLES if environment.get(name)}
+    return {**({"commit": commit} if commit else {}), **({"ci": known} if known else {})}
+
+
+@lru_cache(maxsize=1)
+def _checked_out(directory: Path) -> str:
+    """Returns the commit that is checked out in a directory, with ``-dirty`` where tracked files differ; empty without Git."""
+    command = ["git", "-C", str(directory), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_GIT_SECONDS)  # noqa: S603 - no shell
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+_GIT_SECONDS = 10
+
 
 def origins(
     run_id: str,
@@ -29,6 +67,7 @@ def origins(
     command: Mapping[str, Any],
     models: Mapping[str, ModelRef],
     policies: Mapping[str, Policy],
+    directory: Path,
 ) -> dict[str, object]:
     """Returns what determined a run as far as it is known before anything is inferred; no weights are loaded for it.
 
@@ -39,8 +78,10 @@ def origins(
         command: how pytest was called; empty where nobody knows.
         models: by their names in test ids.
         policies: of each model.
+        directory: where pytest was called.
     """
     return {
+        **job(directory),
         "run": run_id,
         "date": today.isoformat(),
         "version": pytest_vlmrobust.__version__,

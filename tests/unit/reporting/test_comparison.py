@@ -50,6 +50,26 @@ def test_what_is_undefined_says_why() -> None:
     assert found.to_dict()["cells"][0]["baseline_drop"]["value"] is None
 
 
+def test_equal_runs_are_said_to_be_equal_and_no_others() -> None:
+    nothing = Estimate(0.0, 8, -0.1, 0.1, 0.9)
+    same = dataclasses.replace(CELL, drop=nothing, increase=None, now=1.0, broken=(), fixed=())
+    equal = Comparison("a", "b", {"m": "m"}, (same, same))
+    said = "nothing changed: every answer that both runs have scores the same in both"
+    assert said in render_comparison(equal, width=160, color=False).splitlines()
+    assert "**Nothing changed**" in comparison_markdown(equal)
+    exchanged = dataclasses.replace(same, broken=("q1",), fixed=("q2",))
+    gap = dataclasses.replace(same, drop=Estimate(math.nan, 8))
+    for other in (
+        FOUND,
+        Comparison("a", "b", {}),
+        dataclasses.replace(equal, cells=(same, exchanged)),
+        dataclasses.replace(equal, cells=(same, gap)),
+        dataclasses.replace(equal, only_after=("m-d-fog",)),
+    ):
+        assert not other.unchanged
+        assert "othing changed" not in render_comparison(other, width=160, color=False) + comparison_markdown(other)
+
+
 def test_long_comparisons_are_cut_and_say_so() -> None:
     found = dataclasses.replace(FOUND, cells=(CELL,) * 43)
     assert "3 more cells are in comparison.json" in comparison_markdown(found)

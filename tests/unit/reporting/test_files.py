@@ -11,7 +11,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
 from pytest_vlmrobust.reporting import RunFacts, write_report
-from pytest_vlmrobust.reporting.files import add_step_summary, summary
+from pytest_vlmrobust.reporting.files import add_step_summary, annotation_lines, summary
 
 from .conftest import record
 
@@ -175,3 +175,31 @@ def test_what_cannot_be_written_is_said_and_no_error(tmp_path: Path) -> None:
     said = add_step_summary("# GO\n", {"GITHUB_STEP_SUMMARY": str(tmp_path / "absent" / "x")})
     assert said.startswith("$GITHUB_STEP_SUMMARY ")
     assert said.endswith("the summary could not be added: No such file or directory")
+
+
+def test_github_shows_the_decision_and_the_worst_tests_beside_their_rules() -> None:
+    broken = [
+        record(f"f-{i}", Outcome.FAIL, i / 100, reason=f"accuracy_drop 30 %\nand more (rule drop, my thresholds/a,b.yaml:{i})")
+        for i in range(20)
+    ]
+    lines = annotation_lines(
+        [*broken, record("open", Outcome.INCONCLUSIVE, reason="undecided")], RunFacts(), {"GITHUB_ACTIONS": "true"}
+    )
+    assert lines[0] == "::error title=NO-GO::20 verdicts broke a bound"
+    assert lines[1] == (
+        "::error file=my thresholds/a%2Cb.yaml,line=19,title=FAIL f-19::"
+        "accuracy_drop 30 %25 and more (rule drop, my thresholds/a,b.yaml:19)"
+    )
+    assert sum(line.startswith("::error") for line in lines) == 10
+    assert lines[-1] == "::warning title=INCONCLUSIVE open::undecided"
+    assert all("\n" not in line for line in lines)
+    assert annotation_lines([record("a")], RunFacts(), {"GITHUB_ACTIONS": "true"}) == [
+        "::notice title=GO::1 verdict passed, 0 are waived, none failed"
+    ]
+    assert annotation_lines(broken, RunFacts(), {}) == []
+
+
+def test_the_summary_names_commit_and_job() -> None:
+    facts = RunFacts(origins={"commit": "0123abcd", "ci": {"GITHUB_RUN_ID": "77"}})
+    assert "Made from `0123abcd`, `77`.\n" in summary([record("a")], facts)
+    assert "Made from" not in summary([record("a")], RunFacts())

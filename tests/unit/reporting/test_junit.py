@@ -223,3 +223,18 @@ def test_the_suite_says_what_later_files_replace() -> None:
         "vlm.policy.replaces.1": "policy of m: budget x is replaced",
         "vlm.policy.replaces.2": "policy of m: rule y is replaced",
     }
+
+
+def test_a_strict_reader_gets_test_cases_without_properties() -> None:
+    text = junit_xml([record("a", Outcome.FAIL)], {"vlm.run": "1"}, plain=True)
+    root = ET.fromstring(text)
+    assert root.find(".//testcase/properties") is None
+    assert root.find(".//testcase/failure") is not None
+    assert root.find("testsuite/properties/property") is not None
+
+
+def test_the_suite_names_commit_and_job() -> None:
+    origins = {"commit": "0123abcd", "ci": {"CI_PIPELINE_ID": "7", "CI_JOB_ID": "8"}}
+    found = suite_properties(origins, [record("a")], RunFacts())
+    assert (found["vlm.commit"], found["vlm.ci"]) == ("0123abcd", "CI_PIPELINE_ID=7 CI_JOB_ID=8")
+    assert not {"vlm.commit", "vlm.ci"} & set(suite_properties({}, [record("a")], RunFacts()))

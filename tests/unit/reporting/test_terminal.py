@@ -1,32 +1,38 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
-from itertools import pairwise
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+from pytest_vlmrobust.policies import JudgedTest, load_policy
 from pytest_vlmrobust.reporting import Command, RunFacts, render_terminal
 
 from .conftest import record
 
 PAGE = """\
-verdict  test                 metric          value    90 % interval  bound    n
-FAIL     m-d-fog:high         accuracy_drop   0.300   [0.250, 0.350]    0.2  100
-ERROR    m-d-snow:high
-PASS     m-d-fog:low          accuracy_drop   0.100   [0.050, 0.150]    0.2  100
 FAIL m-d-fog:high: accuracy_drop 0.300
+     accuracy_drop 0.300  [0.250, 0.350]  bound 0.2  n 100
+     or waive it: - {id: W-m-d-fog-high, owner: , reason: , expires: , metric: accuracy_drop, \
+where: {model: "m", dataset: "d"}, cap: 0.35}
 ERROR m-d-snow:high: the model does not load
 warning p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it
 1 FAIL, 1 ERROR, 1 PASS
 120 inferences; 80 answers came from the store
-policy of m: p.yaml 0123456789ab
 partial selection: 3 of 8 tests; the decision covers these only
 NO-GO  1 verdict broke a bound
+report out/report.html run .vlmrobust/runs/1
+policy of m: p.yaml 0123456789ab
 """
 
 
@@ -40,6 +46,8 @@ def test_the_page() -> None:
         planned=8,
         selected=3,
         warnings=["p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it"],
+        directory=".vlmrobust/runs/1",
+        report="out/report.html",
     )
     failed: dict[str, Any] = {"measures": (), "n_inferred": 0, "n_recalled": 0, "reason": "the model does not load"}
     text = render(
@@ -55,8 +63,14 @@ def spaces_alike(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def test_the_decision_stands_last() -> None:
+def test_the_decision_stands_last_before_where_its_evidence_is() -> None:
     assert render(record("a")).rstrip().splitlines()[-1] == "GO  1 verdict passed, 0 are waived, none failed"
+    facts = RunFacts(policies={"m": "p.yaml 01"}, directory="runs/1")
+    assert render(record("a"), facts=facts).splitlines()[-3:] == [
+        "GO  1 verdict passed, 0 are waived, none failed",
+        "run runs/1",
+        "policy of m: p.yaml 01",
+    ]
 
 
 def test_nothing_but_text_without_colour() -> None:
@@ -89,53 +103,152 @@ def test_ids_are_whole_where_the_reason_stands_whatever_the_width() -> None:
     assert f"FAIL {name}: " in render(record(name, Outcome.FAIL), width=40)
 
 
-LONG = "tiny-faces_160.matching-identity_accuracy-observatory_ood"
+def cell(setting: str, metric: str, value: float, **changes: Any) -> Record:
+    measure = Measure(metric, value, value - 0.04, value + 0.04)
+    return record(f"m-d-{setting}", Outcome.MEASURED, setting=setting, measures=(measure,), **changes)
 
 
-@pytest.mark.parametrize(("width", "lines"), [(80, 2), (120, 1), (160, 1)])
-@pytest.mark.parametrize("color", [False, True])
-def test_no_name_is_torn_whatever_the_width(width: int, lines: int, *, color: bool) -> None:
-    text = re.sub(r"\x1b\[[0-9;]*m", "", render(record(LONG, Outcome.WAIVED), width=width, color=color))
-    first, second = next((one, two) for one, two in pairwise(text.splitlines()) if one.startswith("WAIVED"))
-    assert first.split()[:2] == ["WAIVED", LONG]
-    assert (second if lines == 2 else first).endswith("accuracy_drop  0.100  [0.050, 0.150]    0.2  100")
-    assert max(map(len, text.splitlines())) <= width
+def summary(metric: str, value: float, **changes: Any) -> Record:
+    return record(f"m-d-{metric}", test="sweep", metric=metric, measures=(Measure(metric, value),), **changes)
 
 
-def test_names_of_several_lengths_stand_in_columns() -> None:
-    text = render(record("a"), record("größer", Outcome.WAIVED, 0.25), width=100)
-    (header, wide, narrow) = text.splitlines()[:3]
-    assert len({header.index("metric"), wide.index("accuracy_drop"), narrow.index("accuracy_drop")}) == 1
+MEASURED = (
+    cell("clean", "accuracy", 0.9),
+    cell("no_image", "accuracy", 0.25),
+    cell("fog:low", "accuracy_drop", 0.1),
+    cell("fog:high", "accuracy_drop", 0.6),
+    summary("mean_drop", 0.35),
+    summary("worst_case_drop", 0.6),
+    summary("mean_relative_corruption_error", math.nan),
+    summary("severe_failure_rate", 0.5),
+    cell("patches:2", "pcri", 0.125, family="patches", level="2"),
+    cell("patches:3", "pcri", -0.06, family="patches", level="3"),
+    summary("absolute_continuous_error", 0.0625),
+)
 
 
-def test_of_nothing_there_is_no_table() -> None:
-    assert "verdict" not in render().splitlines()[0]
-    assert render().startswith("0 inferences")
+def test_what_was_measured_comes_first_and_no_line_breaks_within_a_number() -> None:
+    assert render(*MEASURED, width=80).splitlines()[:3] == [
+        "m on d: clean 90.0 %, blind 25.0 %, mean drop 35.0 pp, worst 60.0 pp (fog:high),",
+        "  mRCE undefined, severe 50.0 %, PCRI 2x2 0.12, 3x3 -0.06, ACE 0.06",
+        "660 inferences; 440 answers came from the store",
+    ]
+    assert "clean 90.0 % [86.0, 94.0], blind" in render(*MEASURED, width=120)
 
 
-def test_what_is_wrong_comes_before_what_passes_which_is_cut() -> None:
-    loud = [record(f"wrong-{i}", Outcome.FAIL) for i in range(20)]
-    quiet = [record(f"fine-{i}") for i in range(20)]
-    text = render(*loud, *quiet)
-    assert all(f"wrong-{i}" in text for i in range(20))
-    assert "fine-" not in text
-    assert "… and 20 more that pass, are measured only or do not apply" in text
-    calm = render(*quiet)
-    assert calm.count("fine-") == 12
-    assert "… and 8 more that pass, are measured only or do not apply" in calm
+def test_numbers_of_a_part_of_the_samples_say_so() -> None:
+    noted = "largest drop in what was asked: 0.500 at snow:mid"
+    text = render(summary("worst_case_drop", 0.5, n_samples=128, n_requested=16, notes=(noted,)))
+    assert text.startswith("m on d: worst ~50.0 pp (snow:mid)\n~ from a part of the samples: ")
+    assert "~" not in render(*MEASURED)
 
 
-def test_of_hundreds_the_worst_are_shown_and_the_rest_is_counted_and_has_a_place() -> None:
+def task(name: str, split: str, value: float, **changes: Any) -> Record:
+    about = {"dataset": f"faces.{name}", "task": name, "split": split, "metric": "identity_accuracy"}
+    return record(f"m-{name}-{split}", test="sweep", measures=(Measure("identity_accuracy", value),), **{**about, **changes})
+
+
+def test_tasks_of_a_collection_share_a_headline() -> None:
+    tasks = [
+        task("matching", split, value) for split, value in {"observatory_ood": 0.3, "clean": 0.96, "observatory_id": 0.8}.items()
+    ]
+    unasked = task("pointing", "observatory_id", math.nan, not_asked="not shown", outcome=Outcome.NOT_APPLICABLE)
+    text = render(*tasks, task("pointing", "clean", 0.25), unasked, width=120)
+    assert text.startswith("m on faces: matching 0.96, augmented 0.80, illusions 0.30, not shown to do pointing\n")
+
+
+def test_of_many_models_each_has_a_line_and_the_rest_is_counted() -> None:
+    many = [replace(one, model=f"m{number:02}", id=f"{number}{one.id}") for number in range(12) for one in MEASURED]
+    lines = render(*many, facts=RunFacts(report="out/report.html"), width=80).splitlines()
+    assert lines[0] == "m00 on d: clean 90.0 %, blind 25.0 %, mean drop 35.0 pp …"
+    assert lines[9] == "… and 3 more pairs of model and dataset: see out/report.html"
+
+
+def origins(count: int) -> dict[str, Any]:
+    waivers = [
+        {"id": f"W{n}", "owner": "jo@example.org", "expires": "2030-01-31", "reason": "because " * 20} for n in range(count)
+    ]
+    return {"date": "2026-11-23", "policies": {"m": {"waivers": waivers}}}
+
+
+def waived(number: int) -> Record:
+    measure = Measure("accuracy_drop", 0.3, outcome=Outcome.WAIVED, waiver=f"W{number}", rule="r", threshold="0.2")
+    return record(f"m-d-s{number}", Outcome.WAIVED, measures=(measure,))
+
+
+def test_a_waiver_has_a_line_with_its_owner_and_last_day() -> None:
+    text = render(waived(2), replace(waived(2), id="other"), waived(1), facts=RunFacts(origins=origins(3)), width=80)
+    lines = [line for line in text.splitlines() if line.startswith("waived")]
+    assert [line[: len("waived W1: 1 test, owner jo@example.org, until 2030-01-31: because")] for line in lines] == [
+        "waived W1: 1 test, owner jo@example.org, until 2030-01-31: because",
+        "waived W2: 2 tests, owner jo@example.org, until 2030-01-31: becaus",
+    ]
+    assert all(len(line) <= 80 and line.endswith("…") for line in lines)
+
+
+def test_many_waivers_stand_side_by_side_and_the_rest_is_counted() -> None:
+    records = [waived(number) for number in range(25)]
+    text = render(*records, facts=RunFacts(origins=origins(25), directory=".vlmrobust/runs/1"), width=80)
+    lines = [line for line in text.splitlines() if line.startswith("waived")]
+    assert lines[0] == "waived W0 1x jo@example.org 2030-01-31   W1 1x jo@example.org 2030-01-31"
+    assert len(lines) == 5
+    assert "… and 15 more waivers: see vlmrobust report latest" in text
+
+
+def test_a_go_fits_on_a_screen_of_80_by_24() -> None:
+    noted = [replace(one, notes=(f"note of {one.id} " * 5,)) for one in MEASURED]
+    two = [replace(one, model=model, id=f"{model}{one.id}") for model in ("m", "other") for one in noted]
+    facts = RunFacts(
+        policies={"m": "p.yaml 01", "other": "p.yaml 01"},
+        warnings=["a warning " * 10],
+        origins=origins(30),
+        directory=f".vlmrobust/runs/{'1' * 24}",
+        report="report/report.html",
+    )
+    text = render(*two, *(waived(number) for number in range(30)), facts=facts, width=80)
+    assert "GO  " in text
+    rows = [row for line in text.splitlines() for row in range(-(-len(line) // 80) or 1)]
+    assert len(rows) <= 21
+    assert "1 warning and 11 notes: see report/report.html" in text
+
+
+def test_what_is_wrong_stands_in_full_worst_first_and_the_rest_is_counted_and_has_a_place() -> None:
     failed = [record(f"f-{i:03}", Outcome.FAIL, i / 1000, reason=f"drop {i}") for i in range(300)]
     broken = [record(f"e-{i:03}", Outcome.ERROR, reason="the model does not load") for i in range(100)]
-    text = render(*failed, *broken, facts=RunFacts(kept="runs/x/records.jsonl"))
+    text = render(*failed, *broken, record("fine"), facts=RunFacts(kept="runs/x/records.jsonl"))
     lines = text.splitlines()
-    assert len(lines) < 70
-    assert lines[1].split()[:2] == ["FAIL", "f-299"]
-    assert "… and 260 FAIL, 100 ERROR more; all rows are in runs/x/records.jsonl" in lines
-    assert "… and 290 more reasons of FAIL; all of them are in runs/x/records.jsonl" in lines
+    assert len(lines) < 24
+    assert lines[0] == "FAIL f-299: drop 299"
+    assert [line for line in lines if line.startswith("FAIL")] == [
+        "FAIL f-299: drop 299",
+        "FAIL f-298: drop 298",
+        "FAIL f-297: drop 297",
+    ]
     assert "ERROR e-000 and 99 more: the model does not load" in lines
-    assert "300 FAIL, 100 ERROR" in lines
+    assert "… and 297 FAIL more; all of them are in runs/x/records.jsonl" in lines
+    assert "300 FAIL, 100 ERROR, 1 PASS" in lines
+
+
+def test_a_stub_of_a_waiver_covers_the_breach_once_somebody_signs_it(tmp_path: Path) -> None:
+    measure = Measure("accuracy_drop", 0.301, 0.2, 0.402, 100, "0.2", Outcome.FAIL, "broken", "drop", "p.yaml:4")
+    broken = record("m-d-fog:high", Outcome.FAIL, setting="fog:high", measures=(measure,))
+    text = render(broken, facts=RunFacts(origins=origins(0)))
+    stub = next(line.partition("waive it: ")[2] for line in text.splitlines() if "waive it" in line)
+    rules = "version: 1\nrules:\n  - {id: drop, metric: accuracy_drop, max: 20pp}\nwaivers:\n"
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{rules}  {stub}\n")
+    with pytest.raises(PolicyError, match="owner"):
+        load_policy([file], known_metrics=known_metrics(), ambiguous=AMBIGUOUS)
+    file.write_text(f"{rules}  {stub.replace('owner: ', 'owner: jo').replace('reason: ', 'reason: known')}\n")
+    (waiver,) = load_policy([file], known_metrics=known_metrics(), ambiguous=AMBIGUOUS).waivers
+    assert (waiver.id, waiver.cap, str(waiver.expires)) == ("W-m-d-fog-high", 0.41, "2027-02-21")
+    assert waiver.applies(JudgedTest("m", "d", "accuracy_drop", "fog:high", "weather", "high"))
+    assert not waiver.applies(JudgedTest("m", "d", "accuracy_drop", "fog:mid", "weather", "mid"))
+
+
+def test_what_broke_a_budget_has_no_stub() -> None:
+    broken = Measure("unparsed_rate", 0.3, threshold="0.05", outcome=Outcome.FAIL)
+    assert "waive it" not in render(record("a", Outcome.FAIL, measures=(broken,)))
 
 
 COMMAND = Command(("--vlm=tiny", "--vlm-dataset=my data.jsonl"), ("suites",))
@@ -145,7 +258,7 @@ def test_each_breach_has_the_command_that_runs_it_again() -> None:
     node = "suites/test_corruptions.py::test_cell[tiny-d-fog:mid]"
     loud = [record("a", Outcome.FAIL, nodeid=node), record("b", Outcome.FAIL), record("c", Outcome.INCONCLUSIVE, nodeid="x::y")]
     lines = render(*loud, facts=RunFacts(command=COMMAND)).splitlines()
-    assert lines[lines.index("FAIL a: accuracy_drop 0.100") + 1] == (
+    assert lines[lines.index("FAIL a: accuracy_drop 0.100") + 2] == (
         f"     pytest --vlm=tiny '--vlm-dataset=my data.jsonl' '{node}'"
     )
     assert "all 2 FAIL again: pytest --vlm=tiny '--vlm-dataset=my data.jsonl' --vlm-rerun=failed suites" in lines
@@ -190,7 +303,7 @@ def test_nothing_that_models_or_data_hold_reaches_the_terminal_raw() -> None:
     broken = record(f"m-d-{HOSTILE}", Outcome.FAIL, reason=HOSTILE, notes=(HOSTILE,), measures=(measured,), nodeid="t.py::t")
     text = render(broken, record("m-d-other", Outcome.ERROR, reason=HOSTILE, measures=()), facts=facts)
     assert all(char.isprintable() for char in text.replace("\n", ""))
-    assert text.count(SPELLED) == 10
+    assert text.count(SPELLED) == 9
     assert "second" not in {line.split(" ")[0] for line in text.splitlines()}
 
 
@@ -198,3 +311,12 @@ def test_a_reason_of_a_million_characters_is_cut() -> None:
     text = render(record("m-d-x", Outcome.FAIL, reason="x" * 1_000_000))
     assert len(text) < 5000
     assert "more characters)" in text
+
+
+def test_the_decision_of_the_run_is_not_that_of_its_last_model() -> None:
+    lines = render(
+        record("a", Outcome.FAIL, model="m"), record("b", model="other"), facts=RunFacts(models=("m", "other"))
+    ).splitlines()
+    assert "decision about m: NO-GO" in lines
+    assert "decision about other: GO" in lines
+    assert "NO-GO  1 verdict broke a bound" in lines

@@ -1,0 +1,135 @@
+"""Headlines: the key numbers of each model and dataset of a run, as a page in a terminal and a list of runs show them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
+from pytest_vlmrobust.core.record import CHECK, FAMILY, LARGEST_DROP, Measure, Record
+
+PARTIAL = "~"
+"""Stands before a number that rests on a part of the samples, because its test stopped once its verdict was decided."""
+_SPLITS = {CLEAN_NAME: "", "observatory_id": "augmented", "observatory_ood": "illusions"}
+_EQUAL = 1e-9
+"""Two values closer than this are the same measurement."""
+
+
+class _Unit(NamedTuple):
+    """How a number is spelled: what it is multiplied with, its decimals, and what stands behind it."""
+
+    scale: float
+    decimals: int
+    name: str
+
+    def spell(self, value: float) -> str:
+        return f"{self.scale * value:.{self.decimals}f}"
+
+
+_PERCENT, _POINTS, _PLAIN = _Unit(100, 1, " %"), _Unit(100, 1, " pp"), _Unit(1, 2, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One key number: what it is called, and how it is shown."""
+
+    name: str
+    text: str
+    interval: str = ""
+    """Its interval, in the unit of ``text``; empty where there is none."""
+    aside: str = ""
+    """What stands behind it in brackets: the setting of the worst drop."""
+
+    def shown(self, *, intervals: bool) -> str:
+        """Returns it as a reader sees it, with its interval where there is room for one."""
+        parts = [self.name, self.text, self.interval if intervals else "", f"({self.aside})" if self.aside else ""]
+        return " ".join(filter(None, parts))
+
+
+@dataclass(slots=True)
+class Headline:
+    """What was measured about one model on one dataset, or on one collection of identities."""
+
+    model: str
+    dataset: str
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def numbers(self) -> list[Number]:
+        """Its key numbers, in the order of the suites; what was not measured is left out."""
+        return [*self._corruptions(), *self._patches(), *self._resolutions(), *self._tasks()]
+
+    def _corruptions(self) -> Iterable[Number]:
+        cells = {record.setting: record for record in self.records if record.test == "cell" and not record.task}
+        for setting, name in ((CLEAN_NAME, "clean"), (NO_IMAGE_NAME, "blind")):
+            if setting in cells:
+                yield from _number(name, cells[setting], "accuracy", _PERCENT)
+            elif setting == CLEAN_NAME:
+                yield from self._summary(name, "clean_accuracy", _PERCENT)
+        yield from self._summary("mean drop", "mean_drop", _POINTS)
+        yield from self._summary("worst", "worst_case_drop", _POINTS, cells.values())
+        yield from self._summary("mRCE", "mean_relative_corruption_error", _PLAIN)
+        yield from self._summary("severe", "severe_failure_rate", _PERCENT)
+
+    def _patches(self) -> Iterable[Number]:
+        grids = [record for record in self.records if record.family == "patches" and record.level]
+        numbers = [(record.level, number) for record in grids for number in _number("", record, "pcri", _PLAIN)]
+        for place, (level, number) in enumerate(numbers):
+            yield replace(number, name=f"{'' if place else 'PCRI '}{level}x{level}")
+
+    def _resolutions(self) -> Iterable[Number]:
+        yield from self._summary("ACE", "absolute_continuous_error", _PLAIN)
+
+    def _tasks(self) -> Iterable[Number]:
+        """Yields the score of each task of the Observatory on originals, augmentations and illusions."""
+        scores = [record for record in self.records if record.metric == "identity_accuracy"]
+        unasked = list(dict.fromkeys(record.task for record in scores if record.not_asked))
+        for task in dict.fromkeys(record.task for record in scores):
+            own = {record.split: record for record in scores if record.task == task and task not in unasked}
+            for place, split in enumerate(sorted(own, key=lambda split: [*_SPLITS, split].index(split))):
+                name = _SPLITS.get(split, split)
+                yield from _number(f"{'' if place else f'{task} '}{name}".strip(), own[split], "identity_accuracy", _PLAIN)
+        if unasked:
+            yield Number("not shown to do", ", ".join(unasked))
+
+    def _summary(self, name: str, metric: str, unit: _Unit, cells: Iterable[Record] = ()) -> Iterable[Number]:
+        """Yields a summary metric over all settings; with the setting that has its value, where ``cells`` holds one."""
+        for record in [record for record in self.records if record.metric == metric and not record.task][:1]:
+            yield from _number(name, record, metric, unit, cells)
+
+
+def headlines(records: Iterable[Record]) -> list[Headline]:
+    """Returns the headlines of a run, in the order in which their first test ended; those without a number are left out."""
+    by_key: dict[tuple[str, str], Headline] = {}
+    for record in records:
+        if record.test in (CHECK, FAMILY) or not record.model:
+            continue
+        key = record.model, record.dataset.removesuffix(f".{record.task}")
+        by_key.setdefault(key, Headline(*key)).records.append(record)
+    return [headline for headline in by_key.values() if headline.numbers]
+
+
+def _number(name: str, record: Record, metric: str, unit: _Unit, cells: Iterable[Record] = ()) -> Iterable[Number]:
+    measure = _measure(record, metric)
+    if measure is None:
+        return
+    if not math.isfinite(measure.value):
+        yield Number(name, "undefined")
+        return
+    part = PARTIAL if record.n_samples else ""
+    ends = "" if math.isnan(measure.low) else f"[{unit.spell(measure.low)}, {unit.spell(measure.high)}]"
+    noted = next((note.rpartition(" at ")[2] for note in record.notes if note.startswith(LARGEST_DROP)), "")
+    aside = noted or _setting_of(measure.value, cells)
+    yield Number(name, f"{part}{unit.spell(measure.value)}{unit.name}", ends, aside)
+
+
+def _setting_of(drop: float, cells: Iterable[Record]) -> str:
+    """Returns the setting whose cell measured this drop; empty where none did, as where a summary rests on other answers."""
+    drops = ((cell.setting, _measure(cell, "accuracy_drop")) for cell in cells)
+    return next((setting for setting, one in drops if one is not None and abs(one.value - drop) < _EQUAL), "")
+
+
+def _measure(record: Record, metric: str) -> Measure | None:
+    return next((one for one in record.measures if one.metric == metric and not one.category), None)
