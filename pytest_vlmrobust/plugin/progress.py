@@ -89,6 +89,7 @@ class ProgressDisplay:
         stream = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
         quiet = not reports or config.get_verbosity() < 0
         terminal = stream.isatty() and os.environ.get("TERM") != "dumb" and config.getoption("capture") != "no"
+        terminal = terminal and config.pluginmanager.has_plugin("terminal")  # with -p no:terminal there are no letters
         display = cls(stream, live=not quiet and terminal, notices_only=quiet)
         if display.live:
             config.pluginmanager.register(display, "vlmrobust-live-row")

@@ -153,6 +153,13 @@ def test_letters_of_long_ids_are_whole_with_v(project: Project) -> None:
     assert len(re.findall(r"test_suite\.py::test_\w+\[[\w:-]+\] PASSED +\[ *\d+%\]", " ".join(terminal.text))) == TESTS
 
 
+def test_without_the_terminal_plugin_of_pytest_there_is_no_live_row(project: Project) -> None:
+    terminal = Terminal(80, 24)
+    assert terminal.run(project.path, "-p", "no:terminal") == 0
+    assert not terminal.lives
+    assert not any(terminal.text)
+
+
 @pytest.mark.slow
 @SIZES
 def test_the_live_row_with_workers(project: Project, columns: int, rows: int) -> None:
