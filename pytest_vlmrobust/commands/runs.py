@@ -47,6 +47,12 @@ def add(commands: Commands) -> None:
 
 _RUNS_HEADER = ("run", "date", "decision", "model", "data", "tests", "clean", "mean drop", "worst")
 _KEY_NUMBERS = _RUNS_HEADER[6:]
+_NAMES = 5
+"""How many of them, from the first one, are left-aligned."""
+_ROOMY = 110
+"""Columns from which on all of them are shown."""
+_SPARED = ("date", "tests")
+"""Those that a narrower terminal does not show: the name of a run begins with its date."""
 
 
 def _add_runs(commands: Commands) -> None:
@@ -70,7 +76,10 @@ def _list_runs(options: argparse.Namespace) -> int:
         except StoreError as error:
             complain(str(error))
             rows.append((directory.name, "", "cannot be read", *[""] * (len(_RUNS_HEADER) - 3)))
-    show(render_table(_RUNS_HEADER, rows, names=5, width=width(), color=in_color()).rstrip("\n"))
+    kept = [place for place, title in enumerate(_RUNS_HEADER) if width() >= _ROOMY or title not in _SPARED]
+    header, *shown = [[row[place] for place in kept] for row in (_RUNS_HEADER, *rows)]
+    names = len([place for place in kept if place < _NAMES])
+    show(render_table(header, shown, names=names, width=width(), color=in_color(), whole=1).rstrip("\n"))
     if (hidden := len(found) - options.last) > 0:
         say(f"… and {quantity(hidden, 'older run')}: --last {len(found)} lists all")
     return 0

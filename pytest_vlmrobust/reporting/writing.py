@@ -105,7 +105,9 @@ def text_console(buffer: io.StringIO, *, width: int, color: bool) -> Console:
     )
 
 
-def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int, width: int, color: bool) -> str:
+def render_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int, width: int, color: bool, whole: int = 0
+) -> str:
     """Returns rows in columns; cells are wrapped only where the terminal is too narrow for them.
 
     Args:
@@ -114,6 +116,7 @@ def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names:
         names: how many columns, from the first one, hold names, which are left-aligned; numbers are right-aligned.
         width: of the terminal, in characters.
         color: whether it shows bold text.
+        whole: how many columns, from the first one, are never wrapped: somebody copies what they hold.
     """
     from rich.table import Table
     from rich.text import Text
@@ -122,7 +125,7 @@ def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names:
     console = text_console(buffer, width=width, color=color)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, title in enumerate(header):
-        table.add_column(title, justify="left" if place < names else "right", overflow="fold")
+        table.add_column(title, justify="left" if place < names else "right", overflow="fold", no_wrap=place < whole)
     for row in rows:
         table.add_row(*(Text(on_one_line(cell)) for cell in row))
     console.print(table)

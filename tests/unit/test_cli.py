@@ -16,6 +16,7 @@ import yaml
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.commands import runs
 from pytest_vlmrobust.commands.arguments import say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.comparison import Repeatability
@@ -676,6 +677,18 @@ def test_runs_are_listed_newest_first(tmp_path: Path, capsys: Captured) -> None:
     assert oldest[:3] == ["20261121-000000-a", "2026-11-23", "GO"]
     assert main(["runs", "--store", str(tmp_path), "--last", "1"]) == 0
     assert "… and 2 older runs: --last 3 lists all" in capsys.readouterr().out
+
+
+def test_names_of_runs_are_whole_on_a_narrow_terminal(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "20261121-000000-0123abcd"
+    kept_run(tmp_path, name)
+    monkeypatch.setattr(runs, "in_color", lambda: True)
+    monkeypatch.setattr(runs, "width", lambda: 80)
+    assert main(["runs", "--store", str(tmp_path)]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert "decision" in header
+    assert "date" not in header
+    assert name in row
 
 
 def test_without_a_run_there_is_nothing_to_list(tmp_path: Path, capsys: Captured) -> None:
