@@ -74,8 +74,9 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
     decision = facts.decision(records)
     lines = [f"# {decision}", "", f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.", ""]
-    if made := [*filter(None, [str(facts.origins.get("commit", ""))]), *ci_variables(facts.origins).values()]:
-        lines += [f"Made from {', '.join(map(code, made))}.", ""]
+    commit = str(facts.origins.get("commit", ""))
+    if made := {**({"commit": commit} if commit else {}), **ci_variables(facts.origins)}:
+        lines += [f"Made from {', '.join(f'{inert(name)} {code(value)}' for name, value in made.items())}.", ""]
     if each := decisions_by_model(records, facts):
         lines += [*(f"- {inert(name)}: **{model_decision}**" for name, model_decision in each.items()), ""]
     lines += [f"**{inert(limit)}**\n" for limit in selection(records, facts)]

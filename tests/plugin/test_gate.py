@@ -97,7 +97,7 @@ def test_github_is_told_in_its_own_words(project: Project, monkeypatch: pytest.M
     )
     manifest = json.loads((project.path / "out" / "manifest.json").read_text())
     assert (manifest["commit"], manifest["ci"]) == ("0123abcd", {"GITHUB_RUN_ID": "77"})
-    assert "Made from `0123abcd`, `77`." in (project.path / "out" / "summary.md").read_text()
+    assert "Made from commit `0123abcd`, GITHUB_RUN_ID `77`." in (project.path / "out" / "summary.md").read_text()
     assert "0123abcd" in (project.path / "out" / "report.html").read_text()
 
 

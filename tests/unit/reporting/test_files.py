@@ -201,5 +201,5 @@ def test_github_shows_the_decision_and_the_worst_tests_beside_their_rules() -> N
 
 def test_the_summary_names_commit_and_job() -> None:
     facts = RunFacts(origins={"commit": "0123abcd", "ci": {"GITHUB_RUN_ID": "77"}})
-    assert "Made from `0123abcd`, `77`.\n" in summary([record("a")], facts)
+    assert "Made from commit `0123abcd`, GITHUB_RUN_ID `77`.\n" in summary([record("a")], facts)
     assert "Made from" not in summary([record("a")], RunFacts())
