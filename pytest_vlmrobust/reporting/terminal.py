@@ -65,6 +65,8 @@ _WAIVERS = 4
 """Waivers that are shown with their reason, a line each; more of them stand side by side without it."""
 _WAIVER_ROWS = 5
 """Rows that waivers side by side may take."""
+_OWNER = 10
+"""Columns of an owner that are always shown."""
 _ASIDE_ROWS = 4
 """Rows that warnings and notes may take; where they need more, they are counted."""
 _DEFAULT_RUNS = ".vlmrobust/runs"
@@ -89,9 +91,16 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
     _waivers(console, records, facts)
     _close(last, records, facts)
     go = facts.decision(records) is Decision.GO
-    rows = len(page.getvalue().splitlines()) + len(end.getvalue().splitlines())
+    rows = _rows(page.getvalue(), console.width) + _rows(end.getvalue(), console.width)
     _asides(console, ordered, facts, min(_ASIDE_ROWS, _SCREEN - rows) if go else _ASIDE_ROWS)
     return page.getvalue() + end.getvalue()
+
+
+def _rows(text: str, width: int) -> int:
+    """Returns how many rows printed text takes on a terminal, which wraps what is wider than it."""
+    from rich.text import Text
+
+    return sum(max(1, -(-Text.from_ansi(line).cell_len // width)) for line in text.splitlines())
 
 
 def _numbers(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
@@ -193,7 +202,7 @@ def _waiver_stub(record: Record, measure: Measure, facts: RunFacts) -> str:
     name = _NO_IDENTIFIER.sub("-", f"W-{record.id}")
     written = str(facts.origins.get("date", ""))
     expires = date.fromisoformat(written) + timedelta(days=_WAIVED_DAYS) if written else ""
-    return f"- {{id: {name}, owner: , reason: , expires: {expires}, metric: {measure.metric}, where: {{{scope}}}, cap: {cap:g}}}"
+    return f"- {{id: {name}, owner: , reason: , expires: {expires}, metric: {measure.metric}, where: {{{scope}}}, cap: {cap}}}"
 
 
 def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
@@ -206,6 +215,8 @@ def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None
 
 def _waivers(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
     """Prints each waiver that was needed: for how many tests, who answers for it, until when and, where there is room, why."""
+    from rich.cells import cell_len
+
     needed = Counter((record.model, name) for record in records for name in {one.waiver for one in record.measures} - {""})
     known = _waivers_of(facts.origins)
     lines: Counter[_Waiver] = Counter()
@@ -215,17 +226,20 @@ def _waivers(console: Console, records: Sequence[Record], facts: RunFacts) -> No
         lines[_Waiver(on_one_line(key[1]), owner, expires, reason)] += count
     ordered = sorted(lines, key=lambda line: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", line.id)])
     title = f"[{STYLES[Outcome.WAIVED]}]waived[/]"
+    room = console.width - len("waived ")
     if len(ordered) <= _WAIVERS:
         for line in ordered:
-            told = f"{line.id}: {quantity(lines[line], 'test')}, owner {line.owner}, until {line.expires}: {line.reason}"
-            console.print(f"{title} {_markup(_cut(told, console.width - len('waived ')))}", soft_wrap=True)
+            count = f"{line.id}: {quantity(lines[line], 'test')}, owner "
+            told = _with_owner(count, line.owner, f", until {line.expires}: ", room - 1)
+            console.print(f"{title} {_markup(_cut(told + line.reason, max(room, cell_len(told) + 1)))}", soft_wrap=True)
         return
-    brief = [f"{line.id} {lines[line]}x {line.owner} {line.expires}" for line in ordered]
-    width = max(map(len, brief))
-    abreast = max(1, (console.width - len("waived ")) // (width + len(_GAP)))
+    counts = [f"{line.id} {quantity(lines[line], 'test')}, " for line in ordered]
+    brief = [_with_owner(count, line.owner, f" {line.expires}", room) for count, line in zip(counts, ordered, strict=True)]
+    width = max(map(cell_len, brief))
+    abreast = max(1, (room + len(_GAP)) // (width + len(_GAP)))
     rows = [brief[start : start + abreast] for start in range(0, len(brief), abreast)]
     for row_of_them in rows[:_WAIVER_ROWS]:
-        told = _GAP.join(f"{one:<{width}}" for one in row_of_them).rstrip()
+        told = _GAP.join(f"{one}{' ' * (width - cell_len(one))}" for one in row_of_them).rstrip()
         console.print(f"{title} {_markup(told)}", soft_wrap=True)
     if (left := len(brief) - abreast * _WAIVER_ROWS) > 0:
         console.print(f"… and {quantity(left, 'more waiver')}{_read_in(facts)}", style="dim", soft_wrap=True)
@@ -246,6 +260,13 @@ def _waivers_of(origins: Mapping[str, object]) -> dict[tuple[str, str], Mapping[
         (str(model), one) for model, content in contents if isinstance(content, Mapping) for one in content.get("waivers", ())
     ]
     return {(model, str(one.get("id", ""))): one for model, one in found if isinstance(one, Mapping)}
+
+
+def _with_owner(before: str, owner: str, behind: str, width: int) -> str:
+    """Returns a line about a waiver: where it is wider than ``width``, its owner is cut and neither its id nor its last day."""
+    from rich.cells import cell_len
+
+    return f"{before}{_cut(owner, max(_OWNER, width - cell_len(before + behind)))}{behind}"
 
 
 def _cut(text: str, width: int) -> str:

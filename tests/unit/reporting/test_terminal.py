@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
@@ -188,11 +189,27 @@ def test_a_waiver_has_a_line_with_its_owner_and_last_day() -> None:
 
 def test_many_waivers_stand_side_by_side_and_the_rest_is_counted() -> None:
     records = [waived(number) for number in range(25)]
-    text = render(*records, facts=RunFacts(origins=origins(25), directory=".vlmrobust/runs/1"), width=80)
+    text = render(*records, facts=RunFacts(origins=origins(25), directory=".vlmrobust/runs/1"), width=100)
     lines = [line for line in text.splitlines() if line.startswith("waived")]
-    assert lines[0] == "waived W0 1x jo@example.org 2030-01-31   W1 1x jo@example.org 2030-01-31"
+    assert lines[0] == "waived W0 1 test, jo@example.org 2030-01-31   W1 1 test, jo@example.org 2030-01-31"
     assert len(lines) == 5
     assert "… and 15 more waivers: see vlmrobust report latest" in text
+
+
+@pytest.mark.parametrize("owner", ["品質保証", "the team that answers for " * 5])
+def test_no_row_of_waivers_is_wider_than_the_terminal(owner: str) -> None:
+    about = origins(6)
+    for waiver in about["policies"]["m"]["waivers"]:
+        waiver["owner"] = owner
+    text = render(*(waived(number) for number in range(6)), facts=RunFacts(origins=about), width=80)
+    lines = [line for line in text.splitlines() if line.startswith("waived")]
+    assert max(map(cell_len, lines)) <= 80
+    assert all("2030-01-31" in line for line in lines)
+    assert lines[0].startswith(f"waived W0 1 test, {owner[:20]}")
+    few = render(waived(1), facts=RunFacts(origins=about), width=80).splitlines()[0]
+    assert cell_len(few) <= 80
+    assert f"W1: 1 test, owner {owner[:20]}" in few
+    assert "until 2030-01-31" in few
 
 
 def test_a_go_fits_on_a_screen_of_80_by_24() -> None:
@@ -210,6 +227,18 @@ def test_a_go_fits_on_a_screen_of_80_by_24() -> None:
     rows = [row for line in text.splitlines() for row in range(-(-len(line) // 80) or 1)]
     assert len(rows) <= 21
     assert "1 warning and 11 notes: see report/report.html" in text
+
+
+def test_rows_that_a_terminal_wraps_count_where_a_go_has_to_fit() -> None:
+    noted = [record("a", notes=("a note",))]
+    facts = RunFacts(policies={"m": f"{'p' * 30} 01"}, directory=f"runs/{'r' * 30}")
+    assert "note a: a note" in render(*noted, facts=facts, width=80)
+    long = replace(facts, directory=f"runs/{'r' * 800}", policies={"m": f"{'p' * 700} 01"})
+    for color in (False, True):
+        text = render(*noted, facts=long, width=80, color=color)
+        assert "GO" in text
+        assert "1 note" in text
+        assert "a: a note" not in text
 
 
 def test_what_is_wrong_stands_in_full_worst_first_and_the_rest_is_counted_and_has_a_place() -> None:
@@ -244,6 +273,20 @@ def test_a_stub_of_a_waiver_covers_the_breach_once_somebody_signs_it(tmp_path: P
     assert (waiver.id, waiver.cap, str(waiver.expires)) == ("W-m-d-fog-high", 0.41, "2027-02-21")
     assert waiver.applies(JudgedTest("m", "d", "accuracy_drop", "fog:high", "weather", "high"))
     assert not waiver.applies(JudgedTest("m", "d", "accuracy_drop", "fog:mid", "weather", "mid"))
+
+
+@pytest.mark.parametrize(("value", "cap"), [(1.0, 1.0), (0.999, 1.0), (0.304, 0.31)])
+def test_the_cap_of_a_stub_is_one_that_a_policy_accepts(tmp_path: Path, value: float, cap: float) -> None:
+    measure = Measure("accuracy_drop", value, threshold="0.2", outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
+    text = render(
+        record("m-d-fog:high", Outcome.FAIL, setting="fog:high", measures=(measure,)), facts=RunFacts(origins=origins(0))
+    )
+    stub = next(line.partition("waive it: ")[2] for line in text.splitlines() if "waive it" in line)
+    signed = stub.replace("owner: ", "owner: jo").replace("reason: ", "reason: known")
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"version: 1\nrules:\n  - {{id: drop, metric: accuracy_drop, max: 20pp}}\nwaivers:\n  {signed}\n")
+    (waiver,) = load_policy([file], known_metrics=known_metrics(), ambiguous=AMBIGUOUS).waivers
+    assert waiver.cap == cap
 
 
 def test_what_broke_a_budget_has_no_stub() -> None:
