@@ -79,7 +79,8 @@ def _list_runs(options: argparse.Namespace) -> int:
     kept = [place for place, title in enumerate(_RUNS_HEADER) if width() >= _ROOMY or title not in _SPARED]
     header, *shown = [[row[place] for place in kept] for row in (_RUNS_HEADER, *rows)]
     names = len([place for place in kept if place < _NAMES])
-    show(render_table(header, shown, names=names, width=width(), color=in_color(), whole=1).rstrip("\n"))
+    whole = header.index("decision") + 1
+    show(render_table(header, shown, names=names, width=width(), color=in_color(), whole=whole).rstrip("\n"))
     if (hidden := len(found) - options.last) > 0:
         say(f"… and {quantity(hidden, 'older run')}: --last {len(found)} lists all")
     return 0
@@ -129,7 +130,8 @@ def _history(options: argparse.Namespace) -> int:
         for name, measure in points_of(run.records, options.metric, options.setting).items():
             series.setdefault(name, []).append(Point(directory.name, str(run.decision), measure))
     if not series:
-        raise StoreError(f"{options.store}: no run of it measured {options.metric}. vlmrobust runs lists them")
+        what = f"{options.metric} over several settings or under {options.setting}, the value of --setting"
+        raise StoreError(f"{options.store}: no run of it measured {what}. vlmrobust runs lists its runs")
     show("\n".join(render_history(f"{name}: {options.metric}", points, width()) for name, points in series.items()).rstrip("\n"))
     return 0
 

@@ -229,8 +229,8 @@ def _waivers(console: Console, records: Sequence[Record], facts: RunFacts) -> No
     room = console.width - len("waived ")
     if len(ordered) <= _WAIVERS:
         for line in ordered:
-            count = f"{line.id}: {quantity(lines[line], 'test')}, owner "
-            told = _with_owner(count, line.owner, f", until {line.expires}: ", room - 1)
+            before = f"{line.id}: {quantity(lines[line], 'test')}, owner "
+            told = _with_owner(before, line.owner, f", until {line.expires}: ", room - 1)
             console.print(f"{title} {_markup(_cut(told + line.reason, max(room, cell_len(told) + 1)))}", soft_wrap=True)
         return
     counts = [f"{line.id} {quantity(lines[line], 'test')}, " for line in ordered]
