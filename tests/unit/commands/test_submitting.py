@@ -66,7 +66,10 @@ def test_slurm_submits_from_where_it_is_called_within_an_allocation_too(tmp_path
 def test_kubernetes_mounts_at_an_absolute_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*KUBERNETES, "--shared=shared/gate", "--out", str(tmp_path / "jobs"), "--", *OPTIONS]
     assert main(arguments) == 4
-    assert "--shared 'shared/gate': kubernetes mounts the volume there. Expected a path that begins with /" in capsys.readouterr().err
+    assert (
+        "--shared 'shared/gate': kubernetes mounts the volume there. Expected a path that begins with /"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "jobs").exists()
 
 
