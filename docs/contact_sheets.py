@@ -76,7 +76,10 @@ def sheet(picture: Image.Image, rows: Sequence[Sequence[str]], tile: tuple[int, 
             changed.thumbnail(tile, Image.Resampling.LANCZOS)
             left, top = column * (width + GAP), row * (height + CAPTION + GAP)
             canvas.paste(changed, (left, top))
-            pen.text((left, top + height), setting, fill="black", font=font)
+            small = ImageFont.load_default(
+                9 * min(1.0, (width - GAP) / font.getlength(setting))
+            )  # so that no name meets the next
+            pen.text((left, top + height), setting, fill="black", font=small)
     return canvas
 
 

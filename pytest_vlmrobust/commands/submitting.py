@@ -43,6 +43,8 @@ def _submit(options: argparse.Namespace) -> int:
         raise UsageError(f"submit kubernetes needs {' and '.join(lacking)}: what jobs run in, and where they leave their parts")
     if options.scheduler != "kubernetes" and given:
         raise UsageError(f"{given[0]} is about kubernetes. Leave it out")
+    if options.scheduler == "kubernetes" and not options.shared.startswith("/"):
+        raise UsageError(f"--shared {options.shared!r}: kubernetes mounts the volume there. Expected a path that begins with /")
     files = _SCHEDULERS[options.scheduler](options)
     options.out.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -120,7 +122,6 @@ def slurm_files(options: argparse.Namespace) -> dict[str, str]:
     submit = """\
 #!/usr/bin/env bash
 set -eu
-cd -- "${SLURM_SUBMIT_DIR:-$PWD}"
 here="$(cd -- "$(dirname -- "$0")" && pwd)"
 fill="$(sbatch --parsable "$here/fill.sbatch")"
 sbatch --dependency="afterany:${fill%%;*}" "$here/judge.sbatch"

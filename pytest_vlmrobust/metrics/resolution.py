@@ -316,9 +316,10 @@ def largest_downward_step_interval(table: ScoreTable, _setting: str | None, conf
     if len(flips) == len(tests) > 1:
         tests = [TangoTest.join(flips)]  # much faster
     share = ContrastTest.of(rungs, falls(len(columns)), table.clusters).share(tail, _generator())
-    low = max(float(test.lower(share).max()) for test in tests)
-    high = max(float(test.upper(tail).max()) for test in tests)
-    return max(low, 0.0), max(high, 0.0)
+    seen = [test.seen() if isinstance(test, TangoTest) else test for test in tests]
+    low = max(float(test.lower(share).max(initial=0.0)) for test in seen)
+    high = max(float(test.upper(tail).max(initial=0.0)) for test in tests)
+    return low, high
 
 
 @curve_metric(

@@ -34,6 +34,8 @@ QUADRANTS = ("top left", "top right", "bottom left", "bottom right")
 SMALL, MEDIUM, LARGE = (13, 16), (18, 24), (28, 31)
 _FOLDS = 5
 _SUPERSAMPLE = 2
+_LUMA = (0.299, 0.587, 0.114)
+"""Weights of red, green and blue in the luma of ITU-R BT.601."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,13 @@ def _figure(rng: np.random.Generator, shape: str, color: str, quadrant: str, rad
     red, green, blue = (int(min(255, max(0, c + d))) for c, d in zip(COLORS[color], jitter, strict=True))
     direction = DIRECTIONS[int(rng.integers(4))] if shape == "arrow" else ""
     return Figure(shape, color, quadrant, x, y, radius, (red, green, blue), direction)
+
+
+def brightness_step(scene: Scene, figure: Figure) -> float:
+    """Returns by how many levels the luma of a figure differs from that of the ground at its centre, at least 0."""
+    shade = sum(slope * (place / (CANVAS - 1) - 0.5) for slope, place in zip(scene.slope, (figure.x, figure.y), strict=True))
+    ground = (min(255.0, max(0.0, level + shade)) for level in scene.background)
+    return abs(sum(weight * (a - b) for weight, a, b in zip(_LUMA, figure.rgb, ground, strict=True)))
 
 
 def draw(scene: Scene) -> NDArray[np.uint8]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import Sample
 
-from .scenes import CANVAS, COLORS, DIRECTIONS, QUADRANTS, SHAPES, Figure, Scene, draw, mirror_scene, scenes
+from .scenes import CANVAS, COLORS, DIRECTIONS, QUADRANTS, SHAPES, Figure, Scene, brightness_step, draw, mirror_scene, scenes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -331,6 +331,8 @@ KINDS: dict[str, Callable[[np.random.Generator, Scene], SceneQuestion | None]] =
 VERSION = 1
 """Changes whenever a pixel or a question changes."""
 EVALUATION_SEED = 20_240_229
+FAINT = 8.0
+"""Levels of luma up to which a figure without its colour is lost on the ground, whose own slope is up to 24."""
 
 
 REFERENCE_KINDS = ("color_at", "color_of", "shape_at", "shape_of", "relation", "orientation", "size", "existence")
@@ -415,14 +417,21 @@ def _changed_by(scene: Scene, question: SceneQuestion) -> list[str]:
     """Returns the kinds of change after which another answer is right; mirrors are tried, not guessed.
 
     Questions of existence depend on presence whatever their answer: were those with "no" kept, which stay right where a figure is
-    hidden, what is left would ask for "no" alone.
+    hidden, what is left would ask for "no" alone. A number depends on colour, too, where it counts a figure that only its colour
+    tells from the ground: in grey, yellow on a light page is no longer there.
     """
     changed = ["presence"] if question.kind == "existence" else []
     for kind, horizontally in (("left_right", True), ("up_down", False)):
         if question.solve(mirror_scene(scene, horizontally=horizontally)) != question.answer:
             changed.append(kind)
-    if question.about_color:
+    if question.about_color or (question.kind == "count" and _counts_by_colour(scene, question)):
         changed.append("colour")
     if question.category in ("count", "size"):
         changed.append("count")
     return changed
+
+
+def _counts_by_colour(scene: Scene, question: SceneQuestion) -> bool:
+    """Returns whether there are fewer to count where figures as bright as the ground cannot be seen."""
+    shown = tuple(figure for figure in scene.figures if brightness_step(scene, figure) > FAINT)
+    return question.solve(replace(scene, figures=shown)) != question.answer

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.spending import budget_lines
-from pytest_vlmrobust.core.words import interval, points, quantity
+from pytest_vlmrobust.core.words import points, quantity
 from pytest_vlmrobust.datasets import names as shipped_datasets
 from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies import (
@@ -269,7 +269,7 @@ def _is_gain(gain: Measure, *, by_value: bool) -> bool:
 
 
 def _blind(name: str, dataset: str, gain: Measure, policy: Policy) -> str:
-    between = "" if math.isnan(gain.low) else f", 90 % interval {interval(gain.low, gain.high)}"
+    between = "" if math.isnan(gain.low) else f", 90 % interval {points(gain.low)} to {points(gain.high)}"
     return (
         f"{name} is not shown to look at the pictures of {dataset}: with them it scores {points(gain.value)} more than without"
         f"{between}, no blocking rule bounds its visual_gain, and GO requires that pictures matter "

@@ -358,7 +358,8 @@ class _Plan:
         places = [str(place) for place in np.arange(n) % self.positions]
         people = [_PEOPLE[place] for place in np.arange(n) // self.positions % len(_PEOPLE)]
         if sheet == CLEAN_NAME:
-            table = replace(table, by_setting={CLEAN_NAME: table.clean})
+            clean = {CLEAN_NAME: table.clean}
+            table = replace(table, by_setting=clean, baseline_by_setting=clean)  # no loss, so the same answers earlier
         return replace(table, positions=places, people=people)
 
     def _settings_of(self, sheet: str) -> list[str]:

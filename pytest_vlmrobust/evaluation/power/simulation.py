@@ -149,7 +149,7 @@ def plan(policy: Policy, truth: Truth) -> Planned:
         if rule.treatment.tier is Tier.WARN:
             idle[rule.id] = "only warns"
         elif is_relative(rule) and not truth.has_baseline:
-            idle[rule.id] = "compares with an earlier run, and there is none"
+            idle[rule.id] = "compares with an earlier run, and there is none (--profile equal-to-baseline has one)"
             if rule.treatment.on_not_applicable is OnNotApplicable.INCONCLUSIVE:
                 shortfalls.append(f"rule {rule.id} asks for --vlm-baseline")
         elif met:

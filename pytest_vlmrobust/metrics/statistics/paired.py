@@ -145,7 +145,7 @@ def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: A
 
 def exact_lower(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
     """Returns the largest drop at which so many flips are still rarer than ``tail``, below 1/2; -1 for a tail of 0."""
-    if tail <= 0.0:
+    if tail <= 0.0 or not harmful.size:
         return np.full(harmful.shape, -1.0)
     # settings of a sweep share few pairs of counts, and each is bounded once
     counts, each = np.unique(np.stack([harmful, helpful, n], dtype=np.float64), axis=1, return_inverse=True)
@@ -296,6 +296,11 @@ class TangoTest:
             np.concatenate(arrays) for arrays in zip(*((t.harmful, t.helpful, t.n) for t in tests), strict=True)
         )
         return cls(harmful, helpful, n, min(test.df for test in tests))
+
+    def seen(self) -> TangoTest:
+        """Returns the test of those drops that were seen: no other one has a lower bound above 0."""
+        shown = self.harmful > self.helpful
+        return TangoTest(self.harmful[shown], self.helpful[shown], self.n[shown], self.df)
 
     def lower(self, tail: float) -> Array:
         """Returns lower bounds of the drops, shape (m,)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -42,6 +43,34 @@ def test_slurm_asks_in_an_array_and_judges_after_it(tmp_path: Path, capsys: pyte
     assert f'{command} --vlm-offline --vlm-store="$work/all" --vlm-report="$shared/report"' in judge
     assert "--dependency=" in files["submit.sh"]
     assert "submit.sh" in capsys.readouterr().out
+
+
+def test_slurm_submits_from_where_it_is_called_within_an_allocation_too(tmp_path: Path) -> None:
+    """``salloc`` sets SLURM_SUBMIT_DIR to where it was called itself, which need not be where one is now."""
+    written(tmp_path, *SLURM)
+    (tmp_path / "bin").mkdir()
+    sbatch = tmp_path / "bin/sbatch"
+    sbatch.write_text('#!/bin/sh\necho "$PWD $*" >> "$PWD/asked"\necho 7\n')
+    sbatch.chmod(0o755)
+    (tmp_path / "elsewhere").mkdir()
+    bash = shutil.which("bash")
+    assert bash
+    environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "SLURM_SUBMIT_DIR": str(tmp_path / "elsewhere")}
+    subprocess.run([bash, "jobs/submit.sh"], cwd=tmp_path, env=environment, check=True)
+    here, jobs = tmp_path.resolve(), tmp_path.resolve() / "jobs"
+    fill, judge = (tmp_path / "asked").read_text().splitlines()
+    assert fill == f"{here} --parsable {jobs}/fill.sbatch"
+    assert judge == f"{here} --dependency=afterany:7 {jobs}/judge.sbatch"
+
+
+def test_kubernetes_mounts_at_an_absolute_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*KUBERNETES, "--shared=shared/gate", "--out", str(tmp_path / "jobs"), "--", *OPTIONS]
+    assert main(arguments) == 4
+    assert (
+        "--shared 'shared/gate': kubernetes mounts the volume there. Expected a path that begins with /"
+        in capsys.readouterr().err
+    )
+    assert not (tmp_path / "jobs").exists()
 
 
 def test_kubernetes_has_an_index_for_each_part(tmp_path: Path) -> None:

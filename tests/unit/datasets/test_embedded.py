@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import pytest
 
+from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.fingerprint import rng_for
 from pytest_vlmrobust.core.sample import Sample, text_of_height
 from pytest_vlmrobust.datasets.embedded import scenes, shapes, words
@@ -108,6 +110,28 @@ def test_questions_of_existence_depend_on_presence_and_colour_and_no_others_on_p
     for name, changed in marked.items():
         assert ("presence" in changed) is name.endswith("-existence"), name
         assert "colour" in changed or not name.endswith("-existence")
+
+
+def test_numbers_depend_on_colour_where_a_figure_that_counts_is_as_bright_as_the_ground() -> None:
+    """The reference is what `grayscale` leaves of each figure; where it leaves 9 to 18 levels, either may be said."""
+    grey, said = perturbations.get("grayscale"), set[bool]()
+    for sample in Shapes(kinds=("count",), per_kind=300).samples():
+        image = sample.images[0]
+        assert isinstance(image, shapes.SceneImage)
+        named = sample.question.removeprefix("How many ").removesuffix(" are there?")
+        if named.endswith(" shapes"):  # of one colour: about colour anyway
+            assert "colour" in sample.changed_by
+            continue
+        left = []
+        for figure in image.scene.figures:
+            others = tuple(other for other in image.scene.figures if other is not figure)
+            alone = scenes.draw(replace(image.scene, figures=others))
+            step = int(np.abs(grey(scenes.draw(image.scene), seed=0).astype(int) - grey(alone, seed=0)).max())
+            left += [step] if named in ("shapes", shapes.plural(figure.shape)) else []
+        if min(left) <= 8 or min(left) > 18:
+            assert ("colour" in sample.changed_by) is (min(left) <= 8), sample.id
+            said.add(min(left) <= 8)
+    assert said == {True, False}
 
 
 def test_questions_of_words_say_what_they_depend_on_and_how_high_its_letters_are() -> None:

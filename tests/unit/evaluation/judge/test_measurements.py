@@ -65,9 +65,9 @@ ANSWERS = {"small": "one_cell", "large": "perfect", "thinker": "perfect"}
 @pytest.mark.parametrize(
     ("setting", "compared"),
     [
-        ("clean", ["baseline_drop"]),
-        ("fog:low", ["baseline_drop", "drop_increase"]),
-        ("no_image", ["baseline_drop", "drop_increase"]),
+        ("clean", ["baseline_drop", "baseline_flip_rate"]),
+        ("fog:low", ["baseline_drop", "baseline_flip_rate", "drop_increase"]),
+        ("no_image", ["baseline_drop", "baseline_flip_rate", "drop_increase"]),
     ],
 )
 def test_without_a_setting_there_is_no_drop_that_could_increase(setting: str, compared: list[str]) -> None:

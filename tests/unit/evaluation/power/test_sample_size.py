@@ -110,6 +110,13 @@ def test_all_tests_of_a_rule_have_to_pass_which_takes_more_samples_than_one() ->
     assert found(policy(), tests, {"d": 900}) == []
 
 
+@pytest.mark.parametrize("setting", ["clean", "no_image", "fog:low"])
+def test_equal_answers_as_in_the_baseline_are_shown_on_clean_pictures_as_elsewhere(setting: str) -> None:
+    """A model that loses nothing answers as the earlier run did: no other answer among 300 shows a share of at most 1 %."""
+    tests = [JudgedTest("m", "d", "baseline_flip_rate", setting)]
+    assert found(policy(0.04, "baseline_flip_rate"), tests, {"d": 300}) == []
+
+
 @pytest.mark.parametrize("metric", ["worst_case_drop", "worst_at_low"])
 def test_the_largest_drop_takes_as_many_samples_as_all_drops_at_once(metric: str) -> None:
     names = [f"{name}:low" for name in ("fog", "rain", "frost", "spatter", "glass_blur", "motion_blur", "contrast", "brightness")]
