@@ -46,3 +46,10 @@ def test_the_setting_of_the_worst_drop_is_named_where_it_is_known() -> None:
     assert shown(cell("fog:high", "accuracy_drop", 0.4), worst) == ["worst 50.0 pp"]
     part = replace(worst, n_samples=128, notes=("another", f"{LARGEST_DROP}0.500 at snow:mid"), outcome=Outcome.PASS)
     assert shown(part) == ["worst ~50.0 pp (snow:mid)"]
+
+
+def test_a_share_of_severe_settings_from_a_part_of_the_samples_is_no_key_number() -> None:
+    """Few samples of each setting make single settings look worse than they are."""
+    share = record("m-d-severe", test="sweep", metric="severe_failure_rate", measures=(Measure("severe_failure_rate", 0.4),))
+    assert shown(share) == ["severe 40.0 %"]
+    assert shown(replace(share, n_samples=128)) == []
