@@ -44,6 +44,7 @@ from .extraction import (
     only_answer,
 )
 from .json_answers import Document, final_answer, lesser_answer, read_json
+from .latex import DEGREES
 from .marks import approved, marked_in_json, marked_in_text, remark_of
 from .options import Options, contradicts, ends_here, with_cells, with_lettered_pictures
 from .phrases import english, in_english
@@ -115,7 +116,8 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
 
 
 _COMMONEST = re.compile(
-    r"\**(?P<said>(?:[Tt]he )?(?:(?:correct|right|best|final) )?[Aa]nswer(?: is|:) ?)?\**\(?(?P<letter>[A-Z])(?:\)?\.?|[.):] (?P<own>[\w ]+)\.?)\**",
+    r"\**(?P<said>(?:[Tt]he )?(?:(?:correct|right|best|final) )?[Aa]nswer(?: is|:) ?)?\**"
+    r"\(?(?P<letter>[A-Z])(?:\)?\.?|[.):] (?P<own>[\w ]+)\.?)\**",
     re.ASCII,
 )
 
@@ -180,7 +182,6 @@ def _is_overruled(letter: str, reading: Reading) -> bool:
 
 _TWO_BOXES = re.compile(r"\\boxed\{([^{}]*)\}\$?\s*(?:or|and|,|/|&)\s*\$?\\boxed\{([^{}]*)\}")
 _DISPLAYED = re.compile(r"\\[()\[\]]|\$\$")
-_DEGREES = re.compile(r"\s?\^\s?\{?\s?\\circ(?![A-Za-z])\s?\}?")
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _HTML = re.compile(r"<(b|i|u|em|strong|p|span|div|li|code|box|option|choice)>([^<>]{0,400})</\1>")
 
@@ -204,7 +205,7 @@ def _ordinals_as_letters(text: str, options: Options) -> str:
 def _without_markup(reply: str) -> str:
     """Returns the reply without tags of HTML, without what is struck out, and with degrees as a sign."""
     if "\\" in reply or "$$" in reply:
-        reply = _DEGREES.sub("°", _DISPLAYED.sub(" ", reply))
+        reply = DEGREES.sub("°", _DISPLAYED.sub(" ", reply))
     if "~~" in reply:
         reply = _STRUCK.sub(" ", reply)
     return _HTML.sub(r"\2", reply) if "</" in reply else reply
@@ -414,12 +415,14 @@ def _marked_letter(reading: Reading) -> Outcome:
         for pattern, text in ((_BRACKETED, reading.text), (_NAMED, reading.lowered))
         for match in pattern.finditer(text)
     ]
-    letters = {
-        reading.text[start:end].upper()
-        for start, end in spans
-        if not is_negated(reading.text, start, end) and (reading.text[start].isupper() or _SET_OFF.match(reading.text, end))
-    }
-    return only_answer(letters & reading.options.letters)
+    letters: set[str] = set()
+    for start, end in spans:
+        letter = reading.text[start:end].upper()
+        if letter in letters or letter not in reading.options.letters or is_negated(reading.text, start, end):
+            continue
+        if reading.text[start].isupper() or _SET_OFF.match(reading.text, end):
+            letters.add(letter)
+    return only_answer(letters)
 
 
 _SET_OFF = re.compile(r"\)?\s*(?:[.,;:!?\n]|$)")
