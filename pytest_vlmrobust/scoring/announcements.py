@@ -172,7 +172,7 @@ CHOSEN = re.compile(rf"{word(*english('choose'))}[\s,:]*")
 """A verb that chooses."""
 
 CONCLUSION = re.compile(
-    rf"{word(*english('so'), *english('it_is'))}[\s,:]*(?:(?:it's|it is|would be|must be) )?|(?:[→⇒⟹∴➜➡]|=>|->)\s*"
+    rf"{word(*english('so'), *english('it_is'))}[\s,:]*(?:(?:it's|it is|would be|must be) )?|(?:[→⇒⟹∴➜➡👉☞➤►]|=>|->)\s*"
 )
 """A word that draws a conclusion."""
 
@@ -184,7 +184,7 @@ _HEDGE = re.compile(HEDGE)
 _RIVAL = re.compile(rf"{LETTER}\)?[\s,.;?(]*(?:\b(?:or|and|but)\b[\s,]*)?(?:(?:more|most|quite|very) )?$")
 _OR = re.compile(rf"{LETTER}\)?[\s,;]*\bor\s*$")
 _FROM = re.compile(rf"{LETTER}\)?\s*$")
-_ARROW = re.compile(r"[→⇒⟹➜➡=-]")
+_ARROW = re.compile(r"[→⇒⟹➜➡👉☞➤►=-]")
 _RIVAL_REACH = 30
 _END_OF_SENTENCE = re.compile(r"[.!?](?:\s|$)")
 

@@ -55,7 +55,16 @@ def _telling(*roles: str) -> frozenset[str]:
     return frozenset(max(words, key=lambda word: (word not in _EVERYWHERE, len(word))) for words in phrases)
 
 
-_SIGNS: Final = _telling("somebody", "others", "at_first", "suppose", "wrong_answer", "dissent", "retract") | {"if", "thought"}
+_LEFT_OUT: Final = (
+    (_REPORTED, _telling("says", "others")),
+    (_BEFORE, _telling("at_first") | {"thought"}),
+    (_DENIED_LABEL, _telling("wrong_answer")),
+    (_SUPPOSED, _telling("suppose") | {"if"}),
+)
+"""What begins a clause that is left out, and words of which every such beginning has one."""
+_SIGNS_OF_DISSENT: Final = _telling("dissent")
+_SIGNS_OF_RETRACTION: Final = _telling("retract")
+_SIGNS: Final = frozenset().union(_SIGNS_OF_DISSENT, _SIGNS_OF_RETRACTION, *(signs for _, signs in _LEFT_OUT))
 _SIGNS_OF_CORRECTION: Final = _telling("correction") | frozenset(
     [
         "wait",
@@ -127,12 +136,13 @@ def asserted(text: str, options: Options | None = None) -> str:
     kept: list[str] = []
     for place, sentence in enumerate(sentences):
         words = sentence.lower()
-        if _RETRACTED.search(words):
+        said = frozenset(_WORDS.findall(words))
+        if not said.isdisjoint(_SIGNS_OF_RETRACTION) and _RETRACTED.search(words):
             kept.clear()
-        elif _DISSENT.match(words) and kept:
+        elif kept and not said.isdisjoint(_SIGNS_OF_DISSENT) and _DISSENT.match(words):
             kept.pop()
         following = sentences[place + 1].lower() if place + 1 < len(sentences) else ""
-        kept.append(_asserted_part(sentence, following, alone=only_questions))
+        kept.append(_asserted_part(sentence, following, said, alone=only_questions))
     return "".join(kept).strip()
 
 
@@ -157,15 +167,17 @@ def _is_text(rest: str, letter: str, options: Options) -> bool:
     return rest.startswith(" ") and (rest[1:2].islower() or options.begins(rest, letter))
 
 
-def _asserted_part(sentence: str, following: str, *, alone: bool) -> str:
-    """Returns the part of a sentence that it asserts."""
+def _asserted_part(sentence: str, following: str, said: frozenset[str], *, alone: bool) -> str:
+    """Returns the part of a sentence, whose words are ``said``, that it asserts."""
     words = sentence.lower()
     if words.rstrip(" \n\"')").endswith("?") and not alone and _QUESTION.match(words):
         if not _CONFIRMED.match(following):
             return "\n" if sentence.endswith("\n") else " "
         asked = _ASKED.search(words) or _ASKED_LETTER.match(words)
         return f" it is {sentence[asked.end() :]}".replace("?", ".") if asked else sentence.replace("?", ".")
-    for pattern in (_REPORTED, _BEFORE, _DENIED_LABEL, _SUPPOSED):
+    for pattern, signs in _LEFT_OUT:
+        if said.isdisjoint(signs):
+            continue
         for _ in range(_MOST_CLAUSES):
             match = pattern.search(words)
             if match is None:
@@ -176,7 +188,7 @@ def _asserted_part(sentence: str, following: str, *, alone: bool) -> str:
             words = sentence.lower()
         else:
             return " "
-    dissent = _later_dissent(words)
+    dissent = 0 if said.isdisjoint(_SIGNS_OF_DISSENT) else _later_dissent(words)
     return sentence[dissent:] if dissent else sentence
 
 

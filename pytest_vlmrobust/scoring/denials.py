@@ -72,7 +72,7 @@ _DOUBTED = re.compile(
     r"\b(?:not|n't|wrong|incorrect|false|untrue|mistaken?|disagree|deny|denies|impossible|error)\b"
     r"(?: \w+){0,3}? (?:that|to (?:say|think|claim))\b"
     r"|\bnot (?:\w+ )?there is no\b"
-    r"|\b(?:no|not|n't|never|without)\b[^.,;]*\b(?:absent|missing|nonexistent|nothing|lacks?|without)\b"
+    r"|\b(?:no|not|n't|never|without)\b[^.,;]{0,120}\b(?:absent|missing|nonexistent|nothing|lacks?|without)\b"
 )
 """A denial that is denied itself: "It is not true that there is no dog"."""
 _OF_THE_PICTURE = re.compile(

@@ -30,7 +30,7 @@ MARKS: Final = re.compile("[\ue000-\ue3e7]")
 """Characters that stand for expressions that are not understood; no text has them, since Unicode leaves them to private use."""
 
 _SPACES = re.compile(r"\\[,;:!>]|\\ |\\q?quad\b|~|\\(?:left|right|displaystyle|big|Big)(?![A-Za-z])|\\limits\b")
-_DEGREES = re.compile(r"\s?\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))|\s?\\degree(?:s)?(?![A-Za-z])|\\textdegree")
+DEGREES = re.compile(r"\s?\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))|\s?\\degree(?:s)?(?![A-Za-z])|\\textdegree")
 _WORDS = re.compile(
     r"\\(?:text|mathrm|mathbf|mathsf|textbf|textrm|mbox|operatorname|mathit|rm)\s?\{([^{}]*)\}(?:\s?\^\s?\{?([23])\}?)?"
 )
@@ -46,7 +46,8 @@ _POWER_OF_TEN = re.compile(rf"(?P<number>{_NUMBER})\s?[\u00d7·]\s?10\s?\^\s?(?:
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _SURROUNDS = frozenset({"boxed", "fbox", "text", "mathrm", "mathbf", "textbf", "begin", "end"})
 _REGION = re.compile(
-    r"(?<!\\)\$\$(.{1,400}?)\$\$|(?<!\\)\$([^$\n]{1,400}?)(?<!\\)\$|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL
+    r"(?<!\\)\$\$(.{1,400}?)\$\$|(?<!\\)\$([^$\n]{1,400}?)(?<!\\)\$|\\\(((?:(?!\\\().){1,400}?)\\\)|\\\[((?:(?!\\\[).){1,400}?)\\\]",
+    re.DOTALL,
 )
 _BOX = re.compile(r"\\(?:boxed|fbox)\s?\{")
 _RUN = re.compile(r"[^\s$]{0,200}\\(?!(?:boxed|fbox)\b)[A-Za-z]+[^\s$]{0,400}")
@@ -116,7 +117,7 @@ def _or_mark(expression: str, expressions: dict[str, str]) -> str:
 
 
 def _convert(expression: str) -> str:
-    text = _SPACES.sub(" ", _THOUSANDS.sub(",", _DEGREES.sub("°", expression)))
+    text = _SPACES.sub(" ", _THOUSANDS.sub(",", DEGREES.sub("°", expression)))
     text = _WORDS.sub(lambda match: f" {match[1].strip()}{_RAISED.get(match[2], '')} ", text)
     for command, sign in _SIGNS.items():
         if command in text:

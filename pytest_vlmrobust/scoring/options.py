@@ -192,7 +192,7 @@ def contradicts(text: str, options: Options) -> bool:
         letter, rest = match["letter"], text[match.end() : match.end() + 2 * options.longest + _DECORATION]
         if letter in options.letters and not is_negated(text, match.start("letter"), match.end("letter")):
             begun = options.begun_by(rest)
-            if begun and letter not in begun:
+            if begun and letter not in begun and not _closes_own_text(match, text, options):
                 return True
     if "(" not in text and "[" not in text:
         return False
@@ -203,6 +203,13 @@ def contradicts(text: str, options: Options) -> bool:
             if behind and behind["letter"] in options.letters - options.whole.get(words, frozenset({own})):
                 return not is_negated(text, start, start + len(words))
     return False
+
+
+def _closes_own_text(match: re.Match[str], text: str, options: Options) -> bool:
+    """Says whether the letter stands in brackets behind its own text: of "2017 (C). 2018 (D)", C is 2017."""
+    own = options.raw[match["letter"]].strip()
+    before = text[max(0, match.start() - len(own) - 1) : match.start()].rstrip()
+    return bool(own) and bool(match["open"]) and before.casefold().endswith(own.casefold())
 
 
 @lru_cache(maxsize=4096)

@@ -24,7 +24,7 @@ from .latex import math_verify_version
 from .text import straighten
 
 FILE: Final = Path(__file__).with_name("phrases.yaml")
-VERSION: Final = 3
+VERSION: Final = 4
 """Of the rules in code; it rises with every change that can read an answer differently. Phrases have the digest of their file."""
 
 ROLES: Final = {
@@ -223,12 +223,16 @@ _STANCES: Final = ("retract", "dissent", "correction", "others", "at_first", "su
 
 
 def _has_stance(lowered: str, code: str) -> bool:
+    searched = lowered if shipped().languages[code].spaces else lowered.replace(" ", "")
+    return any(phrase in searched for phrase in _stances(code))
+
+
+@cache
+def _stances(code: str) -> tuple[str, ...]:
+    """Returns the phrases that ``_has_stance`` looks for, without blanks where the language has none."""
     language = shipped().languages[code]
     phrases = (phrase for role in (*_STANCES, "false") for phrase in language.phrases.get(role, ()))
-    if language.spaces:
-        return any(phrase in lowered for phrase in phrases)
-    joined = lowered.replace(" ", "")
-    return any(phrase.replace(" ", "") in joined for phrase in phrases)
+    return tuple(dict.fromkeys(phrase if language.spaces else phrase.replace(" ", "") for phrase in phrases))
 
 
 @cache

@@ -47,8 +47,8 @@ def after_thinking(text: str) -> str | None:
     return _SPECIAL.sub(" ", text[: opened.start()]) if opened and opened.start() < closes[-1].start() else ""
 
 
-_ANSWER_OPEN = re.compile(r"<(?:final_?)?answer>|\[answer\]", re.IGNORECASE)
-_ANSWER_CLOSE = re.compile(r"</(?:final_?)?answer>|\[/answer\]", re.IGNORECASE)
+_ANSWER_OPEN = re.compile(r"<(?:(?:final_?)?answer|conclusion)>|\[answer\]", re.IGNORECASE)
+_ANSWER_CLOSE = re.compile(r"</(?:(?:final_?)?answer|conclusion)>|\[/answer\]", re.IGNORECASE)
 _BOX_TOKENS = re.compile(r"<\|begin_of_box\|>(.*?)(?:<\|end_of_box\|>|\Z)", re.DOTALL)
 _MATHS = re.compile(r"\$([^$\s]{1,80})\$")
 _MARKUP = re.compile(r"[*`]+|__+|(?m:^#{1,6}\s)|\\(?:text|mathrm|mathbf|textbf)\b")
@@ -101,7 +101,7 @@ def final_words(text: str) -> str | Stop:
 
 
 def answer_tag(text: str) -> str | None:
-    """Returns the content of the last ``<answer>…</answer>``, closed or not; None where there is none."""
+    """Returns the content of the last ``<answer>…</answer>``, or ``<conclusion>``, closed or not; None where there is none."""
     parts = _ANSWER_OPEN.split(text)
     return _ANSWER_CLOSE.split(parts[-1])[0] if len(parts) > 1 else None
 

@@ -88,10 +88,16 @@ def extract_yes_no(text: str, question: str = "") -> Extraction:
     >>> extract_yes_no("There is no dog in the image.")
     Extraction(answer='no', rule='denial')
     """
+    if said := _COMMONEST.get(text):
+        return Extraction(said, "word")
     reply = final_words(text)
     if isinstance(reply, Stop):
         return Extraction(None, reply.value)
     return _read(reply, question.lower(), within=0)
+
+
+_COMMONEST: Final = {f"{word}{end}": word.lower() for word in ("Yes", "yes", "No", "no") for end in ("", ".")}
+"""Most answers, which no rule needs to look at."""
 
 
 def _read(reply: str, question: str, *, within: int) -> Extraction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -313,3 +314,54 @@ def test_the_table_has_every_kind_of_failure() -> None:
 )
 def test_a_remark_about_an_option_chooses_nothing(text: str, answer: str | None) -> None:
     assert extract_choice(text, OPTIONS).answer == answer
+
+
+YEARS = {"A": "2015", "B": "2016", "C": "2017", "D": "2018"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "letter"),
+    [
+        ("<CONCLUSION> B </CONCLUSION>", OPTIONS, "B"),
+        ("<REASONING>It has whiskers, so option A fits.</REASONING><CONCLUSION>The answer is B.</CONCLUSION>", OPTIONS, "B"),
+        (r"$\boxed{45^\circ}$", {"A": "30°", "B": "45°"}, "B"),
+        (r"\boxed{45^{\circ}}", {"A": "30°", "B": "45°"}, "B"),
+        ("It's hard to tell because it is blurry, but my best guess would be B.", OPTIONS, "B"),
+        ("👉 B", OPTIONS, "B"),
+        ("A 👉 B", OPTIONS, None),
+        ("It should be D, not B.", OPTIONS, "D"),
+        ("2015 (A) is less than 2017 (C). 2018 (D) is lower.\n\nAnswer: C", YEARS, "C"),
+        ("Answer: (C). 2018", YEARS, None),
+    ],
+)
+def test_tags_degrees_pointers_and_guesses(text: str, options: dict[str, str], letter: str | None) -> None:
+    assert extract_choice(text, options).answer == letter
+
+
+@pytest.mark.parametrize(
+    "text", ["B", "(B).", "**B**", "B. dog", "(B) dog", "The answer is B.", "Answer: **B**", "B: dog", "**B. dog**"]
+)
+def test_the_commonest_forms_are_read_as_the_ladder_reads_them(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    quickly = extract_choice(text, OPTIONS)
+
+    monkeypatch.setattr("pytest_vlmrobust.scoring.choice._commonest", lambda reply, options: None)
+
+    assert quickly == extract_choice(text, OPTIONS)
+    assert quickly.answer == "B"
+
+
+@pytest.mark.parametrize("text", ["Answer: B", "The answer is B."])
+def test_no_form_is_common_where_an_option_has_its_words(text: str) -> None:
+    assert extract_choice(text, {"A": text, "B": "dog"}).answer == "A"
+
+
+def _seconds(text: str) -> float:
+    begin = time.process_time()
+    extract_yes_no(text, "Is there a dog?")
+    return time.process_time() - begin
+
+
+def test_a_repeated_denial_takes_time_in_proportion_to_its_length() -> None:
+    shorter, longer = (min(_seconds("no dog " * count) for _ in range(2)) for count in (2_000, 8_000))
+
+    assert longer < 8 * max(shorter, 0.005)
