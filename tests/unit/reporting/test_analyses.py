@@ -180,7 +180,7 @@ def test_a_gap_in_a_grouping_that_is_not_known_says_why() -> None:
         Measure("split_group_gap", 0.1),
         Measure("split_group_gap", math.nan, category="sex", reason="not shown to match"),
     )
-    facts = {"metric": "split_group_gap", "split": "clean", "task": "matching"}
+    facts: dict[str, Any] = {"metric": "split_group_gap", "split": "clean", "task": "matching"}
     unknown = Record("sweep", "m-d-gap", "m", "d", measures=measures, **facts)
     known = dataclasses.replace(measures[1], value=0.2, low=0.1, high=0.4, n=90)
     early = dataclasses.replace(unknown, measures=(measures[0], known), n_requested=12, n_samples=100)
