@@ -47,6 +47,8 @@ def _reproduce(options: argparse.Namespace) -> int:
             raise UsageError("vlmrobust reproduce: a run is compared with a paper: name one before --run")
         _list(as_json=options.json)
         return 0
+    if options.called and not options.runs:
+        raise UsageError("vlmrobust reproduce: --as says what models and datasets of a run are called: name the run with --run")
     runs = [named_run(run) for run in options.runs]
     found = reproduce(options.paper, options.table, runs=runs, called=parse_names(options.called))
     if options.json:

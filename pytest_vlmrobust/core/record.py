@@ -54,7 +54,7 @@ class Measure:
     waiver: str = ""
     """The id of the waiver that covers a breach."""
     category: str = ""
-    """The stratum that it is about; empty for the whole dataset."""
+    """The stratum that it is about; empty for the whole dataset. Of a gap in a further grouping of people, that grouping."""
     target: str = ""
     """What the verdict is about: ``population``, the questions that the samples stand for (its interval was judged), or
     ``dataset``, these samples alone (its value was judged); empty when no rule applied."""

@@ -235,7 +235,7 @@ def write_table(folder: str | Path, table: str | Path) -> None:
     collection, target = FaceFolder(Path(folder).expanduser(), "faces"), Path(table).expanduser()
     rows = [_table_row(entity, target.absolute().parent) for entity in collection.entities()]
     try:
-        write_rows(target, rows, collection._settings.attributes)  # noqa: SLF001 - of this module's own class
+        write_rows(target, rows, collection._settings.columns)  # noqa: SLF001 - of this module's own class
     except OSError as error:
         raise UsageError(
             f"{target} cannot be written: {error.strerror or error}. Give the path of a file that is not there"
@@ -252,9 +252,11 @@ def _table_row(entity: Entity, folder: Path) -> dict[str, str]:
         raise TypeError(f"{entity.id}: not the picture of a folder")
     file = Path(os.path.relpath(entity.image.path.absolute(), folder)).as_posix()
     boxes = {attribute: written_box(box) for attribute, box in entity.boxes.items()}
-    return {"file": file, "identity": entity.label, "group": entity.group, "category": entity.category, **boxes}
+    known = {"file": file, "identity": entity.label, "group": entity.group, "category": entity.category}
+    return {**known, **entity.groupings, **boxes}
 
 
 def _facts(entity: Entity) -> list[object]:
     boxes = {attribute: list(box) for attribute, box in entity.boxes.items()}
-    return [entity.id, entity.label, entity.image.identity(), boxes, entity.group, entity.category]
+    facts: list[object] = [entity.id, entity.label, entity.image.identity(), boxes, entity.group, entity.category]
+    return [*facts, dict(entity.groupings)] if entity.groupings else facts

@@ -58,6 +58,7 @@ class _Draft:
     group: str
     category: str
     boxes: Mapping[str, Box]
+    groupings: Mapping[str, str]
     size: tuple[int, int] = (0, 0)
     """Zero where there is no picture to speak of."""
     is_turned: bool = False
@@ -81,7 +82,7 @@ class FolderReader:
             MissingExtra: boxes are to be found by MediaPipe, which is not installed.
             ModelError: MediaPipe does not take the model file.
         """
-        rows = read_rows(self.table, self.settings.attributes, self.problems)
+        rows = read_rows(self.table, self.settings.columns, self.problems)
         drafts = [self._draft(row) for row in rows]
         self._check_repeats(drafts)
         with self._finder(drafts) as finder:
@@ -96,7 +97,8 @@ class FolderReader:
 
     def _draft(self, row: Row) -> _Draft:
         identity, group, category = (self._text(row, column) for column in ("identity", "group", "category"))
-        return _Draft(row.place, self._path(row), identity, group, category, self._boxes(row))
+        groupings = {name: text for name in self.settings.groupings if (text := self._text(row, name))}
+        return _Draft(row.place, self._path(row), identity, group, category, self._boxes(row), groupings)
 
     def _text(self, row: Row, column: str) -> str:
         value = row.cells.get(column, "")
@@ -138,7 +140,7 @@ class FolderReader:
     def _check_repeats(self, drafts: Sequence[_Draft]) -> None:
         identities: dict[str, tuple[str, Place]] = {}
         files: dict[Path, Place] = {}
-        groups: dict[str, tuple[str, Place]] = {}
+        groups: dict[tuple[str, str], tuple[str, Place]] = {}
         for draft in drafts:
             spelled, first = identities.setdefault(_alike(draft.identity), (draft.identity, draft.place))
             if first is not draft.place:
@@ -148,9 +150,10 @@ class FolderReader:
             first = files.setdefault(draft.path, draft.place)
             if first is not draft.place and draft.path != self.folder:
                 self.problems.add(draft.place, "file", draft.path.name, f"a picture of its own: line {first.line} has this one")
-            spelled, first = groups.setdefault(_alike(draft.group), (draft.group, draft.place))
-            if spelled != draft.group:
-                self.problems.add(draft.place, "group", draft.group, f"{spelled!r}, as it is spelled in line {first.line}")
+            for column, group in {"group": draft.group, **draft.groupings}.items():
+                spelled, first = groups.setdefault((column, _alike(group)), (group, draft.place))
+                if spelled != group:
+                    self.problems.add(draft.place, column, group, f"{spelled!r}, as it is spelled in line {first.line}")
 
     def _finder(self, drafts: Sequence[_Draft]) -> AbstractContextManager[FaceFinder | None]:
         """Returns what finds the boxes of faces; nothing where no row needs it, or no model file is named."""
@@ -232,6 +235,9 @@ class FolderReader:
         lacking = [draft for draft in drafts if not draft.group]
         if 0 < len(lacking) < len(drafts):
             yield f"{self.table}: {len(lacking)} of {len(drafts)} rows have no group (the first: {lacking[0].place})"
+        for name in self.settings.groupings:
+            if lacking := [draft for draft in drafts if name not in draft.groupings]:
+                yield f"{self.table}: {len(lacking)} of {len(drafts)} rows have no {name} (the first: {lacking[0].place})"
 
 
 def _why_no_file(path: Path) -> str:
@@ -277,7 +283,14 @@ def _entities(drafts: Sequence[_Draft]) -> tuple[Entity, ...]:
     ids = _safe_ids([draft.identity for draft in drafts])
     return tuple(
         Entity(
-            safe, draft.identity, FileImage(draft.path, str(draft.place)), draft.size, draft.boxes, draft.group, draft.category
+            safe,
+            draft.identity,
+            FileImage(draft.path, str(draft.place)),
+            draft.size,
+            draft.boxes,
+            draft.group,
+            draft.category,
+            draft.groupings,
         )
         for safe, draft in zip(ids, drafts, strict=True)
     )

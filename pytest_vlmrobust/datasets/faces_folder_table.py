@@ -41,13 +41,18 @@ class Row:
     cells: Mapping[str, Any]
 
 
-def read_rows(table: Path, attributes: Sequence[str], problems: Problems) -> list[Row]:
+def read_rows(table: Path, more: Sequence[str], problems: Problems) -> list[Row]:
     """Returns the rows of a table, without those that lack what every row needs, which are noted in ``problems``.
+
+    Args:
+        table: the file.
+        more: columns beside those that every table may have, ``FolderSettings.columns``.
+        problems: where what is wrong is noted.
 
     Raises:
         DatasetError: the table cannot be read, or is not what its suffix says.
     """
-    columns = (*REQUIRED, *OPTIONAL, *attributes)
+    columns = (*REQUIRED, *OPTIONAL, *more)
     try:
         text = _text(table)
         entries = list(
@@ -59,15 +64,15 @@ def read_rows(table: Path, attributes: Sequence[str], problems: Problems) -> lis
     return [row for row in rows if _is_complete(row, problems)]
 
 
-def write_rows(table: Path, rows: Sequence[Mapping[str, str]], attributes: Sequence[str]) -> None:
-    """Writes rows as a CSV table.
+def write_rows(table: Path, rows: Sequence[Mapping[str, str]], more: Sequence[str]) -> None:
+    """Writes rows as a CSV table; ``more`` as in :func:`read_rows`.
 
     Raises:
         FileExistsError: the file is there already.
         OSError: it cannot be written.
     """
     with table.open("x", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, (*REQUIRED, *OPTIONAL, *attributes), restval="", lineterminator="\n")
+        writer = csv.DictWriter(stream, (*REQUIRED, *OPTIONAL, *more), restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
@@ -236,11 +241,12 @@ def tables_in(folder: Path) -> list[Path]:
 #     hinted: nose                     what semi-guided localisation tells
 #     landmarks: face_landmarker.task  MediaPipe's model file, for rows without boxes
 #     encoder: models/clip             near neighbours are those of this image encoder: a folder, or ID[@REVISION] of the hub
+#     groupings: [sex, race, age]      columns of the table by which people are grouped, beside its column ``group``
 #
 # Paths are relative to the folder.
 
 
-KEYS = ("domain", "hinted", "landmarks", "encoder")
+KEYS = ("domain", "hinted", "landmarks", "encoder", "groupings")
 _HUB_ID = re.compile(r"(?P<id>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
 _PATHS = ("/", "./", "../", "~")
 
@@ -263,11 +269,18 @@ class FolderSettings:
     hinted: str = "nose"
     landmarks: Path | None = None
     encoder: EncoderName | None = None
+    groupings: tuple[str, ...] = ()
+    """Columns by which people are grouped, beside ``group``."""
 
     @property
     def attributes(self) -> tuple[str, ...]:
         """What has boxes."""
         return DOMAINS[self.domain].attributes
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the table beside those that every table may have."""
+        return (*self.groupings, *self.attributes)
 
 
 def read_settings(folder: Path) -> FolderSettings:
@@ -297,7 +310,19 @@ def _settings(file: Path) -> FolderSettings:
         entries["hinted"].one_of(hints) if "hinted" in entries else hints[0],
         entries["landmarks"].file_below(file.parent) if "landmarks" in entries else None,
         _encoder(entries["encoder"], file.parent) if "encoder" in entries else None,
+        _groupings(entries["groupings"], DOMAINS[domain].attributes) if "groupings" in entries else (),
     )
+
+
+def _groupings(entry: Entry, attributes: Sequence[str]) -> tuple[str, ...]:
+    entries = (entry.items() if entry.is_list else []) or [entry]
+    names = [one.identifier() for one in entries]
+    for position, (one, name) in enumerate(zip(entries, names, strict=True)):
+        if name in (*REQUIRED, *OPTIONAL, *attributes):
+            one.refuse("the name of a column of its own, such as sex: this one has a meaning already")
+        if name in names[:position]:
+            one.refuse("each column once")
+    return tuple(names)
 
 
 def _encoder(entry: Entry, base: Path) -> EncoderName:

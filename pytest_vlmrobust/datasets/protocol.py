@@ -79,6 +79,8 @@ class Entity:
     """The group of people that it belongs to, where gaps between groups are to be measured; empty where unknown."""
     category: str = ""
     """Its stratum: the semantic category of a word."""
+    groupings: Mapping[str, str] = field(default_factory=dict)
+    """Further groupings of people (``sex``, ``age``) to its group in each; those where it is unknown are absent."""
 
 
 class Collection(Protocol):

@@ -100,7 +100,10 @@ def unmatched_rules(policy: Policy, records: Iterable[Record]) -> tuple[Rule, ..
 
 
 def measured_tests(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]]:
-    """Returns each measure with the test that rules and waivers are matched with."""
+    """Returns each measure with the test that rules and waivers are matched with.
+
+    Gaps in further groupings of people, of sweeps of the Observatory's tasks, are left out: they are never judged.
+    """
     return [
         (
             measure,
@@ -116,6 +119,7 @@ def measured_tests(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]
         )
         for record in records
         for measure in record.measures
+        if not (record.test == "sweep" and record.task and measure.category)
     ]
 
 

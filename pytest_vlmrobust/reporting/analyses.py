@@ -20,6 +20,7 @@ from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.metrics.severity import ALL
 
 TIERS, CATEGORY_DROPS, LINEAR_TREND, PATCH_CHANGE = "tiers", "category_drops", "linear_trend", "patch_change"
+GROUP_GAPS = "group_gaps"
 _EARLY = "stopped early"
 _EXPERIMENTS = {"ladder", "patches", "attempts", "preprocessing"}
 """Families whose settings do not measure the cost of a perturbation."""
@@ -31,19 +32,20 @@ class Analysis:
 
     name: str
     """The analysis: ``tiers`` (shares of settings by tier of severity), ``category_drops`` (mean drop by category of questions,
-    the largest first), ``linear_trend`` (accuracy against resolution) or ``patch_change`` (PCRI of the coarsest and the finest
-    grid)."""
+    the largest first), ``linear_trend`` (accuracy against resolution), ``patch_change`` (PCRI of the coarsest and the finest
+    grid) or ``group_gaps`` (gap between people in each of several groupings)."""
     model: str
     """The model by its short name; empty for the points of all models together."""
     dataset: str
     """The dataset by its short name."""
     part: str
     """What the row is about: of ``tiers`` a level, ``binary`` or ``all``; of ``category_drops`` and ``linear_trend`` the
-    category of questions, or ``all``; of ``patch_change`` the grids, ``2 to 3``."""
+    category of questions, or ``all``; of ``patch_change`` the grids, ``2 to 3``; of ``group_gaps`` grouping and split,
+    ``sex, clean``."""
     values: dict[str, float] = field(default_factory=dict)
     """Name to number; ``null`` where it is undefined, as without any complete cell."""
     cells: int = 0
-    """Complete cells that the numbers rest on, baselines not counted."""
+    """Complete cells that the numbers rest on, baselines not counted; of ``group_gaps`` the samples whose group is known."""
     missing: dict[str, str] = field(default_factory=dict)
     """Setting of each cell that it lacks, with the reason: the test stopped early, inferences failed, nothing was asked."""
 
@@ -62,7 +64,7 @@ class _Cells(NamedTuple):
 
 def analyses(records: Iterable[Record]) -> tuple[Analysis, ...]:
     """Returns the analyses of a run, by model and dataset in the order in which their first test ended."""
-    by_sweep: dict[tuple[str, str], list[Record]] = {}
+    records, by_sweep = tuple(records), dict[tuple[str, str], list[Record]]()
     for record in records:
         if record.test == "cell" and not record.task:
             by_sweep.setdefault((record.model, record.dataset), []).append(record)
@@ -72,7 +74,7 @@ def analyses(records: Iterable[Record]) -> tuple[Analysis, ...]:
             rows += compute(model, dataset, cells)
         if compute is _linear_trends:
             rows += _pooled_trends(by_sweep)
-    return tuple(rows)
+    return (*rows, *_group_gaps(records))
 
 
 def _split(records: Iterable[Record], metric: str) -> _Cells:
@@ -213,6 +215,22 @@ def _patch_changes(model: str, dataset: str, records: Sequence[Record]) -> Itera
     yield Analysis(PATCH_CHANGE, model, dataset, f"{grids[coarse]} to {grids[fine]}", values, len(cells.complete), cells.missing)
 
 
+_GAP = "split_group_gap"
+
+
+def _group_gaps(records: Iterable[Record]) -> Iterable[Analysis]:
+    """Yields the gap between people in each grouping, where there are several; the intervals hold together at 90 %."""
+    for record in records:
+        early = f"{_EARLY}: {record.n_requested} of {record.n_samples} answers" if record.n_samples else ""
+        for one in record.measures if record.metric == _GAP else ():
+            if one.category:
+                known = not early and math.isfinite(one.value)
+                values = {"gap": one.value, "low": one.low, "high": one.high} if known else {}
+                missing = {} if known else {record.split: early or one.reason or f"{_GAP} is unknown"}
+                part = f"{one.category}, {record.split}"
+                yield Analysis(GROUP_GAPS, record.model, record.dataset, part, values, one.n if known else 0, missing)
+
+
 # The same as tables: of the page of a run, and of models side by side.
 
 
@@ -243,11 +261,16 @@ _PATCH_CAPTION = (
     "PCRI times 100 on the coarsest and the finest grid, and its fall relative to the coarse one in percent (PCRI, figure 7): it "
     "says little where the index is near 0."
 )
+_GAP_CAPTION = (
+    "Largest minus smallest mean score of groups of people in percentage points, in each of several groupings. The intervals "
+    "hold together for all groupings of a task and split at 90 %: each of k is at 1 - 0.1 / k. No rule applies to them."
+)
 _TITLES = {
     TIERS: ("Settings by tier of severity", _TIER_CAPTION, "level"),
     CATEGORY_DROPS: ("Questions by how much they suffer", _CATEGORY_CAPTION, "category"),
     LINEAR_TREND: ("Trend over resolutions", _TREND_CAPTION, "category"),
     PATCH_CHANGE: ("Change of PCRI with the grid", _PATCH_CAPTION, "grids"),
+    GROUP_GAPS: ("Gaps in several groupings of people", _GAP_CAPTION, "grouping, pictures"),
 }
 """Analysis to the title of its table, its caption, and what a row is about."""
 
@@ -267,8 +290,9 @@ def analysis_tables(rows: Sequence[Analysis]) -> list[Table]:
 
 def _table(name: str, rows: Sequence[Analysis]) -> Table:
     title, caption, part = _TITLES[name]
+    counted = "samples" if name == GROUP_GAPS else "cells"
     columns = list(dict.fromkeys(value for row in rows for value in row.values))
-    header = ("model", "dataset", part, *(_NAMES.get(column, column).replace("_", " ") for column in columns), "cells")
+    header = ("model", "dataset", part, *(_NAMES.get(column, column).replace("_", " ") for column in columns), counted)
     lines = [
         (row.model or "all models", row.dataset, row.part, *(_cell(row, column) for column in columns), _counted(row))
         for row in rows
@@ -283,7 +307,7 @@ def _cell(row: Analysis, column: str) -> str:
 
 
 def _counted(row: Analysis) -> str:
-    return f"{row.cells} of {row.cells + len(row.missing)}" if row.missing else str(row.cells)
+    return f"{row.cells} of {row.cells + len(row.missing)}" if row.missing and row.name != GROUP_GAPS else str(row.cells)
 
 
 def _missing_notes(rows: Sequence[Analysis]) -> list[str]:

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets import resolve_collection
+from pytest_vlmrobust.datasets.faces_folder import FaceFolder
 from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.evaluation.tasks import task_dataset
+from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import last_records
 
 from .people import People
@@ -300,6 +303,62 @@ def test_without_boxes_what_asks_for_them_does_not_apply_and_says_what_to_add(ob
     (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
     found = verify(run, last_records(run))
     assert (found.differences, found.records) == ((), len(records))
+
+
+def test_gaps_in_several_groupings_share_one_level(observatory: Observatory) -> None:
+    path = observatory.path / "crew"
+    path.mkdir()
+    lines = ["file,identity,group,sex,age"]
+    for number in range(24):
+        pixels = np.random.default_rng(number).integers(0, 256, (96, 96, 3), np.uint8)
+        Image.fromarray(pixels).save(path / f"{number}.png")
+        lines.append(
+            f"{number}.png,p{number},{'ab'[number % 2]},{'fm'[number // 12]},{('young', 'middle', 'old', '')[number % 4]}"
+        )
+    (path / "faces.csv").write_text("\n".join(lines), encoding="utf-8")
+    (path / "faces.yaml").write_text("groupings: [sex, age]", encoding="utf-8")
+    other = resolve_collection("words_160")
+    assert other is not None
+    samples = list(task_dataset("matching", FaceFolder(path, "crew"), other).samples())
+    wrong = {"p0", "p1", "p4", "p13"}
+    answers = {sample.id: "ABCD"[("ABCD".index(str(sample.target)) + (sample.group in wrong)) % 4] for sample in samples}
+    blind = {"setting": "no_image", "answer": "A"}
+    observatory.write(
+        "model.yaml", json.dumps({"rules": [blind, *({"sample": name, "answer": own} for name, own in answers.items())]})
+    )
+    observatory.keep("test_identity")
+    options = ["--vlm-thresholds=policy.yaml", "--vlm-report=report", "--vlm-mode=full", "-p", "no:randomly", "-k", "matching"]
+    observatory.pytester.runpytest_subprocess(*options, "--vlm=scripted:model.yaml", "--vlm-dataset=crew", "suite")
+
+    results = json.loads((observatory.path / "report" / "results.json").read_text())
+    rows = {row["part"]: row for row in results["analyses"] if row["name"] == "group_gaps"}
+    assert {*rows} == {f"{name}, {split}" for name in ("group", "sex", "age") for split in ("clean", *SPLITS)}
+    gaps = {name: rows[f"{name}, clean"]["values"]["gap"] for name in ("group", "sex", "age")}
+    by_age = {"young": 4 / 6, "middle": 4 / 6, "old": 1.0}  # 0 and 4 are young, 1 and 13 middle-aged
+    assert gaps == pytest.approx({"group": 0.0, "sex": 3 / 12 - 1 / 12, "age": max(by_age.values()) - min(by_age.values())})
+    assert [rows[f"{name}, clean"]["cells"] for name in gaps] == [24, 24, 18]
+
+    right = np.array([float(sample.group not in wrong) for sample in samples])
+    ids = [sample.group for sample in samples]
+    table = ScoreTable(
+        right,
+        no_image=np.zeros(24),
+        by_setting={"clean": right},
+        groups=ids,
+        people=["fm"[int(name[1:]) // 12] for name in ids],
+    )
+    alone, shared = (metrics.estimate("split_group_gap", table, confidence=level) for level in (0.90, 1 - 0.1 / 3))
+    sex = rows["sex, clean"]["values"]
+    assert (sex["low"], sex["high"]) == pytest.approx((shared.low, shared.high))
+    assert sex["high"] - sex["low"] > alone.high - alone.low
+
+    record = observatory.records["model-crew.matching-split_group_gap-clean"]
+    assert [measure["category"] for measure in record["measures"]] == ["", "group", "age", "sex"]
+    assert {measure["rule"] for measure in record["measures"][1:]} == {""}
+    assert any(note.startswith("sex: f 0.750 [") and ", m 0.917 [" in note for note in record["notes"])
+    assert "Gaps in several groupings of people" in (observatory.path / "report" / "report.html").read_text()
+    (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
+    assert verify(run, last_records(run)).differences == ()
 
 
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "workers"])

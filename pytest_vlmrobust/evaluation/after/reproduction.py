@@ -57,11 +57,15 @@ def reproduce(
 
     Raises:
         UnknownName: no such paper or table, or a name in ``called`` that neither side has.
-        UsageError: a directory without evidence.
+        UsageError: a directory without evidence, or one that is named twice.
         StoreError: the evidence cannot be read, or its scores are not those of its answers.
     """
     published = paper(name)
     tables = [published.table(number)] if number else list(published.tables.values())
+    places = [directory.resolve() for _, directory in runs]
+    for place, (_, directory) in enumerate(runs):
+        if places[place] in places[:place]:
+            raise UsageError(f"--run: {str(directory)!r} is named twice. A run counts once: a mean over runs needs other ones")
     opened: list[Entry] = []
     try:
         opened += [Entry.open(directory, prefix) for prefix, directory in runs]

@@ -158,6 +158,7 @@ class Judge:
         before = self.counts()
         if lacking := self.why_nothing_asked(sweep.dataset):
             return self._unasked_record("sweep", sweep, lacking)
+        people = observatory.groupings(self.evaluator.samples(sweep.dataset)) if self._is_task(sweep.dataset) else {}
         needs = set(metrics.get(sweep.metric).needs)
         baselines_suffice = needs <= WITHOUT_SETTINGS
         perturbed = [] if baselines_suffice else [s for s in settings if s not in (CLEAN, NO_IMAGE) or sweep.split]
@@ -167,6 +168,7 @@ class Judge:
             n = len(self.evaluator.samples(sweep.dataset))
             estimate, more = Estimate(float("nan"), n, valid=False, reason=refusal), []
             gaps: tuple[str, ...] = ()
+            by_grouping = observatory.grouping_measures(sweep.metric, people, None, None, refusal)
             used: Sequence[Setting] = (CLEAN, NO_IMAGE)
         else:
             table = self._sweep_table(sweep, needs, asked)
@@ -179,10 +181,13 @@ class Judge:
             unfit = refusal or why_not_compared(sweep.metric, table)
             estimate = dataclasses.replace(estimate, valid=False, reason=unfit) if unfit else estimate
             more = [] if unfit else [*self._judge_estimates(test, estimates), *self._stratum_measures(test, scores)]
+            by_grouping = observatory.grouping_measures(sweep.metric, people, table, scores.level)
             gaps = observatory.compared_means(sweep.metric, table)
+            gaps += observatory.grouping_notes(people, table) if by_grouping else ()
         results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used]
         by_stratum = {measure.category: measure.value for measure in more if measure.category}
         notes = (*collapsed_rungs(results), *gaps, *said_of_guesses(results))
+        more = [*more, *by_grouping]
         return self.summary(
             "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
         )

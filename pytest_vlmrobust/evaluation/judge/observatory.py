@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, Cell, FamilyMetric
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.record import Measure
+from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.answers import Measured
 from pytest_vlmrobust.evaluation.run.families import Family
 from pytest_vlmrobust.evaluation.run.prompts import told_overlaps
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
-from pytest_vlmrobust.evaluation.tasks.material import NEIGHBOURS_BY
+from pytest_vlmrobust.evaluation.tasks.material import GROUPING, NEIGHBOURS_BY
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.scoring import better_convention, box_coverage
@@ -93,6 +97,48 @@ def compared_means(metric: str, table: ScoreTable) -> tuple[str, ...]:
         for need, noun in LABELS.items()
         if need in metrics.get(metric).needs and (means_by_label := _means_by(values[need] or (), table))
     )
+
+
+def groupings(samples: Sequence[Sample]) -> dict[str, list[str]]:
+    """Returns the group of each sample in each grouping, ``group`` first, empty where unknown; those of two groups or more.
+
+    The result is empty where samples have no grouping beside ``group``, whose gap then needs no share of an error rate.
+    """
+    further = sorted({key for sample in samples for key in sample.keys if key.startswith(GROUPING)})
+    by_name = {key.removeprefix(GROUPING): [sample.keys.get(key, "") for sample in samples] for key in ("group", *further)}
+    return {name: own for name, own in by_name.items() if len({*own} - {""}) > 1} if further else {}
+
+
+def grouping_measures(
+    metric: str, by_name: Mapping[str, Sequence[str]], table: ScoreTable | None, confidence: float | None, refusal: str = ""
+) -> list[Measure]:
+    """Returns a summary metric that compares groups of people, for each grouping: no rule applies to it.
+
+    Args:
+        metric: name of a summary metric; for one that does not compare people the result is empty.
+        by_name: grouping to the group of each sample, N each, see :func:`groupings`.
+        table: scores of N samples; ``None`` where nothing was asked.
+        confidence: of all k intervals together, two-sided: each is at ``1 - (1 - confidence) / k``. ``None`` computes none.
+        refusal: why nothing was asked.
+    """
+    if metrics.Needs.PEOPLE not in metrics.get(metric).needs:
+        return []
+    level = None if confidence is None else 1.0 - (1.0 - confidence) / max(1, len(by_name))
+    measures = []
+    for name, people in by_name.items():
+        if table is None:
+            measures.append(Measure(metric, math.nan, category=name, reason=refusal))
+            continue
+        estimate = metrics.estimate(metric, dataclasses.replace(table, people=people), confidence=level)
+        value, low, high = (estimate.value, estimate.low, estimate.high) if estimate.valid else (math.nan,) * 3
+        measures.append(Measure(metric, value, low, high, estimate.n, category=name, reason=estimate.reason))
+    return measures
+
+
+def grouping_notes(by_name: Mapping[str, Sequence[str]], table: ScoreTable) -> tuple[str, ...]:
+    """Returns the mean score of each group of each grouping but ``group``, as :func:`compared_means` has them."""
+    means_by_name = {name: _means_by(people, table) for name, people in by_name.items() if name != "group"}
+    return tuple(f"{name}: {means_by_label}" for name, means_by_label in means_by_name.items() if means_by_label)
 
 
 def _means_by(labels: Sequence[str], table: ScoreTable) -> str:

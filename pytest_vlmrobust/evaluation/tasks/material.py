@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NEIGHBOURS_BY = "neighbours_by"
 """What a collection may say of itself: by what near neighbours are chosen, such as ``pixel statistics 1``."""
+GROUPING = "grouping:"
+"""How the keys of samples begin that hold somebody's group in a further grouping: ``grouping:sex``."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,10 @@ class Material:
         return rng_for(self.seed, *use, entity.id)
 
     def keys(self, entity: Entity) -> dict[str, str]:
-        """Returns the keys of an identity's samples: its id, its group, and how its neighbours were chosen, if known."""
+        """Returns the keys of an identity's samples: its id, its groups, and how its neighbours were chosen, if known."""
         chosen_by = str(getattr(self.collection, NEIGHBOURS_BY, ""))
         keys = {"entity": entity.id, "group": entity.group, NEIGHBOURS_BY: chosen_by}
+        keys |= {f"{GROUPING}{name}": group for name, group in entity.groupings.items()}
         return {name: value for name, value in keys.items() if value}
 
     def near(self, entity: Entity, count: int) -> list[ImageSource]:

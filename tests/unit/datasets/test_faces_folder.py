@@ -496,8 +496,15 @@ def test_words_have_one_box_and_their_corner_is_told(people: People) -> None:
         ("domain: word\nhinted: nose", ":2: hinted is the text 'nose'. Expected one of corner."),
         ("domain: word\nlandmarks: x.task", ":2: landmarks is the text 'x.task'. Expected no such key where the domain is not"),
         ("hinted: nose\ndomain: face\nhinted: mouth", ":3: hinted is written twice, first in line 1. Keep one of them"),
-        ("- face", ":1: the file is a list. Expected a mapping with the keys domain, hinted, landmarks, encoder"),
-        ("", ": the file is empty. Expected keys and values; known keys: domain, hinted, landmarks, encoder"),
+        ("- face", ":1: the file is a list. Expected a mapping with the keys domain, hinted, landmarks, encoder, groupings"),
+        ("", ": the file is empty. Expected keys and values; known keys: domain, hinted, landmarks, encoder, groupings"),
+        (
+            "groupings: [sex, group]",
+            ":1: groupings[2] is the text 'group'. Expected the name of a column of its own, such as sex",
+        ),
+        ("groupings: nose", ":1: groupings is the text 'nose'. Expected the name of a column of its own"),
+        ("groupings: [sex, age, sex]", ":1: groupings[3] is the text 'sex'. Expected each column once"),
+        ("groupings: []", ":1: groupings is a list. Expected a single value"),
         ("encoder:", ":1: encoder is empty. Expected text"),
         ("landmarks: 7", ":1: landmarks is '7'. Expected text: put it in quotes, '7'"),
         ("encoder: " + 300 * "x", "xxx...'. Expected a path that this machine can have (File name too long)"),
@@ -515,6 +522,43 @@ def test_settings_that_make_no_sense(people: People, text: str, expected: str) -
     (problem,) = refused(folder)
     assert problem.startswith(f"{folder / 'faces.yaml'}:")
     assert expected in problem
+
+
+def grouped(folder: Path, *columns: str) -> FaceFolder:
+    """Returns a folder whose table has further columns: the header and the cells of each row."""
+    table = folder / "faces.csv"
+    lines = zip(table.read_text().splitlines(), columns, strict=True)
+    table.write_text("".join(f"{line},{more}\n" for line, more in lines))
+    (folder / "faces.yaml").write_text("groupings: [sex, age]\n")
+    return read(folder)
+
+
+def test_people_are_grouped_by_columns_that_the_settings_name(people: People, tmp_path: Path) -> None:
+    folder = people(["light", "dark", "dark"])
+    before = read(folder).digest
+    collection = grouped(folder, "age,sex", "old,f", "young,", "old,m")
+    assert [entity.groupings for entity in collection.entities()] == [
+        {"sex": "f", "age": "old"},
+        {"age": "young"},
+        {"sex": "m", "age": "old"},
+    ]
+    assert collection.notes == (
+        f"{folder / 'faces.csv'}: 1 of 3 rows have no sex (the first: {folder / 'faces.csv'}:3, file '1.png')",
+    )
+    assert collection.digest != before
+    write_table(folder, folder / "new.csv")
+    assert (folder / "new.csv").read_text().splitlines()[2].startswith("1.png,p1,dark,,,young,")
+    (folder / "faces.yaml").unlink()
+    assert "column 'age': found 'age', expected no such column." in refused(folder)[1]
+
+
+def test_a_group_that_is_spelled_in_two_ways_is_refused_in_each_grouping(people: People) -> None:
+    folder = people(["light", "dark", "dark"])
+    grouped(folder, "sex,age", "F,F", "f,f", "m,F")
+    assert [line.partition("column ")[2] for line in refused(folder)[1:]] == [
+        "'sex': found 'f', expected 'F', as it is spelled in line 2",
+        "'age': found 'f', expected 'F', as it is spelled in line 2",
+    ]
 
 
 def test_settings_under_another_suffix_are_not_passed_over(people: People) -> None:

@@ -131,6 +131,14 @@ def test_a_rule_about_a_split_meets_the_summary_over_it(load: Load) -> None:
     assert [rule.id for rule in unmatched_rules(policy, [replace(over_it, split="fog")])] == ["seen"]
 
 
+def test_a_rule_about_a_further_grouping_meets_no_test_because_none_is_judged_by_it(load: Load) -> None:
+    policy = load("version: 1\nrules:\n  - {id: sex, metric: accuracy_drop, where: {category: sex}, max: 5pp}\n")
+    gap = Measure("accuracy_drop", 0.5, category="sex")
+    sweep = Record("sweep", "m-d-gap-clean", "m", "d", split="clean", task="matching", measures=(gap,))
+    assert [rule.id for rule in unmatched_rules(policy, [sweep])] == ["sex"]
+    assert unmatched_rules(policy, [replace(sweep, task="")]) == ()
+
+
 @pytest.mark.parametrize(
     ("where", "missed"),
     [

@@ -173,3 +173,19 @@ def test_tables_of_models_have_intervals_and_reasons() -> None:
     assert second.header == ("family", "slope", "r squared", "note")
     assert second.rows == [("fam", "-1.0 [-3.0, 1.0]", "0.500", "s, l")]
     assert board_tables(board, small=True) == [second]
+
+
+def test_a_gap_in_a_grouping_that_is_not_known_says_why() -> None:
+    measures = (
+        Measure("split_group_gap", 0.1),
+        Measure("split_group_gap", math.nan, category="sex", reason="not shown to match"),
+    )
+    facts: dict[str, Any] = {"metric": "split_group_gap", "split": "clean", "task": "matching"}
+    unknown = Record("sweep", "m-d-gap", "m", "d", measures=measures, **facts)
+    known = dataclasses.replace(measures[1], value=0.2, low=0.1, high=0.4, n=90)
+    early = dataclasses.replace(unknown, measures=(measures[0], known), n_requested=12, n_samples=100)
+    assert rows("group_gaps", unknown)["sex, clean"].missing == {"clean": "not shown to match"}
+    assert rows("group_gaps", early)["sex, clean"].missing == {"clean": "stopped early: 12 of 100 answers"}
+    (table,) = analysis_tables(analyses([dataclasses.replace(early, n_samples=0)]))
+    assert table.header == ("model", "dataset", "grouping, pictures", "gap", "low", "high", "samples")
+    assert table.rows == [("m", "d", "sex, clean", "20.0", "10.0", "40.0", "90")]

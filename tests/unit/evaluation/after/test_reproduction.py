@@ -361,6 +361,16 @@ def test_a_paper_is_printed_without_a_run(name: str, capsys: pytest.CaptureFixtu
         assert f", table {number}. " in said
 
 
+def test_a_run_that_is_named_twice_is_refused(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "vlm-robustbench", "3", f"--run={qwen}", f"--run=b={qwen}/../{qwen.name}"]) == 4
+    assert "is named twice. A run counts once: a mean over runs needs other ones" in capsys.readouterr().err
+
+
+def test_names_without_a_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "vlm-robustbench", "3", "--as=tiny=Qwen3-VL-4B"]) == 4
+    assert "name the run with --run" in capsys.readouterr().err
+
+
 def test_ours_stand_beside(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "vlm-robustbench", "3", f"--run={qwen}"]) == 0
     said = capsys.readouterr().out
