@@ -51,8 +51,9 @@ def start(project: Project, *arguments: str) -> subprocess.Popen[str]:
 
 
 def listen() -> None:
-    """Undoes what a shell does to jobs in the background, which ignore Ctrl-C and pass that on."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Undoes what a shell does to jobs in the background, and ``nohup`` to any: they ignore Ctrl-C or SIGHUP and pass that on."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def stored(project: Project) -> int:
