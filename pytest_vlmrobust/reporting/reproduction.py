@@ -109,7 +109,8 @@ def _reading(reproduction: Reproduction) -> list[str]:
         return ["With --run RUN, ours stand beside the published numbers."]
     return [
         f"Intervals hold at {reproduction.confidence:.0%} and are ours alone: a published number has none and is taken as exact.",
-        f"A published number agrees where it lies in our interval. Runs: {first_few(reproduction.runs)}.",
+        "A published number agrees where it lies in our interval. Ours has none where a run lacks settings that it is about.",
+        f"Runs: {first_few(reproduction.runs)}.",
     ]
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -206,11 +206,7 @@ class _Scores:
 
     def part(self, about: Mapping[str, str]) -> ScoreTable:
         """Returns the scores that a number is about: of the samples of a category, under the settings of a level, and so on."""
-        table = self.table
-        if level := about.get("level"):
-            table = _under(table, lambda name: (perturbations.info(name).level or BINARY) == level)
-        if family := about.get("family"):
-            table = _under(table, lambda name: perturbations.info(name).family == family)
+        table = _under(self.table, partial(_is_about, about))
         if (split := about.get("split")) == str(CLEAN):
             table = dataclasses.replace(table, by_setting={split: table.clean})
         elif split:
@@ -224,6 +220,21 @@ class _Scores:
                 raise _AbsentError(f"{self.dataset} has no question of {category}")
             table = rows_of(table, rows)
         return table
+
+    def lacks(self, metric: str, about: Mapping[str, str]) -> bool:
+        """Whether the run did not ask under all of the settings that a number is published over."""
+        coverage = metrics.get(metric).coverage if metric in metrics.names() else None
+        if coverage is None or not self.paper.settings:
+            return False
+        published = [name for name in perturbations.names(self.paper.settings) if _is_about(about, name)]
+        return coverage.count(self.part(about).by_setting) < coverage.count(published)
+
+
+def _is_about(about: Mapping[str, str], setting: str) -> bool:
+    """Whether a setting is of the level and of the family that a number is about."""
+    info = perturbations.info(setting)
+    own = {"level": info.level or BINARY, "family": info.family}
+    return all(about.get(key) in (None, "", value) for key, value in own.items())
 
 
 def _is_patches(setting: Setting) -> bool:
@@ -326,6 +337,8 @@ class _Beside:
         """Returns a number of one model in one run."""
         table, setting = scores.part(value.about), value.about.get("setting")
         estimate = self._of_table(value, table, setting, scores)
+        if scores.lacks(value.metric, value.about):  # an interval of other settings would say that it agrees, or that it differs
+            estimate = dataclasses.replace(estimate, low=math.nan, high=math.nan, confidence=math.nan, at=_unknown)
         lost = [name for name in scores.missing if Setting.parse(name) not in _BASELINES]
         if setting is None and lost:
             note = f"{quantity(len(lost), 'cell')} not asked in full"
@@ -415,6 +428,10 @@ def _lost_share(table: ScoreTable, about: Mapping[str, str], confidence: float) 
     if not right.any():
         return Estimate(math.nan, table.samples, reason="no answer is right on clean pictures")
     return metrics.estimate("harmful_flip_rate", rows_of(table, right), about["setting"], confidence)
+
+
+def _unknown(_confidence: float) -> tuple[float, float]:
+    return math.nan, math.nan
 
 
 _OF_A_TABLE: Mapping[str, Callable[[ScoreTable, Mapping[str, str], float], Estimate]] = {

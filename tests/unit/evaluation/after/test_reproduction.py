@@ -94,7 +94,10 @@ def test_a_row_of_table_3(qwen: Path) -> None:
     gain = values["visual_gain MMBench Qwen3-VL-4B"]
     assert gain.ours is not None
     assert gain.ours.low < 48.2 < gain.ours.high
-    assert "over 4 of 133 settings" in (values["severe_failure_rate MMBench Qwen3-VL-4B"].ours or gain.ours).reason
+    severe = values["severe_failure_rate MMBench Qwen3-VL-4B"]
+    assert severe.ours is not None
+    assert "over 4 of 133 settings" in severe.ours.reason
+    assert severe.agrees is None  # with any interval it would seem to agree, or to differ
 
 
 def test_every_number_without_ours_says_why(qwen: Path) -> None:
@@ -193,7 +196,7 @@ def test_other_tables_of_vlm_robustbench(tmp_path: Path) -> None:
     assert ours("r_squared Qwen3-VL MMBench") == pytest.approx(1.0)
     interval = values["size_slope Qwen3-VL MMBench"].ours
     assert interval is not None
-    assert interval.low < interval.value < interval.high
+    assert math.isnan(interval.low)  # of mean drops over a few of the settings
 
 
 def test_runs_of_one_model_are_averaged(tmp_path: Path) -> None:
