@@ -55,7 +55,8 @@ from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.context import PlannedTest
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
-from pytest_vlmrobust.evaluation.power.profiles import Profile, nothing_lost, published_profiles
+from pytest_vlmrobust.evaluation.power.profiles import Profile
+from pytest_vlmrobust.evaluation.power.published import nothing_lost, published_profiles
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
 from pytest_vlmrobust.policies import Bound, JudgedBy, Mode, Policy, Rule, Scope, load_policy
 from pytest_vlmrobust.store import Store

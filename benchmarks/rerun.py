@@ -181,7 +181,7 @@ def fill_store(folder: Path, questions: Path, settings: int) -> int:
     from pytest_vlmrobust.backends import open_backend, resolve
     from pytest_vlmrobust.core.cell import Cell, Setting
     from pytest_vlmrobust.core.fingerprint import fingerprint
-    from pytest_vlmrobust.evaluation.power.profiles import published_profiles
+    from pytest_vlmrobust.evaluation.power.published import published_profiles
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
     from pytest_vlmrobust.store import Store
 

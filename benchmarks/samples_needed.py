@@ -16,7 +16,8 @@ import numpy as np
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.estimate import Estimate, samples_to_decide
-from pytest_vlmrobust.evaluation.power.profiles import Profile, typical
+from pytest_vlmrobust.evaluation.power.profiles import Profile
+from pytest_vlmrobust.evaluation.power.published import typical
 
 SAMPLES = 200
 LEAST = 10

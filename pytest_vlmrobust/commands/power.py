@@ -169,12 +169,12 @@ def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[Truth, in
 
 def _usual(policy: Policy) -> list[str]:
     """Returns the profiles of a table where none are named."""
-    from pytest_vlmrobust.evaluation.power import observers, profiles
+    from pytest_vlmrobust.evaluation.power import observers, published
 
     if _of_tasks(policy):
         return list(observers.OBSERVERS)
     if policy.coverage.suites == ("patches",):
-        return [NOTHING_LOST, TYPICAL, *profiles.VIEWS]
+        return [NOTHING_LOST, TYPICAL, *published.VIEWS]
     return [NOTHING_LOST, EQUAL, EQUAL_CHURN, KEEPS, BREAKS, PUBLISHED]
 
 
@@ -194,21 +194,21 @@ def _observing(name: str, options: argparse.Namespace) -> tuple[Truth, int]:
 
 
 def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[Truth, int]]:
-    from pytest_vlmrobust.evaluation.power import profiles
+    from pytest_vlmrobust.evaluation.power import published, recorded
 
     if _of_tasks(policy):
         return [_observing(name, options)]
     dataset = options.dataset or "MMBench"
-    benchmark = profiles.benchmark_of(dataset)
-    usual = options.samples or next(iter(profiles.published_profiles(benchmark).values())).samples
+    benchmark = published.benchmark_of(dataset)
+    usual = options.samples or next(iter(published.published_profiles(benchmark).values())).samples
     if name == LATEST or Path(name).is_dir():
         _no_shift(options)
-        runs = profiles.recorded_models(run_directory(name))
+        runs = recorded.recorded_models(run_directory(name))
         return [
             (replace(profile, dataset=options.dataset or profile.dataset), options.samples or profile.samples) for profile in runs
         ]
     if name == PUBLISHED:
-        own = profiles.published_profiles(benchmark if options.dataset else "").values()
+        own = published.published_profiles(benchmark if options.dataset else "").values()
         return [(_shift_profile(_with_dataset(profile, options), options), options.samples or profile.samples) for profile in own]
     if profile := _synthetic(name, dataset):
         return [(_shift_profile(profile, options), usual)]
@@ -217,31 +217,31 @@ def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> l
         return [(profile, usual) for profile in _at_margins(policy, name, dataset, usual, options.seed)]
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise UsageError(f"--profile {name}: there is no such directory. Pass that of a run, or the name of a profile")
-    profile = profiles.profile(name, options.dataset, [*_SYNTHETIC, *profiles.VIEWS, *profiles.published_profiles()])
+    profile = published.profile(name, options.dataset, [*_SYNTHETIC, *published.VIEWS, *published.published_profiles()])
     return [(_shift_profile(_with_dataset(profile, options), options), options.samples or profile.samples)]
 
 
 def _synthetic(name: str, dataset: str) -> Any:
     """Returns a profile that no table publishes as such, or None where ``name`` is that of none."""
-    from pytest_vlmrobust.evaluation.power import profiles
+    from pytest_vlmrobust.evaluation.power import published
 
     if name in (NOTHING_LOST, EQUAL, EQUAL_CHURN):
         churn = {NOTHING_LOST: None, EQUAL: 0.0, EQUAL_CHURN: 0.01}[name]
-        return replace(profiles.nothing_lost(dataset, churn=churn), name=name)
-    if name in profiles.VIEWS:
-        return profiles.context_profile(name, dataset)
-    return profiles.typical(dataset) if name == TYPICAL else None
+        return replace(published.nothing_lost(dataset, churn=churn), name=name)
+    if name in published.VIEWS:
+        return published.context_profile(name, dataset)
+    return published.typical(dataset) if name == TYPICAL else None
 
 
 def _at_margins(policy: Policy, name: str, dataset: str, n: int, seed: int) -> list[Any]:
     import numpy as np
 
-    from pytest_vlmrobust.evaluation.power import profiles
+    from pytest_vlmrobust.evaluation.power import published
     from pytest_vlmrobust.evaluation.power.margins import Margins
 
     _note("moving profiles against the bounds")("")
     margins = Margins(policy, n, np.random.default_rng([seed, n]))
-    base = replace(profiles.typical(dataset), churn=0.01 if _compares(policy) else None)
+    base = replace(published.typical(dataset), churn=0.01 if _compares(policy) else None)
     return margins.profiles(base, breaks=name.startswith(BREAKS), rule=name.partition(":")[2])
 
 

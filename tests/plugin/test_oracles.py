@@ -18,7 +18,7 @@ from PIL import Image
 
 from pytest_vlmrobust.backends import oracles
 from pytest_vlmrobust.datasets.protocol import COLLECTIONS
-from pytest_vlmrobust.evaluation.power.profiles import published_profiles
+from pytest_vlmrobust.evaluation.power.published import published_profiles
 from pytest_vlmrobust.perturbations import catalog
 from pytest_vlmrobust.shipped import shipped
 

@@ -26,7 +26,7 @@ from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_setting
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.policies import JudgedBy, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
 
-from . import profiles
+from . import profiles, published
 from .simulation import Planned, Simulation
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class _Model(NamedTuple):
 @cache
 def _models() -> tuple[_Model, ...]:
     """Returns models that keep rules: without losses, with a curve that rises like the published curves, and always right."""
-    nothing = profiles.nothing_lost(churn=0.0)
-    curve = profiles.typical().curve
+    nothing = published.nothing_lost(churn=0.0)
+    curve = published.typical().curve
     right = replace(nothing, name="always-right", clean=1.0, blind=nothing.guess)
     return (
         _Model("that loses nothing", nothing),

@@ -157,7 +157,7 @@ def test_the_observatory_is_simulated_on_the_embedded_collections(capsys: Captur
 @pytest.mark.parametrize("name", ["pcri", "rci", "strict", "default", "robustbench", "resbench"])
 def test_of_shipped_policies_no_rule_is_taken_as_kept(name: str) -> None:
     from pytest_vlmrobust.commands.power import _policy
-    from pytest_vlmrobust.evaluation.power.profiles import typical
+    from pytest_vlmrobust.evaluation.power.published import typical
     from pytest_vlmrobust.evaluation.power.simulation import plan
 
     planned = plan(_policy([name]), typical())

@@ -14,7 +14,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.evaluation.after.policy_lint import too_tight_for
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, thresholds_file
-from pytest_vlmrobust.evaluation.power import profiles
+from pytest_vlmrobust.evaluation.power import published
 from pytest_vlmrobust.evaluation.power.sample_size import TooFew, rules_without_sample_size, sentences, undecidable
 from pytest_vlmrobust.evaluation.power.simulation import Simulation
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
@@ -218,7 +218,7 @@ def test_of_shipped_policies_is_warned_what_the_judge_leaves_undecided(name: str
     A rule that a model which loses nothing ends undecided in most runs is warned of, and none that it passes in nearly all.
     """
     policy = replace(shipped(name), waivers=())
-    truth = profiles.nothing_lost(churn=0.0)
+    truth = published.nothing_lost(churn=0.0)
     blocking = [rule for rule in policy.rules if rule.treatment.on_inconclusive is OnInconclusive.FAIL]
     everywhere = replace(policy, rules=tuple(replace(rule, where=replace(rule.where, dataset=())) for rule in blocking))
     power = Simulation(everywhere, truth, TODAY).run(40, 20, np.random.default_rng(7))

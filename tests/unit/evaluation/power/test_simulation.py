@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.evaluation.power import margins, profiles
+from pytest_vlmrobust.evaluation.power import margins, profiles, published
 from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan
 from pytest_vlmrobust.policies import Bound, Coverage, OnInconclusive, Policy, Rule, Scope, Tier, Treatment
 
@@ -23,7 +23,7 @@ def on_few_settings(truth: profiles.Profile) -> profiles.Profile:
     return replace(truth, drops={name: truth.drops[name] for name in FEW})
 
 
-NOTHING = on_few_settings(profiles.nothing_lost())
+NOTHING = on_few_settings(published.nothing_lost())
 
 
 def rule(metric: str, low: float = -np.inf, high: float = np.inf, **facts: object) -> Rule:
@@ -41,7 +41,7 @@ def simulated(truth: profiles.Profile, *rules: Rule, n: int = 300, runs: int = 3
 def test_a_model_far_inside_is_go_and_one_far_outside_no_go() -> None:
     inside = simulated(NOTHING, rule("mean_drop", high=0.10), runs=5)
     assert inside.share(Decision.GO) == 1.0
-    worse = margins.shift(profiles.typical(), "mean_drop", 0.20)
+    worse = margins.shift(published.typical(), "mean_drop", 0.20)
     assert simulated(worse, rule("mean_drop", high=0.10), runs=5).share(Decision.NO_GO) == 1.0
 
 
@@ -54,7 +54,7 @@ def test_at_the_bound_a_verdict_is_wrong_about_as_often_as_it_says() -> None:
 
 
 def test_risk_is_shared_by_all_tests_that_a_run_plans() -> None:
-    planned = plan(policy(rule("accuracy_drop", high=0.1, where=Scope(level=("low",)))), profiles.nothing_lost())
+    planned = plan(policy(rule("accuracy_drop", high=0.1, where=Scope(level=("low",)))), published.nothing_lost())
     assert planned.policy.shared_by == {"accuracy_drop": 42}
 
 
@@ -80,7 +80,7 @@ class Plain(Simulation):
 
 @pytest.mark.parametrize(
     ("truth", "n"),
-    [(profiles.typical(), 300), (profiles.published_profiles()["MMMU-Pro/Qwen3-VL-4B"], 200)],
+    [(published.typical(), 300), (published.published_profiles()["MMMU-Pro/Qwen3-VL-4B"], 200)],
     ids=["typical", "little-gain"],
 )
 def test_what_is_not_judged_says_nothing_else_than_what_is(truth: profiles.Profile, n: int) -> None:
@@ -151,7 +151,7 @@ MATCHED = rule("pcri_matched", low=-0.1)
     ],
 )
 def test_patches_are_compared_with_as_many_attempts(name: str, outcome: Outcome) -> None:
-    truth = profiles.context_profile(name)
+    truth = published.context_profile(name)
     found = Simulation(policy(MATCHED, suites=("patches",)), truth, TODAY)
     assert [test.setting for _, test in found.planned.tests["pcri_matched"]] == ["patches:2", "patches:3"]
     assert found.run(853, 10, np.random.default_rng(0)).outcomes["pcri_matched"].get(outcome, 0.0) >= 0.9
@@ -162,7 +162,7 @@ def test_a_rule_on_patches_is_kept_and_broken_by_three_standard_errors() -> None
     own = policy(MATCHED, suites=("patches",))
     moved = margins.Margins(own, 853, np.random.default_rng(0))
     for breaks, outcome in ((False, Outcome.PASS), (True, Outcome.FAIL)):
-        (found,) = moved.profiles(profiles.typical(), breaks=breaks, rule="pcri_matched")
+        (found,) = moved.profiles(published.typical(), breaks=breaks, rule="pcri_matched")
         shares = Simulation(own, found, TODAY).run(853, 30, np.random.default_rng(1)).outcomes["pcri_matched"]
         assert shares.get(outcome, 0.0) > 0.6, (breaks, shares)
 
@@ -170,10 +170,10 @@ def test_a_rule_on_patches_is_kept_and_broken_by_three_standard_errors() -> None
 def test_what_keeps_one_bound_by_three_standard_errors_keeps_the_others_too() -> None:
     loose, tight = rule("mean_drop", high=0.05, id="loose"), rule("mean_drop", high=0.03, id="tight")
     moved = margins.Margins(policy(loose, tight), 853, np.random.default_rng(0))
-    (found,) = moved.profiles(on_few_settings(profiles.typical()), breaks=False, rule="tight")
+    (found,) = moved.profiles(on_few_settings(published.typical()), breaks=False, rule="tight")
     assert found.name == "keeps-3se:tight"
     with pytest.raises(UsageError, match="what moves it there brings nearer tight"):
-        moved.profiles(on_few_settings(profiles.typical()), breaks=False, rule="loose")
+        moved.profiles(on_few_settings(published.typical()), breaks=False, rule="loose")
 
 
 def test_several_models_all_have_to_be_go() -> None:
@@ -211,7 +211,7 @@ def test_profiles_lie_three_standard_errors_from_a_bound(metric: str) -> None:
     own = rule(metric, low, high)
     moved = margins.Margins(policy(own), 853, np.random.default_rng(0))
     for breaks, outcome in ((False, Outcome.PASS), (True, Outcome.FAIL)):
-        truth = profiles.typical() if metric == "worst_case_drop" else on_few_settings(profiles.typical())
+        truth = published.typical() if metric == "worst_case_drop" else on_few_settings(published.typical())
         (found,) = moved.profiles(truth, breaks=breaks, rule=metric)
         share = simulated(found, own, n=853, runs=30).outcomes[metric].get(outcome, 0.0)
         assert share > (0.1 if metric == "worst_case_drop" and breaks else 0.55), (breaks, share)
@@ -220,5 +220,5 @@ def test_profiles_lie_three_standard_errors_from_a_bound(metric: str) -> None:
 def test_a_rule_that_nothing_moves_is_refused() -> None:
     with pytest.raises(UsageError, match="not a simulated rule that profiles can be moved against"):
         margins.Margins(policy(rule("mean_drop", high=0.1)), 100, np.random.default_rng(0)).profiles(
-            profiles.typical(), breaks=True, rule="nope"
+            published.typical(), breaks=True, rule="nope"
         )

@@ -1,0 +1,175 @@
+"""Models of an earlier run, taken as truth: answers are drawn from those that it gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.evaluation.judge.context import Asked, family_and_level
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
+from pytest_vlmrobust.evaluation.judge.replay import Replay
+from pytest_vlmrobust.evaluation.judge.strata import rows_of
+from pytest_vlmrobust.evaluation.run.answers import chances
+from pytest_vlmrobust.evaluation.run.floor import floor
+from pytest_vlmrobust.metrics.table import ScoreTable
+
+from .profiles import not_drawn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """A model of an earlier run on one dataset, taken as truth: its source images are drawn again, with all that was scored."""
+
+    name: str
+    dataset: str
+    clean: Array
+    blind: Array
+    chances: Array
+    floors: Array
+    """What the same samples give without looking, shape (N,)."""
+    groups: tuple[str, ...]
+    by_suite: Mapping[str, Mapping[str, Array]]
+    """Suite to setting to scores, shape (N,)."""
+    patches: Mapping[str, Array]
+    """Setting ``patches:n`` to the scores of every patch."""
+    attempts: Array | None = None
+    """Scores of attempts at the whole picture, shape (N, M); None where the run made none."""
+    labels: tuple[str, ...] = ()
+    """The category of each sample, empty for none."""
+    floors_within: Array | None = None
+    """As ``floors``, of the samples of the same category alone."""
+    has_baseline: bool = False
+
+    @property
+    def samples(self) -> int:
+        """How many samples the run asked."""
+        return len(self.clean)
+
+    @property
+    def datasets(self) -> dict[str, Asked]:
+        """Its dataset; what is measured beside scores is not drawn."""
+        return {self.dataset: Asked()}
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The categories of its samples."""
+        return tuple(sorted(set(self.labels) - {""}))
+
+    def lacks(self, metric: str) -> str:
+        """Returns why answers that a metric needs are not drawn, or an empty string."""
+        needs = metrics.get(metric).needs if metric in metrics.names() else ()
+        if metrics.Needs.WHOLE_ATTEMPTS in needs and self.attempts is None:
+            return "the run made no attempts at whole pictures"
+        return not_drawn(metric)
+
+    def settings(self, suite: str) -> tuple[str, ...]:
+        """Returns the settings of a suite that the run measured."""
+        return tuple(self.by_suite.get(suite, ()))
+
+    def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
+        """Returns the scores of source images that are drawn with replacement until there are ``n`` samples."""
+        import numpy as np
+
+        _, codes = np.unique(np.asarray(self.groups), return_inverse=True)
+        members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
+        rows: list[NDArray[np.intp]] = []
+        total = 0
+        while total < n:
+            rows.append(members[int(rng.integers(len(members)))])
+            total += len(rows[-1])
+        drawn = np.concatenate(rows)[:n]
+        names = [str(place) for place, group in enumerate(rows) for _ in group][:n]
+        groups = None if len(set(names)) == len(names) else names
+        blind = self.blind[drawn]
+        known = {"clean": self.clean, "chances": self.chances, "floors": self.floors}
+        shared: dict[str, Any] = {name: values[drawn] for name, values in known.items()} | {"no_image": blind, "groups": groups}
+        by_name = {}
+        labels = np.asarray(self.labels)[drawn] if self.labels else np.full(n, "")
+        for name in sorted(tables):
+            suite, _, category = name.partition("/")
+            if suite not in by_name:
+                scores = {name: values[drawn] for name, values in self.by_suite.get(suite, {}).items()}
+                views = {name: values[drawn] for name, values in self.patches.items()} if suite == "patches" else None
+                tried = None if views is None or self.attempts is None else self.attempts[drawn]
+                by_name[suite] = ScoreTable(
+                    by_setting=scores,
+                    patches_by_setting=views,
+                    whole_attempts=tried,
+                    reference_by_setting=dict.fromkeys(scores, blind),
+                    **shared,
+                )
+            if category:
+                kept = labels == category
+                within = None if self.floors_within is None else self.floors_within[drawn][kept]
+                by_name[name] = replace(rows_of(by_name[suite], kept), floors=within)
+        return by_name
+
+
+def recorded_models(run: Path) -> list[Recorded]:
+    """Returns the models of an earlier run, one for each dataset of questions, from its evidence.
+
+    Raises:
+        StoreError: the evidence cannot be read.
+        UsageError: it holds no model with clean and blind answers and no failed inference.
+    """
+    from pytest_vlmrobust.store import Evidence
+
+    inputs = JudgeInputs.read(run)
+    with Evidence.open(run, read_only=True) as evidence:
+        replay = Replay(evidence, inputs.models)
+        cells: dict[tuple[str, str], list[Cell]] = {}
+        for cell in evidence.cells():
+            if cell.dataset not in inputs.tasks:
+                cells.setdefault((cell.model, cell.dataset), []).append(cell)
+        models = [_recorded_model(replay, own) for own in cells.values() if {CLEAN, NO_IMAGE} <= {cell.setting for cell in own}]
+    if not models:
+        raise UsageError(f"{run}: no model of this run answered questions with and without their pictures: nothing to draw from")
+    return models
+
+
+def _recorded_model(replay: Replay, cells: Iterable[Cell]) -> Recorded:
+    import numpy as np
+
+    results = {cell.setting: replay.result(cell) for cell in cells}
+    broken = next((result.cell for result in results.values() if np.isnan(result.values).any()), None)
+    if broken is not None:
+        raise UsageError(f"{broken}: inferences failed, and scores are missing. Complete the run: pytest --vlm-rerun errors")
+    by_suite: dict[str, dict[str, Array]] = {}
+    for setting, result in results.items():
+        if setting not in (CLEAN, NO_IMAGE):
+            family = family_and_level(setting)[0].rpartition("+")[2]
+            suite = {"patches": "patches", "ladder": "resolution", "attempts": ""}.get(family, "corruptions")
+            by_suite.setdefault(suite, {})[str(setting)] = result.values
+    by_suite.pop("", None)  # attempts have no test of their own
+    clean = results[CLEAN]
+    tried = [result.attempts for setting, result in results.items() if setting.steps[-1].name == "attempts"]
+    labels = [sample.category for sample in clean.samples]
+    within = np.zeros(len(labels))
+    for category in set(labels):
+        kept = [label == category for label in labels]
+        within[kept] = floor([sample for sample in clean.samples if sample.category == category]).scores
+    return Recorded(
+        name=f"{clean.cell.model}",
+        dataset=clean.cell.dataset,
+        clean=clean.values,
+        blind=results[NO_IMAGE].values,
+        chances=chances(clean.samples),
+        floors=floor(clean.samples).scores,
+        groups=tuple(sample.group or sample.id for sample in clean.samples),
+        by_suite=by_suite,
+        patches={str(setting): result.by_view for setting, result in results.items() if setting.steps[-1].name == "patches"},
+        attempts=max(tried, key=lambda scores: scores.shape[1], default=None),
+        labels=tuple(labels),
+        floors_within=within,
+    )
