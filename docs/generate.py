@@ -334,7 +334,7 @@ def first_line(text: str | None) -> str:
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"options": options},
     "docs/reference/metrics.md": {scope: functools.partial(metrics_of, scope) for scope in ("cell", "sweep", "family")},
-    "docs/metrics.md": {"checks": checks, "metrics": metrics_in_full},
+    "docs/reference/every-metric.md": {"checks": checks, "metrics": metrics_in_full},
     "docs/reference/perturbations.md": {
         group: functools.partial(perturbations, group) for group in ("published", "sizes", "observatory", "standins", "others")
     },
