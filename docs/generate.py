@@ -41,6 +41,7 @@ from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results
 from pytest_vlmrobust.reporting.analyses import Analysis
+from pytest_vlmrobust.reporting.reviewers import QUESTIONS
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, INTERVALS, LAWS, PROPERTIES
 
@@ -305,6 +306,12 @@ def schema_of_results() -> str:
     return json.dumps(results.results_schema(), indent=2) + "\n"
 
 
+def reviewers() -> str:
+    """Returns the table of what reviewers ask for."""
+    rows = [(ask.text, ask.ai_act, ask.nist, ask.iso, ask.where) for ask in QUESTIONS]
+    return table(("asked for", "EU AI Act", "NIST AI RMF, MEASURE", "ISO/IEC 42001", "evidence"), rows)
+
+
 def columns() -> str:
     """Returns the table of the columns of cells.csv."""
     return table(("column", "holds"), [(f"`{name}`", about) for name, about in results.CSV_COLUMNS.items()])
@@ -356,6 +363,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "boxes": lambda: described(("rule", "reads"), scoring.BOX_RULES),
         "corpus": corpus_metrics,
     },
+    "docs/explanation/reviewers.md": {"reviewers": reviewers},
     "docs/reference/data.md": {"benchmarks": benchmarks, "published": published},
 }
 

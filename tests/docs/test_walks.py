@@ -15,7 +15,8 @@ import pytest
 
 from .conftest import ROOT, WALKS, Block, blocks_of
 
-EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/*.yaml"))
+EXAMPLES = ROOT / "examples" / "README.md"
+_FOLDER = re.compile(r"^\[(\w+)\]\((\w+)/", re.MULTILINE)
 _CHOSEN_ELSEWHERE = re.compile("PYTEST_.*|CI|GITHUB_.*|GITLAB_.*|CI_.*|BUILD_.*|JENKINS_.*|VLMROBUST_.*|OPENAI_.*")
 
 
@@ -32,14 +33,11 @@ def here() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def from_the_wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment with the wheel in it, which nothing of the checkout can be seen from; its dependencies are those of this one."""
+    """An environment that has the wheel and sees nothing of the checkout; its dependencies are those of this one."""
     place = tmp_path_factory.mktemp("wheel")
     python = place / "venv" / "bin" / "python"
-    for command in (
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT],
-        [sys.executable, "-m", "venv", place / "venv"],
-    ):
-        subprocess.run(command, check=True)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT], check=True)
+    subprocess.run([sys.executable, "-m", "venv", place / "venv"], check=True)
     (wheel,) = place.glob("*.whl")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], check=True)
     (packages,) = (place / "venv" / "lib").glob("python*/site-packages")
@@ -88,6 +86,33 @@ def compare(block: Block, command: str, expected: str, got: str) -> None:
     for shown in (" ".join(part.split()) for part in expected.split("...")):
         _, found, rest = rest.partition(shown) if shown else ("", " ", rest)
         assert found, f"{block}: {command}\nlacks: {shown}\nprinted:\n{got}"
+
+
+def sections() -> dict[str, list[Block]]:
+    """Returns what is done in the folder of each example: the blocks between its link and the next one."""
+    text = EXAMPLES.read_text(encoding="utf-8")
+    starts = {found[1]: text.count("\n", 0, found.start()) for found in _FOLDER.finditer(text)}
+    ends = [*list(starts.values())[1:], sys.maxsize]
+    return {
+        folder: [block for block in blocks_of(EXAMPLES) if start < block.line < end]
+        for (folder, start), end in zip(starts.items(), ends, strict=True)
+    }
+
+
+SECTIONS = sections()
+
+
+def test_each_example_stands_on_the_page_and_is_run() -> None:
+    assert {path.name for path in EXAMPLES.parent.iterdir() if path.is_dir()} == set(SECTIONS)
+    assert all(SECTIONS.values())
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_an_example_does_what_it_says(name: str, tmp_path: Path, here: dict[str, str]) -> None:
+    if name == "endpoint":
+        pytest.importorskip("openai", reason="needs the extra openai")
+    shutil.copytree(EXAMPLES.parent / name, tmp_path / name)
+    walk(SECTIONS[name], tmp_path / name, here)
 
 
 @pytest.mark.parametrize("page", WALKS, ids=lambda page: page.stem)
