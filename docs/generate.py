@@ -339,7 +339,7 @@ def first_line(text: str | None) -> str:
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
-    "README.md": {"options": options},
+    "docs/reference/options.md": {"options": options},
     "docs/reference/metrics.md": {scope: functools.partial(metrics_of, scope) for scope in ("cell", "sweep", "family")},
     "docs/reference/every-metric.md": {"checks": checks, "metrics": metrics_in_full},
     "docs/reference/perturbations.md": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,3 +54,10 @@ def alone(language: str) -> list[Block]:
 
 def everything() -> str:
     return "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+
+def anchors(page: Path) -> set[str]:
+    """Returns what links may name in a page: its headings as GitHub and the site spell them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {*found, *(f"{name}-{number}" for name, count in Counter(found).items() for number in range(1, count))}
