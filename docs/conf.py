@@ -21,6 +21,7 @@ extensions = ["myst_parser"]
 include_patterns = ["*.md", "docs/**.md", "examples/README.md", "training/README.md", "pytest_vlmrobust/backends/tiny/README.md"]
 myst_heading_anchors = 4
 nitpicky = True
+smartquotes = False  # `--vlm` is to stay as it is
 html_theme = "furo"
 html_title = "pytest-vlmrobust"
 html_show_copyright = False

@@ -63,12 +63,6 @@ def test_examples_in_docstrings_hold(name: str, monkeypatch: pytest.MonkeyPatch)
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
-def test_a_metric_of_ones_own_holds_what_the_page_says(tmp_path: Path) -> None:
-    (block,) = [block for block in blocks("python") if "root_mean_square_change" in block.text]
-    check = "from pytest_vlmrobust.testing import check_metric\ncheck_metric(root_mean_square_change, examples=20)\n"
-    run(f"{block.text}\n{check}", tmp_path)
-
-
 @pytest.mark.parametrize("block", alone("yaml"), ids=str)
 def test_yaml_files_are_read(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "example.yaml"
@@ -115,15 +109,19 @@ def test_every_command_that_is_named_exists() -> None:
 
 
 def test_files_and_extras_of_console_commands_exist() -> None:
-    lines = [line[2:] for block in blocks("console") for line in block.text.splitlines() if line.startswith("$ ")]
-    assert lines
+    lines, others = (
+        [line[2:] for block in found("console") for line in block.text.splitlines() if line.startswith("$ ")]
+        for found in (blocks, alone)
+    )
+    assert others
     extras: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for line in lines:
+        assert set(re.findall(r"pip install.*\[(\w+)\]", line)) <= set(extras), line
+    for line in others:
         for folder in re.findall(r"(?<= )(\w+)/(?= |$)", line):
             assert (ROOT / folder).is_dir(), line
         for file in re.findall(r"-c (\S+)", line):
             assert (ROOT / file).is_file(), line
-        assert set(re.findall(r"\[(\w+)\]", line)) <= set(extras), line
 
 
 @pytest.mark.parametrize(

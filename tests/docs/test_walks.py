@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,14 +40,16 @@ def from_the_wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (wheel,) = place.glob("*.whl")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], check=True)
     (packages,) = (place / "venv" / "lib").glob("python*/site-packages")
-    others = {*filter(None, map(str, sys.path)), sysconfig.get_paths()["purelib"]}
-    shown = [path for path in others if "site-packages" in path and not (Path(path) / "pytest_vlmrobust").exists()]
-    (packages / "dependencies.pth").write_text("\n".join(shown), encoding="utf-8")
+    others = [path for path in sys.path if path.endswith("site-packages")]
+    (packages / "dependencies.pth").write_text("\n".join(others), encoding="utf-8")  # these come after those of the environment
     # pytest's program belongs to the other environment: here it is the module
     (python.parent / "pytest").write_text(f'#!/bin/sh\nexec {python} -m pytest "$@"\n', encoding="utf-8")
     (python.parent / "pytest").chmod(0o755)
-    variables = environment(python.parent)
-    return {name: value for name, value in variables.items() if name != "PYTHONPATH"}
+    variables = {name: value for name, value in environment(python.parent).items() if name != "PYTHONPATH"}
+    imported = [str(python), "-c", "import pytest_vlmrobust; print(pytest_vlmrobust.__file__)"]
+    said = subprocess.run(imported, cwd=place, env=variables, check=True, capture_output=True, text=True).stdout
+    assert Path(said.strip()).is_relative_to(packages)
+    return variables
 
 
 def walk(steps: list[Block], directory: Path, variables: Mapping[str, str]) -> None:
