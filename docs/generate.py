@@ -16,12 +16,12 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust import scoring
+from pytest_vlmrobust import cli, scoring
 from pytest_vlmrobust.backends import oracles
 from pytest_vlmrobust.backends.published import BOX_CONVENTIONS, PUBLISHED
 from pytest_vlmrobust.backends.published import described as needs_of
@@ -92,6 +92,29 @@ def options() -> str:
         default = "" if field.default in ((), "", False) else f"`{field.default}`"
         rows.append((f"`--{field.name.replace('_', '-')}{metavar}`", default, about["ini"], about["help"].replace("%%", "%")))
     return table(("option", "default", "ini type", "meaning"), rows)
+
+
+def commands() -> str:
+    """Returns a section for each command of ``vlmrobust``, with its arguments."""
+    (listed,) = [action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
+    about = {action.dest: plain(action.help or "") for action in listed._choices_actions}  # noqa: SLF001
+    return "\n".join(section for name, parser in sorted(listed.choices.items()) for section in command(name, parser, about[name]))
+
+
+def command(name: str, parser: argparse.ArgumentParser, about: str) -> Iterator[str]:
+    """Yields the section of a command, with a row for each of its own commands."""
+    yield f"## `vlmrobust {name}`\n\n{about[:1].upper()}{about[1:]}.\n"
+    rows = []
+    for action in parser._actions:  # noqa: SLF001 - argparse tells it nowhere else
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            rows += [(f"`{below.dest}`", plain(below.help or "")) for below in action._choices_actions]  # noqa: SLF001
+        elif action.dest != "help" and action.help is not argparse.SUPPRESS:
+            values = "|".join(action.choices) if action.choices else action.metavar or action.dest.upper()
+            named = action.option_strings[-1] + (f" {values}" if action.nargs != 0 else "") if action.option_strings else values
+            said = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
+            rows.append((f"`{named}`", plain(said)))
+    if rows:
+        yield table(("argument", "meaning"), rows)
 
 
 def metrics_of(scope: str) -> str:
@@ -340,6 +363,7 @@ def first_line(text: str | None) -> str:
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/options.md": {"options": options},
+    "docs/reference/commands.md": {"commands": commands},
     "docs/reference/metrics.md": {scope: functools.partial(metrics_of, scope) for scope in ("cell", "sweep", "family")},
     "docs/reference/every-metric.md": {"checks": checks, "metrics": metrics_in_full},
     "docs/reference/perturbations.md": {
