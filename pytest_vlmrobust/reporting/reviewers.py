@@ -93,7 +93,7 @@ def _logs(records: Sequence[Record], origins: Mapping[str, Any]) -> str:
 
 
 def _nothing(_: Sequence[Record], __: Mapping[str, Any]) -> str:
-    return "none: no gate of this kind tests attacks"
+    return "none: this gate tests no attacks"
 
 
 QUESTIONS = (
