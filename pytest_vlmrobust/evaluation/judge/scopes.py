@@ -229,8 +229,8 @@ def whole_suite(name: str) -> frozenset[JudgedTest]:
     """
     if name not in suite_names():
         raise UsageError(
-            f"coverage asks for the suite {name!r}, which does not come with the package, so that nothing can be simulated: what its "
-            f"tests measure is known once they are collected. Try a copy of the policy whose coverage names some of "
+            f"coverage asks for the suite {name!r}, which does not come with the package, so that nothing can be simulated: what "
+            f"its tests measure is known once they are collected. Try a copy of the policy whose coverage names some of "
             f"{', '.join(suite_names())}"
         )
     return frozenset(_tests_of(shipped("suites") / f"test_{name}.py"))
