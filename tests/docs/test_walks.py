@@ -19,10 +19,10 @@ _FOLDER = re.compile(r"^\[(\w+)\]\((\w+)/", re.MULTILINE)
 _CHOSEN_ELSEWHERE = re.compile("PYTEST_.*|CI|GITHUB_.*|GITLAB_.*|CI_.*|BUILD_.*|JENKINS_.*|VLMROBUST_.*|OPENAI_.*")
 
 
-def environment(programs: Path, **more: str) -> dict[str, str]:
+def environment(programs: Path) -> dict[str, str]:
     """Returns the variables of somebody who sits at a terminal of 80 columns, with the programs of one environment."""
     kept = {name: value for name, value in os.environ.items() if not _CHOSEN_ELSEWHERE.fullmatch(name)}
-    return {**kept, "PATH": f"{programs}{os.pathsep}{kept['PATH']}", "COLUMNS": "80", "OMP_NUM_THREADS": "1", **more}
+    return {**kept, "PATH": f"{programs}{os.pathsep}{kept['PATH']}", "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_each_example_stands_on_the_page_and_is_run() -> None:
 def test_an_example_does_what_it_says(name: str, tmp_path: Path, here: dict[str, str]) -> None:
     if name == "endpoint":
         pytest.importorskip("openai", reason="needs the extra openai")
-    shutil.copytree(EXAMPLES.parent / name, tmp_path / name)
+    shutil.copytree(EXAMPLES.parent / name, tmp_path / name, ignore=shutil.ignore_patterns(".vlmrobust", "__pycache__"))
     walk(SECTIONS[name], tmp_path / name, here)
 
 
