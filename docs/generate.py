@@ -16,12 +16,12 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust import scoring
+from pytest_vlmrobust import cli, scoring
 from pytest_vlmrobust.backends import oracles
 from pytest_vlmrobust.backends.published import BOX_CONVENTIONS, PUBLISHED
 from pytest_vlmrobust.backends.published import described as needs_of
@@ -41,6 +41,7 @@ from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results
 from pytest_vlmrobust.reporting.analyses import Analysis
+from pytest_vlmrobust.reporting.reviewers import QUESTIONS
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, INTERVALS, LAWS, PROPERTIES
 
@@ -91,6 +92,29 @@ def options() -> str:
         default = "" if field.default in ((), "", False) else f"`{field.default}`"
         rows.append((f"`--{field.name.replace('_', '-')}{metavar}`", default, about["ini"], about["help"].replace("%%", "%")))
     return table(("option", "default", "ini type", "meaning"), rows)
+
+
+def commands() -> str:
+    """Returns a section for each command of ``vlmrobust``, with its arguments."""
+    (listed,) = [action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
+    about = {action.dest: plain(action.help or "") for action in listed._choices_actions}  # noqa: SLF001
+    return "\n".join(section for name, parser in sorted(listed.choices.items()) for section in command(name, parser, about[name]))
+
+
+def command(name: str, parser: argparse.ArgumentParser, about: str) -> Iterator[str]:
+    """Yields the section of a command, with a row for each of its own commands."""
+    yield f"## `vlmrobust {name}`\n\n{about[:1].upper()}{about[1:]}.\n"
+    rows = []
+    for action in parser._actions:  # noqa: SLF001 - argparse tells it nowhere else
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            rows += [(f"`{below.dest}`", plain(below.help or "")) for below in action._choices_actions]  # noqa: SLF001
+        elif action.dest != "help" and action.help is not argparse.SUPPRESS:
+            values = "|".join(action.choices) if action.choices else action.metavar or action.dest.upper()
+            named = action.option_strings[-1] + (f" {values}" if action.nargs != 0 else "") if action.option_strings else values
+            said = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
+            rows.append((f"`{named}`", plain(said)))
+    if rows:
+        yield table(("argument", "meaning"), rows)
 
 
 def metrics_of(scope: str) -> str:
@@ -305,6 +329,12 @@ def schema_of_results() -> str:
     return json.dumps(results.results_schema(), indent=2) + "\n"
 
 
+def reviewers() -> str:
+    """Returns the table of what reviewers ask for."""
+    rows = [(ask.text, ask.ai_act, ask.nist, ask.iso, ask.where) for ask in QUESTIONS]
+    return table(("asked for", "EU AI Act", "NIST AI RMF, MEASURE", "ISO/IEC 42001", "evidence"), rows)
+
+
 def columns() -> str:
     """Returns the table of the columns of cells.csv."""
     return table(("column", "holds"), [(f"`{name}`", about) for name, about in results.CSV_COLUMNS.items()])
@@ -332,9 +362,10 @@ def first_line(text: str | None) -> str:
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
-    "README.md": {"options": options},
+    "docs/reference/options.md": {"options": options},
+    "docs/reference/commands.md": {"commands": commands},
     "docs/reference/metrics.md": {scope: functools.partial(metrics_of, scope) for scope in ("cell", "sweep", "family")},
-    "docs/metrics.md": {"checks": checks, "metrics": metrics_in_full},
+    "docs/reference/every-metric.md": {"checks": checks, "metrics": metrics_in_full},
     "docs/reference/perturbations.md": {
         group: functools.partial(perturbations, group) for group in ("published", "sizes", "observatory", "standins", "others")
     },
@@ -356,6 +387,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "boxes": lambda: described(("rule", "reads"), scoring.BOX_RULES),
         "corpus": corpus_metrics,
     },
+    "docs/explanation/reviewers.md": {"reviewers": reviewers},
     "docs/reference/data.md": {"benchmarks": benchmarks, "published": published},
 }
 

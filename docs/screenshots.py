@@ -1,16 +1,25 @@
-"""Takes the pictures of a report that the docs show: wide and narrow, light and dark.
+"""Takes the pictures that the docs show: of a report, wide and narrow, light and dark, and of a terminal.
 
     pytest --vlm=tiny --vlm-thresholds=default --vlm-report=out suites/test_corruptions.py suites/test_patches.py
     python docs/screenshots.py out/report.html
+    python docs/screenshots.py out/report.html --only report-desktop-light --called report-go
+    python docs/screenshots.py --terminal terminal-go -- pytest suites   # in the directory of the tutorial
 
-It needs `pip install playwright` and a Chromium that is installed already; nothing is downloaded.
+It needs `pip install playwright pyte` and a Chromium that is installed already; nothing is downloaded.
 """  # noqa: INP001 - a script, not a package
 
 from __future__ import annotations
 
 import argparse
+import fcntl
+import html
 import io
+import os
+import pty
 import shutil
+import struct
+import sys
+import termios
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +30,9 @@ from PIL import Image
 IMAGES = Path(__file__).parent / "images"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LARGEST = 300_000
+_ROWS, _COLUMNS = 24, 80
+_COLOURS = {"red": "#f2777a", "green": "#99cc99", "brown": "#ffcc66", "blue": "#6699cc", "cyan": "#66cccc", "magenta": "#cc99cc"}
+_STYLE = "margin:0;padding:12px;background:#1d1f21;color:#d8d8d8;font:14px/1.25 monospace;display:inline-block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +60,75 @@ SHOTS = (
 def main(arguments: Sequence[str] | None = None) -> None:
     """Takes all pictures of one report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", type=Path, help="a report.html")
+    parser.add_argument("report", type=Path, nargs="?", help="a report.html")
+    parser.add_argument("--only", choices=[shot.name for shot in SHOTS], help="take this picture alone")
+    parser.add_argument("--called", default="", help="what to call it")
+    parser.add_argument("--terminal", metavar="NAME", help="picture of a terminal in which the command after -- has ended")
     parser.add_argument("--out", type=Path, default=IMAGES, help="where to (default: %(default)s)")
     parser.add_argument("--chromium", default=next(filter(None, map(shutil.which, NAMES)), ""), help="the browser's program")
-    options = parser.parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if "--" in given else len(given)
+    options = parser.parse_args(given[:end])
+    options.command = given[end + 1 :]
     if not options.chromium:
         parser.error(f"none of {', '.join(NAMES)} is on the path: name a browser with --chromium")
     options.out.mkdir(parents=True, exist_ok=True)
-    take(options.report.resolve(), options.out, options.chromium)
+    take(options)
 
 
-def take(report: Path, out: Path, chromium: str) -> None:
-    """Writes the pictures of a report into ``out``."""
+def take(options: Any) -> None:
+    """Writes what was asked for into ``options.out``."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for shot in SHOTS:
-            content = _photographed(browser, report, shot)
-            (out / f"{shot.name}.png").write_bytes(content)
-            print(f"{out / shot.name}.png: {len(content) // 1000} kB")  # noqa: T201 - a command line speaks by printing
+        browser = playwright.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
+        taken = {}
+        if options.terminal:
+            taken[options.terminal] = _terminal(browser, options.command)
+        elif options.report:
+            shots = [shot for shot in SHOTS if options.only in {None, shot.name}]
+            taken = {options.called or shot.name: _photographed(browser, options.report.resolve(), shot) for shot in shots}
+        for name, content in taken.items():
+            (options.out / f"{name}.png").write_bytes(content)
+            print(f"{options.out / name}.png: {len(content) // 1000} kB")  # noqa: T201 - a command line speaks by printing
         browser.close()
+
+
+def _terminal(browser: Any, command: Sequence[str]) -> bytes:
+    """Returns a picture of a terminal in which a command has ended."""
+    page = browser.new_page(device_scale_factor=1)
+    page.set_content(f'<pre style="{_STYLE}">{_screen(command)}</pre>')
+    taken = page.locator("pre").screenshot()
+    page.close()
+    return _small(taken)
+
+
+def _screen(command: Sequence[str]) -> str:
+    """Runs a command in a terminal and returns its last screen as HTML."""
+    import pyte
+
+    screen = pyte.Screen(_COLUMNS, _ROWS)
+    stream = pyte.ByteStream(screen)
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execvp(command[0], list(command))  # noqa: S606 - it is to have the terminal and no shell
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
+    while True:
+        try:
+            said = os.read(terminal, 65536)
+        except OSError:  # Linux says so once the program has ended
+            break
+        if not said:
+            break
+        stream.feed(said)
+    os.waitpid(child, 0)
+    return "\n".join("".join(_cell(screen.buffer[row][column]) for column in range(_COLUMNS)) for row in range(_ROWS))
+
+
+def _cell(character: Any) -> str:
+    colour = _COLOURS.get(character.fg, "inherit")
+    weight = "bold" if character.bold else "normal"
+    return f'<span style="color:{colour};font-weight:{weight}">{html.escape(character.data)}</span>'
 
 
 def _photographed(browser: Any, report: Path, shot: Shot) -> bytes:

@@ -1,4 +1,4 @@
-"""A section for a model card: what was gated, what was decided, the key numbers with their intervals, and the limits."""
+"""A section for a model card: what was gated, what was decided, the key numbers with their intervals, evidence, and limits."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 
+from .reviewers import evidence_lines
 from .wording import (
     RunFacts,
     decision_sentence,
@@ -65,6 +66,7 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
             *_broken(model_records),
             *_hardest(model_records),
         ]
+    lines += [*evidence_lines(records, origins), ""]
     return "\n".join([*lines, "### Limits", "", *(f"- {limit}" for limit in _limits(records, facts))]) + "\n"
 
 

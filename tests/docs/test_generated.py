@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust import cli
 from pytest_vlmrobust.evaluation.judge.measurements import quantities
 from pytest_vlmrobust.testing import CHECKS
 
@@ -58,7 +59,8 @@ def test_a_page_without_its_marks_is_refused(generate: Any, copied: Path) -> Non
 
 
 def test_tables_are_whole(generate: Any) -> None:
-    made = [make() for parts in generate.PARTS.values() for make in parts.values() if make is not generate.metrics_in_full]
+    sections = (generate.metrics_in_full, generate.commands)
+    made = [make() for parts in generate.PARTS.values() for make in parts.values() if make not in sections]
     for text in made:
         header, rule, *rows = text.replace("\\|", "").splitlines()
         assert rows
@@ -72,6 +74,15 @@ def test_every_metric_has_a_section_with_its_formula_and_its_facts(generate: Any
         assert re.search(r"^    \S", section, flags=re.MULTILINE), section
         titles = re.findall(r"^- \*([\w ]+)\*: \S", section, flags=re.MULTILINE)
         assert {"of", "reads", "value", "unit", "bounds", "better", "published", "interval"} <= set(titles), section
+
+
+def test_every_command_and_each_of_its_options_is_listed(generate: Any) -> None:
+    text = generate.commands()
+    (commands,) = [action.choices for action in cli.parser()._actions if isinstance(action.choices, dict)]
+    for name, parser in commands.items():
+        section = text.partition(f"## `vlmrobust {name}`\n")[2].partition("\n## ")[0]
+        options = [one for action in parser._actions for one in action.option_strings[-1:] if action.dest != "help"]
+        assert all(re.search(rf"^\| `{option}[ `]", section, re.MULTILINE) for option in options), section
 
 
 def test_every_check_of_metrics_is_explained(generate: Any) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, FamilyMetric, Setting, SweepMetric
-from pytest_vlmrobust.core.errors import PolicyError, SettingError, UnknownName, did_you_mean
+from pytest_vlmrobust.core.errors import PolicyError, SettingError, UnknownName, UsageError, did_you_mean
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
@@ -222,7 +222,17 @@ def suite_tests(name: str, task: str = "") -> frozenset[JudgedTest]:
 
 @cache
 def whole_suite(name: str) -> frozenset[JudgedTest]:
-    """Returns what the tests of one shipped suite are judged by, on questions and on tasks."""
+    """Returns what the tests of one shipped suite are judged by, on questions and on tasks.
+
+    Raises:
+        UsageError: there is no such suite among those that are shipped.
+    """
+    if name not in suite_names():
+        raise UsageError(
+            f"coverage asks for the suite {name!r}, which does not come with the package, so that nothing can be simulated: what "
+            f"its tests measure is known once they are collected. Try a copy of the policy whose coverage names some of "
+            f"{', '.join(suite_names())}"
+        )
     return frozenset(_tests_of(shipped("suites") / f"test_{name}.py"))
 
 

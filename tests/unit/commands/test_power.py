@@ -108,6 +108,14 @@ def test_what_cannot_be_simulated_is_refused(policy: str, arguments: list[str], 
     assert said in printed(capsys, policy, "--samples", "50", "--runs", "1", *arguments, code=4)
 
 
+def test_a_suite_of_ones_own_cannot_be_simulated(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(POLICY.replace("{rules: partial}", "{rules: partial, suites: [phone]}"), encoding="utf-8")
+    said = printed(capsys, str(path), "--samples", "50", "--runs", "1", code=4)
+    assert said.startswith("vlmrobust: coverage asks for the suite 'phone', which does not come with the package")
+    assert "names some of corruptions, " in said
+
+
 def test_an_unknown_policy_is_the_argument_and_not_an_option(capsys: Captured) -> None:
     said = printed(capsys, "defautl", code=4)
     assert said.startswith("vlmrobust: POLICY 'defautl': there is no file")

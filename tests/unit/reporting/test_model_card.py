@@ -4,9 +4,10 @@ import dataclasses
 import math
 
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.record import Measure
+from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.model_card import model_card
+from pytest_vlmrobust.reporting.reviewers import QUESTIONS
 
 from .conftest import record
 
@@ -41,6 +42,31 @@ def test_it_says_what_was_gated_decided_and_left_out() -> None:
         assert f"{line}\n" in text
     hardest = text[text.index("Hardest settings") :]
     assert hardest.index("fog:high") < hardest.index("fog:low")
+
+
+def test_it_maps_evidence_to_what_reviewers_ask_for_and_says_what_is_missing() -> None:
+    clean = dataclasses.replace(record("m-d-clean"), setting="clean")
+    fog = dataclasses.replace(record("m-d-fog:low", Outcome.FAIL), setting="fog:low")
+    gap = Measure("group_gap", 0.1, n=9, outcome=Outcome.PASS, rule="groups", threshold="0.2")
+    people = dataclasses.replace(record("m-d-blur:low"), setting="blur:low", measures=(gap,))
+
+    def evidence(*records: Record, **origins: object) -> dict[str, str]:
+        section = model_card(records, RunFacts(), origins).partition("### Evidence for reviewers")[2].partition("### Limits")[0]
+        assert "no statement that a requirement is met" in section
+        rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+        return {asked: found for asked, by, found in rows if by}
+
+    full = evidence(clean, fog, people, **ORIGINS, datasets={"d": "c0ffee"})
+    assert (
+        full["resilience to errors, faults and inconsistencies of the environment"] == "2 perturbed settings, each with its loss"
+    )
+    assert full["performance for groups of persons"] == "group_gap"
+    assert full["test data and their main characteristics"] == "digests of d in manifest.json"
+    assert full["changes since the version before"] == "none in this run"
+    assert full["limitations, and what was accepted by whom"].startswith("1 test broken")
+    empty = evidence()
+    assert {found.partition(":")[0] for found in empty.values()} == {"none in this run", "none"}
+    assert full.keys() == empty.keys() == {question.text for question in QUESTIONS}
 
 
 def test_a_run_of_nothing_says_so() -> None:

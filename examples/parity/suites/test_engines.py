@@ -1,0 +1,11 @@
+"""Settings that show numerical differences early."""
+
+import pytest
+
+SETTINGS = ("brightness:high", "gaussian_noise:low", "contrast:high")
+
+
+@pytest.mark.vlm_settings("clean", "no_image", *SETTINGS)
+def test_cell(vlm_cell):
+    """One setting is answered as before."""
+    vlm_cell.check()

@@ -1,0 +1,78 @@
+"""The recipes of `vlmrobust init --ci`: their shell commands run, and each exit code of the gate ends as the page says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .conftest import ROOT
+
+RECIPES = ROOT / "recipes"
+STEP = {"0": "passed", "1": "failed", "2": "failed", "5": "failed", "10": "warned", "11": "warned"}
+"""Exit code of the gate to what becomes of the job."""
+
+
+def recipe(name: str) -> Any:
+    return yaml.safe_load((RECIPES / name).read_text(encoding="utf-8"))
+
+
+def gate_of_github() -> str:
+    (step,) = [step for step in recipe("github.yml")["jobs"]["gate"]["steps"] if step.get("id") == "gate"]
+    return str(step["run"])
+
+
+def command_of(name: str) -> str:
+    (command,) = re.findall(r"pytest --vlm=[^|'\n]*", (RECIPES / name).read_text(encoding="utf-8"))
+    return str(command).strip()
+
+
+@pytest.mark.parametrize("code", STEP)
+def test_github_tells_exit_codes_apart(code: str, tmp_path: Path) -> None:
+    (tmp_path / "pytest").write_text(f"#!/bin/sh\nexit {code}\n", encoding="utf-8")
+    (tmp_path / "pytest").chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GITHUB_OUTPUT": str(tmp_path / "output")}
+    done = subprocess.run(["bash", "-e", "-c", gate_of_github()], env=variables, capture_output=True, text=True, check=False)
+    ended = "failed" if done.returncode else "warned" if "::warning" in done.stdout else "passed"
+    assert ended == STEP[code]
+    assert (tmp_path / "output").read_text() == f"code={code}\n"
+    jobs = recipe("github.yml")["jobs"]
+    assert jobs["release"]["if"] == "needs.gate.outputs.code == '0'"
+
+
+def test_gitlab_tells_exit_codes_apart() -> None:
+    job = recipe("gitlab.yml")["vlm-gate"]
+    assert {str(code) for code in job["allow_failure"]["exit_codes"]} == {
+        code for code, ended in STEP.items() if ended == "warned"
+    }
+    assert job["cache"]["paths"] == [".vlmrobust/"]
+    assert job["artifacts"]["reports"]["junit"] in command_of("gitlab.yml")
+
+
+def test_jenkins_tells_exit_codes_apart() -> None:
+    text = (RECIPES / "Jenkinsfile").read_text(encoding="utf-8")
+    (unstable,) = re.findall(r"if \((code == 10 \|\| code == 11)\) \{\s+unstable\(", text)
+    assert {*re.findall(r"\d+", unstable)} == {code for code, ended in STEP.items() if ended == "warned"}
+    assert re.search(r"\} else if \(code != 0\) \{\s+error\(", text)
+
+
+@pytest.mark.parametrize("name", ["Jenkinsfile", "github.yml", "gitlab.yml"])
+def test_the_command_of_a_recipe_is_accepted_and_leaves_what_is_published(name: str, tmp_path: Path) -> None:
+    """With a script in the place of ``tiny`` and a part of the tests, for the sake of time."""
+    (tmp_path / "suites").symlink_to(ROOT / "suites")
+    short = (
+        command_of(name)
+        .replace("--vlm=tiny", "--vlm=scripted:oracle/perfect")
+        .replace("suites/", "suites/test_patches.py -k clean")
+    )
+    done = subprocess.run([sys.executable, "-m", *short.split()], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 10, done.stdout + done.stderr
+    published = {"Jenkinsfile": ["report/junit.xml"], "github.yml": ["report/report.html"], "gitlab.yml": ["report/pytest.xml"]}[
+        name
+    ]
+    assert all((tmp_path / file).is_file() for file in published)
