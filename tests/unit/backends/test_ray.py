@@ -71,7 +71,7 @@ def ray() -> Iterator[Any]:
     ray.cloudpickle.register_pickle_by_value(__import__("sys").modules[__name__])  # actors do not know this module
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray.init(num_cpus=2, include_dashboard=False, configure_logging=False, log_to_driver=False)
+        ray.init("local", num_cpus=2, include_dashboard=False, configure_logging=False, log_to_driver=False)
         yield ray
         ray.shutdown()
 
