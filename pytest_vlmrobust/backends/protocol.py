@@ -140,7 +140,7 @@ class Cluster:
     """A Ray cluster, and what each actor on it takes."""
 
     address: str = ""
-    """Empty for the one that ``RAY_ADDRESS`` names, else one that is started on this machine."""
+    """Empty for the one that ``RAY_ADDRESS`` names, else one that runs on this machine, else one that is started there."""
     actors: int = 0
     """0 for as many as the nodes have room for."""
     cpus: int = 1

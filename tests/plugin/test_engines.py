@@ -104,13 +104,18 @@ class Gate:
         query = "select dataset, setting, place, prediction, state, value from answers join cells on cells.id = cell"
         with sqlite3.connect(self.path / out / "predictions.sqlite") as evidence:
             rows = list(evidence.execute(query))
-        return {(data, setting, place): (json.loads(answer)["text"].strip(), *scored) for data, setting, place, answer, *scored in rows}
+        return {tuple(row[:3]): (json.loads(row[3])["text"].strip(), *row[4:]) for row in rows}
 
     def judged(self, out: str) -> tuple[Any, ...]:
-        """Returns the decision, what each record says but for how it was computed, and the table of the summary."""
+        """Returns the decision, what each record says but for how it was computed, and the table of the summary.
+
+        Pictures of examples are left out: they lie beside the store that saw them first, and are not merged.
+        """
         results = json.loads((self.path / out / "results.json").read_text())
         computed = ("seconds", "n_inferred", "n_recalled")
         records = [{name: value for name, value in record.items() if name not in computed} for record in results["records"]]
+        for record in records:
+            record["examples"] = [{**example, "pictures": []} for example in record["examples"]]
         table = [line for line in (self.path / out / "summary.md").read_text().splitlines() if line.startswith(("#", "|"))]
         return results["decision"], sorted(records, key=lambda record: str(record["key"])), table
 
