@@ -155,7 +155,8 @@ class Settings:
     )
     vlm_ray_address: str = option(
         "",
-        "with --vlm-engine ray, the cluster, such as auto or HOST:6379 (default: $RAY_ADDRESS, else one that runs or is started here)",
+        "with --vlm-engine ray, the cluster, such as auto or HOST:6379 "
+        "(default: $RAY_ADDRESS, else one that runs on this machine, or is started there)",
         metavar="ADDRESS",
     )
     vlm_ray_actors: int = option(
