@@ -266,6 +266,21 @@ def load(source: ModelSource, placement: Placement) -> Loaded:
     return Loaded(model, processor, placement.device, control, stop_ids, image_token_id, prompt, lease.note)
 
 
+def load_tokenizer(source: ModelSource) -> tuple[Any, str]:
+    """Loads the tokenizer alone; returns it with a rendered prompt that ends where the model's answer begins.
+
+    Raises:
+        BackendError: as ``load``.
+    """
+    try:
+        processor = load_processor(source, "pil")
+        return processor.tokenizer, _plain_prompt(processor, source)
+    except VlmRobustError:
+        raise
+    except Exception as error:  # whatever the library raises about a checkpoint
+        raise BackendError(f"the tokenizer at {source.location!r} does not load: {_explained(error)}") from error
+
+
 def load_images_part(source: ModelSource, placement: Placement) -> Any:
     """Loads the image processor alone, with the pixel limits asked for.
 

@@ -32,7 +32,7 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _SERVED = "openai"
-_OF_SERVERS = ("url", "model", "key_variable", "time_limit")
+_OF_SERVERS = ("url", "model", "key_variable", "time_limit", "tokenizer")
 _GENERATION = "a mapping such as {max_new_tokens: 512}"
 _PIXELS = "a whole number of pixels above 0"
 _PRICE = "the price of a million tokens, 0 or more"
@@ -58,6 +58,12 @@ def read_variable(entry: Entry) -> str:
     return text
 
 
+def _place_of_tokenizer(entry: Entry) -> str:
+    """Returns a checkpoint directory, written relative to the models file, or what is then a hub id."""
+    path = entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a hub id 'owner/name'")
+    return str(path.resolve()) if path.is_dir() else entry.text()
+
+
 FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "backend": lambda entry: entry.text("the name of a backend"),
     "path": lambda entry: entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a file of scripted answers"),
@@ -75,6 +81,7 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "answer": lambda entry: entry.one_of(ANSWERS),
     "url": read_url_entry,
     "model": lambda entry: entry.text("the name that the server gives to the model"),
+    "tokenizer": _place_of_tokenizer,
     "key_variable": read_variable,
     "time_limit": lambda entry: entry.number("a number of seconds above 0", low=_LEAST),
     "prompt_price": lambda entry: entry.number(_PRICE, low=0.0),
