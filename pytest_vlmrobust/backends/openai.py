@@ -290,6 +290,11 @@ class OpenAIBackend:
             BackendError: it never can, or it has another model.
         """
         known = self._memory.read()
+        if known is not None and self._method() == LOGIT_BIAS and not self._ref.tokenizer:
+            raise BackendError(
+                f"the answers that the store has from {replica.url} are by {LOGIT_BIAS}, which needs the tokenizer. "
+                "Name it in the models file as before (tokenizer: PATH), or write answer: text"
+            )
         if known is None:
             known = self._memory.add(await self._first_look(replica))
         elif problem := await self._difference(replica, known):
@@ -300,11 +305,6 @@ class OpenAIBackend:
             raise BackendError(
                 f"{replica.url} gives no log-probabilities, and the models file says answer: letters. Write "
                 "answer: text, or start the server so that it gives them"
-            )
-        if self._method() == LOGIT_BIAS and not self._ref.tokenizer:
-            raise BackendError(
-                f"the answers that the store has from {replica.url} are by {LOGIT_BIAS}, which needs the tokenizer. "
-                "Name it in the models file as before (tokenizer: PATH), or write answer: text"
             )
         if replica.url not in known.urls:
             if others := [url for url in known.urls if url not in self._served.urls]:

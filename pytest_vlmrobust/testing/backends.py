@@ -203,7 +203,7 @@ BACKEND_CHECKS: dict[str, Check] = {
 _OF_PICTURES = "looks_at_the_pictures"
 
 
-def check_backend(backend: Backend, *, check: str = "", sees: bool = True, tolerance: float = 1e-4) -> None:
+def check_backend(backend: Backend, *, check: str = "", sees: bool = True, tolerance: float = 1e-3) -> None:
     """Checks what a run relies on in a backend, by asking it a dozen small questions again and again.
 
     It answers each request once and in order, the same way alone and in a batch, beside a request that cannot be answered, on as
@@ -215,7 +215,7 @@ def check_backend(backend: Backend, *, check: str = "", sees: bool = True, toler
         backend: one that is open; it is closed and left open again.
         check: name of one of :data:`BACKEND_CHECKS`; when empty, all run.
         sees: whether it looks at pictures; a script may not.
-        tolerance: by how much a log-probability may move with the batch: in half precision, some hundredths.
+        tolerance: by how much a log-probability may move with the batch, by rounding: in half precision some hundredths.
 
     Raises:
         AssertionError: a promise is not kept; the message shows request and answer.

@@ -271,3 +271,17 @@ def test_the_served_model_answers_and_is_judged_as_in_the_process_by_the_same_me
     assert len(rambling) <= 8, "rounding may end a text that says nothing elsewhere"
     assert {here[key][1] for key in rambling} <= {"unparsed"}
     assert gate.judged("served") == gate.judged("here")
+
+
+def test_kept_to_letters_by_a_bias_the_server_names_the_letters_that_are_most_probable_in_the_process(
+    gate: Gate, url: str
+) -> None:
+    gate.describe("served", backend="openai", url=url, model=TINY, revision="2", tokenizer=TINY)
+    gate.run("served", models="served")
+    gate.run("here")
+    assert (gate.method("served"), gate.method("here")) == ("logit_bias", "letters")
+    there, here = gate.answers("served"), gate.answers("here")
+    assert len(here) == SAMPLES * SETTINGS
+    assert [key for key in here if there[key] != here[key]] == []
+    code, said = gate.run("compared", "--vlm-baseline=here", models="served")
+    assert "choices were answered" in said or code == 4, said

@@ -67,6 +67,7 @@ models:
     model: org/model
     revision: "2024-06-01 vllm-0.33"
     key_variable: OUR_KEY
+    tokenizer: Qwen/Qwen2-VL-2B-Instruct
     time_limit: 30
     answer: text
 """
@@ -79,6 +80,7 @@ def test_a_served_model_can_be_entered(tmp_path: Path) -> None:
         location="http://a:8000/v1,http://b:8000/v1#org/model",
         revision="2024-06-01 vllm-0.33",
         key_variable="OUR_KEY",
+        tokenizer="Qwen/Qwen2-VL-2B-Instruct",
         time_limit=30.0,
         answer="text",
     )

@@ -178,7 +178,7 @@ def test_tiny_in_actors_answers_as_in_this_process(ray: Any) -> None:
     assert there.fingerprint() == here.fingerprint()
     for ours, theirs in zip(here.infer(asked), there.infer(asked), strict=True):
         assert (theirs.text, theirs.method, theirs.finish_reason) == (ours.text, ours.method, ours.finish_reason)
-        assert dict(theirs.logprobs) == pytest.approx(dict(ours.logprobs), abs=1e-4)
+        assert dict(theirs.logprobs) == pytest.approx(dict(ours.logprobs), abs=1e-3)
     assert there.describe()["loaded"]["answers_by_actor"] == {"1": len(asked) - 1}
     there.close()
     here.close()
