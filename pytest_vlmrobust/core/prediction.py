@@ -174,6 +174,8 @@ class ModelRef:
     """Name of the thresholds file that a run uses for this model when none is given."""
     answer: str = ""
     """One of ``ANSWERS``; empty for letters where their probabilities can be had."""
+    remote_code: bool = False
+    """Whether Python code that comes with the checkpoint may run; only where the user says so."""
     tokenizer: str = ""
     """Of a served model: a checkpoint directory or hub id whose tokenizer it has, by which it can be kept to letters."""
     key_variable: str = ""
