@@ -23,8 +23,8 @@ _FORCED = ("D", "B")
 """Letters that a server is made to say: C is the right one."""
 _SCHEMA_TOKENS = 64
 """The object has about ten tokens; some servers put blanks into it."""
-_STRONGEST = 100
-"""The largest bias that the protocol allows."""
+_STRONGEST = 100.0
+"""The largest bias that the protocol allows; a float, for ``transformers serve`` fails on a whole number."""
 
 
 class Unconstrained(Exception):
