@@ -6,13 +6,14 @@ Importing this package imports neither torch nor transformers; weights load at t
 from __future__ import annotations
 
 from .generation import Generation, generation_for, scores_letters
-from .protocol import AnswerKey, Backend, BackendOptions, failed_prediction
+from .protocol import AnswerKey, Backend, BackendOptions, Cluster, failed_prediction
 from .resolve import backends, model_id, model_ids, open_backend, oracles, resolve
 
 __all__ = [
     "AnswerKey",
     "Backend",
     "BackendOptions",
+    "Cluster",
     "Generation",
     "backends",
     "failed_prediction",

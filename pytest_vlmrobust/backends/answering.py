@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.prediction import Prediction, Request
 
 from .generation import Generation, NonFiniteWatch, score_processors
-from .letters import LetterTokens, letter_logprobs, letter_tokens, most_probable
+from .letters import LetterTokens, letter_logprobs, letters_of, most_probable
 from .loading import Loaded, picture_size
 from .messages import message
 from .protocol import failed_prediction
@@ -153,12 +153,7 @@ class Answerer:
         if choices not in self._letters:
             tokenizer = self._loaded.processor.tokenizer
             with self._tokenizing:
-                self._letters[choices] = letter_tokens(
-                    choices,
-                    self._loaded.plain_prompt,
-                    encode=lambda text: list(tokenizer.encode(text, add_special_tokens=False)),
-                    decode=tokenizer.decode,
-                )
+                self._letters[choices] = letters_of(tokenizer, self._loaded.plain_prompt, choices)
         return self._letters[choices]
 
     def answer(self, batch: list[Job]) -> list[Prediction]:

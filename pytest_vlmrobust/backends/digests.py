@@ -37,7 +37,7 @@ def missing_parts(folder: Path) -> list[str]:
     return [part for part, names in _PARTS.items() if not any((folder / name).is_file() for name in names)]
 
 
-def checkpoint_digests(folder: Path, cache: Path | None = None, *, run: str = "") -> dict[str, str]:
+def checkpoint_digests(folder: Path, cache: Path | None = None, *, run: str = "", code: bool = False) -> dict[str, str]:
     """Returns the SHA-256 of each file that decides what a checkpoint answers, by its path relative to ``folder``.
 
     These are the weights with every shard that their index names (safetensors where there are any, else ``pytorch_model*.bin``),
@@ -47,6 +47,7 @@ def checkpoint_digests(folder: Path, cache: Path | None = None, *, run: str = ""
         folder: A checkpoint directory.
         cache: A JSON file that remembers digests, see :class:`DigestCache`; None hashes every file.
         run: The run whose digests alone are taken from the cache; empty takes those of any run.
+        code: Whether Python code of the checkpoint may run, which then decides as well.
 
     Raises:
         BackendError: the directory is absent, a part of the checkpoint is missing or is a Git LFS pointer, a file changed while
@@ -54,28 +55,29 @@ def checkpoint_digests(folder: Path, cache: Path | None = None, *, run: str = ""
     """
     _require_complete(folder)
     remembered = DigestCache(cache, run=run)
-    digests = {file.relative_to(folder).as_posix(): remembered.digest(file) for file in _deciding_files(folder)}
+    digests = {file.relative_to(folder).as_posix(): remembered.digest(file) for file in _deciding_files(folder, code=code)}
     remembered.save()
     return digests
 
 
-def checkpoint_state(folder: Path) -> dict[str, list[int]]:
+def checkpoint_state(folder: Path, *, code: bool = False) -> dict[str, list[int]]:
     """Returns what the file system says about each file that decides: it changes with any of them, and no weights are read.
 
     Raises:
         BackendError: as :func:`checkpoint_digests`.
     """
     _require_complete(folder)
-    return {str(file): _stamp(file) for file in _deciding_files(folder)}
+    return {str(file): _stamp(file) for file in _deciding_files(folder, code=code)}
 
 
-def _deciding_files(folder: Path) -> list[Path]:
+def _deciding_files(folder: Path, *, code: bool = False) -> list[Path]:
     files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
     weights = [file for file in files if file.suffix == ".safetensors"]
     weights = weights or [file for file in files if file.match("pytorch_model*.bin")]
     texts = [file for file in files if file.suffix in _TEXT_SUFFIXES or file.name.startswith("tokenizer.model")]
     templates = folder.glob("additional_chat_templates/*.jinja")
-    return sorted({*weights, *texts, *templates, *_loaded_weights(folder)})
+    programs = folder.rglob("*.py") if code else ()
+    return sorted({*weights, *texts, *templates, *programs, *_loaded_weights(folder)})
 
 
 def _loaded_weights(folder: Path) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +50,16 @@ def letter_tokens(choices: Sequence[str], prompt: str, encode: Encode, decode: D
             if owner.setdefault(token, choice) != choice:
                 return LetterTokens(reason=f"{owner[token]!r} and {choice!r} begin with the same token")
     return LetterTokens(ids=ids)
+
+
+def letters_of(tokenizer: Any, prompt: str, choices: Sequence[str]) -> LetterTokens:
+    """Does what :func:`letter_tokens` does, with a tokenizer of transformers."""
+    return letter_tokens(
+        choices,
+        prompt,
+        encode=lambda text: list(tokenizer.encode(text, add_special_tokens=False)),
+        decode=tokenizer.decode,
+    )
 
 
 def _first_tokens(choice: str, prompt: str, before: list[int], encode: Encode, decode: Decode) -> tuple[int, ...]:

@@ -34,11 +34,18 @@ class ModelSource:
     location: str
     commit: str = ""
     offline: bool = False
+    runs_code: bool = False
+    """Whether Python code that comes with the checkpoint may run."""
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """Keyword arguments of whatever reads a file of it."""
+        return {"revision": self.commit or None, "local_files_only": self.offline}
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of every ``from_pretrained``; code that comes with a checkpoint is never run."""
-        return {"revision": self.commit or None, "local_files_only": self.offline, "trust_remote_code": False}
+        """Keyword arguments of every ``from_pretrained``; code that comes with a checkpoint runs only where the user says so."""
+        return {**self.where, "trust_remote_code": self.runs_code}
 
 
 def load_processor(source: ModelSource, image_backend: str) -> Any:
@@ -167,7 +174,7 @@ def _kind_and_settings(source: ModelSource) -> tuple[Any, dict[str, Any]]:
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES, processor_class_from_name
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
-    where = {"revision": source.commit or None, "local_files_only": source.offline}
+    where = source.where
     settings, _ = ProcessorMixin.get_processor_dict(source.location, **where)
     name = settings.get("processor_class")
     name = name or get_image_processor_config(source.location, **where).get("processor_class")
@@ -250,6 +257,8 @@ def load(source: ModelSource, placement: Placement) -> Loaded:
     lease = leased(placement.device)
     placement = dataclasses.replace(placement, device=lease.device)
     try:
+        if source.runs_code:
+            _refuse_foreign_code(source)
         processor = load_processor(source, placement.image_backend)
         limit_pixels(processor, placement.min_pixels, placement.max_pixels)
         processor.image_processor = _by_preprocessing(processor.image_processor, placement.preprocessing)
@@ -266,6 +275,46 @@ def load(source: ModelSource, placement: Placement) -> Loaded:
     return Loaded(model, processor, placement.device, control, stop_ids, image_token_id, prompt, lease.note)
 
 
+def load_tokenizer(source: ModelSource) -> tuple[Any, str]:
+    """Loads the tokenizer alone; returns it with a rendered prompt that ends where the model's answer begins.
+
+    Raises:
+        BackendError: as ``load``.
+    """
+    try:
+        processor = load_processor(source, "pil")
+        return processor.tokenizer, _plain_prompt(processor, source)
+    except VlmRobustError:
+        raise
+    except Exception as error:  # whatever the library raises about a checkpoint
+        raise BackendError(f"the tokenizer at {source.location!r} does not load: {_explained(error)}") from error
+
+
+def _refuse_foreign_code(source: ModelSource) -> None:
+    """Refuses a checkpoint that has code of another one run, of which no revision is said.
+
+    Raises:
+        BackendError: it does.
+    """
+    from transformers import PretrainedConfig, ProcessorMixin
+    from transformers.models.auto.image_processing_auto import get_image_processor_config
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    files = [PretrainedConfig.get_config_dict(source.location, **source.where)[0]]
+    files.append(ProcessorMixin.get_processor_dict(source.location, **source.where)[0])
+    files += [read(source.location, **source.where) for read in (get_image_processor_config, get_tokenizer_config)]
+    named = [file.get("auto_map") or {} for file in files]
+    places = [place for table in named for place in (table.values() if isinstance(table, dict) else [table])]
+    foreign = [
+        str(part) for place in places for part in (place if isinstance(place, list | tuple) else [place]) if "--" in str(part)
+    ]
+    if foreign:
+        raise BackendError(
+            f"{source.location} runs code of another checkpoint ({foreign[0]}), of which nobody says which revision. Copy that "
+            "code into a directory with the checkpoint, and name it there"
+        )
+
+
 def load_images_part(source: ModelSource, placement: Placement) -> Any:
     """Loads the image processor alone, with the pixel limits asked for.
 
@@ -273,6 +322,8 @@ def load_images_part(source: ModelSource, placement: Placement) -> Any:
         BackendError: as ``load``.
     """
     try:
+        if source.runs_code:
+            _refuse_foreign_code(source)
         images = load_image_processor(source, placement.image_backend)
         limit_image_pixels(images, placement.min_pixels, placement.max_pixels)
         images = _by_preprocessing(images, placement.preprocessing)
@@ -366,7 +417,7 @@ _REMEDIES = (
     ("torchvision", "This family cannot do without torchvision: pip install torchvision, built for the same torch"),
     (
         "trust_remote_code",
-        "It needs code from the checkpoint, which is never run here. Use a version that transformers itself supports",
+        "It needs Python code from the checkpoint. If you trust that code, say remote_code: true in its entry of the models file",
     ),
     ("flashattention", "Install flash-attn, or leave attention at 'auto'"),
     ("valid json file", "Download or save it again"),

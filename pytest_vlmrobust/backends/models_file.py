@@ -31,8 +31,9 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
-_SERVED = "openai"
-_OF_SERVERS = ("url", "model", "key_variable", "time_limit")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_HERE, _SERVED = "transformers", "openai"
+_OF_SERVERS = ("url", "model", "key_variable", "time_limit", "tokenizer")
 _GENERATION = "a mapping such as {max_new_tokens: 512}"
 _PIXELS = "a whole number of pixels above 0"
 _PRICE = "the price of a million tokens, 0 or more"
@@ -58,11 +59,18 @@ def read_variable(entry: Entry) -> str:
     return text
 
 
+def _place_of_tokenizer(entry: Entry) -> str:
+    """Returns a checkpoint directory, written relative to the models file, or what is then a hub id."""
+    path = entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a hub id 'owner/name'")
+    return str(path.resolve()) if path.is_dir() else entry.text()
+
+
 FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "backend": lambda entry: entry.text("the name of a backend"),
     "path": lambda entry: entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a file of scripted answers"),
     "id": lambda entry: entry.text("a hub id 'owner/name'"),
     "revision": lambda entry: entry.text("a branch, tag or commit of the hub, or what a server runs"),
+    "remote_code": lambda entry: entry.truth(),
     "dtype": lambda entry: entry.one_of(DTYPES),
     "prompt_mode": lambda entry: entry.one_of(PROMPT_MODES),
     "generation": lambda entry: {key: value.scalar() for key, value in entry.table(_GENERATION).items()},
@@ -75,6 +83,7 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "answer": lambda entry: entry.one_of(ANSWERS),
     "url": read_url_entry,
     "model": lambda entry: entry.text("the name that the server gives to the model"),
+    "tokenizer": _place_of_tokenizer,
     "key_variable": read_variable,
     "time_limit": lambda entry: entry.number("a number of seconds above 0", low=_LEAST),
     "prompt_price": lambda entry: entry.number(_PRICE, low=0.0),
@@ -118,7 +127,9 @@ def _model(name: str, entry: Entry) -> ModelRef:
         given["max_pixels"].fail(f"is {high}, which is below min_pixels, {low}")
     if 0 < (declared := sum(name in given for name in _PRICES)) < len(_PRICES):
         entry.fail(f"has {declared} of {', '.join(_PRICES)}. Expected all three, or none: a cost is of both kinds of tokens")
-    backend = fields.pop("backend", "transformers")
+    backend = fields.pop("backend", _HERE)
+    if "remote_code" in given and backend != _HERE:
+        given["remote_code"].fail(f"is about checkpoints that load here: it goes with backend: {_HERE} alone")
     location = _served(entry, given, fields) if backend == _SERVED else _location(entry, given, fields)
     ref = ModelRef(name=name, backend=backend, location=location, **fields)
     try:
@@ -146,4 +157,8 @@ def _location(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) 
     if (path is None) == (hub_id is None):
         count = "both" if path is not None else "neither"
         entry.fail(f"has {count} of 'path' and 'id'; give exactly one: a local path, or a hub id")
+    if hub_id is not None and fields.get("remote_code") and not _COMMIT.fullmatch(fields.get("revision", "")):
+        given["remote_code"].fail(
+            "needs a 'revision' that is a commit, 40 hexadecimal digits: code that was read is to be the code that runs"
+        )
     return str(path.resolve()) if path is not None else str(hub_id)

@@ -12,11 +12,22 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra, OfflineError
 from pytest_vlmrobust.core.fingerprint import derive_seed
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
+from pytest_vlmrobust.core.words import on_one_line
 
 from .chat import Malformed, NoLogprobs, letter_prediction, letters_body, messages_of, text_body, text_prediction
 from .client import Client, Filtered
+from .constrained import (
+    OFFERED,
+    Unconstrained,
+    biased_body,
+    biased_prediction,
+    constraint_of,
+    structured_body,
+    structured_prediction,
+)
 from .generation import generation_for, scores_letters
+from .letters import LetterTokens, letters_of
 from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
 from .replicas import START, Failure, Replica, Replicas, persistently
@@ -29,6 +40,8 @@ ENCODING_VERSION = 1
 TIME_LIMIT = 120.0
 """Seconds that a request may take where nothing else is said."""
 _LETTERS, _TEXT = "letters", "text"
+_CONSTRAINTS = (STRUCTURED_CHOICE, LOGIT_BIAS)
+_SHOWN = 80
 _GIVEN_UP = "the run ended while it was asked"
 
 
@@ -56,6 +69,9 @@ class OpenAIBackend:
         self._opening = threading.RLock()
         self._fingerprint: dict[str, Any] | None = None
         self._replicas: Replicas[Client] | None = None
+        self._tokenizing = threading.Lock()
+        self._tokenizer: tuple[Any, str] | None = None
+        self._letters: dict[tuple[str, ...], LetterTokens] = {}
         self._answered: dict[str, int] = {}
         self._given_up = False
         self._latest: Replicas[Client] | None = None
@@ -199,7 +215,27 @@ class OpenAIBackend:
         if known is None:
             self._ready()
             known = self._memory.read()
-        return _LETTERS if known is not None and known.letters else _TEXT
+        if known is None:
+            return _TEXT
+        return _LETTERS if known.letters else known.constraint or _TEXT
+
+    def _tokens(self, choices: tuple[str, ...]) -> LetterTokens | None:
+        """Returns which tokens begin each choice; None where no tokenizer is declared.
+
+        Raises:
+            BackendError: the tokenizer does not load.
+        """
+        if not self._ref.tokenizer:
+            return None
+        with self._tokenizing:
+            if self._tokenizer is None:
+                from .loading import ModelSource, load_tokenizer, quiet
+
+                with quiet():
+                    self._tokenizer = load_tokenizer(ModelSource(self._ref.tokenizer, offline=self._options.offline))
+            if choices not in self._letters:
+                self._letters[choices] = letters_of(*self._tokenizer, choices)
+            return self._letters[choices]
 
     def _refuse_changed(self) -> None:
         known = self._memory.read()
@@ -254,6 +290,11 @@ class OpenAIBackend:
             BackendError: it never can, or it has another model.
         """
         known = self._memory.read()
+        if known is not None and self._method() == LOGIT_BIAS and not self._ref.tokenizer:
+            raise BackendError(
+                f"the answers that the store has from {replica.url} are by {LOGIT_BIAS}, which needs the tokenizer. "
+                "Name it in the models file as before (tokenizer: PATH), or write answer: text"
+            )
         if known is None:
             known = self._memory.add(await self._first_look(replica))
         elif problem := await self._difference(replica, known):
@@ -279,6 +320,7 @@ class OpenAIBackend:
     async def _first_look(self, replica: Replica[Client]) -> Remembered:
         witness = self._witness(replica)
         letters = await gives_letters(witness)
+        constraint = "" if letters else await constraint_of(witness, self._tokens(OFFERED))
         answers = await first_answers(witness)
         if not answers:
             self._notice(
@@ -288,6 +330,7 @@ class OpenAIBackend:
         return Remembered(
             identity=self._served.identity(self._ref.revision),
             letters=letters,
+            constraint=constraint,
             engine=await replica.client.engine(),
             witnesses=answers,
             urls=(replica.url,),
@@ -301,6 +344,8 @@ class OpenAIBackend:
             return f"{replica.url} is an engine {engine!r}, and the answers that the store has are by {known.engine!r}"
         if self._wants_letters(known) and not await gives_letters(witness):
             return f"{replica.url} gives no log-probabilities, and gave them when this store first asked it"
+        if self._method() in _CONSTRAINTS and await constraint_of(witness, self._tokens(OFFERED)) != known.constraint:
+            return f"{replica.url} is no longer kept to letters by {known.constraint}, as when this store first asked it"
         if found := await differing(witness, known.witnesses):
             question, then, now = found
             return f"{replica.url} answers {question!r} with {now!r}, and with {then!r} when this store first asked it"
@@ -388,6 +433,15 @@ class OpenAIBackend:
             if method == LETTER_LOGITS:
                 reply = await replica.client.call(letters_body(prepared.inputs))
                 prediction = letter_prediction(reply, request.choices)
+            elif method == STRUCTURED_CHOICE:
+                reply = await replica.client.call(structured_body(prepared.inputs, request.choices))
+                prediction = structured_prediction(reply, request.choices)
+            elif method == LOGIT_BIAS:
+                tokens = self._tokens(request.choices)
+                if tokens is None or tokens.reason:
+                    raise Failure("refused", f"no bias tells the choices apart: {tokens.reason if tokens else 'no tokenizer'}")
+                reply = await replica.client.call(biased_body(prepared.inputs, tokens.ids))
+                prediction = biased_prediction(reply, request.choices)
             else:
                 seed = derive_seed(self._generation.seed, request.key) % 2**31
                 limit = request.max_new_tokens
@@ -403,10 +457,17 @@ class OpenAIBackend:
                 f"{replica.url} sent no log-probabilities, by which all choices of this run are answered. Check whether it was "
                 "restarted with other settings",
             ) from None
+        except Unconstrained as error:
+            raise Failure(
+                "refused",
+                f"{replica.url} answered {on_one_line(str(error), _SHOWN)!r}, none of the choices that it was kept to when it "
+                "was first asked. Check whether it was restarted with other settings",
+            ) from None
         self._answered[replica.url] = self._answered.get(replica.url, 0) + 1
         return dataclasses.replace(prediction, details={**prediction.details, "server": replica.url})
 
     def _method_of(self, request: Request) -> str:
-        if request.choices and self.fingerprint()["answer"] == _LETTERS:
-            return LETTER_LOGITS
+        answer = str(self.fingerprint()["answer"])
+        if request.choices and answer != _TEXT:
+            return LETTER_LOGITS if answer == _LETTERS else answer
         return "sample" if self._generation.samples else "generate"

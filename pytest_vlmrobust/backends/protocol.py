@@ -136,6 +136,19 @@ class AnswerKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Cluster:
+    """A Ray cluster, and what each actor on it takes."""
+
+    address: str = ""
+    """Empty for the one that ``RAY_ADDRESS`` names, else one that runs on this machine, else one that is started there."""
+    actors: int = 0
+    """0 for as many as the nodes have room for."""
+    cpus: int = 1
+    gpus: float = 1.0
+    """Reserved only where the device is a GPU; less than 1 lets actors share one."""
+
+
+@dataclass(frozen=True, slots=True)
 class BackendOptions:
     """What the user says about where and how to infer; which model it is stands in the ModelRef."""
 
@@ -160,6 +173,8 @@ class BackendOptions:
     """The run whose digests alone are taken from that file, so that each run hashes once; empty takes those of any run."""
     notice: Callable[[str], None] = lambda _text: None
     """Told what the user should know about how the model runs, such as a device that it shares."""
+    cluster: Cluster | None = None
+    """Where weights run; None for this process. Models that have none here (served, scripted) are not concerned."""
     answers: AnswerKey | None = None
     """What is asked, with what is right: for scripted models that declare how often they are. No other backend may read it."""
 

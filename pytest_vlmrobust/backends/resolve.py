@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.words import first_few
 from .devices import wait_passively
 from .digests import missing_parts
 from .models_file import check_dtype, read_models
-from .protocol import Backend, BackendOptions
+from .protocol import Backend, BackendOptions, RemoteBackend
 from .published import PUBLISHED
 from .served import read_typed
 
@@ -193,6 +193,8 @@ def _directory(name: str, folder: Path) -> ModelRef:
 
 Factory: TypeAlias = Callable[[ModelRef, BackendOptions], Backend]
 
+_SCRIPTED = "scripted"
+
 backends: Registry[Factory] = Registry("backend", "backends")
 
 
@@ -202,8 +204,19 @@ def open_backend(ref: ModelRef, options: BackendOptions | None = None) -> Backen
     Raises:
         UnknownName: no backend is called ``ref.backend``.
         ModelError: the model's generation parameters cannot be honoured.
+        MissingExtra: what the backend, or the cluster that is to run it, needs is not installed.
     """
-    return backends.get(ref.backend)(ref, options or BackendOptions())
+    options = options or BackendOptions()
+    opened = _open_here(ref, options)
+    if options.cluster is None or isinstance(opened, RemoteBackend) or ref.backend == _SCRIPTED:
+        return opened
+    from .ray import RayBackend
+
+    return RayBackend(ref, options, options.cluster, _open_here)
+
+
+def _open_here(ref: ModelRef, options: BackendOptions) -> Backend:
+    return backends.get(ref.backend)(ref, options)
 
 
 def _open_transformers(ref: ModelRef, options: BackendOptions) -> Backend:
@@ -227,4 +240,4 @@ def _open_openai(ref: ModelRef, options: BackendOptions) -> Backend:
 
 backends.add("transformers", _open_transformers)
 backends.add("openai", _open_openai)
-backends.add("scripted", _open_scripted)
+backends.add(_SCRIPTED, _open_scripted)

@@ -94,6 +94,8 @@ class Remembered:
     identity: Mapping[str, Any]
     letters: bool
     """Whether it gives the log-probabilities of letters."""
+    constraint: str = ""
+    """The method by which it is kept to letters where it gives none: ``structured_choice``, ``logit_bias`` or none."""
     engine: str = ""
     """What the server calls the owner of the model, such as ``vllm``; empty where it does not say."""
     witnesses: Mapping[str, str] = field(default_factory=dict)
@@ -140,6 +142,7 @@ class Memory:
             return self._here
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
+            content = {"constraint": "", **content}  # what was remembered before it was looked for is answered by text
             known = {name: content[name] for name in (field.name for field in fields(Remembered))}
             if self._mark.is_file():
                 known["changed"] = self._mark.read_text(encoding="utf-8")
@@ -218,6 +221,8 @@ def _contradiction(known: Remembered, there: Remembered) -> str:
     """Returns what shows that two processes asked two models, in words; empty where nothing does."""
     if known.letters != there.letters:
         return "this server gives log-probabilities and another one of the same revision does not, or the other way round"
+    if known.constraint != there.constraint:
+        return "this server can be kept to letters and another one of the same revision cannot, or in another way"
     if known.engine and there.engine and known.engine != there.engine:
         return f"asked of {there.engine!r}, and in a store before it of {known.engine!r}"
     for question, answer in there.witnesses.items():

@@ -106,6 +106,7 @@ class TransformersBackend:
                     "decoding": self._decoding(),
                     **({"patches": "matrix product"} if placement.embeds_by_matrix else {}),
                     "versions": _versions(self._options.image_backend),
+                    **({"remote_code": True} if self._ref.remote_code else {}),
                     **({"answer": self._ref.answer} if self._ref.answer == "text" else {}),
                 }
             return self._fingerprint
@@ -310,7 +311,7 @@ class TransformersBackend:
         """
         if not self._state:
             return
-        now = checkpoint_state(Path(self._ref.location))
+        now = checkpoint_state(Path(self._ref.location), code=self._ref.remote_code)
         changed = [Path(file).name for file in sorted(now.keys() | self._state.keys()) if now.get(file) != self._state.get(file)]
         if changed:
             raise BackendError(
@@ -330,7 +331,7 @@ class TransformersBackend:
         from .loading import ModelSource
 
         self.fingerprint()
-        return ModelSource(self._ref.location, self._commit, self._options.offline)
+        return ModelSource(self._ref.location, self._commit, self._options.offline, self._ref.remote_code)
 
     def _limit_threads(self) -> None:
         """Sets, once for each thread that calls, how many threads of torch compute for it.
@@ -367,10 +368,10 @@ class TransformersBackend:
         )
 
     def _weights(self) -> dict[str, Any]:
-        folder = Path(self._ref.location)
+        folder, code = Path(self._ref.location), self._ref.remote_code
         if folder.is_absolute() or folder.is_dir():
-            self._state = checkpoint_state(folder)  # before the first file is hashed, so that no change goes unnoticed
-            self._files = checkpoint_digests(folder, self._options.digest_cache, run=self._options.digests_of)
+            self._state = checkpoint_state(folder, code=code)  # before the first file is hashed, so that no change goes unnoticed
+            self._files = checkpoint_digests(folder, self._options.digest_cache, run=self._options.digests_of, code=code)
             return {"sha256": fingerprint(self._files)}
         self._commit = commit_of(self._ref.location, self._ref.revision, offline=self._options.offline)
         return {"hub_id": self._ref.location, "commit": self._commit}

@@ -50,7 +50,7 @@ async def gives_letters(ask: Witness) -> bool:
         Failure: it cannot be asked.
     """
     try:
-        reply = await ask(letters_body(_messages(LETTERS_QUESTION)))
+        reply = await ask(letters_body(messages_about(LETTERS_QUESTION)))
         return first_logprobs(first_choice(reply)) is not None
     except Malformed as error:
         raise Failure("faulty", f"the server sent {error}") from None
@@ -88,10 +88,11 @@ async def differing(ask: Witness, witnesses: Mapping[str, str]) -> tuple[str, st
 
 async def _answer(ask: Witness, question: str) -> str:
     try:
-        return without_halves(said(await ask(text_body(_messages(question), limit=_TOKENS))))
+        return without_halves(said(await ask(text_body(messages_about(question), limit=_TOKENS))))
     except Malformed as error:
         raise Failure("faulty", f"the server sent {error}") from None
 
 
-def _messages(question: str) -> list[dict[str, Any]]:
+def messages_about(question: str) -> list[dict[str, Any]]:
+    """Returns a conversation that asks about the fixed picture."""
     return messages_of(Request(key="", images=(picture(),), text=question))

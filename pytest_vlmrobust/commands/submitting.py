@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,9 @@ from .arguments import Commands, counting, say
 
 SET_BY_SCRIPTS = ("--vlm-store", "--vlm-fill", "--vlm-shard", "--vlm-offline", "--vlm-report")
 """Options of pytest that the files say themselves."""
+_LONGEST_NAME = 50
+"""Characters: Kubernetes allows 63 in the names of pods, to which it and these files add."""
+_NAME = re.compile(rf"[a-z](?:[a-z0-9-]{{0,{_LONGEST_NAME - 2}}}[a-z0-9])?")
 _RETRIES = 3
 """How often Kubernetes starts a part again that did not answer everything."""
 
@@ -25,11 +29,22 @@ def add(commands: Commands) -> None:
     submit.add_argument("--parts", type=counting("parts"), required=True, metavar="N", help="number of jobs that ask")
     submit.add_argument("--shared", required=True, metavar="DIR", help="a directory that all jobs see: finished parts go there")
     submit.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write the files; made where absent")
+    submit.add_argument("--name", type=_job_name, default="vlmrobust", metavar="NAME", help="what the jobs are called")
     submit.add_argument("--gpus", type=counting("GPUs"), metavar="N", help="GPUs of each part (default: none are asked for)")
     submit.add_argument("--image", default="", metavar="IMAGE", help="kubernetes: container with pytest, model files and data")
     submit.add_argument("--claim", default="", metavar="NAME", help="kubernetes: volume claim that is mounted at --shared")
     submit.add_argument("options", nargs="+", metavar="OPTION", help="after --: the options and suites of pytest")
     submit.set_defaults(run=_submit)
+
+
+def _job_name(text: str) -> str:
+    """Reads what the names of the jobs begin with: Kubernetes takes fewer names than SLURM, and the same do for both."""
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a name of jobs. Expected up to {_LONGEST_NAME} small letters, digits and '-', a letter first and "
+            "no '-' last, such as mmbench-weekly"
+        )
+    return text
 
 
 def _submit(options: argparse.Namespace) -> int:
@@ -46,6 +61,8 @@ def _submit(options: argparse.Namespace) -> int:
     if options.scheduler == "kubernetes" and not options.shared.startswith("/"):
         raise UsageError(f"--shared {options.shared!r}: kubernetes mounts the volume there. Expected a path that begins with /")
     files = _SCHEDULERS[options.scheduler](options)
+    if options.out.exists() and not options.out.is_dir():
+        raise UsageError(f"--out {str(options.out)!r} is a file. Expected a directory for {', '.join(files)}")
     options.out.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (options.out / name).write_text(text, encoding="utf-8")
@@ -117,8 +134,8 @@ def slurm_files(options: argparse.Namespace) -> dict[str, str]:
     """Returns the job files for SLURM by name."""
     gpus = [f"#SBATCH --gres=gpu:{options.gpus}"] if options.gpus else []
     array = f"#SBATCH --array=0-{options.parts - 1}"
-    fill = ["#SBATCH --job-name=vlmrobust-fill", array, "#SBATCH --output=fill-%A_%a.log", *gpus]
-    judge = ["#SBATCH --job-name=vlmrobust-judge", "#SBATCH --output=judge-%j.log"]
+    fill = [f"#SBATCH --job-name={options.name}-fill", array, "#SBATCH --output=fill-%A_%a.log", *gpus]
+    judge = [f"#SBATCH --job-name={options.name}-judge", "#SBATCH --output=judge-%j.log"]
     submit = """\
 #!/usr/bin/env bash
 set -eu
@@ -144,7 +161,7 @@ def kubernetes_files(options: argparse.Namespace) -> dict[str, str]:
     """Returns the job files for Kubernetes by name."""
     import yaml
 
-    fill = _job("vlmrobust-fill", options, fill_steps(options.options, options.shared, "JOB_COMPLETION_INDEX"))
+    fill = _job("fill", options, fill_steps(options.options, options.shared, "JOB_COMPLETION_INDEX"))
     fill["spec"] |= {
         "completions": options.parts,
         "parallelism": options.parts,
@@ -156,14 +173,15 @@ def kubernetes_files(options: argparse.Namespace) -> dict[str, str]:
     container["env"] = [{"name": "JOB_COMPLETIONS", "value": str(options.parts)}]  # Kubernetes says no pod how many there are
     if options.gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": options.gpus}}
-    judge = _job("vlmrobust-judge", options, judge_steps(options.options, options.shared))
+    judge = _job("judge", options, judge_steps(options.options, options.shared))
     judge["spec"]["backoffLimit"] = 0
-    submit = """\
+    ended = "jsonpath='{.status.conditions[*].type}'"
+    submit = f"""\
 #!/usr/bin/env bash
 set -eu
 here="$(cd -- "$(dirname -- "$0")" && pwd)"
 kubectl apply -f "$here/fill.yaml"
-while ! kubectl get job vlmrobust-fill -o jsonpath='{.status.conditions[*].type}' | grep -qE 'Complete|Failed'; do sleep 10; done
+while ! kubectl get job {options.name}-fill -o {ended} | grep -qE 'Complete|Failed'; do sleep 10; done
 kubectl apply -f "$here/judge.yaml"
 """
     return {
@@ -173,7 +191,7 @@ kubectl apply -f "$here/judge.yaml"
     }
 
 
-def _job(name: str, options: argparse.Namespace, steps: str) -> dict[str, Any]:
+def _job(step: str, options: argparse.Namespace, steps: str) -> dict[str, Any]:
     container = {
         "name": "gate",
         "image": options.image,
@@ -182,7 +200,12 @@ def _job(name: str, options: argparse.Namespace, steps: str) -> dict[str, Any]:
     }
     volumes = [{"name": "shared", "persistentVolumeClaim": {"claimName": options.claim}}]
     pod = {"restartPolicy": "Never", "containers": [container], "volumes": volumes}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": {"spec": pod}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"{options.name}-{step}"},
+        "spec": {"template": {"spec": pod}},
+    }
 
 
 _SCHEDULERS: dict[str, Callable[[argparse.Namespace], dict[str, str]]] = {

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 LETTER_LOGITS = "letter_logits"
 """How a choice is answered by the probabilities of its letters."""
 
-METHODS = ("generate", "sample", LETTER_LOGITS)
+STRUCTURED_CHOICE = "structured_choice"
+"""How a server answers a choice that a schema keeps to the letters."""
+
+LOGIT_BIAS = "logit_bias"
+"""How a server answers a choice with one token, in which those of letters are raised above all others."""
+
+METHODS = ("generate", "sample", LETTER_LOGITS, STRUCTURED_CHOICE, LOGIT_BIAS)
 """How an answer may be got."""
 
 LONGEST_TEXT = 500_000
@@ -60,7 +66,8 @@ class Prediction:
     """What a model answered.
 
     ``method`` says how: ``"generate"`` (greedy text), ``"sample"`` (sampled text) or ``"letter_logits"`` (the most
-    probable of the offered letters after one prefill; ``logprobs`` then holds each letter's log-probability).
+    probable of the offered letters after one prefill; ``logprobs`` then holds each letter's log-probability), or, of servers
+    that give no log-probabilities and are kept to letters, ``"structured_choice"`` or ``"logit_bias"``.
     ``finish_reason`` is ``"stop"``, ``"length"`` (the text was cut off), one of ``UNANSWERED``, or ``"error"``; with ``"error"``
     nothing is known about the model, and ``error`` says why.
     """
@@ -167,6 +174,10 @@ class ModelRef:
     """Name of the thresholds file that a run uses for this model when none is given."""
     answer: str = ""
     """One of ``ANSWERS``; empty for letters where their probabilities can be had."""
+    remote_code: bool = False
+    """Whether Python code that comes with the checkpoint may run; only where the user says so."""
+    tokenizer: str = ""
+    """Of a served model: a checkpoint directory or hub id whose tokenizer it has, by which it can be kept to letters."""
     key_variable: str = ""
     """Name of the environment variable that holds the key to a server; empty for the usual one."""
     time_limit: float | None = None

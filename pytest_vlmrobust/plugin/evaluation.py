@@ -136,7 +136,7 @@ class RunEvaluation(RunInputs):
 
     def open_backend(self, ref: ModelRef) -> Backend:
         """Returns the backend of a model with the run's options; no weights are loaded yet."""
-        from pytest_vlmrobust.backends import BackendOptions, open_backend
+        from pytest_vlmrobust.backends import BackendOptions, Cluster, open_backend
         from pytest_vlmrobust.backends.devices import threads_for
         from pytest_vlmrobust.evaluation.judge.conditions import asks_for_all_samples
 
@@ -151,6 +151,9 @@ class RunEvaluation(RunInputs):
             servers=self.directories.store / "servers",
             digests_of=self.run_id if asks_for_all_samples(self.policies.values()) else "",
             notice=self._show_notice,
+            cluster=Cluster(settings.vlm_ray_address, settings.vlm_ray_actors, settings.vlm_ray_cpus, settings.vlm_ray_gpus)
+            if settings.vlm_engine == "ray"
+            else None,
             answers=self._answers,
         )
         return open_backend(ref, options)

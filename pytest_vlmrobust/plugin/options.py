@@ -17,8 +17,12 @@ from pytest_vlmrobust.core.prediction import ANSWERS
 
 RERUN = {"failed": Outcome.FAIL, "errors": Outcome.ERROR, "inconclusive": Outcome.INCONCLUSIVE}
 """What ``--vlm-rerun`` selects by."""
+ENGINES = ("local", "ray")
+"""What ``--vlm-engine`` takes."""
 MODES = ("full", "adaptive")
 """What ``--vlm-mode`` takes."""
+_CHOICES = {"vlm_mode": MODES, "vlm_answer": ANSWERS, "vlm_rerun": RERUN, "vlm_engine": ENGINES}
+"""Options that take one of a few words."""
 AUTO = "auto"
 ENVIRONMENT_DATA = ("VLMROBUST_DATA", "LMUData")
 
@@ -144,6 +148,27 @@ class Settings:
     )
     vlm_aa_sample: int = option(200, "answers of each model and dataset that --vlm-aa asks for again", metavar="N", type=int)
     vlm_device: str = option("auto", "auto, cpu, mps, cuda or cuda:N", metavar="DEVICE")
+    vlm_engine: str = option(
+        "local",
+        "where weights run that are loaded for this run: local, in this process, or ray, in actors of a Ray cluster",
+        metavar="local|ray",
+    )
+    vlm_ray_address: str = option(
+        "",
+        "with --vlm-engine ray, the cluster, such as auto or HOST:6379 "
+        "(default: $RAY_ADDRESS, else one that runs on this machine, or is started there)",
+        metavar="ADDRESS",
+    )
+    vlm_ray_actors: int = option(
+        0, "actors that each load the weights; 0 for as many as the nodes have room for", metavar="N", type=int
+    )
+    vlm_ray_cpus: int = option(1, "CPU cores that Ray reserves for each actor", metavar="N", type=int)
+    vlm_ray_gpus: float = option(
+        1.0,
+        "GPUs that Ray reserves for each actor where the device is a GPU; 0.5 lets two actors share one",
+        metavar="SHARE",
+        type=float,
+    )
     vlm_dtype: str = option(
         "", "auto, float32, bfloat16 or float16 (default: the model's own; float32 on a CPU)", metavar="DTYPE"
     )
@@ -212,31 +237,26 @@ class Settings:
             pytest.UsageError: a value that is not a number, or out of range, where one is needed.
         """
         settings = cls(**{f.name: _resolve(config, f.name, f.default, f.metadata) for f in fields(cls)})
-        for name in ("vlm_batch_size", "vlm_threads", "vlm_aa_sample"):
+        for name in ("vlm_batch_size", "vlm_threads", "vlm_aa_sample", "vlm_ray_cpus"):
             if getattr(settings, name) != AUTO and getattr(settings, name) < 1:
                 raise pytest.UsageError(f"--{name.replace('_', '-')} {getattr(settings, name)}: expected 1 or more")
-        for name, unit in (("vlm_timeout", "seconds"), ("vlm_budget_seconds", "seconds"), ("vlm_budget_tokens", "tokens")):
+        not_negative = {"vlm_timeout": "seconds", "vlm_budget_seconds": "seconds", "vlm_budget_tokens": "tokens"}
+        for name, unit in {**not_negative, "vlm_ray_actors": "actors"}.items():
             if getattr(settings, name) < 0:
                 raise pytest.UsageError(f"--{name.replace('_', '-')} {getattr(settings, name)}: expected 0 or more {unit}")
+        if not (0 < settings.vlm_ray_gpus <= 1 or (settings.vlm_ray_gpus > 1 and settings.vlm_ray_gpus.is_integer())):
+            raise pytest.UsageError(
+                f"--vlm-ray-gpus {settings.vlm_ray_gpus:g}: expected a share of a GPU, above 0 and at most 1, or a whole number"
+            )
         if not settings.vlm_store.strip():
             raise pytest.UsageError("--vlm-store is empty: name a directory, such as --vlm-store=.vlmrobust")
         if "" in settings.vlm:
             raise pytest.UsageError("--vlm is empty: name a model, such as --vlm=tiny")
-        if settings.vlm_mode not in ("", *MODES):
-            known = ", ".join(MODES)
-            raise pytest.UsageError(
-                f"--vlm-mode {settings.vlm_mode!r}: expected one of {known}.{did_you_mean(settings.vlm_mode, MODES)}"
-            )
-        if settings.vlm_answer not in ("", *ANSWERS):
-            known = ", ".join(ANSWERS)
-            raise pytest.UsageError(
-                f"--vlm-answer {settings.vlm_answer!r}: expected one of {known}.{did_you_mean(settings.vlm_answer, ANSWERS)}"
-            )
-        if settings.vlm_rerun not in ("", *RERUN):
-            known = ", ".join(RERUN)
-            raise pytest.UsageError(
-                f"--vlm-rerun {settings.vlm_rerun!r}: expected one of {known}.{did_you_mean(settings.vlm_rerun, RERUN)}"
-            )
+        for name, choices in _CHOICES.items():
+            value = getattr(settings, name)
+            if value not in ("", *choices):
+                option_name, known = f"--{name.replace('_', '-')}", ", ".join(choices)
+                raise pytest.UsageError(f"{option_name} {value!r}: expected one of {known}.{did_you_mean(value, choices)}")
         return settings
 
     def check(self) -> None:
@@ -259,6 +279,7 @@ class Settings:
         budgets = [f"--{name.replace('_', '-')}" for name in ("vlm_budget_seconds", "vlm_budget_tokens") if getattr(self, name)]
         if self.vlm_aa and budgets:
             raise UsageError(f"--vlm-aa asks again after the tests, which {budgets[0]} would forbid: leave one of them out")
+        self._check_engine()
         if self.vlm_shard and not self.vlm_fill:
             raise UsageError("--vlm-shard: a part of the answers decides nothing. Add --vlm-fill, which asks and judges nothing")
         unused = ("vlm_offline", "vlm_aa", "vlm_update_baseline", "vlm_report", "vlm_rerun")
@@ -266,6 +287,20 @@ class Settings:
             raise UsageError(f"--vlm-fill asks and judges nothing, so that {' and '.join(given)} would do nothing: leave it out")
         if self.vlm_aa and self.vlm_batch_size == AUTO:
             raise UsageError("--vlm-aa asks again in batches half as large: give --vlm-batch-size as a number, not as auto")
+
+    def _check_engine(self) -> None:
+        """Refuses options that the engine does not know.
+
+        Raises:
+            UsageError: one of them is given.
+        """
+        about_actors = [f for f in fields(self) if f.name.startswith("vlm_ray_") and getattr(self, f.name) != f.default]
+        if self.vlm_engine != "ray" and about_actors:
+            raise UsageError(f"--{about_actors[0].name.replace('_', '-')} is about Ray. Add --vlm-engine ray, or leave it out")
+        if self.vlm_engine == "ray" and self.vlm_batch_size == AUTO:
+            raise UsageError("--vlm-batch-size auto finds a size by timing this process. With --vlm-engine ray give a number")
+        if self.vlm_engine == "ray" and ":" in self.vlm_device:
+            raise UsageError(f"--vlm-device {self.vlm_device}: Ray gives each actor its GPU. Say --vlm-device cuda")
 
 
 def data_directory(settings: Settings) -> str:
@@ -280,12 +315,12 @@ def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[s
         return tuple(value)
     if isinstance(default, bool):
         return bool(value)
-    if isinstance(default, int):
+    if isinstance(default, int | float):
         read: Callable[[Any], Any] = metadata["argparse"].get("type", int)
         try:
             return read(value)
         except (ValueError, arguments.ArgumentTypeError):
-            expected = "a whole number" if read is int else f"a whole number, or {AUTO}"
+            expected = "a number" if read is float else "a whole number" if read is int else f"a whole number, or {AUTO}"
             raise pytest.UsageError(f"ini value {name} = {value!r}: expected {expected} ({metadata['help']})") from None
     return str(value)
 
@@ -304,9 +339,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         text, argparse = f.metadata["help"], f.metadata["argparse"]
         default = False if argparse.get("action") == "store_true" else None
         group.addoption(f"--{f.name.replace('_', '-')}", dest=f.name, default=default, help=text, **argparse)
-        ini_default = (
-            list(f.default) if isinstance(f.default, tuple) else str(f.default) if isinstance(f.default, int) else f.default
-        )
+        ini_default = list(f.default) if isinstance(f.default, tuple) else f.default
+        ini_default = str(ini_default) if isinstance(ini_default, int | float) else ini_default
         parser.addini(
             f.name,
             text.replace("%%", "%"),

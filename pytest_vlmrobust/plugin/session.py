@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN] = run
     if not run.settings.vlm:
         return
-    if run.only_plans or run.only_fills:
+    if run.only_plans or run.only_fills or run.settings.vlm_engine == "ray":
         _work_in_one_process(config)
     # what a dataset notes about itself must reach the reader, and not end a run whose other warnings are errors
     config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
@@ -171,7 +171,10 @@ def _new_name() -> str:
 
 
 def _work_in_one_process(config: pytest.Config) -> None:
-    """Makes this process plan, or ask, alone: workers of xdist would each do the same, and their controller knows no tests."""
+    """Makes this process plan, or ask, alone: workers of xdist would each do the same, and their controller knows no tests.
+
+    On a Ray cluster, actors are what works at the same time; each worker would ask for all of them.
+    """
     if hasattr(config.option, "tx"):
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], 0
 

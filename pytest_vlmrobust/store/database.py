@@ -115,6 +115,10 @@ _NETWORK = frozenset(
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "ceph", "lustre", "gpfs", "beegfs", "wekafs"),
         *("orangefs", "pvfs2", "ocfs2", "gfs2", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.beegfs", "fuse.juicefs"),
         *("fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "fuse.davfs", "fuse.cvmfs2", "fuse.moosefs", "fuse.lizardfs", "davfs"),
+        *("fuse.goofys", "fuse.geesefs", "fuse.blobfuse", "fuse.blobfuse2", "fuse.mount-s3", "fuse.mountpoint-s3", "fuse.mfs"),
+        *("fuse.seaweedfs", "fuse.quobyte", "fuse.objectivefs", "fuse.alluxio-fuse", "fuse.fuse_dfs", "fuse.dfuse"),
+        *("panfs", "cvfs", "fhgfs", "coda", "fuse.curlftpfs"),
+        *("virtiofs", "vboxsf", "vmhgfs", "fuse.vmhgfs-fuse", "prl_fs", "fuse.grpcfuse", "fuse.osxfs", "drvfs"),
     }
 )
 """File systems that several machines share, or that a machine shares with its host, by the names that Linux gives them."""
@@ -136,7 +140,7 @@ def network_file_system(path: Path, mounts: Path = MOUNTS) -> str:
         place = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[1]))
         if place in places and len(place.parts) >= longest:  # of two at one place, the later one hides the other
             longest, kind = len(place.parts), fields[2]
-    if kind == "9p" and longest == 1:  # the root of a sandbox such as gVisor, whose kernel alone has it
+    if kind in ("9p", "virtiofs") and longest == 1:  # the root of a sandbox or a small machine, whose kernel alone has it
         return ""
     return kind if kind in _NETWORK else ""
 

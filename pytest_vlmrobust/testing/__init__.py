@@ -1,9 +1,12 @@
-"""Property checks for metrics, including your own.
+"""Property checks for metrics and contract checks for backends, including your own.
 
-from pytest_vlmrobust.testing import check_metric
+from pytest_vlmrobust.testing import check_backend, check_metric
 
 def test_my_metric():
     check_metric(my_metric)
+
+def test_my_backend():
+    check_backend(open_backend(resolve("my-model", models_file=Path("models.yaml"))))
 
 The shipped suite ``suites/test_metric_properties.py`` makes each check a test of its own, for every registered metric.
 """
@@ -16,11 +19,13 @@ from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.metrics import REGISTRY, Metric
 from pytest_vlmrobust.metrics.registry import needs_of
 
+from .backends import BACKEND_CHECKS, check_backend
 from .intervals import INTERVALS
 from .properties import PROFILES, PROPERTIES, VARIABLE, Property, examples_of
 from .verdicts import LAWS
 
 __all__ = [
+    "BACKEND_CHECKS",
     "CHECKS",
     "INTERVALS",
     "LAWS",
@@ -28,6 +33,7 @@ __all__ = [
     "PROPERTIES",
     "VARIABLE",
     "Property",
+    "check_backend",
     "check_metric",
     "checks_of",
     "examples_of",
@@ -35,7 +41,7 @@ __all__ = [
 ]
 
 CHECKS: dict[str, Property] = {**PROPERTIES, **INTERVALS, **LAWS}
-"""Every check: first of the formula, then of the interval, then of the verdicts."""
+"""Every check of metrics: first of the formula, then of the interval, then of the verdicts."""
 
 MetricLike = Metric | Callable[..., float] | str
 

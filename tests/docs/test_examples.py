@@ -63,6 +63,16 @@ def test_examples_in_docstrings_hold(name: str, monkeypatch: pytest.MonkeyPatch)
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
+def test_a_backend_of_ones_own_holds_what_the_page_says(tmp_path: Path) -> None:
+    (block,) = [block for block in blocks("python") if "class Brightness" in block.text]
+    check = (
+        "from pytest_vlmrobust.backends import open_backend\nfrom pytest_vlmrobust.core.prediction import ModelRef\n"
+        "from pytest_vlmrobust.testing import check_backend\n"
+        'check_backend(open_backend(ModelRef("mine", "brightness", "")))\n'
+    )
+    run(f"{block.text}\n{check}", tmp_path)
+
+
 @pytest.mark.parametrize("block", alone("yaml"), ids=str)
 def test_yaml_files_are_read(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "example.yaml"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, did_you_mean
-from pytest_vlmrobust.core.prediction import ANSWERS, LETTER_LOGITS, Prediction, Score
+from pytest_vlmrobust.core.prediction import ANSWERS, LETTER_LOGITS, LOGIT_BIAS, STRUCTURED_CHOICE, Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.answers import Questions
@@ -270,14 +270,16 @@ class Baseline:
 
 
 UNLIKE_ANSWERS = (
-    "The most probable letter can always be read, and text cannot: the difference would be that of two ways of asking. Run both "
-    "with the same --vlm-answer; --vlm-answer=text is what every model can do"
+    "A letter can always be read, and text cannot; and a schema is part of what is asked: the difference would be that of two "
+    "ways of asking. Run both with the same --vlm-answer; --vlm-answer=text is what every model can do"
 )
 """Why answers by letters and by text are not compared, and what to do."""
 
 
 def answered_by(samples: Sequence[Sample], predictions: Sequence[Prediction], views: int = 1) -> frozenset[str]:
-    """Returns how choices were answered, ``letters`` or ``text``; empty where nothing was a choice or no inference succeeded.
+    """Returns how choices were answered: ``letters``, ``text``, or the method by which a server was kept to letters.
+
+    Empty where nothing was a choice or no inference succeeded.
 
     Args:
         samples: what was asked.
@@ -285,8 +287,9 @@ def answered_by(samples: Sequence[Sample], predictions: Sequence[Prediction], vi
         views: how often each sample was asked about.
     """
     letters, text = ANSWERS
+    ways = {LETTER_LOGITS: letters, STRUCTURED_CHOICE: STRUCTURED_CHOICE, LOGIT_BIAS: LOGIT_BIAS}
     return frozenset(
-        letters if prediction.method == LETTER_LOGITS else text
+        ways.get(prediction.method, text)
         for place, prediction in enumerate(predictions)
         if scorable_choices(samples[place // views], DIRECT) and not prediction.error
     )

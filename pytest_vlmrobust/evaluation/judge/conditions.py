@@ -109,12 +109,14 @@ class Conditions:
         return list(dict.fromkeys(shortfalls))
 
     def warnings(self, records: Sequence[Record]) -> list[str]:
-        """Returns warnings about the policies, which do not affect the decision.
+        """Returns warnings about the policies and the models, which do not affect the decision.
 
-        They are about unneeded or insufficient waivers, rules that need a baseline when there is none, a baseline without
-        picture digests, and (in a whole run) rules that applied to no test and data that no rule gates.
+        They are about code of a checkpoint that was allowed to run, unneeded or insufficient waivers, rules that need a baseline
+        when there is none, a baseline without picture digests, and (in a whole run) rules that applied to no test and data that
+        no rule gates.
         """
         warnings = [*_stopped_early(records), *self._pictures_not_compared(records)]
+        warnings += [_ran_code(ref) for ref in self.models.values() if ref.remote_code]
         unmet = self._unmet_rules(records)
         for name, policy in self.policies.items():
             relative = self._relative_rules(policy)
@@ -307,6 +309,13 @@ def _smoke_test(name: str, policy: Policy) -> list[str]:
         return []
     weak = f"the policy of {name} is a smoke test: it judges values, not intervals, and lets a selection of tests be GO"
     return [f"{weak}. For a release, use another one, such as default"]
+
+
+def _ran_code(ref: ModelRef) -> str:
+    return (
+        f"{ref.name} runs Python code that comes with its checkpoint (remote_code: true in the models file): that code could do "
+        "whatever this process may, change what is measured included"
+    )
 
 
 def _undeclared(ref: ModelRef) -> str:

@@ -67,6 +67,7 @@ models:
     model: org/model
     revision: "2024-06-01 vllm-0.33"
     key_variable: OUR_KEY
+    tokenizer: Qwen/Qwen2-VL-2B-Instruct
     time_limit: 30
     answer: text
 """
@@ -79,6 +80,7 @@ def test_a_served_model_can_be_entered(tmp_path: Path) -> None:
         location="http://a:8000/v1,http://b:8000/v1#org/model",
         revision="2024-06-01 vllm-0.33",
         key_variable="OUR_KEY",
+        tokenizer="Qwen/Qwen2-VL-2B-Instruct",
         time_limit=30.0,
         answer="text",
     )
@@ -104,6 +106,16 @@ def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path) -> N
             ":4: models.m.path does not go with backend: openai",
         ),
         ("models:\n  m:\n    path: x\n    url: http://a/v1\n", ":4: models.m.url is about servers"),
+        ("models:\n  m:\n    path: x\n    tokenizer: y\n", ":4: models.m.tokenizer is about servers"),
+        ("models:\n  m:\n    id: a/b\n    remote_code: true\n", ":4: models.m.remote_code needs a 'revision' that is a commit"),
+        (
+            "models:\n  m:\n    id: a/b\n    revision: main\n    remote_code: true\n",
+            ":5: models.m.remote_code needs a 'revision' that is a commit, 40 hexadecimal digits",
+        ),
+        (
+            "models:\n  m:\n    backend: scripted\n    path: x\n    remote_code: true\n",
+            ":5: models.m.remote_code is about checkpoints that load here: it goes with backend: transformers alone",
+        ),
         ("models:\n  m:\n    path: x\n    prompt_price: 2\n", ":2: models.m has 1 of prompt_price, completion_price, currency."),
         ("models:\n  m:\n    path: x\n    prompt_price: -2\n", ":4: models.m.prompt_price is '-2'. Expected the price of"),
         ("models:\n  m:\n    path: x\n    time_limit: 0\n", ":4: models.m.time_limit is '0'. Expected a number of seconds"),

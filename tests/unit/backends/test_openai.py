@@ -63,6 +63,8 @@ class Faulty:
         self.bodies: list[dict[str, Any]] = []
         self.answer: Answer = lambda _body: reply("A", logprobs={"A": -0.1, "B": -2.0})
         self.letters = True
+        self.keeps_to: Callable[[dict[str, Any]], dict[str, Any] | Response | None] = lambda _body: None
+        """What it answers where it is kept to choices; None where it does as if nobody had said so."""
         self.most_at_once = 0
         self._at_once = 0
         self._lock = threading.Lock()
@@ -72,6 +74,9 @@ class Faulty:
     def _handle(self, sent: Sent) -> Response:
         body = sent.get_json()
         text = body["messages"][0]["content"][-1]["text"]
+        kept = self.keeps_to(body)
+        if text == LETTERS_QUESTION and kept is not None:
+            return as_response(kept)
         if text in (*QUESTIONS, LETTERS_QUESTION):
             return as_response(reply(f"about {text}", logprobs={"C": -0.1} if self.letters and body.get("logprobs") else None))
         with self._lock:
@@ -155,6 +160,74 @@ def test_where_the_server_gives_no_log_probabilities_all_is_answered_by_text(ser
     assert (prediction.text, prediction.method, dict(prediction.logprobs)) == ("answer to Which?", "generate", {})
     assert backend.fingerprint()["answer"] == "text"
     assert "logprobs" not in server.bodies[0]
+
+
+def by_schema(body: dict[str, Any]) -> dict[str, Any] | None:
+    """Answers as a server that keeps to a JSON schema: with the last of what it allows."""
+    if "response_format" not in body:
+        return None
+    schema = body["response_format"]["json_schema"]["schema"]
+    return reply(json.dumps({"answer": schema["properties"]["answer"]["enum"][-1]}, indent=1))
+
+
+def test_a_server_that_keeps_to_a_schema_answers_choices_by_it(server: Faulty, opened: Open) -> None:
+    server.letters, server.keeps_to = False, by_schema
+    server.answer = lambda body: by_schema(body) or echo(body)
+    backend = opened(server.url)
+    choice, text = backend.infer([*asks("Which?", choices=("Yes", "No")), *asks("What?")])
+    assert (choice.text, choice.method, choice.finish_reason) == ("No", "structured_choice", "stop")
+    assert (text.text, text.method) == ("answer to What?", "generate")
+    assert backend.fingerprint()["answer"] == "structured_choice"
+    assert opened(server.url, offline=True).fingerprint() == backend.fingerprint(), "the store remembers it"
+    assert backend.check() == ""
+
+
+@pytest.mark.parametrize(
+    "keeps_to",
+    [
+        lambda body: reply('{"answer": "D"}') if "response_format" in body else None,
+        lambda body: reply("C. red") if "response_format" in body else None,
+        lambda body: Response("unknown field", 400) if "response_format" in body else None,
+        lambda body: Response("cannot do that", 500) if "response_format" in body else None,
+    ],
+    ids=["says one thing always", "silently ignored", "refused", "a crash"],
+)
+def test_a_server_that_does_not_keep_to_a_schema_is_asked_for_text(server: Faulty, opened: Open, keeps_to: Answer) -> None:
+    server.letters, server.keeps_to, server.answer = False, keeps_to, echo
+    backend = opened(server.url)
+    assert backend.infer(asks("Which?", choices="AB"))[0].method == "generate"
+    assert backend.fingerprint()["answer"] == "text"
+
+
+def test_a_schema_that_is_kept_to_no_longer_is_an_error_and_nothing_is_answered_by_text(server: Faulty, opened: Open) -> None:
+    server.letters, server.keeps_to, server.answer = False, by_schema, echo
+    (prediction,) = opened(server.url).infer(asks("Which?", choices="AB"))
+    assert (prediction.finish_reason, prediction.text, prediction.method) == ("error", "", "structured_choice")
+    assert "answered 'answer to Which?', none of the choices that it was kept to when it was first asked" in prediction.error
+    server.keeps_to = lambda _body: None
+    with pytest.raises(BackendError, match="is no longer kept to letters by structured_choice"):
+        opened(server.url).infer(asks("Which?", choices="AB"))
+
+
+def test_a_server_whose_tokenizer_is_known_is_kept_to_letters_by_a_bias(server: Faulty, opened: Open) -> None:
+    pytest.importorskip("transformers")
+    from pytest_vlmrobust.backends.loading import ModelSource, load_tokenizer
+
+    tiny = resolve("tiny").location
+    tokenizer, _ = load_tokenizer(ModelSource(tiny, offline=True))
+
+    def by_bias(body: dict[str, Any]) -> dict[str, Any] | None:
+        assert all(bias == 100 for bias in body.get("logit_bias", {}).values())
+        return reply(tokenizer.decode([int(list(body["logit_bias"])[-1])]), finish="length") if "logit_bias" in body else None
+
+    server.letters, server.keeps_to = False, by_bias
+    server.answer = lambda body: by_bias(body) or echo(body)
+    backend = opened(server.url, tokenizer=tiny)
+    (prediction,) = backend.infer(asks("Which?", choices="ABC"))
+    assert (prediction.text, prediction.method, prediction.finish_reason) == ("C", "logit_bias", "stop")
+    assert server.bodies[-1]["max_tokens"] == 1
+    with pytest.raises(BackendError, match="are by logit_bias, which needs the tokenizer"):
+        opened(server.url).infer(asks("Which?", choices="ABC"))
 
 
 def test_log_probabilities_that_cease_are_an_error_and_nothing_is_answered_by_text(server: Faulty, opened: Open) -> None:

@@ -89,6 +89,29 @@ def test_kubernetes_has_an_index_for_each_part(tmp_path: Path) -> None:
     assert "$JOB_COMPLETION_INDEX" in container["command"][2]
 
 
+def test_jobs_of_two_gates_have_names_of_their_own(tmp_path: Path) -> None:
+    files = written(tmp_path, *KUBERNETES, "--name=mmbench-weekly")
+    assert [yaml.safe_load(files[name])["metadata"]["name"] for name in ("fill.yaml", "judge.yaml")] == [
+        "mmbench-weekly-fill",
+        "mmbench-weekly-judge",
+    ]
+    assert "kubectl get job mmbench-weekly-fill -o jsonpath='{.status.conditions[*].type}'" in files["submit.sh"]
+    assert "#SBATCH --job-name=mmbench-weekly-judge" in written(tmp_path, *SLURM, "--name=mmbench-weekly")["judge.sbatch"]
+
+
+@pytest.mark.parametrize("name", ["", "MMBench", "a_b", "7", "a-", "a" * 51])
+def test_a_name_that_kubernetes_refuses_is_refused_here(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([*SLURM, f"--name={name}", "--out", str(tmp_path / "jobs"), "--", *OPTIONS])
+    assert "is not a name of jobs. Expected up to 50 small letters" in capsys.readouterr().err
+
+
+def test_files_are_not_written_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "jobs").write_text("mine")
+    assert main([*SLURM, "--out", str(tmp_path / "jobs"), "--", *OPTIONS]) == 4
+    assert "/jobs' is a file. Expected a directory for fill.sbatch, judge.sbatch, submit.sh" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -319,11 +319,19 @@ def test_a_network_file_system_is_known_by_the_table_of_mounts(tmp_path: Path, p
     assert network_file_system(Path(path), table) == kind
 
 
-@pytest.mark.parametrize(("place", "kind"), [("/", ""), ("/mnt/c", "9p")])
+@pytest.mark.parametrize("place", ["/", "/mnt/c"])
+@pytest.mark.parametrize("kind", ["9p", "virtiofs"])
 def test_the_root_of_a_sandbox_is_no_network_file_system(tmp_path: Path, place: str, kind: str) -> None:
     table = tmp_path / "mounts"
-    table.write_text(f"/dev/sda1 / ext4 rw 0 0\nnone {place} 9p rw 0 0\n")
-    assert network_file_system(Path("/mnt/c/store"), table) == kind
+    table.write_text(f"/dev/sda1 / ext4 rw 0 0\nnone {place} {kind} rw 0 0\n")
+    assert network_file_system(Path("/mnt/c/store"), table) == ("" if place == "/" else kind)
+
+
+@pytest.mark.parametrize("kind", ["panfs", "vboxsf", "fuse.goofys", "fuse.vmhgfs-fuse", "fuse.blobfuse2"])
+def test_rarer_kinds_are_known_as_well(tmp_path: Path, kind: str) -> None:
+    table = tmp_path / "mounts"
+    table.write_text(f"/dev/sda1 / ext4 rw 0 0\nthere /here {kind} rw 0 0\n")
+    assert network_file_system(Path("/here/store"), table) == kind
 
 
 def test_without_a_table_of_mounts_nothing_is_known(tmp_path: Path) -> None:

@@ -200,3 +200,11 @@ def test_names_that_mean_nothing_are_refused(where: str, message: str) -> None:
     tests = [JudgedTest("tiny", "d", "accuracy_drop", "fog:mid", "weather", "mid")]
     with pytest.raises(PolicyError, match=message):
         refuse_unknown_scopes([own], plan, tests, models=["tiny"], datasets=["d"])
+
+
+def test_code_of_a_checkpoint_that_was_allowed_to_run_is_a_warning() -> None:
+    facts = {"planned": 1, "selected": 1, "narrowed": "", "today": date(2026, 1, 1), "has_baseline": False}
+    models = {"m": ModelRef("m", "transformers", "here", remote_code=True)}
+    found = Conditions({"m": policy()}, models, **facts).warnings([record()])  # type: ignore[arg-type]  # as above
+    assert any(warning.startswith("m runs Python code that comes with its checkpoint (remote_code: true") for warning in found)
+    assert not any("Python code" in warning for warning in conditions(policy()).warnings([record()]))

@@ -1,0 +1,468 @@
+"""The backend that runs weights on a Ray cluster: actors host the backend that would otherwise run in this process.
+
+A request is put into Ray's object store once and handed to the actor that has the least to do; where that actor is lost, with its
+process or its node, another one is handed it. Nothing but this process writes to the store of answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pytest_vlmrobust.core.errors import BackendError, MissingExtra, VlmRobustError
+from pytest_vlmrobust.core.fingerprint import canonical_json
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
+from pytest_vlmrobust.core.words import on_one_line, quantity
+
+from .devices import device_class, device_for
+from .messages import malformed
+from .protocol import Backend, BackendOptions, Cluster, Prepared, PreparingBackend, accepted, failed_prediction
+
+_TRIES = 2
+"""Actors that a batch may lose before its requests are asked one by one, and that a request alone may lose."""
+_LOST_IN_A_ROW = 8
+"""Actors that may be lost without an answer between them; more would not be bad luck."""
+_PLACED_WITHIN = 300.0
+"""Seconds that a run waits for a place on the cluster while it has no actor at all."""
+_LOOK_SECONDS = 1.0
+_OF_LOADED = ("batches", "failed_batches", "loaded")
+"""What a backend says about weights that it loaded: the one in this process loads none."""
+_GIVEN_UP = "the run ended while it was asked"
+
+
+Open: TypeAlias = Callable[[ModelRef, BackendOptions], Backend]
+
+
+class Host:
+    """What runs in an actor: the backend of one model, opened there by its name.
+
+    What goes wrong on purpose comes back in words: an exception would have to be the same class on both sides.
+    """
+
+    def __init__(self, ref: ModelRef, options: BackendOptions, open_backend: Open) -> None:
+        self._open = functools.partial(open_backend, ref, options)
+        self._backend: Backend | None = None
+        self._alone = threading.Lock()
+
+    def look(self) -> tuple[dict[str, Any], str]:
+        """Returns the fingerprint of the model as this node has it, and why it has none."""
+        try:
+            self._backend = self._open()
+            return dict(self._backend.fingerprint()), ""
+        except VlmRobustError as error:
+            return {}, str(error)
+
+    def infer(self, *requests: Request) -> tuple[list[Prediction], str]:
+        """Returns one prediction per request, and why the model is lost where it is."""
+        backend = self._backend
+        if backend is None:
+            raise ValueError("asked before it was looked at")
+        try:
+            if isinstance(backend, PreparingBackend):  # one batch is prepared while another one is computed
+                return backend.infer_prepared([backend.prepare(request) for request in requests]), ""
+            with self._alone:
+                return backend.infer(requests), ""
+        except VlmRobustError as error:
+            return [], str(error)
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the hosted backend says about itself."""
+        return {} if self._backend is None else self._backend.describe()
+
+
+@dataclass(eq=False)
+class Actor:
+    """One actor, and what became of it."""
+
+    number: int
+    handle: Any
+    state: str = "waiting"
+    """``waiting`` for a place on the cluster, ``looking`` at the files of the model, ``ready``, or ``gone``."""
+    in_flight: int = 0
+
+
+class Lost(Exception):
+    """An actor did not answer a batch, and is gone."""
+
+
+class RayBackend:
+    """One model on the actors of a Ray cluster, each of which loads its weights at its first inference."""
+
+    def __init__(self, ref: ModelRef, options: BackendOptions, cluster: Cluster, open_backend: Open) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            ref: the model.
+            options: where and how to infer; actors are given the part of them that concerns answers.
+            cluster: where the actors run.
+            open_backend: opens the backend that actors host, from its registered name.
+
+        Raises:
+            MissingExtra: Ray is not installed.
+        """
+        self._ref, self._options, self._cluster, self._opener = ref, options, cluster, open_backend
+        self._hosted = open_backend(ref, options)
+        """In this process it says what determines answers, and never loads weights."""
+        self._prepares = isinstance(self._hosted, PreparingBackend)
+        self._changed = threading.Condition()
+        self._opening = threading.Lock()
+        self._actors: list[Actor] = []
+        self._started = self._lost = self._lost_in_a_row = 0
+        self._answers: Counter[str] = Counter()
+        """Answers by actor, those that are gone included."""
+        self._loaded: dict[str, Any] = {}
+        """What the first actor said about the model once it was loaded."""
+        self._problem = ""
+        """Why the last actor that is gone is gone."""
+        self._alive_at = 0.0
+        """When, by the monotonic clock, there last was an actor."""
+        self._given_up = False
+        if not options.offline and importlib.util.find_spec("ray") is None:
+            raise MissingExtra("--vlm-engine ray", "ray", install="'pytest-vlmrobust[ray]'")
+
+    @property
+    def name(self) -> str:
+        """The model's short name."""
+        return self._ref.name
+
+    @property
+    def lanes(self) -> int:
+        """How many batches may be in flight: for each actor one that it computes, and one that it prepares meanwhile."""
+        with self._changed:
+            return max(1, self._depth * sum(actor.state == "ready" for actor in self._actors))
+
+    @property
+    def mixes_cells(self) -> bool:
+        """Whether an answer does not depend on what else is in its batch, as the hosted backend says."""
+        return bool(getattr(self._hosted, "mixes_cells", False))
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether its answers say how many tokens they took, as the hosted backend says."""
+        return bool(getattr(self._hosted, "counts_tokens", False))
+
+    @property
+    def seen_size(self) -> Any:
+        """What the hosted backend has under this name: it needs no weights, and so no actor."""
+        return getattr(self._hosted, "seen_size", None)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Returns that of the hosted backend: an answer is the same one wherever it was computed.
+
+        Actors whose node has another one, by its files, its libraries or its device, are not asked.
+
+        Raises:
+            BackendError: the model's files are absent here, incomplete or unreachable.
+        """
+        return self._hosted.fingerprint()
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the manifest says about this model; what is known of actors is under ``loaded``."""
+        known = {key: value for key, value in self._hosted.describe().items() if key not in _OF_LOADED}
+        with self._changed:
+            ran = {"engine": "ray", "answers_by_actor": dict(self._answers), "actors_lost": self._lost}
+        return {**known, "loaded": {**self._loaded, **ran}} if self._answers else known
+
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        """Returns one prediction per request, in order; see :class:`Backend`.
+
+        Raises:
+            BackendError: there is no cluster, no actor can run the model, or actors are lost again and again.
+        """
+        return self.infer_prepared([self.prepare(request) for request in requests])
+
+    def prepare(self, request: Request) -> Prepared:
+        """Returns a request that is in Ray's object store, from which any actor takes it, and another one if that is lost.
+
+        Raises:
+            BackendError: as ``infer``.
+        """
+        if why := malformed(request):
+            return Prepared(request, failure=why)
+        self._open()
+        import ray
+
+        return Prepared(request, ray.put(request), bytes=sum(image.nbytes for image in request.images))
+
+    def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        """Returns what ``infer`` would return for the same requests; any number of threads may call it at once.
+
+        Raises:
+            BackendError: as ``infer``.
+        """
+        sound = [one for one in prepared if not one.failure]
+        answers = iter(accepted(self._asked(sound), [one.request for one in sound], self.name) if sound else ())
+        return [failed_prediction(one.failure) if one.failure else next(answers) for one in prepared]
+
+    def check(self) -> str:
+        """Returns nothing: actors were looked at before they were asked, and weights in memory do not change."""
+        return ""
+
+    def give_up(self) -> None:
+        """Ends every inference that is waiting; see :class:`RemoteBackend`."""
+        with self._changed:
+            self._given_up = True
+        self._end_actors()
+
+    def close(self) -> None:
+        """Ends the actors, and with them frees the weights; the connection to the cluster ends with this process."""
+        self._end_actors()
+        with self._changed:
+            self._actors, self._given_up, self._lost_in_a_row, self._problem = [], False, 0, ""
+        self._hosted.close()
+
+    # A batch: asked as a whole, then one by one.
+
+    def _asked(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        """Returns the answers to a batch. What loses actors time after time is a failed request, and spoils no other.
+
+        Raises:
+            BackendError: no request can be answered.
+        """
+        why = ""
+        for _ in range(_TRIES):
+            try:
+                return self._answered([one.inputs for one in prepared])
+            except Lost as lost:
+                why = str(lost)
+        if len(prepared) > 1:
+            return [answer for one in prepared for answer in self._asked([one])]
+        return [failed_prediction(f"{quantity(_TRIES, 'actor')} that were asked this alone were lost: {why}")]
+
+    def _answered(self, inputs: Sequence[Any]) -> list[Prediction]:
+        """Returns the answers of one actor.
+
+        Raises:
+            Lost: it gave none.
+            BackendError: no request can be answered.
+        """
+        import ray
+
+        actor = self._borrowed()
+        try:
+            predictions, problem = ray.get(actor.handle.infer.remote(*inputs))
+        except ray.exceptions.RayTaskError as error:
+            raise BackendError(f"model {self.name!r}: the backend failed in its actor: {_in_words(error)}") from error
+        except ray.exceptions.RayError as error:
+            self._replace(actor, _in_words(error))
+            raise Lost(_in_words(error)) from error
+        finally:
+            with self._changed:
+                actor.in_flight -= 1
+                self._changed.notify_all()
+        if problem and not self._answers:  # the model does not load: it would not in another actor either
+            raise BackendError(problem)
+        if problem:
+            self._replace(actor, problem)
+            raise Lost(problem)
+        with self._changed:
+            self._answers[str(actor.number)] += len(predictions)
+            self._lost_in_a_row = 0
+        if not self._loaded:
+            with contextlib.suppress(ray.exceptions.RayError):
+                self._loaded = ray.get(actor.handle.describe.remote()).get("loaded", {})
+        return list(predictions)
+
+    # Actors.
+
+    @property
+    def _depth(self) -> int:
+        return 2 if self._prepares else 1
+
+    def _borrowed(self) -> Actor:
+        """Returns the actor with the least in flight, and counts a batch for it; waits where all have enough.
+
+        Raises:
+            BackendError: there is none, and none can be expected.
+        """
+        self._open()
+        with self._changed:
+            while True:
+                ready = [actor for actor in self._actors if actor.state == "ready"]
+                free = [actor for actor in ready if actor.in_flight < self._depth]
+                if self._given_up:
+                    raise BackendError(f"model {self.name!r}: {_GIVEN_UP}")
+                if self._lost_in_a_row >= _LOST_IN_A_ROW:
+                    raise BackendError(
+                        f"model {self.name!r}: {self._lost_in_a_row} actors were lost one after the other, the last one so: "
+                        f"{self._problem}. Look at the memory of the nodes and at Ray's logs, and start the run again: answers "
+                        "already given are in the store"
+                    )
+                if free:
+                    actor = min(free, key=lambda one: one.in_flight)
+                    actor.in_flight += 1
+                    return actor
+                self._require_hope()
+                self._changed.wait(_LOOK_SECONDS)
+
+    def _require_hope(self) -> None:
+        """Refuses to wait for actors that will not come; whoever calls this holds the lock.
+
+        Raises:
+            BackendError: there are none.
+        """
+        states = {actor.state for actor in self._actors}
+        if states & {"ready", "looking"}:
+            self._alive_at = time.monotonic()
+            return
+        if "waiting" not in states:
+            raise BackendError(f"model {self.name!r}: no actor can run it. {self._problem}")
+        if time.monotonic() - self._alive_at > _PLACED_WITHIN:
+            raise BackendError(
+                f"model {self.name!r}: the cluster had no place for an actor for {_PLACED_WITHIN:.0f} s (each needs "
+                f"{self._resources_in_words()}). Look at 'ray status'; what else runs there may hold it"
+            )
+
+    def _open(self) -> None:
+        """Connects and starts actors, unless that is done."""
+        with self._opening:
+            if self._actors or self._given_up:
+                return
+            self._connect()
+            count = self._cluster.actors or self._places()
+            if not count:
+                raise BackendError(
+                    f"model {self.name!r}: no node of the cluster offers {self._resources_in_words()}. Ask for less "
+                    "(--vlm-ray-cpus, --vlm-ray-gpus), or say --vlm-ray-actors N where the cluster grows when it is asked"
+                )
+            each = self._resources_in_words()
+            self._options.notice(f"model {self.name!r}: runs on {quantity(count, 'actor')}, each with {each}")
+            self._alive_at = time.monotonic()
+            for _ in range(count):
+                self._start()
+
+    def _connect(self) -> None:
+        import ray
+
+        if ray.is_initialized():  # by another model of this run, or by whoever called pytest
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ray.init(address=self._cluster.address or None, configure_logging=False, log_to_driver=False)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+            where = f"at {self._cluster.address!r} (--vlm-ray-address)" if self._cluster.address else "that could be started here"
+            raise BackendError(f"there is no Ray cluster {where}: {_in_words(error)}. Look at 'ray status'") from error
+
+    def _resources(self) -> dict[str, float]:
+        """Returns what Ray reserves for each actor; without a GPU device no GPU."""
+        on_gpu = device_class(self._device) == "cuda"
+        return {"CPU": float(self._cluster.cpus)} | ({"GPU": float(self._cluster.gpus)} if on_gpu else {})
+
+    def _resources_in_words(self) -> str:
+        return " and ".join(f"{amount:g} {kind}" for kind, amount in self._resources().items())
+
+    @property
+    def _device(self) -> str:
+        """The device of every actor: what ``auto`` stands for is decided here, so that it is in the fingerprint."""
+        return device_for(self._options.device)
+
+    def _places(self) -> int:
+        """Returns how many actors the nodes have room for, whatever else runs there."""
+        import ray
+
+        asked = self._resources()
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return sum(min(int(node.get(kind, 0.0) / amount + 1e-9) for kind, amount in asked.items()) for node in nodes)
+
+    def _start(self) -> None:
+        """Starts an actor, and a thread that looks at it once it has a place."""
+        import ray
+
+        asked = self._resources()
+        kind = ray.remote(
+            num_cpus=asked["CPU"],
+            num_gpus=asked.get("GPU", 0),
+            max_restarts=0,  # a lost actor is replaced here, where it is counted
+            max_task_retries=0,
+            max_concurrency=self._depth + 1,
+            scheduling_strategy="SPREAD",
+        )(Host)
+        told = BackendOptions(
+            device=self._device,
+            batch_size=self._options.batch_size,
+            threads=self._options.threads,
+            attention=self._options.attention,
+            image_backend=self._options.image_backend,
+            preprocessing=self._options.preprocessing,
+        )
+        with self._changed:
+            self._started += 1
+            actor = Actor(self._started, kind.remote(self._ref, told, self._opener))
+            self._actors.append(actor)
+        threading.Thread(target=self._look_at, args=(actor,), name="vlm-actor", daemon=True).start()
+
+    def _look_at(self, actor: Actor) -> None:
+        """Makes an actor ready once its node is seen to have the same model in the same environment."""
+        import ray
+
+        try:
+            ray.get(actor.handle.__ray_ready__.remote())
+            with self._changed:
+                actor.state = "looking" if actor.state == "waiting" else actor.state
+            found, problem = ray.get(actor.handle.look.remote())
+            problem = problem or self._difference(found)
+        except ray.exceptions.RayError as error:
+            if actor.state != "gone":  # its node went before it was asked anything
+                self._replace(actor, _in_words(error))
+            return
+        except VlmRobustError as error:
+            problem = str(error)
+        if problem:
+            self._options.notice(f"model {self.name!r}: actor {actor.number} is not asked: {problem}")
+            self._end(actor, problem)
+            return
+        with self._changed:
+            actor.state = "ready" if actor.state == "looking" else actor.state
+            self._changed.notify_all()
+
+    def _difference(self, found: Mapping[str, Any]) -> str:
+        """Returns in words by what a node would give other answers than this process; empty where by nothing."""
+        ours = self.fingerprint()
+        names = [name for name in {**ours, **found} if canonical_json(ours.get(name)) != canonical_json(found.get(name))]
+        parts = [f"{name} is {found.get(name)!r:.200} there and {ours.get(name)!r:.200} here" for name in names]
+        return f"its node would answer as another model, for {'; '.join(parts)}" if parts else ""
+
+    def _replace(self, actor: Actor, problem: str) -> None:
+        """Puts another actor in the place of one that is lost, once however many batches it takes with it."""
+        if not self._end(actor, problem):
+            return
+        with self._changed:
+            self._lost += 1
+            self._lost_in_a_row += 1
+            goes_on = not self._given_up and self._lost_in_a_row < _LOST_IN_A_ROW
+        if goes_on:
+            self._options.notice(f"model {self.name!r}: actor {actor.number} was lost ({problem}); another one is started")
+            self._start()
+
+    def _end(self, actor: Actor, problem: str) -> bool:
+        """Ends an actor; returns whether it was there."""
+        import ray
+
+        with self._changed:
+            was_there = actor.state != "gone"
+            actor.state, self._problem = "gone", problem
+            self._changed.notify_all()
+        if was_there and ray.is_initialized():
+            ray.kill(actor.handle)
+        return was_there
+
+    def _end_actors(self) -> None:
+        with self._changed:
+            actors = list(self._actors)
+        for actor in actors:
+            self._end(actor, _GIVEN_UP)
+
+
+def _in_words(error: Exception) -> str:
+    """Returns the line of Ray's message that says what happened: the first one, or the last one of a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return on_one_line(lines[-1 if "ray::" in lines[0] else 0])

@@ -1,0 +1,231 @@
+"""What the queue, the store and a verdict rely on in a backend: one check for each promise of :class:`Backend`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from pytest_vlmrobust.backends.protocol import Backend, PreparingBackend, RemoteBackend, accepted
+from pytest_vlmrobust.core.errors import UnknownName
+from pytest_vlmrobust.core.fingerprint import canonical_json
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+
+LETTERS = ("A", "B", "C", "D")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A backend that is checked, and what is known of it."""
+
+    backend: Backend
+    sees: bool
+    tolerance: float
+
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        """Returns what it answers; a prediction that breaks the contract is one that failed."""
+        return accepted(self.backend.infer(requests), requests, self.backend.name)
+
+    def require_same(self, found: Sequence[Prediction], expected: Sequence[Prediction], when: str) -> None:
+        """Refuses answers that differ by more than the tolerance.
+
+        Raises:
+            AssertionError: one does.
+        """
+        for request, one, other in zip(QUESTIONS, found, expected, strict=True):
+            same = [(one.text, one.method, one.finish_reason) == (other.text, other.method, other.finish_reason)]
+            same.append(one.logprobs.keys() == other.logprobs.keys())
+            same += [
+                math.isclose(value, other.logprobs.get(letter, math.nan), abs_tol=self.tolerance)
+                for letter, value in one.logprobs.items()
+            ]
+            if not all(same):
+                self.fail(f"answers {request.key!r} with {_shown(one)} {when}, and with {_shown(other)} in one batch with others")
+
+    def fail(self, problem: str) -> None:
+        """Raises an AssertionError that names the backend."""
+        __tracebackhide__ = True
+        raise AssertionError(f"backend {self.backend.name!r} {problem}")
+
+
+def _shown(prediction: Prediction) -> str:
+    more = f" {dict(prediction.logprobs)}" if prediction.logprobs else f" ({prediction.error})" if prediction.error else ""
+    return f"{prediction.text!r} by {prediction.method}{more}"
+
+
+# What is asked: pictures of all shapes, none and two of them, with letters and without, in one batch.
+
+
+def _question(key: str, *sizes: tuple[int, int], text: str = "Which letter?", choices: tuple[str, ...] = LETTERS) -> Request:
+    rng = np.random.default_rng(sum(map(ord, key)))
+    images = tuple(rng.integers(0, 256, (height, width, 3), dtype=np.uint8) for height, width in sizes)
+    return Request(key=key, images=images, text=text, choices=choices, max_new_tokens=4, sample_id=key)
+
+
+QUESTIONS = (
+    _question("wide", (30, 80)),
+    _question("none"),
+    _question("say", (40, 40), text="Say it", choices=()),
+    _question("tall", (90, 30), text="Which letter fits best here?"),
+    _question("pair", (40, 60), (28, 28)),
+    _question("square", (56, 56)),
+    _question("say none", text="Say", choices=()),
+    _question("say more", (70, 30), text="Say it again, and say it longer", choices=()),
+    _question("small", (20, 20)),
+    _question("pair again", (28, 30), (64, 40)),
+    _question("square again", (56, 56), text="Which letter is it, then?"),
+)
+"""Requests of every kind; pictures are noise, always the same."""
+_MALFORMED = Request(key="malformed", images=(np.zeros((8, 8), np.uint8),), text="?", choices=LETTERS, sample_id="malformed")
+"""A picture without colours, which no dataset yields."""
+
+
+# The checks.
+
+
+def _answers_each_request(asked: Asked) -> None:
+    for request, prediction in zip(QUESTIONS, asked.infer(QUESTIONS), strict=True):
+        if prediction.finish_reason == "error":
+            asked.fail(f"fails to answer {request.key!r}: {prediction.error}")
+    if asked.backend.infer([]) != []:
+        asked.fail("answers where nothing was asked")
+
+
+def _answers_alone_as_in_a_batch(asked: Asked) -> None:
+    together = asked.infer(QUESTIONS)
+    asked.require_same([asked.infer([request])[0] for request in QUESTIONS], together, "alone")
+
+
+def _keeps_the_order(asked: Asked) -> None:
+    together = asked.infer(QUESTIONS)
+    asked.require_same(asked.infer(QUESTIONS[::-1])[::-1], together, "in the opposite order")
+
+
+def _answers_choices_by_one_method(asked: Asked) -> None:
+    methods = {True: set[str](), False: set[str]()}
+    for request, prediction in zip(QUESTIONS, asked.infer(QUESTIONS), strict=True):
+        methods[bool(request.choices)].add(prediction.method)
+    if len(methods[True]) > 1:
+        asked.fail(f"answers some choices by {' and others by '.join(sorted(methods[True]))}: these are not comparable")
+    if LETTER_LOGITS in methods[False]:
+        asked.fail("scores letters where none were offered")
+
+
+def _one_bad_request_spoils_no_other(asked: Asked) -> None:
+    together = asked.infer(QUESTIONS)
+    mixed = asked.infer([*QUESTIONS[:2], _MALFORMED, *QUESTIONS[2:]])
+    asked.require_same([*mixed[:2], *mixed[3:]], together, "beside a request that cannot be answered")
+    if asked.sees and mixed[2].finish_reason != "error":
+        asked.fail(f"answers a picture without colours with {_shown(mixed[2])}. Expected finish_reason 'error', and why")
+
+
+def _looks_at_the_pictures(asked: Asked) -> None:
+    black, white = (np.full((40, 60, 3), value, np.uint8) for value in (0, 255))
+    views = ((black,), (white,), (black, white), (white, black), ())
+    seen = [Request(f"seen{number}", images, "Which letter?", LETTERS) for number, images in enumerate(views)]
+    found = asked.infer(seen)
+    different = len({(one.text, *(round(value, 3) for value in one.logprobs.values())) for one in found})
+    if different == 1:
+        asked.fail("answers alike whatever the pictures show. Pass sees=False if it looks at none")
+    if different < len(views) and all(one.logprobs for one in found):  # texts may well agree
+        asked.fail(f"gives {different} different answers to {len(views)} different views: a picture, or its place, is lost")
+
+
+def _has_one_fingerprint(asked: Asked) -> None:
+    first = canonical_json(dict(asked.backend.fingerprint()))
+    asked.infer(QUESTIONS[:1])
+    if canonical_json(dict(asked.backend.fingerprint())) != first:
+        asked.fail("has another fingerprint after it has answered: nothing would be found in a store")
+    if first == canonical_json({}):
+        asked.fail("has an empty fingerprint: its answers would be those of any other model")
+
+
+def _describes_itself(asked: Asked) -> None:
+    try:
+        about = json.loads(canonical_json(asked.backend.describe()))
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"backend {asked.backend.name!r} describes itself by what is no JSON: {error}") from error
+    if not isinstance(about, dict):
+        asked.fail(f"describes itself by a {type(about).__name__}. Expected a dict")
+
+
+def _counts_tokens_if_it_says_so(asked: Asked) -> None:
+    if not getattr(asked.backend, "counts_tokens", False):
+        return
+    for request, prediction in zip(QUESTIONS, asked.infer(QUESTIONS), strict=True):
+        if prediction.tokens is None:
+            asked.fail(f"says that it counts tokens, and details of {request.key!r} lack them: {dict(prediction.details)}")
+
+
+def _prepares_on_any_thread(asked: Asked) -> None:
+    backend = asked.backend
+    if not isinstance(backend, PreparingBackend):
+        return
+    together = asked.infer(QUESTIONS)
+    with ThreadPoolExecutor(2) as threads:
+        prepared = list(threads.map(backend.prepare, QUESTIONS))
+    asked.require_same(accepted(backend.infer_prepared(prepared), QUESTIONS, backend.name), together, "prepared on other threads")
+    with ThreadPoolExecutor(max(1, backend.lanes)) as lanes:
+        answers = [one for part in lanes.map(backend.infer_prepared, [[one] for one in prepared]) for one in part]
+    asked.require_same(accepted(answers, QUESTIONS, backend.name), together, "in as many threads as it has lanes")
+
+
+def _closes_and_opens_again(asked: Asked) -> None:
+    together = asked.infer(QUESTIONS)
+    if isinstance(asked.backend, RemoteBackend) and (problem := asked.backend.check()):
+        asked.fail(f"is said to have changed while nothing did: {problem}")
+    asked.backend.close()
+    asked.backend.close()
+    asked.require_same(asked.infer(QUESTIONS), together, "after it was closed")
+
+
+Check: TypeAlias = Callable[[Asked], None]
+
+BACKEND_CHECKS: dict[str, Check] = {
+    "answers_each_request": _answers_each_request,
+    "answers_alone_as_in_a_batch": _answers_alone_as_in_a_batch,
+    "keeps_the_order": _keeps_the_order,
+    "answers_choices_by_one_method": _answers_choices_by_one_method,
+    "one_bad_request_spoils_no_other": _one_bad_request_spoils_no_other,
+    "looks_at_the_pictures": _looks_at_the_pictures,
+    "has_one_fingerprint": _has_one_fingerprint,
+    "describes_itself": _describes_itself,
+    "counts_tokens_if_it_says_so": _counts_tokens_if_it_says_so,
+    "prepares_on_any_thread": _prepares_on_any_thread,
+    "closes_and_opens_again": _closes_and_opens_again,
+}
+"""What every backend must hold, each under the name of the promise."""
+_OF_PICTURES = "looks_at_the_pictures"
+
+
+def check_backend(backend: Backend, *, check: str = "", sees: bool = True, tolerance: float = 1e-3) -> None:
+    """Checks what a run relies on in a backend, by asking it a dozen small questions again and again.
+
+    It answers each request once and in order, the same way alone and in a batch, beside a request that cannot be answered, on as
+    many threads as it has lanes, and after it was closed; choices by one method, and differently when the pictures differ. Its
+    fingerprint stays the same, and what it says of itself is JSON. Each check asks for itself: a server is asked some
+    two hundred times.
+
+    Args:
+        backend: one that is open; it is closed and left open again.
+        check: name of one of :data:`BACKEND_CHECKS`; when empty, all run.
+        sees: whether it looks at pictures; a script may not.
+        tolerance: by how much a log-probability may move with the batch, by rounding: in half precision some hundredths.
+
+    Raises:
+        AssertionError: a promise is not kept; the message shows request and answer.
+        BackendError: it cannot be asked, or returns another number of answers than it was asked for.
+        UnknownName: no check has that name.
+    """
+    __tracebackhide__ = True
+    if check and check not in BACKEND_CHECKS:
+        raise UnknownName("check", check, BACKEND_CHECKS)
+    asked = Asked(backend, sees, tolerance)
+    for name in [check] if check else BACKEND_CHECKS:
+        if sees or name != _OF_PICTURES:
+            BACKEND_CHECKS[name](asked)

@@ -1,0 +1,174 @@
+"""Each check of backends finds the fault that it is named for, and a backend without faults passes all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.core.errors import UnknownName
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from pytest_vlmrobust.testing import BACKEND_CHECKS, check_backend
+
+
+class Good:
+    """Answers by the brightness of all pictures, in their order."""
+
+    name = "good"
+    lanes = 2
+    mixes_cells = True
+    counts_tokens = True
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.closed = 0
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"backend": "good"}
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+    def answer(self, request: Request) -> Prediction:
+        self.answered += 1
+        if any(image.ndim != 3 for image in request.images):
+            return Prediction("", "generate", "error", error="no colours")
+        tokens = {"prompt_tokens": 1, "completion_tokens": 1}
+        light = sum((place + 1) * float(image.mean()) for place, image in enumerate(request.images))
+        if not request.choices:
+            return Prediction(f"{light:.3f}", "generate", details=tokens)
+        logprobs = {letter: -(light + 10 * place) / 1000 for place, letter in enumerate(request.choices)}
+        logprobs["D"] -= len(request.images)
+        return Prediction("A", LETTER_LOGITS, logprobs=logprobs, details=tokens)
+
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        return [self.answer(request) for request in requests]
+
+    def prepare(self, request: Request) -> Prepared:
+        return Prepared(request)
+
+    def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        return self.infer([one.request for one in prepared])
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_good_backend_passes() -> None:
+    check_backend(Good())
+
+
+def test_an_unknown_check_is_named_with_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match="keeps_the_order"):
+        check_backend(Good(), check="keeps_order")
+
+
+class Failing(Good):
+    def answer(self, request: Request) -> Prediction:
+        return Prediction("", "generate", "error", error="out of order")
+
+
+class OfTheBatch(Good):
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        return [Prediction(str(len(requests)), "generate") for _ in requests]
+
+
+class Sorting(Good):
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        return super().infer(sorted(requests, key=lambda request: request.key))
+
+
+class Mixing(Good):
+    def answer(self, request: Request) -> Prediction:
+        return Prediction("A", "generate") if "best" in request.text else super().answer(request)
+
+
+class Scoring(Good):
+    def answer(self, request: Request) -> Prediction:
+        return super().answer(request) if request.choices else Prediction("A", LETTER_LOGITS)
+
+
+class Spoiling(Good):
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        found = super().infer(requests)
+        return [Failing().answer(request) for request in requests] if "no colours" in [one.error for one in found] else found
+
+
+class Tolerant(Good):
+    def answer(self, request: Request) -> Prediction:
+        answer = super().answer(request)
+        return Prediction("A", "generate") if answer.error else answer
+
+
+class Blind(Good):
+    def answer(self, request: Request) -> Prediction:
+        return super().answer(request) if request.key == "malformed" else Prediction("A", "generate")
+
+
+class Unordered(Good):
+    def answer(self, request: Request) -> Prediction:
+        pictures = tuple(sorted(request.images, key=lambda image: float(image.mean())))
+        return super().answer(Request(request.key, pictures, request.text, request.choices))
+
+
+class Drifting(Good):
+    def fingerprint(self) -> dict[str, Any]:
+        return {"answered": self.answered}
+
+
+class Nameless(Good):
+    def fingerprint(self) -> dict[str, Any]:
+        return {}
+
+
+class Secretive(Good):
+    def describe(self) -> dict[str, Any]:
+        return {"model": object()}
+
+
+class Miscounting(Good):
+    def answer(self, request: Request) -> Prediction:
+        answer = super().answer(request)
+        return Prediction(answer.text, answer.method, answer.finish_reason, answer.logprobs, answer.error)
+
+
+class Careless(Good):
+    def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        return [Prediction("prepared", "generate") for _ in prepared]
+
+
+class Closed(Good):
+    def answer(self, request: Request) -> Prediction:
+        return Failing().answer(request) if self.closed else super().answer(request)
+
+
+@pytest.mark.parametrize(
+    ("kind", "check", "problem"),
+    [
+        (Failing, "answers_each_request", "fails to answer 'wide': out of order"),
+        (OfTheBatch, "answers_alone_as_in_a_batch", "answers 'wide' with '1' by generate alone, and with '11'"),
+        (Sorting, "keeps_the_order", "in the opposite order"),
+        (Mixing, "answers_choices_by_one_method", "some choices by generate and others by letter_logits"),
+        (Scoring, "answers_choices_by_one_method", "scores letters where none were offered"),
+        (Spoiling, "one_bad_request_spoils_no_other", "beside a request that cannot be answered"),
+        (Tolerant, "one_bad_request_spoils_no_other", "answers a picture without colours with 'A'"),
+        (Blind, "looks_at_the_pictures", "answers alike whatever the pictures show"),
+        (Unordered, "looks_at_the_pictures", "gives 4 different answers to 5 different views"),
+        (Drifting, "has_one_fingerprint", "has another fingerprint after it has answered"),
+        (Nameless, "has_one_fingerprint", "has an empty fingerprint"),
+        (Secretive, "describes_itself", "describes itself by what is no JSON"),
+        (Miscounting, "counts_tokens_if_it_says_so", "says that it counts tokens"),
+        (Careless, "prepares_on_any_thread", "prepared on other threads"),
+        (Closed, "closes_and_opens_again", "after it was closed"),
+    ],
+)
+def test_a_fault_is_found_by_its_check(kind: type[Good], check: str, problem: str) -> None:
+    with pytest.raises(AssertionError, match=problem):
+        check_backend(kind(), check=check)
+
+
+def test_every_check_finds_a_fault() -> None:
+    (mark,) = test_a_fault_is_found_by_its_check.pytestmark  # type: ignore[attr-defined]  # of pytest
+    assert {check for _, check, _ in mark.args[1]} == set(BACKEND_CHECKS)
