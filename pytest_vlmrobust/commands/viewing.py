@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,7 +26,9 @@ def add(commands: Commands) -> None:
         help="runs to see side by side: directories, names of runs in .vlmrobust, or latest; "
         "or a store, for all of its runs (default: .vlmrobust)",
     )
-    view.add_argument("--port", type=_port, metavar="N", help="where to listen on this machine; 0 for any free port (default: 8319)")
+    view.add_argument(
+        "--port", type=_port, metavar="N", help="where to listen on this machine; 0 for any free port (default: 8319)"
+    )
     view.add_argument("--open", action=argparse.BooleanOptionalAction, default=False, help="open the page in a browser")
     view.add_argument(
         "--data", type=Path, metavar="DIR", help="where names of benchmarks are looked up for their pictures (default: the run's)"
@@ -43,24 +46,23 @@ def _view(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.after.pictures import RunPictures
     from pytest_vlmrobust.reporting.viewer.page import Pages
     from pytest_vlmrobust.reporting.viewer.runs import Runs
-    from pytest_vlmrobust.reporting.viewer.server import PORT, listen, serve
+    from pytest_vlmrobust.reporting.viewer.server import PORT, listen, server
 
     find, together = _found(options.places or [STORE])
     runs = Runs(find, lambda directory: RunPictures(directory, options.data), together=together)
-    listening = listen(options.port)
-    port = listening.getsockname()[1]
-    if options.port is None and port != PORT:
-        complain(f"port {PORT} is taken, perhaps by another vlmrobust view: this one has another")
-    address = f"http://127.0.0.1:{port}/"
-    say(f"{quantity(len(find()), 'run')} to see at {address}   Ctrl-C ends it")
-    if options.open:
-        import webbrowser
+    with contextlib.closing(runs), contextlib.closing(listen(options.port)) as listening:
+        serving = server(Pages(runs), listening)
+        port = listening.getsockname()[1]
+        if options.port is None and port != PORT:
+            complain(f"port {PORT} is taken, perhaps by another vlmrobust view: this one has another")
+        address = f"http://127.0.0.1:{port}/"
+        say(f"{quantity(len(find()), 'run')} to see at {address} (Ctrl-C ends it)")
+        if options.open:
+            import webbrowser
 
-        webbrowser.open(address)
-    try:
-        serve(Pages(runs), listening)
-    finally:
-        runs.close()
+            webbrowser.open(address)
+        with contextlib.suppress(KeyboardInterrupt):
+            serving.run(sockets=[listening])
     return 0
 
 
@@ -78,7 +80,9 @@ def _found(places: Sequence[Path]) -> tuple[Callable[[], list[Path]], bool]:
         return lambda: list(dict.fromkeys(runs)), True
     place = next(place for place in places if place not in runs)
     if not place.is_dir():
-        raise StoreError(f"{place}: there is no such directory. Expected a run or a store; vlmrobust runs lists the runs of a store")
+        raise StoreError(
+            f"{place}: there is no such directory. Expected a run or a store; vlmrobust runs lists the runs of a store"
+        )
     if not runs_of(place):
         raise StoreError(f"{place}: holds no run. Run pytest --vlm=NAME first, or name a run or a store")
     if len(places) > 1:

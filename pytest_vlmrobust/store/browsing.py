@@ -37,8 +37,8 @@ STATES = ("right", "wrong", "unparsed", "error")
 FLIPS = ("harmful", "helpful", "none")
 """What a setting may have done to the score of a sample, compared with the clean picture."""
 SORTS = ("worst", "surest", "data")
-"""``worst``: what lost most against the clean picture, answers without any picture last. ``surest``: wrong answers that the model gave the highest probability.
-``data``: as the data are ordered."""
+"""``worst``: what lost most against the clean picture, answers without any picture last. ``surest``: wrong answers that the
+model gave the highest probability. ``data``: as the data are ordered."""
 _MOST_VIEWS = 10_000
 """Views of a sample: a damaged file may claim any number."""
 _CACHED = 6
@@ -97,7 +97,7 @@ class FoundSample(NamedTuple):
     answers: int
     wrong: int
     harmed: int
-    """Of how many of them it scores less than with the clean picture; answers without any picture are not counted, nor as wrong."""
+    """Of how many of them it scores less than with the clean picture; answers without any picture count for neither."""
 
 
 class Mark(NamedTuple):
@@ -193,7 +193,7 @@ class Browser:
                     for name in self._attached
                     for (value,) in connection.execute(
                         "select distinct case when json_valid(content) then json_extract(content, '$.category') end "
-                        f"from {self._schema(name)}.samples where ? in ('', dataset)",  # noqa: S608 - a name of ours
+                        f"from {self._schema(name)}.samples where ? in ('', dataset)",
                         (dataset,),
                     )
                     if value
@@ -218,7 +218,7 @@ class Browser:
             key = ("answers", wanted, sort, None if cells is None else frozenset(cells), self._version(connection))
             if key not in self._cached:
                 rows, values = self._rows(connection, wanted, cells)
-                query = f"select run, cell, place from ({rows}) where {_where(wanted)} order by {_ORDERS[sort]}"  # noqa: S608
+                query = f"select run, cell, place from ({rows}) where {_where(wanted)} order by {_ORDERS[sort]}"
                 self._remember(key, Found(connection.execute(query, values)) if rows else Found([]))
             found: Found = self._cached[key]
             return found
@@ -240,17 +240,18 @@ class Browser:
             if key not in self._cached:
                 rows, values = self._rows(connection, wanted, cells)
                 each = (
-                    "select run, dataset, place, count(*) as answers, "  # noqa: S608
-                    f"sum(value < 0.5 and {_SEEN}) as wrong, sum(value < clean and {_SEEN}) as harmed from ({rows}) where {_where(wanted)} group by run, dataset, place"
+                    "select run, dataset, place, count(*) as answers, "
+                    f"sum(value < 0.5 and {_SEEN}) as wrong, sum(value < clean and {_SEEN}) as harmed "
+                    f"from ({rows}) where {_where(wanted)} group by run, dataset, place"
                 )
                 named = " union all ".join(
-                    f"select g.*, s.id as id from each g join {self._schema(name)}.samples s "  # noqa: S608 - numbers and names of ours
+                    f"select g.*, s.id as id from each g join {self._schema(name)}.samples s "
                     f"on g.run = {number} and s.dataset = g.dataset and s.place = g.place"
                     for number, name in enumerate(self._names)
                     if name in self._attached
                 )
                 query = (
-                    f"with each as materialized ({each}) select dataset, id, sum(answers), sum(wrong) as wrong, "  # noqa: S608
+                    f"with each as materialized ({each}) select dataset, id, sum(answers), sum(wrong) as wrong, "
                     f"sum(harmed) as harmed, min(place) as first from ({named}) group by dataset, id order by {order}, dataset"
                 )
                 found = connection.execute(query, values) if rows else []
@@ -284,7 +285,7 @@ class Browser:
             place = None if cell is None else self._place(connection, run, dataset, sample)
             if cell is None or place is None:
                 return None
-            query = f"select 1 from {self._schema(run)}.answers where cell = ? and place = ?"  # noqa: S608 - a name of ours
+            query = f"select 1 from {self._schema(run)}.answers where cell = ? and place = ?"
             there = connection.execute(query, (cell.id, place * cell.views)).fetchone()
             return self._read(connection, cell, place) if there else None
 
@@ -345,8 +346,10 @@ class Browser:
             connection.execute(
                 "create temp table chosen (run integer, cell integer, dataset text, setting text, views integer, clean integer)"
             )
-            connection.execute("create temp table topics (run integer, dataset text, place integer, told integer, "
-                               "primary key (run, dataset, place)) without rowid")
+            connection.execute(
+                "create temp table topics (run integer, dataset text, place integer, told integer, "
+                "primary key (run, dataset, place)) without rowid"
+            )
             connection.create_function("says", 2, _says, deterministic=True)
             connection.create_function("confidence", 1, confidence_in, deterministic=True)
         except BaseException:
@@ -375,12 +378,12 @@ class Browser:
             for name in self._attached
             for row in connection.execute(
                 "select id, cast(model as text), cast(dataset as text), cast(setting as text), "
-                f"min(max(cast(views as integer), 1), {_MOST_VIEWS}) from {self._schema(name)}.cells order by dataset, id"  # noqa: S608
+                f"min(max(cast(views as integer), 1), {_MOST_VIEWS}) from {self._schema(name)}.cells order by dataset, id"
             )
         ]
 
     def _place(self, connection: sqlite3.Connection, run: str, dataset: str, sample: str) -> int | None:
-        query = f"select place from {self._schema(run)}.samples where dataset = ? and id = ?"  # noqa: S608 - a name of ours
+        query = f"select place from {self._schema(run)}.samples where dataset = ? and id = ?"
         row = connection.execute(query, (dataset, sample)).fetchone()
         return None if row is None else int(row[0])
 
@@ -421,7 +424,9 @@ class Browser:
         schema, number = self._schema(name), self._names.index(name)
         views = f"select {{}} from {schema}.answers v where v.cell = a.cell and v.place between a.place and a.place + c.views - 1"
         best = views.format("case when sum(v.state = 'error') then null else max(v.value) end")
-        state = views.format("case when sum(v.state = 'error') then 'error' when sum(v.state = 'scored') then 'scored' else 'unparsed' end")
+        state = views.format(
+            "case when sum(v.state = 'error') then 'error' when sum(v.state = 'scored') then 'scored' else 'unparsed' end"
+        )
         topic, kept = "", ""
         told = "1"
         if wanted.category or wanted.text:
@@ -432,7 +437,7 @@ class Browser:
             kept = f"join {schema}.samples s on s.dataset = c.dataset and s.place = a.place / c.views "
             kept += "join differing d on d.dataset = c.dataset and d.id = s.id and d.setting = c.setting "
         return (
-            f"select {number} as run, c.cell as cell, a.place / c.views as place, c.dataset as dataset, c.setting as setting, "  # noqa: S608
+            f"select {number} as run, c.cell as cell, a.place / c.views as place, c.dataset as dataset, c.setting as setting, "
             f"case when c.views = 1 then a.value else ({best}) end as value, "
             f"case when c.views = 1 then a.state else ({state}) end as state, b.value as clean, "
             f"case when c.views = 1 then a.prediction end as said, {told} as told "
@@ -445,7 +450,7 @@ class Browser:
         """Writes down the samples of the category, and whether the text stands in what was asked."""
         connection.execute("delete from topics")
         for run, dataset in sorted(asked):
-            query = f"select place, id, content from {self._schema(run)}.samples where dataset = ?"  # noqa: S608 - a name of ours
+            query = f"select place, id, content from {self._schema(run)}.samples where dataset = ?"
             rows = []
             for place, name, content in connection.execute(query, (dataset,)):
                 category, text = _topic(str(name), content)
@@ -456,7 +461,7 @@ class Browser:
     def _choose_differing(self, connection: sqlite3.Connection, runs: Collection[str]) -> None:
         """Writes down which samples score differently under the same setting, with whichever model and in whichever run."""
         every = " union all ".join(
-            f"select dataset, setting, value, (select s.id from {self._schema(name)}.samples s "  # noqa: S608 - names of ours
+            f"select dataset, setting, value, (select s.id from {self._schema(name)}.samples s "
             f"where s.dataset = r.dataset and s.place = r.place) as id from ({self._rows_of(name, Wanted())}) r"
             for name in self._attached
             if name in runs
@@ -467,13 +472,11 @@ class Browser:
         )
         if every:
             connection.execute(
-                f"insert into differing select dataset, id, setting from ({every}) "  # noqa: S608
+                f"insert into differing select dataset, id, setting from ({every}) "
                 "group by dataset, id, setting having max(value) <> min(value)"
             )
 
-    def _mark(
-        self, connection: sqlite3.Connection, cell: BrowsedCell, cells: Iterable[BrowsedCell], place: int
-    ) -> Mark | None:
+    def _mark(self, connection: sqlite3.Connection, cell: BrowsedCell, cells: Iterable[BrowsedCell], place: int) -> Mark | None:
         own = self._scores(connection, cell, place)
         if not own:
             return None
@@ -491,7 +494,7 @@ class Browser:
         return Mark(cell, value, shown, flip)
 
     def _scores(self, connection: sqlite3.Connection, cell: BrowsedCell, place: int) -> list[tuple[float | None, str]]:
-        query = f"select value, state from {self._schema(cell.run)}.answers where cell = ? and place between ? and ?"  # noqa: S608
+        query = f"select value, state from {self._schema(cell.run)}.answers where cell = ? and place between ? and ?"
         first = place * cell.views
         rows = connection.execute(query, (cell.id, first, first + cell.views - 1))
         return [(value if isinstance(value, float) else None, str(state)) for value, state in rows]
@@ -500,24 +503,26 @@ class Browser:
         path, schema = self._path(cell.run), self._schema(cell.run)
         named = Cell(cell.model, cell.dataset, Setting.parse(cell.setting))
         row = connection.execute(
-            f"select id, content from {schema}.samples where dataset = ? and place = ?",  # noqa: S608 - a name of ours
+            f"select id, content from {schema}.samples where dataset = ? and place = ?",
             (cell.dataset, place),
         ).fetchone()
         if row is None:
             raise StoreError(f"{path}: {named} has answers about sample {place}, which the file does not have. {RUN_AGAIN}")
         query = (
-            f"select place, key, prediction, value, state, rule, answer from {schema}.answers "  # noqa: S608 - likewise
+            f"select place, key, prediction, value, state, rule, answer from {schema}.answers "
             "where cell = ? and place between ? and ? order by place"
         )
         first = place * cell.views
-        answers = tuple(answer_of(path, named, each) for each in connection.execute(query, (cell.id, first, first + cell.views - 1)))
+        answers = tuple(
+            answer_of(path, named, each) for each in connection.execute(query, (cell.id, first, first + cell.views - 1))
+        )
         cells = self._cells(connection)
         clean = next((c for c in cells if (c.run, *c[2:5]) == (cell.run, cell.model, cell.dataset, CLEAN_NAME)), None)
         before = None if clean is None else connection.execute(query, (clean.id, place, place)).fetchone()
         mark = self._mark(connection, cell, cells, place)
         if mark is None:
             raise StoreError(f"{path}: {named} has no answer about the sample {row[0]!r}")
-        (notes,) = connection.execute(f"select notes from {schema}.cells where id = ?", (cell.id,)).fetchone()  # noqa: S608
+        (notes,) = connection.execute(f"select notes from {schema}.cells where id = ?", (cell.id,)).fetchone()
         what = f"the notes of {named}"
         listed = check_type(path, parse_json(path, notes, dict, what).get(row[0], []), list, what)
         return Seen(
@@ -558,7 +563,7 @@ def _where(wanted: Wanted) -> str:
 
 
 def _pattern(text: str) -> str:
-    """Returns what a row must be like, as it is stored, for its answer to hold a text: its longest part in ASCII has to be there."""
+    """Returns what a stored answer must be like to hold a text: the longest part of it in ASCII has to be there."""
     stored = json.dumps(max(_ASCII.findall(text), key=len, default=""))[1:-1]
     return "%" + stored.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 

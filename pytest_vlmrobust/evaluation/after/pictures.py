@@ -1,4 +1,4 @@
-"""Pictures of a run that is over, or still going: as stored, or made again from their recipe and checked against what was seen."""
+"""Pictures of a run: as stored, or made again from their recipe and checked against what the model saw."""
 
 from __future__ import annotations
 

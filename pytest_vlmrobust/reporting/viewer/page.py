@@ -6,6 +6,7 @@ An address says everything: which runs, which answers, in which order, and which
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -16,14 +17,25 @@ from urllib.parse import urlencode
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 from markupsafe import Markup, escape
 
-from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
+from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import WORST_FIRST
 from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError, VlmRobustError
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.reporting.html.page import asset, templates
 from pytest_vlmrobust.reporting.html.words import DECISIONS, MARKS, Mark
-from pytest_vlmrobust.store.browsing import FLIPS, SORTS, STATES, AnswerKey, BrowsedCell, Browser, Seen, Wanted, probabilities
+from pytest_vlmrobust.store.browsing import (
+    FLIPS,
+    SORTS,
+    STATES,
+    AnswerKey,
+    BrowsedCell,
+    Browser,
+    FoundSample,
+    Seen,
+    Wanted,
+    probabilities,
+)
 from pytest_vlmrobust.store.browsing import Mark as Scored
 from pytest_vlmrobust.store.questions import Answer
 
@@ -164,11 +176,20 @@ class Pages:
         start, pages = _span(asked.page, len(found), ANSWERS_A_PAGE)
         people = contenders(cells)
         cards = [
-            self._card(asked, browser, key, start + number, people) for number, key in enumerate(found[start : start + ANSWERS_A_PAGE])
+            self._card(asked, browser, key, start + number, people)
+            for number, key in enumerate(found[start : start + ANSWERS_A_PAGE])
         ]
         return self._rendered(
-            "answers.html", asked, states, title="Answers", cards=cards, total=len(found), start=start, pages=pages,
-            several=len(people) > 1, **self._choices(asked, browser, cells, people),
+            "answers.html",
+            asked,
+            states,
+            title="Answers",
+            cards=cards,
+            total=len(found),
+            start=start,
+            pages=pages,
+            several=len(people) > 1,
+            **self._choices(asked, browser, cells, people),
         )
 
     def samples(self, asked: Asked) -> str:
@@ -181,7 +202,9 @@ class Pages:
         for number, one in enumerate(found[start : start + SAMPLES_A_PAGE]):
             marks = browser.marks(one.dataset, one.id)
             sample = _first_seen(browser, marks, one.id)
-            worst = next((mark.cell.setting for mark in marks if mark.flip == "harmful" and mark.cell.setting != NO_IMAGE_NAME), CLEAN_NAME)
+            worst = next(
+                (mark.cell.setting for mark in marks if mark.flip == "harmful" and mark.cell.setting != NO_IMAGE_NAME), CLEAN_NAME
+            )
             rows.append(
                 {
                     "one": one,
@@ -189,16 +212,20 @@ class Pages:
                     "question": words_of(sample.question) if sample else "",
                     "url": asked.address("/sample", data=one.dataset, id=one.id, under=worst, at=start + number, among="samples"),
                     "picture": asked.address("/picture", data=one.dataset, id=one.id, under=CLEAN_NAME),
-                    "strips": [
-                        (who, [(mark, asked.address("/sample", data=one.dataset, id=one.id, under=mark.cell.setting, at=start + number, among="samples")) for mark in own])
-                        for who in people
-                        if (own := [mark for mark in marks if _is_of(mark.cell, who)])
-                    ],
+                    "strips": _dots(asked, one, start + number, marks, people),
                 }
             )
         return self._rendered(
-            "samples.html", asked, states, title="Samples", rows=rows, total=len(found), start=start, pages=pages,
-            several=len(people) > 1, **self._choices(asked, browser, cells, people),
+            "samples.html",
+            asked,
+            states,
+            title="Samples",
+            rows=rows,
+            total=len(found),
+            start=start,
+            pages=pages,
+            several=len(people) > 1,
+            **self._choices(asked, browser, cells, people),
         )
 
     def sample(self, asked: Asked) -> str:
@@ -210,7 +237,9 @@ class Pages:
         runs, states, browser, cells = self._opened(asked)
         marks = browser.marks(asked.data, asked.id)
         if not marks:
-            raise UnknownName("sample", asked.id, (), where=f"dataset {asked.data!r}", more="No run that is shown here asked about it")
+            raise UnknownName(
+                "sample", asked.id, (), where=f"dataset {asked.data!r}", more="No run that is shown here asked about it"
+            )
         under = asked.under or CLEAN_NAME
         people = [who for who in contenders(cells) if any(_is_of(mark.cell, who) for mark in marks)]
         seen = {who: browser.find(who.run, who.model, asked.data, asked.id, under) for who in people}
@@ -218,14 +247,37 @@ class Pages:
         around = self._around(asked, browser, states, cells)
         strip = _strip(marks, people)
         return self._rendered(
-            "sample.html", asked, states, title=f"{asked.id} under {under}", sample=sample, under=under,
+            "sample.html",
+            asked,
+            states,
+            title=f"{asked.id} under {under}",
+            sample=sample,
+            under=under,
             question=words_of(sample.question) if sample else "",
             options={letter: words_of(text) for letter, text in sample.options.items()} if sample else {},
-            target=_target(sample), boards=[_board(who, one) for who, one in seen.items()],
+            target=_target(sample),
+            boards=[_board(who, one) for who, one in seen.items()],
             galleries=_galleries(runs, asked, under, [who.run for who, one in seen.items() if one], seen),
-            strip=[(name, [(mark_setting, signs, asked.address("/sample", under=mark_setting), asked.address("/picture", under=mark_setting)) for mark_setting, signs in group]) for name, group in strip],
-            before=around[0], after=around[1], back=asked.address(f"/{asked.among}", data="", id="", under="", at=-1, among="answers", page=_page_of(asked)),
-            verdicts=_verdicts(states, people, asked.data, under), several=len(people) > 1,
+            strip=[
+                (
+                    name,
+                    [
+                        (
+                            mark_setting,
+                            signs,
+                            asked.address("/sample", under=mark_setting),
+                            asked.address("/picture", under=mark_setting),
+                        )
+                        for mark_setting, signs in group
+                    ],
+                )
+                for name, group in strip
+            ],
+            before=around[0],
+            after=around[1],
+            back=asked.address(f"/{asked.among}", data="", id="", under="", at=-1, among="answers", page=_page_of(asked)),
+            verdicts=_verdicts(states, people, asked.data, under),
+            several=len(people) > 1,
         )
 
     def picture(self, asked: Asked, *, small: bool) -> tuple[bytes, str]:
@@ -276,14 +328,29 @@ class Pages:
             "problem": state.problem,
             "about": {name: printable(value, _LONGEST_VALUE) for name, value in state.about.items()},
             "tally": [
-                {"name": str(outcome), "n": n, "sign": MARKS[outcome].sign, "css": MARKS[outcome].css,
-                 "url": _url(asked.address("/answers", run=(state.name,), verdict=str(outcome)))}
+                {
+                    "name": str(outcome),
+                    "n": n,
+                    "sign": MARKS[outcome].sign,
+                    "css": MARKS[outcome].css,
+                    "url": _url(asked.address("/answers", run=(state.name,), verdict=str(outcome))),
+                }
                 for outcome, n in state.tally
             ],
             "newest": [
-                {"id": printable(record.id, _LONGEST_VALUE), "name": str(record.outcome), "sign": MARKS[record.outcome].sign,
-                 "css": MARKS[record.outcome].css,
-                 "url": _url(Asked(run=(state.name,), model=record.model, dataset=record.dataset, setting=record.setting).address("/answers")) if record.test == "cell" else ""}
+                {
+                    "id": printable(record.id, _LONGEST_VALUE),
+                    "name": str(record.outcome),
+                    "sign": MARKS[record.outcome].sign,
+                    "css": MARKS[record.outcome].css,
+                    "url": _url(
+                        Asked(run=(state.name,), model=record.model, dataset=record.dataset, setting=record.setting).address(
+                            "/answers"
+                        )
+                    )
+                    if record.test == "cell"
+                    else "",
+                }
                 for record in newest
             ],
         }
@@ -301,8 +368,9 @@ class Pages:
     def _choices(
         self, asked: Asked, browser: Browser, cells: Sequence[BrowsedCell], people: Sequence[Contender]
     ) -> dict[str, Any]:
-        settings = list(dict.fromkeys(cell.setting for cell in cells))
-        names = [name for name in dict.fromkeys(setting.partition(":")[0] for setting in settings) if name not in settings]
+        settings = sorted({cell.setting for cell in cells}, key=setting_order)
+        of_levels = Counter(setting.partition(":")[0] for setting in settings if ":" in setting)
+        names = [name for name, count in of_levels.items() if count > 1]
         return {
             "models": list(dict.fromkeys(cell.model for cell in cells)),
             "datasets": list(dict.fromkeys(cell.dataset for cell in cells)),
@@ -356,9 +424,7 @@ class Pages:
 
         return self._beside(asked, len(found), named)
 
-    def _beside(
-        self, asked: Asked, count: int, named: Callable[[int], Mapping[str, Any]]
-    ) -> tuple[Markup | None, Markup | None]:
+    def _beside(self, asked: Asked, count: int, named: Callable[[int], Mapping[str, Any]]) -> tuple[Markup | None, Markup | None]:
         before, after = asked.at - 1, asked.at + 1
         return (
             asked.address("/sample", **named(before), at=before) if 0 <= before < count else None,
@@ -373,12 +439,19 @@ def contenders(cells: Iterable[BrowsedCell]) -> list[Contender]:
     return [Contender(run, model, model if len(runs) == 1 else f"{model} in {run}") for run, model in pairs]
 
 
-def words_of(text: str) -> str:
-    """Returns a text of a sample with words where it shows a picture.
+def setting_order(setting: str) -> tuple[int, str, float, str]:
+    """Returns what settings are sorted by: without perturbation first, then by name, and from low to high.
 
-    >>> words_of("\\ufffc Which one?")
-    '[picture] Which one?'
+    >>> sorted(["fog:high", "no_image", "resolution:96", "fog:low", "clean", "resolution:448"], key=setting_order)
+    ['clean', 'no_image', 'fog:low', 'fog:high', 'resolution:96', 'resolution:448']
     """
+    name, _, level = setting.partition(":")
+    rank = LEVELS.index(level) if level in LEVELS else float(level) if level.isdecimal() else 0.0
+    return [CLEAN_NAME, NO_IMAGE_NAME, setting].index(setting), name, rank, level
+
+
+def words_of(text: str) -> str:
+    """Returns a text of a sample with words where it shows a picture."""
     return text.replace(IMAGE_MARK, "[picture]")
 
 
@@ -438,9 +511,15 @@ def _board(who: Contender, seen: Seen | None) -> dict[str, Any]:
         return {"who": who, "seen": None}
     is_clean = seen.cell.setting == CLEAN_NAME
     columns = [] if is_clean or seen.clean is None else [(CLEAN_NAME, seen.clean)]
-    own = [(seen.cell.setting, seen.answers[0])] if len(seen.answers) == 1 else [
-        (f"view {number}", answer) for number, answer in enumerate(seen.answers, 1) if answer.score.state != "unasked"
-    ]
+    own = (
+        [(seen.cell.setting, seen.answers[0])]
+        if len(seen.answers) == 1
+        else [
+            (_view_name(number, len(seen.answers)), answer)
+            for number, answer in enumerate(seen.answers)
+            if answer.score.state != "unasked"
+        ]
+    )
     columns += own
     letters = list(dict.fromkeys(letter for _, answer in columns for letter in answer.prediction.logprobs))
     return {
@@ -453,6 +532,11 @@ def _board(who: Contender, seen: Seen | None) -> dict[str, Any]:
         if len(columns) <= 2
         else [],
     }
+
+
+def _view_name(number: int, views: int) -> str:
+    side = math.isqrt(views)
+    return f"patch {number // side + 1},{number % side + 1}" if side * side == views else f"view {number + 1}"
 
 
 def _column(name: str, answer: Answer) -> dict[str, Any]:
@@ -468,7 +552,12 @@ def _bar(answer: Answer, letter: str) -> dict[str, Any]:
         return {"known": False}
     shares = dict(zip(logprobs, probabilities(list(logprobs.values())), strict=False))
     share = shares.get(letter, math.nan)
-    return {"known": True, "logprob": float(logprobs[letter]), "share": share, "width": 0 if math.isnan(share) else round(100 * share, 1)}
+    return {
+        "known": True,
+        "logprob": float(logprobs[letter]),
+        "share": share,
+        "width": 0 if math.isnan(share) else round(100 * share, 1),
+    }
 
 
 def _galleries(
@@ -492,7 +581,15 @@ def _galleries(
 def _gallery(
     pictures: PictureSource, asked: Asked, run: str, setting: str, seen: Mapping[Contender, Seen | None]
 ) -> dict[str, Any]:
-    content: dict[str, Any] = {"setting": setting, "runs": [run], "digests": (), "pictures": [], "check": "", "problem": "", "side": 0}
+    content: dict[str, Any] = {
+        "setting": setting,
+        "runs": [run],
+        "digests": (),
+        "pictures": [],
+        "check": "",
+        "problem": "",
+        "side": 0,
+    }
     if setting == NO_IMAGE_NAME:
         return {**content, "problem": "No picture is shown under this setting."}
     try:
@@ -507,7 +604,7 @@ def _gallery(
     content["pictures"] = [
         {
             "url": asked.address("/picture", run=(run,), under=setting, number=number),
-            "name": shown.names[number % each] or (f"patch {number // side + 1},{number % side + 1}" if side else ""),
+            "name": shown.names[number % each] or (_view_name(number // each, shown.views) if side else ""),
             "frame": ("right" if right[number // each] else "wrong") if number // each < len(right) else "",
         }
         for number in range(len(shown.digests))
@@ -515,14 +612,16 @@ def _gallery(
     return content
 
 
-def _strip(marks: Sequence[Scored], people: Sequence[Contender]) -> list[tuple[str, list[tuple[str, list[tuple[str, Scored | None]]]]]]:
+def _strip(
+    marks: Sequence[Scored], people: Sequence[Contender]
+) -> list[tuple[str, list[tuple[str, list[tuple[str, Scored | None]]]]]]:
     """Returns all settings, by perturbation, each with the score of every model."""
     by_setting: dict[str, dict[Contender, Scored]] = {}
     for mark in marks:
         who = next(who for who in people if _is_of(mark.cell, who))
         by_setting.setdefault(mark.cell.setting, {})[who] = mark
     groups: dict[str, list[tuple[str, list[tuple[str, Scored | None]]]]] = {}
-    for setting, scored in by_setting.items():
+    for setting, scored in sorted(by_setting.items(), key=lambda pair: setting_order(pair[0])):
         signs = [(who.name, scored.get(who)) for who in people]
         groups.setdefault(setting.partition(":")[0], []).append((setting, signs))
     return list(groups.items())
@@ -558,8 +657,37 @@ def _environment() -> Environment:
     environment = templates()
     environment.loader = ChoiceLoader([PackageLoader(__package__), PackageLoader("pytest_vlmrobust.reporting.html")])
     environment.filters |= {"whole": _whole}
-    environment.globals |= {"states": STATE_MARKS, "flips": FLIP_WORDS, "sorts": SORT_WORDS, "decisions": DECISIONS}
+    environment.globals |= {
+        "states": STATE_MARKS,
+        "flips": FLIP_WORDS,
+        "sorts": SORT_WORDS,
+        "decisions": DECISIONS,
+        "mark_class": _mark_class,
+    }
     return environment
+
+
+def _dots(
+    asked: Asked, one: FoundSample, at: int, marks: Sequence[Scored], people: Sequence[Contender]
+) -> list[tuple[Contender, list[tuple[str, Scored | None, Markup]]]]:
+    """Returns, for each model, its answers under all settings: the settings of all models stand below each other."""
+    settings = sorted({mark.cell.setting for mark in marks}, key=setting_order)
+    urls = {
+        setting: asked.address("/sample", data=one.dataset, id=one.id, under=setting, at=at, among="samples")
+        for setting in settings
+    }
+    found = []
+    for who in people:
+        own = {mark.cell.setting: mark for mark in marks if _is_of(mark.cell, who)}
+        if own:
+            found.append((who, [(setting, own.get(setting), urls[setting]) for setting in settings]))
+    return found
+
+
+def _mark_class(mark: Scored) -> str:
+    """Returns how an answer is drawn in a strip: a flip where a picture was shown, else what it is."""
+    flipped = mark.flip == "harmful" and mark.state in ("right", "wrong") and mark.cell.setting != NO_IMAGE_NAME
+    return "harmful" if flipped else mark.state
 
 
 def _whole(text: str) -> Markup:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.errors import InfrastructureError, MissingExtra, UsageError, VlmRobustError
 
+from .page import Asked, Pages, script, stylesheet
+
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from .page import Pages
 
 HOST = "127.0.0.1"
 PORT = 8319
@@ -50,64 +52,87 @@ def application(pages: Pages, port: int) -> Starlette:
     Raises:
         MissingExtra: the library that it is made with is not installed.
     """
-    with _needed():
+    with _Needed():
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
-        from starlette.responses import JSONResponse, Response
         from starlette.routing import Route
 
-    from .page import Asked, script, stylesheet
-
-    def shown(make: Callable[[Asked], str]) -> Callable[[Request], Response]:
-        def answer(request: Request) -> Response:
-            try:
-                return Response(make(Asked.read(request.query_params.multi_items())), media_type=_HTML)
-            except VlmRobustError as error:
-                return Response(pages.problem(str(error)), status_code=_status(error), media_type=_HTML)
-
-        return answer
-
-    def picture(request: Request) -> Response:
-        small = request.path_params["size"] == "small"
-        if not small and request.path_params["size"] != "full":
-            return Response("expected small or full", status_code=404, media_type=_TEXT)
-        try:
-            content, kind = pages.picture(Asked.read(request.query_params.multi_items()), small=small)
-        except VlmRobustError as error:
-            return Response(str(error), status_code=_status(error), media_type=_TEXT)
-        return Response(content, media_type=kind, headers={"Cache-Control": "private, max-age=600"})
-
-    def live(request: Request) -> Response:
-        try:
-            return JSONResponse(pages.live(Asked.read(request.query_params.multi_items())))
-        except VlmRobustError as error:
-            return JSONResponse({"problem": str(error)}, status_code=_status(error))
-
-    def fixed(content: Callable[[], str], kind: str) -> Callable[[Request], Response]:
-        return lambda _: Response(content(), media_type=kind)
-
-    def unknown(_: Request, __: Exception) -> Response:
-        return Response(pages.problem("There is no such page. Runs, Samples and Answers lead to those that there are"), 404, media_type=_HTML)
-
-    def broken(_: Request, error: Exception) -> Response:
-        text = f"This should not happen: {type(error).__name__}. The terminal that vlmrobust view runs in says where"
-        return Response(pages.problem(text), 500, media_type=_HTML)
-
+    fixed: dict[str, tuple[Callable[[], str], str]] = {
+        "/style.css": (stylesheet, "text/css"),
+        "/script.js": (script, "text/javascript"),
+        "/icon.svg": (lambda: _ICON, "image/svg+xml"),
+    }
+    made = {"/": pages.overview, "/answers": pages.answers, "/samples": pages.samples, "/sample": pages.sample}
     return Starlette(
         routes=[
-            Route("/", shown(pages.overview)),
-            Route("/answers", shown(pages.answers)),
-            Route("/samples", shown(pages.samples)),
-            Route("/sample", shown(pages.sample)),
-            Route("/picture/{size}", picture),
-            Route("/live", live),
-            Route("/style.css", fixed(stylesheet, "text/css")),
-            Route("/icon.svg", fixed(lambda: _ICON, "image/svg+xml")),
-            Route("/script.js", fixed(script, "text/javascript")),
+            *(Route(path, _shown(pages, make)) for path, make in made.items()),
+            *(Route(path, _fixed(content, kind)) for path, (content, kind) in fixed.items()),
+            Route("/picture/small", _picture(pages, small=True)),
+            Route("/picture/full", _picture(pages, small=False)),
+            Route("/live", _live(pages)),
         ],
         middleware=[Middleware(Guard, port=port)],
-        exception_handlers={404: unknown, 500: broken},
+        exception_handlers={404: _unknown(pages), 500: _broken(pages)},
     )
+
+
+def _shown(pages: Pages, make: Callable[[Asked], str]) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        try:
+            return _response(make(_asked(request)), _HTML)
+        except VlmRobustError as error:
+            return _response(pages.problem(str(error)), _HTML, _status(error))
+
+    return answer
+
+
+def _picture(pages: Pages, *, small: bool) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        try:
+            content, kind = pages.picture(_asked(request), small=small)
+        except VlmRobustError as error:
+            return _response(str(error), _TEXT, _status(error))
+        return _response(content, kind, headers={"Cache-Control": "private, max-age=600"})
+
+    return answer
+
+
+def _live(pages: Pages) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        try:
+            return _response(json.dumps(pages.live(_asked(request))), _JSON)
+        except VlmRobustError as error:
+            return _response(json.dumps({"problem": str(error)}), _JSON, _status(error))
+
+    return answer
+
+
+def _fixed(content: Callable[[], str], kind: str) -> Callable[[Request], Response]:
+    return lambda _: _response(content(), kind)
+
+
+def _unknown(pages: Pages) -> Callable[[Request, Exception], Response]:
+    text = "There is no such page. Runs, Samples and Answers lead to those that there are"
+    return lambda _, __: _response(pages.problem(text), _HTML, 404)
+
+
+def _broken(pages: Pages) -> Callable[[Request, Exception], Response]:
+    text = "This should not happen: {}. The terminal that vlmrobust view runs in says where"
+    return lambda _, error: _response(pages.problem(text.format(type(error).__name__)), _HTML, 500)
+
+
+def _response(content: str | bytes, kind: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    from starlette.responses import Response
+
+    return Response(content, status, headers, kind)
+
+
+def _asked(request: Request) -> Asked:
+    return Asked.read(request.query_params.multi_items())
+
+
+def _status(error: VlmRobustError) -> int:
+    return 503 if isinstance(error, InfrastructureError) else 404
 
 
 class Guard:
@@ -175,33 +200,28 @@ def listen(port: int | None) -> socket.socket:
     return found
 
 
-def serve(pages: Pages, listening: socket.socket) -> None:
-    """Answers requests until the process is interrupted.
+def server(pages: Pages, listening: socket.socket) -> uvicorn.Server:
+    """Returns the server of a socket, which answers nothing yet.
 
     Raises:
         MissingExtra: the libraries that it is made with are not installed.
     """
-    with _needed():
+    with _Needed():
         import uvicorn
-    port = listening.getsockname()[1]
-    config = uvicorn.Config(
-        application(pages, port),
-        log_config=None,
-        log_level=logging.ERROR,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        lifespan="off",
-        ws="none",
-        limit_concurrency=_AT_ONCE,
-        timeout_graceful_shutdown=1,
+    return uvicorn.Server(
+        uvicorn.Config(
+            application(pages, listening.getsockname()[1]),
+            log_config=None,
+            log_level=logging.ERROR,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            lifespan="off",
+            ws="none",
+            limit_concurrency=_AT_ONCE,
+            timeout_graceful_shutdown=1,
+        )
     )
-    with contextlib.suppress(KeyboardInterrupt), contextlib.closing(listening):
-        uvicorn.Server(config).run(sockets=[listening])
-
-
-def _needed() -> Any:
-    return _Needed()
 
 
 class _Needed(contextlib.AbstractContextManager[None]):
@@ -210,7 +230,3 @@ class _Needed(contextlib.AbstractContextManager[None]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ModuleNotFoundError):
             raise MissingExtra("vlmrobust view", error.name or "uvicorn", install=f"'{EXTRA}'") from error
-
-
-def _status(error: VlmRobustError) -> int:
-    return 503 if isinstance(error, InfrastructureError) else 404

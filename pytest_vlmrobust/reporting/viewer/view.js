@@ -17,6 +17,9 @@
     return node;
   };
 
+  const fold = document.querySelector(".fold");
+  if (fold && innerWidth <= 640) fold.open = false;
+
   /* A list is shown as soon as something is chosen; a text is sent with Enter. */
   const form = document.querySelector(".filters");
   form?.addEventListener("change", (event) => {
