@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def _view(options: argparse.Namespace) -> int:
             complain(f"port {PORT} is taken, perhaps by another vlmrobust view: this one has another")
         address = f"http://127.0.0.1:{port}/"
         say(f"{quantity(len(find()), 'run')} to see at {address} (Ctrl-C ends it)")
+        sys.stdout.flush()  # whoever reads it through a pipe waits for the address
         if options.open:
             import webbrowser
 

@@ -113,7 +113,7 @@ class ShownRun:
         self.directory = directory
         self._open_pictures = open_pictures
         self._journal = JournalReader(directory)
-        self._described: tuple[object, Mapping[str, Any]] = (None, {})
+        self._described: tuple[object, Mapping[str, Any]] = (self, {})
 
     @cached_property
     def pictures(self) -> PictureSource:

@@ -190,6 +190,7 @@ def listen(port: int | None) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((HOST, PORT if port is None else port))
+        found.listen()  # who opens the address before the server is up waits for it
     except OSError as error:
         found.close()
         if port is None and error.errno == errno.EADDRINUSE:
