@@ -157,12 +157,12 @@ class JournalReader:
             except OSError as error:
                 raise _unusable(self.path, "read", error) from error
             whole = new[: new.rfind(b"\n") + 1]
-            for line in whole.split(b"\n")[:-1]:
-                self._lines += 1
-                record = _read_line(self.path, self._lines, line)
+            lines = whole.split(b"\n")[:-1]
+            for record in [_read_line(self.path, number, line) for number, line in enumerate(lines, self._lines + 1)]:
                 self._records.pop(record.key, None)
                 self._records[record.key] = record
             self._read += len(whole)
+            self._lines += len(lines)
             return list(self._records.values())
 
 
