@@ -38,7 +38,12 @@ def start(here: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], str
     def begin(*arguments: str) -> tuple[subprocess.Popen[str], str]:
         command = [sys.executable, "-m", "pytest_vlmrobust.cli", "view", "--port", "0", *arguments]
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=here, env=os.environ | {"PYTHONPATH": str(ROOT)}
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=here,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
         started.append(process)
         assert process.stdout is not None
@@ -61,7 +66,9 @@ def page(said: str, path: str) -> str:
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_where_it_is_and_ends_cleanly(start: Callable[..., tuple[subprocess.Popen[str], str]], by: signal.Signals) -> None:
+def test_it_says_where_it_is_and_ends_cleanly(
+    start: Callable[..., tuple[subprocess.Popen[str], str]], by: signal.Signals
+) -> None:
     process, said = start()
     assert said.startswith("2 runs to see at http://127.0.0.1:")
     assert "20260102-000000-b" in page(said, "/samples")  # the newest one
@@ -96,8 +103,8 @@ def test_a_run_is_named_as_everywhere(
         ([".vlmrobust", "latest"], ".vlmrobust: is a store. Name one store alone, or runs"),
     ],
 )
-def test_what_cannot_be_shown_is_said(here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
-    assert here
+@pytest.mark.usefixtures("here")
+def test_what_cannot_be_shown_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
     assert cli.main(["view", *arguments]) == cli.USAGE_ERROR
     assert said in capsys.readouterr().err
 
@@ -109,10 +116,8 @@ def test_a_port_is_a_number(capsys: pytest.CaptureFixture[str], port: str) -> No
     assert "is not a port" in capsys.readouterr().err
 
 
-def test_without_the_extra_it_says_what_to_install(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert here
+@pytest.mark.usefixtures("here")
+def test_without_the_extra_it_says_what_to_install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert cli.main(["view", "--port", "0"]) == cli.USAGE_ERROR
     captured = capsys.readouterr()

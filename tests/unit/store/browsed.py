@@ -34,7 +34,12 @@ class NoImage:
 
 def samples(dataset: str, **changes: Any) -> list[Sample]:
     """Returns six questions in two categories."""
-    facts: dict[str, Any] = {"question": "Which one, please?", "target": "A", "task": "choice", "options": {"A": "a cat", "B": "a dog"}}
+    facts: dict[str, Any] = {
+        "question": "Which one, please?",
+        "target": "A",
+        "task": "choice",
+        "options": {"A": "a cat", "B": "a dog"},
+    }
     return [
         Sample(id=f"{dataset}{number}", images=(NoImage(),), category="odd" if number % 2 else "even", **{**facts, **changes})
         for number in range(6)
@@ -49,7 +54,9 @@ def answer(kind: str, *, text: str = "", sure: float = 0.9) -> Answer:
         return Answer("k", Prediction(text or "cannot say", "generate"), Score.unparsed())
     letter = "A" if kind == "r" else "B"
     logprobs = {letter: math.log(sure), "AB".replace(letter, ""): math.log(1 - sure)}
-    return Answer("k", Prediction(text or letter, "letter_logits", logprobs=logprobs), Score(float(kind == "r"), "letter", letter))
+    return Answer(
+        "k", Prediction(text or letter, "letter_logits", logprobs=logprobs), Score(float(kind == "r"), "letter", letter)
+    )
 
 
 def put(evidence: Evidence, model: str, dataset: str, setting: str, answers: list[Answer], views: int = 1) -> None:
@@ -79,7 +86,13 @@ def run(
             for setting in settings:
                 outcome = Outcome.FAIL if setting == "fog:high" else Outcome.PASS
                 journal.append(record(model, dataset, setting, outcome))
-    content = {"date": "2026-01-02", "models": dict.fromkeys(answers, {}), "selected": 10, "planned": 10, "settings": {"vlm_seed": 1}}
+    content = {
+        "date": "2026-01-02",
+        "models": {model: {} for model in answers},
+        "selected": 10,
+        "planned": 10,
+        "settings": {"vlm_seed": 1},
+    }
     write_manifest(directory, {**content, **({"decision": decision} if decision else {})})
     return directory
 
@@ -87,5 +100,5 @@ def run(
 def record(model: str, dataset: str, setting: str, outcome: Outcome = Outcome.PASS) -> Record:
     """Returns the record of a cell."""
     name = f"{model}-{dataset}-{setting}"
-    about = {"model": model, "dataset": dataset, "setting": setting}
+    about: dict[str, Any] = {"model": model, "dataset": dataset, "setting": setting}
     return Record(test="cell", id=name, outcome=outcome, reason=f"because of {name}", nodeid=f"suite::test_cell[{name}]", **about)

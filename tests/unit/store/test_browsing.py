@@ -77,9 +77,16 @@ def test_only_cells_with_a_verdict_are_looked_at(one: Browser) -> None:
 
 def test_samples_are_counted_over_settings(one: Browser) -> None:
     samples = one.samples(Wanted(), "worst")
-    assert [(sample.id, sample.answers, sample.wrong, sample.harmed) for sample in samples[:2]] == [("d0", 10, 2, 2), ("d4", 10, 2, 2)]
+    assert [(sample.id, sample.answers, sample.wrong, sample.harmed) for sample in samples[:2]] == [
+        ("d0", 10, 2, 2),
+        ("d4", 10, 2, 2),
+    ]
     assert [sample.id for sample in one.samples(Wanted(), "data")] == [f"d{number}" for number in range(6)]
-    assert [sample.id for sample in one.samples(Wanted(category="odd", setting="fog:high", model="m1"), "worst")] == ["d1", "d5", "d3"]
+    assert [sample.id for sample in one.samples(Wanted(category="odd", setting="fog:high", model="m1"), "worst")] == [
+        "d1",
+        "d5",
+        "d3",
+    ]
 
 
 def test_two_runs_are_paired_by_sample(tmp_path: Path) -> None:
@@ -88,8 +95,12 @@ def test_two_runs_are_paired_by_sample(tmp_path: Path) -> None:
     browser = Browser({"first": first, "second": second})
     keys = browser.answers(Wanted(differs=True), "worst")
     seen = [browser.read(key) for key in keys]
-    assert [(each.cell.run, each.cell.setting, each.sample.id) for each in seen] == [("second", "invert", "d2"), ("first", "invert", "d2")]
-    assert [(sample.id, sample.answers) for sample in browser.samples(Wanted(), "worst")][0] == ("d2", 4)
+    assert [(each.cell.run, each.cell.setting, each.sample.id) for each in seen] == [
+        ("second", "invert", "d2"),
+        ("first", "invert", "d2"),
+    ]
+    worst = browser.samples(Wanted(), "worst")[0]
+    assert (worst.id, worst.answers) == ("d2", 4)
     assert [(mark.cell.run, mark.state) for mark in browser.marks("d", "d2") if mark.cell.setting == "invert"] == [
         ("first", "right"),
         ("second", "wrong"),
@@ -146,7 +157,7 @@ def test_a_run_that_has_no_answers_yet_is_empty_and_then_is_not(tmp_path: Path) 
 def test_any_text_is_found_as_it_is(tmp_path: Path, text: str) -> None:
     directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}})
     with Evidence.open(directory) as evidence:
-        said = f'In zürich they say "quoted" \\back 100%_ <b>\'--; \N{PILE OF POO}'
+        said = 'In zürich they say "quoted" \\back 100%_ <b>\'--; \N{PILE OF POO}'
         put(evidence, "m", "d", "invert", [answer("u", text=said if number == 2 else "In Zurich 100 x") for number in range(6)])
     assert found(Browser({"one": directory}), Wanted(text=text)) == ["m invert d2"]
 
@@ -172,9 +183,10 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     before = (directory / "predictions.sqlite").read_bytes()
     browser = Browser({"one": directory})
     browser.answers(Wanted(differs=True, text="a"), "surest")
+    connection = browser._connection
+    assert connection is not None
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        assert browser._connection is not None
-        browser._connection.execute("delete from run0.answers")
+        connection.execute("delete from run0.answers")
     browser.close()
     assert (directory / "predictions.sqlite").read_bytes() == before
 

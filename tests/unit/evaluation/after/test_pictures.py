@@ -70,7 +70,9 @@ def test_without_a_store_nothing_is_claimed(make: Callable[..., tuple[Path, Samp
 
 def test_clean_pictures_are_known_from_the_evidence_alone(make: Callable[..., tuple[Path, Sample]]) -> None:
     directory, sample = make()
-    known = ViewMaker(7).picture_digests([sample], lambda recipes: dict.fromkeys(recipes, ViewMaker(7).view(sample, CLEAN).digests))
+    known = ViewMaker(7).picture_digests(
+        [sample], lambda recipes: dict.fromkeys(recipes, ViewMaker(7).view(sample, CLEAN).digests)
+    )
     with Evidence.open(directory) as evidence:
         evidence.put_pictures("shapes", known)
     assert RunPictures(directory).shown("shapes", sample.id, "clean").check == SAME

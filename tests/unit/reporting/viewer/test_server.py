@@ -49,7 +49,7 @@ def test_a_filter_stays_in_every_link(viewer: Served) -> None:
     _, _, page = viewer.get("/answers?run=first&setting=fog&flip=harmful&text=Which&page=1")
     assert "5 answers" in text(page)
     for link in links(page):
-        if link.startswith(("/samples", "/answers")) and "verdict" not in link and 'flip' in link:
+        if link.startswith(("/samples", "/answers")) and "verdict" not in link and "flip" in link:
             assert "setting=fog" in link
             assert "text=Which" in link
     assert any(link.startswith("/samples?run=first&setting=fog&flip=harmful&text=Which") for link in links(page))
@@ -81,7 +81,7 @@ def test_a_sample_is_shown_with_everything_about_it(viewer: Served) -> None:
         "letter_logits, stop",
         "Probabilities of the letters",
         "60.0 %",
-        "−0.511",
+        "\N{MINUS SIGN}0.511",
         "m1 test ✕ FAIL",
         "because of m1-d-fog:high",
         "The same sample under all settings",
@@ -136,7 +136,7 @@ def test_hostile_answers_are_text(viewer: Served) -> None:
     ]
     for page in pages:
         assert "<script>document" not in page
-        assert "onerror=\"document" not in page
+        assert 'onerror="document' not in page
         assert page.count("<script") == 1
         assert "\u202e" not in page
         assert "\x1b" not in page
@@ -297,7 +297,7 @@ def test_a_damaged_run_is_said(serve: Callable[..., Served], tmp_path: Path) -> 
 
 
 def test_an_evil_name_of_a_run_is_text(serve: Callable[..., Served], tmp_path: Path) -> None:
-    directory = run(tmp_path / "a\"><script>alert(1)<" , {"m": {"clean": "rrrrrr"}})
+    directory = run(tmp_path / 'a"><script>alert(1)<', {"m": {"clean": "rrrrrr"}})
     served = serve(directory)
     page = served.get("/")[2]
     assert "<script>alert" not in page
