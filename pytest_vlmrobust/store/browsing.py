@@ -12,7 +12,7 @@ import re
 import sqlite3
 from array import array
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,8 +28,8 @@ from .run_directory import file_identity
 
 MOST_RUNS = 8
 """Runs that are looked at side by side: SQLite attaches ten files to a connection."""
-SECONDS = 30.0
-"""How long finding something may take: some seconds are usual with a million answers."""
+SECONDS = 60.0
+"""How long finding something may take: a few seconds are usual with a million answers."""
 RIGHT = 0.5
 """The score from which a graded answer counts as right."""
 STATES = ("right", "wrong", "unparsed", "error")
@@ -100,7 +100,7 @@ class FoundSample(NamedTuple):
     """Of how many of them it scores less than with the clean picture; answers without any picture count for neither."""
 
 
-class Mark(NamedTuple):
+class Scored(NamedTuple):
     """The score of one sample in one cell."""
 
     cell: BrowsedCell
@@ -121,7 +121,7 @@ class Seen:
     answers: tuple[Answer, ...]
     clean: Answer | None
     """The answer to the clean picture; ``None`` where it is not known."""
-    mark: Mark
+    mark: Scored
     notes: tuple[str, ...]
     """What the setting could not do to its pictures."""
 
@@ -160,6 +160,8 @@ class Browser:
         self._connection: sqlite3.Connection | None = None
         self._attached: dict[str, object] = {}
         self._cached: OrderedDict[object, Any] = OrderedDict()
+        self._listed: set[tuple[str, str]] = set()
+        """The runs and datasets whose samples are in the table of names; they are all written before the first answer."""
 
     def close(self) -> None:
         """Closes what was opened; closing twice is fine."""
@@ -187,19 +189,8 @@ class Browser:
         """
         with self._reading() as connection:
             key = ("categories", dataset, self._version(connection))
-            if key not in self._cached:
-                found = {
-                    str(value)
-                    for name in self._attached
-                    for (value,) in connection.execute(
-                        "select distinct case when json_valid(content) then json_extract(content, '$.category') end "
-                        f"from {self._schema(name)}.samples where ? in ('', dataset)",
-                        (dataset,),
-                    )
-                    if value
-                }
-                self._remember(key, sorted(found))
-            return list(self._cached[key])
+            found: list[str] = self._once(key, lambda: self._categories(connection, dataset))
+            return found
 
     # What is looked for.
 
@@ -216,11 +207,7 @@ class Browser:
         """
         with self._reading() as connection:
             key = ("answers", wanted, sort, None if cells is None else frozenset(cells), self._version(connection))
-            if key not in self._cached:
-                rows, values = self._rows(connection, wanted, cells)
-                query = f"select run, cell, place from ({rows}) where {_where(wanted)} order by {_ORDERS[sort]}"
-                self._remember(key, Found(connection.execute(query, values)) if rows else Found([]))
-            found: Found = self._cached[key]
+            found: Found = self._once(key, lambda: self._answers(connection, wanted, sort, cells))
             return found
 
     def samples(self, wanted: Wanted, sort: str, cells: Collection[tuple[str, int]] | None = None) -> list[FoundSample]:
@@ -237,26 +224,8 @@ class Browser:
         order = "first" if sort == "data" else "harmed desc, wrong desc, first"
         with self._reading() as connection:
             key = ("samples", wanted, order, None if cells is None else frozenset(cells), self._version(connection))
-            if key not in self._cached:
-                rows, values = self._rows(connection, wanted, cells)
-                each = (
-                    "select run, dataset, place, count(*) as answers, "
-                    f"sum(value < 0.5 and {_SEEN}) as wrong, sum(value < clean and {_SEEN}) as harmed "
-                    f"from ({rows}) where {_where(wanted)} group by run, dataset, place"
-                )
-                named = " union all ".join(
-                    f"select g.*, s.id as id from each g join {self._schema(name)}.samples s "
-                    f"on g.run = {number} and s.dataset = g.dataset and s.place = g.place"
-                    for number, name in enumerate(self._names)
-                    if name in self._attached
-                )
-                query = (
-                    f"with each as materialized ({each}) select dataset, id, sum(answers), sum(wrong) as wrong, "
-                    f"sum(harmed) as harmed, min(place) as first from ({named}) group by dataset, id order by {order}, dataset"
-                )
-                found = connection.execute(query, values) if rows else []
-                self._remember(key, [FoundSample(row[0], str(row[1]), row[2], row[3] or 0, row[4] or 0) for row in found])
-            return list(self._cached[key])
+            found: list[FoundSample] = self._once(key, lambda: self._samples(connection, wanted, order, cells))
+            return found
 
     # What is looked at.
 
@@ -289,7 +258,7 @@ class Browser:
             there = connection.execute(query, (cell.id, place * cell.views)).fetchone()
             return self._read(connection, cell, place) if there else None
 
-    def marks(self, dataset: str, sample: str) -> list[Mark]:
+    def marks(self, dataset: str, sample: str) -> list[Scored]:
         """Returns the score of a sample in every cell that asked about it, run by run.
 
         Raises:
@@ -327,6 +296,7 @@ class Browser:
                 self._connection.close()
             self._connection, self._attached = None, {}
             self._cached.clear()
+            self._listed.clear()
             connection = self._connect(there)
             self._connection, self._attached = connection, dict(there)
         return self._connection
@@ -350,6 +320,10 @@ class Browser:
                 "create temp table topics (run integer, dataset text, place integer, told integer, "
                 "primary key (run, dataset, place)) without rowid"
             )
+            connection.execute(
+                "create temp table names (run integer, dataset text, id text, place integer, "
+                "primary key (run, dataset, id)) without rowid"
+            )
             connection.create_function("says", 2, _says, deterministic=True)
             connection.create_function("confidence", 1, confidence_in, deterministic=True)
         except BaseException:
@@ -367,10 +341,56 @@ class Browser:
         """Returns what changes when another process writes to one of the files."""
         return tuple(connection.execute(f"pragma {self._schema(name)}.data_version").fetchone()[0] for name in self._attached)
 
-    def _remember(self, key: object, value: Any) -> None:
-        self._cached[key] = value
-        while len(self._cached) > _CACHED:
-            self._cached.popitem(last=False)
+    def _once(self, key: object, find: Callable[[], Any]) -> Any:
+        """Returns what was found for a key lately, or finds it."""
+        if key not in self._cached:
+            self._cached[key] = find()
+            while len(self._cached) > _CACHED:
+                self._cached.popitem(last=False)
+        self._cached.move_to_end(key)
+        return self._cached[key]
+
+    def _categories(self, connection: sqlite3.Connection, dataset: str) -> list[str]:
+        found = {
+            str(value)
+            for name in self._attached
+            for (value,) in connection.execute(
+                "select distinct case when json_valid(content) then json_extract(content, '$.category') end "
+                f"from {self._schema(name)}.samples where ? in ('', dataset)",
+                (dataset,),
+            )
+            if value
+        }
+        return sorted(found)
+
+    def _answers(
+        self, connection: sqlite3.Connection, wanted: Wanted, sort: str, cells: Collection[tuple[str, int]] | None
+    ) -> Found:
+        rows, values = self._rows(connection, wanted, cells)
+        query = f"select run, cell, place from ({rows}) where {_where(wanted)} order by {_ORDERS[sort]}"
+        return Found(connection.execute(query, values)) if rows else Found([])
+
+    def _samples(
+        self, connection: sqlite3.Connection, wanted: Wanted, order: str, cells: Collection[tuple[str, int]] | None
+    ) -> list[FoundSample]:
+        rows, values = self._rows(connection, wanted, cells)
+        if not rows:
+            return []
+        each = (
+            "select run, dataset, place, count(*) as answers, "
+            f"sum(value < {RIGHT} and {_SEEN}) as wrong, sum(value < clean and {_SEEN}) as harmed "
+            f"from ({rows}) where {_where(wanted)} group by run, dataset, place"
+        )
+        named = " union all ".join(
+            f"select g.*, s.id as id from each g join {self._schema(name)}.samples s "
+            f"on g.run = {self._names.index(name)} and s.dataset = g.dataset and s.place = g.place"
+            for name in self._attached
+        )
+        query = (
+            f"with each as materialized ({each}) select dataset, id, sum(answers), sum(wrong) as wrong, "
+            f"sum(harmed) as harmed, min(place) as first from ({named}) group by dataset, id order by {order}, dataset"
+        )
+        return [FoundSample(row[0], str(row[1]), row[2], row[3] or 0, row[4] or 0) for row in connection.execute(query, values)]
 
     def _cells(self, connection: sqlite3.Connection) -> list[BrowsedCell]:
         return [
@@ -383,8 +403,17 @@ class Browser:
         ]
 
     def _place(self, connection: sqlite3.Connection, run: str, dataset: str, sample: str) -> int | None:
-        query = f"select place from {self._schema(run)}.samples where dataset = ? and id = ?"
-        row = connection.execute(query, (dataset, sample)).fetchone()
+        """Returns where a sample stands in its dataset; the file has no index by id, so one is made beside it."""
+        number = self._names.index(run)
+        if (run, dataset) not in self._listed:
+            connection.execute(
+                "insert or ignore into names "
+                f"select {number}, dataset, id, place from {self._schema(run)}.samples where dataset = ?",
+                (dataset,),
+            )
+            self._listed.add((run, dataset))
+        query = "select place from names where run = ? and dataset = ? and id = ?"
+        row = connection.execute(query, (number, dataset, sample)).fetchone()
         return None if row is None else int(row[0])
 
     def _rows(
@@ -476,7 +505,7 @@ class Browser:
                 "group by dataset, id, setting having max(value) <> min(value)"
             )
 
-    def _mark(self, connection: sqlite3.Connection, cell: BrowsedCell, cells: Iterable[BrowsedCell], place: int) -> Mark | None:
+    def _mark(self, connection: sqlite3.Connection, cell: BrowsedCell, cells: Iterable[BrowsedCell], place: int) -> Scored | None:
         own = self._scores(connection, cell, place)
         if not own:
             return None
@@ -491,7 +520,7 @@ class Browser:
         if before and before[0][0] is not None and not math.isnan(value):
             flip = "harmful" if value < before[0][0] else "helpful" if value > before[0][0] else "none"
         shown = ("right" if value >= RIGHT else "wrong") if state == "scored" else state
-        return Mark(cell, value, shown, flip)
+        return Scored(cell, value, shown, flip)
 
     def _scores(self, connection: sqlite3.Connection, cell: BrowsedCell, place: int) -> list[tuple[float | None, str]]:
         query = f"select value, state from {self._schema(cell.run)}.answers where cell = ? and place between ? and ?"
@@ -538,8 +567,8 @@ class Browser:
 # Conditions and orders, over the columns of the rows.
 
 _CONDITIONS = {
-    "right": "state = 'scored' and value >= 0.5",
-    "wrong": "state = 'scored' and value < 0.5",
+    "right": f"state = 'scored' and value >= {RIGHT}",
+    "wrong": f"state = 'scored' and value < {RIGHT}",
     "unparsed": "state = 'unparsed'",
     "error": "state = 'error'",
     "harmful": "value < clean",
@@ -550,7 +579,7 @@ _SEEN = f"setting <> '{NO_IMAGE_NAME}'"
 """That a picture was shown: without one a model is meant to lose score."""
 _ORDERS = {
     "worst": f"not ({_SEEN}), coalesce(clean - value, -2) desc, coalesce(value, 2), place, run, cell",
-    "surest": "case when state = 'scored' and value < 0.5 then coalesce(confidence(said), 0) else -1 end desc, place, run, cell",
+    "surest": f"case when {_CONDITIONS['wrong']} then coalesce(confidence(said), 0) else -1 end desc, place, run, cell",
     "data": "dataset, place, run, cell",
 }
 

@@ -6,6 +6,7 @@ An address says everything: which runs, which answers, in which order, and which
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -20,6 +21,7 @@ from markupsafe import Markup, escape
 from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import WORST_FIRST
 from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError, VlmRobustError
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.reporting.html.page import asset, templates
@@ -32,20 +34,22 @@ from pytest_vlmrobust.store.browsing import (
     BrowsedCell,
     Browser,
     FoundSample,
+    Scored,
     Seen,
     Wanted,
     probabilities,
 )
-from pytest_vlmrobust.store.browsing import Mark as Scored
 from pytest_vlmrobust.store.questions import Answer
 
 from .runs import NEWEST, PictureSource, Runs, RunState, ShownRun, cells_with
 
+RUNS_A_PAGE = 20
 ANSWERS_A_PAGE = 24
 SAMPLES_A_PAGE = 25
 _LONGEST_VALUE = 400
 """Characters of a value in an address."""
 _MOST_VALUES = 40
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _LONGEST_ANSWER = 20_000
 """Characters of an answer on the page about its sample: a chain of thought is read as a whole."""
 _SILENT = 120.0
@@ -108,7 +112,7 @@ class Asked:
             if number >= _MOST_VALUES or len(value) > _LONGEST_VALUE:
                 raise UsageError(f"the address is too long: expected up to {_MOST_VALUES} values of {_LONGEST_VALUE} characters")
             if known[name] == "int":
-                if not value.isascii() or not value.lstrip("-").isdigit() or len(value) > 9:
+                if not _NUMBER.fullmatch(value):
                     raise UsageError(f"the address has {name}={value!r}, expected a number")
                 values[name] = int(value)
             elif name == "run":
@@ -165,9 +169,11 @@ class Pages:
 
     def overview(self, asked: Asked) -> str:
         """Returns the page of all runs: how far they are, and what their tests say."""
-        every = self.runs.every()
-        states = [run.state() for run in every.values()]
-        return self._rendered("runs.html", asked, states, title="Runs", chosen={run.name for run in self.runs.chosen(asked.run)})
+        every = list(self.runs.every().values())
+        start, pages = _span(asked.page, len(every), RUNS_A_PAGE)
+        states = [run.state() for run in every[start : start + RUNS_A_PAGE]]
+        chosen = {run.name for run in self.runs.chosen(asked.run)}
+        return self._rendered("runs.html", asked, states, title="Runs", chosen=chosen, pages=pages, start=start)
 
     def answers(self, asked: Asked) -> str:
         """Returns a page of answers, each with the clean picture beside the one that was shown."""
@@ -244,8 +250,7 @@ class Pages:
         people = [who for who in contenders(cells) if any(_is_of(mark.cell, who) for mark in marks)]
         seen = {who: browser.find(who.run, who.model, asked.data, asked.id, under) for who in people}
         sample = next((one.sample for one in seen.values() if one), None) or _first_seen(browser, marks, asked.id)
-        around = self._around(asked, browser, states, cells)
-        strip = _strip(marks, people)
+        before, after = self._around(asked, browser, states, cells)
         return self._rendered(
             "sample.html",
             asked,
@@ -258,23 +263,9 @@ class Pages:
             target=_target(sample),
             boards=[_board(who, one) for who, one in seen.items()],
             galleries=_galleries(runs, asked, under, [who.run for who, one in seen.items() if one], seen),
-            strip=[
-                (
-                    name,
-                    [
-                        (
-                            mark_setting,
-                            signs,
-                            asked.address("/sample", under=mark_setting),
-                            asked.address("/picture", under=mark_setting),
-                        )
-                        for mark_setting, signs in group
-                    ],
-                )
-                for name, group in strip
-            ],
-            before=around[0],
-            after=around[1],
+            strip=_strip(asked, marks, people),
+            before=before,
+            after=after,
             back=asked.address(f"/{asked.among}", data="", id="", under="", at=-1, among="answers", page=_page_of(asked)),
             verdicts=_verdicts(states, people, asked.data, under),
             several=len(people) > 1,
@@ -343,17 +334,18 @@ class Pages:
                     "name": str(record.outcome),
                     "sign": MARKS[record.outcome].sign,
                     "css": MARKS[record.outcome].css,
-                    "url": _url(
-                        Asked(run=(state.name,), model=record.model, dataset=record.dataset, setting=record.setting).address(
-                            "/answers"
-                        )
-                    )
-                    if record.test == "cell"
-                    else "",
+                    "url": self._answers_of(state, record),
                 }
                 for record in newest
             ],
         }
+
+    def _answers_of(self, state: RunState, record: Record) -> str:
+        """Returns the address of the answers that the verdict of a cell rests on; empty for other tests."""
+        if record.test != "cell":
+            return ""
+        asked = Asked(run=(state.name,), model=record.model, dataset=record.dataset, setting=record.setting)
+        return _url(asked.address("/answers"))
 
     def _opened(self, asked: Asked) -> tuple[list[ShownRun], list[RunState], Browser, list[BrowsedCell]]:
         runs = self.runs.chosen(asked.run)
@@ -477,7 +469,8 @@ def _target(sample: Sample | None) -> str:
     if sample is None:
         return ""
     if sample.localisation is not None:
-        return "boxes"
+        boxes = sample.localisation.boxes.items()
+        return "; ".join(f"{name} ({', '.join(f'{edge:g}' for edge in box)})" for name, box in boxes)
     return sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
 
 
@@ -612,19 +605,21 @@ def _gallery(
     return content
 
 
-def _strip(
-    marks: Sequence[Scored], people: Sequence[Contender]
-) -> list[tuple[str, list[tuple[str, list[tuple[str, Scored | None]]]]]]:
+def _strip(asked: Asked, marks: Sequence[Scored], people: Sequence[Contender]) -> dict[str, list[dict[str, Any]]]:
     """Returns all settings, by perturbation, each with the score of every model."""
-    by_setting: dict[str, dict[Contender, Scored]] = {}
+    by_setting: dict[str, dict[tuple[str, str], Scored]] = {}
     for mark in marks:
-        who = next(who for who in people if _is_of(mark.cell, who))
-        by_setting.setdefault(mark.cell.setting, {})[who] = mark
-    groups: dict[str, list[tuple[str, list[tuple[str, Scored | None]]]]] = {}
-    for setting, scored in sorted(by_setting.items(), key=lambda pair: setting_order(pair[0])):
-        signs = [(who.name, scored.get(who)) for who in people]
-        groups.setdefault(setting.partition(":")[0], []).append((setting, signs))
-    return list(groups.items())
+        by_setting.setdefault(mark.cell.setting, {})[mark.cell.run, mark.cell.model] = mark
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for setting in sorted(by_setting, key=setting_order):
+        frame = {
+            "setting": setting,
+            "signs": [(who.name, by_setting[setting].get((who.run, who.model))) for who in people],
+            "url": asked.address("/sample", under=setting),
+            "picture": asked.address("/picture", under=setting),
+        }
+        groups.setdefault(setting.partition(":")[0], []).append(frame)
+    return groups
 
 
 def _verdicts(states: Sequence[RunState], people: Sequence[Contender], dataset: str, setting: str) -> dict[Contender, Any]:
@@ -663,6 +658,7 @@ def _environment() -> Environment:
         "sorts": SORT_WORDS,
         "decisions": DECISIONS,
         "mark_class": _mark_class,
+        "a_page": {"/": RUNS_A_PAGE, "/answers": ANSWERS_A_PAGE, "/samples": SAMPLES_A_PAGE},
     }
     return environment
 

@@ -166,7 +166,8 @@ class Guard:
         from starlette.datastructures import Headers
 
         headers = Headers(scope=scope)
-        if headers.getlist("host") != [host for host in headers.getlist("host")[:1] if host.lower() in self._hosts]:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 421, "this name does not lead here: open the address that vlmrobust view printed"
         if scope["method"] not in {"GET", "HEAD"}:
             return 405, "these pages are read, and nothing is sent to them"

@@ -163,6 +163,7 @@ def test_a_very_long_answer_is_cut(serve: Callable[..., Served], tmp_path: Path)
         ("/answers?state=rigth", 404, "Did you mean 'right'?"),
         ("/answers?colour=red", 404, "unknown part of the address 'colour'"),
         ("/answers?page=two", 404, "page='two', expected a number"),
+        ("/answers?page=--2", 404, "page='--2', expected a number"),
         ("/answers?text=" + "x" * 401, 404, "the address is too long"),
         ("/answers?text=" + "x" * 9000, 414, "the address is too long"),
         ("/sample?data=d&id=nobody", 404, "unknown sample 'nobody'"),
