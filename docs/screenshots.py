@@ -1,9 +1,13 @@
-"""Takes the pictures that the docs show: of a report, wide and narrow, light and dark, and of a terminal.
+r"""Takes the pictures that the docs show: of a report and of the viewer, wide and narrow, light and dark, and of a terminal.
 
     pytest --vlm=tiny --vlm-thresholds=default --vlm-report=out suites/test_corruptions.py suites/test_patches.py
     python docs/screenshots.py out/report.html
     python docs/screenshots.py out/report.html --only report-desktop-light --called report-go
     python docs/screenshots.py --terminal terminal-go -- pytest suites   # in the directory of the tutorial
+
+    pytest --vlm=tiny --vlm=scripted:pytest_vlmrobust/backends/oracles/weak_family.yaml --vlm-mode=full --vlm-sample=24 \
+        --vlm-store=seen suites/test_corruptions.py suites/test_patches.py -k "blur or weather or patches"
+    python docs/screenshots.py --view seen
 
 It needs `pip install playwright pyte` and a Chromium that is installed already; nothing is downloaded.
 """  # noqa: INP001 - a script, not a package
@@ -11,6 +15,7 @@ It needs `pip install playwright pyte` and a Chromium that is installed already;
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import html
 import io
@@ -18,9 +23,10 @@ import os
 import pty
 import shutil
 import struct
+import subprocess
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -47,6 +53,8 @@ class Shot:
     """A CSS selector of what stands at the top of the picture; empty for the top of the page."""
     pressed: str = ""
     """A CSS selector of what is clicked first."""
+    path: str = ""
+    """Of the viewer, which page it shows."""
 
 
 SHOTS = (
@@ -56,12 +64,22 @@ SHOTS = (
     Shot("report-phone-dark", 390, 844, "dark", part=".maps"),
 )
 
+_SAMPLE = "/sample?data=words&id=words-0013-spelled&under=glass_blur%3Amid"
+VIEWED = (
+    Shot("view-samples", 1280, 860, "light", path="/samples"),
+    Shot("view-answers", 1280, 860, "dark", path="/answers?setting=glass_blur&flip=harmful"),
+    Shot("view-sample", 1280, 1500, "light", path=_SAMPLE),
+    Shot("view-phone-light", 390, 844, "light", path="/samples"),
+    Shot("view-phone-dark", 390, 844, "dark", path=_SAMPLE),
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Takes all pictures of one report."""
+    """Takes all pictures of one report, or of one store in the viewer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, nargs="?", help="a report.html")
-    parser.add_argument("--only", choices=[shot.name for shot in SHOTS], help="take this picture alone")
+    parser.add_argument("--view", type=Path, metavar="STORE", help="a store whose newest run the viewer shows")
+    parser.add_argument("--only", choices=[shot.name for shot in (*SHOTS, *VIEWED)], help="take this picture alone")
     parser.add_argument("--called", default="", help="what to call it")
     parser.add_argument("--terminal", metavar="NAME", help="picture of a terminal in which the command after -- has ended")
     parser.add_argument("--out", type=Path, default=IMAGES, help="where to (default: %(default)s)")
@@ -76,22 +94,39 @@ def main(arguments: Sequence[str] | None = None) -> None:
     take(options)
 
 
-def take(options: Any) -> None:
+def take(options: argparse.Namespace) -> None:
     """Writes what was asked for into ``options.out``."""
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as playwright:
+    with sync_playwright() as playwright, contextlib.ExitStack() as stack:
         browser = playwright.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
-        taken = {}
+        taken, shown = {}, []
         if options.terminal:
             taken[options.terminal] = _terminal(browser, options.command)
-        elif options.report:
-            shots = [shot for shot in SHOTS if options.only in {None, shot.name}]
-            taken = {options.called or shot.name: _photographed(browser, options.report.resolve(), shot) for shot in shots}
+        if options.report:
+            shown += [(options.report.resolve().as_uri(), shot) for shot in SHOTS]
+        if options.view:
+            address = stack.enter_context(_viewer(options.view))
+            shown += [(address, shot) for shot in VIEWED]
+        for address, shot in shown:
+            if options.only in {None, shot.name}:
+                taken[options.called or shot.name] = _photographed(browser, address, shot)
         for name, content in taken.items():
             (options.out / f"{name}.png").write_bytes(content)
             print(f"{options.out / name}.png: {len(content) // 1000} kB")  # noqa: T201 - a command line speaks by printing
         browser.close()
+
+
+@contextlib.contextmanager
+def _viewer(store: Path) -> Iterator[str]:
+    """Serves the runs of a store, and gives the address without the slash at its end."""
+    command = [sys.executable, "-m", "pytest_vlmrobust.cli", "view", "--port", "0", str(store)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serving:  # noqa: S603 - no shell, our own command
+        try:
+            said = serving.stdout.readline() if serving.stdout else ""
+            yield next(word for word in said.split() if word.startswith("http://")).rstrip("/")
+        finally:
+            serving.terminate()
 
 
 def _terminal(browser: Any, command: Sequence[str]) -> bytes:
@@ -131,15 +166,17 @@ def _cell(character: Any) -> str:
     return f'<span style="color:{colour};font-weight:{weight}">{html.escape(character.data)}</span>'
 
 
-def _photographed(browser: Any, report: Path, shot: Shot) -> bytes:
+def _photographed(browser: Any, address: str, shot: Shot) -> bytes:
     size = {"width": shot.width, "height": shot.height}
     page = browser.new_page(viewport=size, color_scheme=shot.scheme, device_scale_factor=1)
-    page.goto(report.as_uri())
+    page.goto(address + shot.path)
     if shot.pressed:
         page.locator(shot.pressed).first.click()
     elif shot.part:
         page.locator(shot.part).first.evaluate("part => scrollTo(0, part.getBoundingClientRect().top + scrollY - 100)")
     page.wait_for_timeout(300)  # thumbnails are drawn when they come into view
+    if shot.path:
+        page.wait_for_load_state("networkidle")
     taken = page.screenshot()
     page.close()
     return _small(taken)

@@ -39,13 +39,17 @@ STORE = Path(".vlmrobust")
 
 
 def run_directory(text: str) -> Path:
-    """Reads a RUN: its directory, or ``latest`` for the newest one of the store here, unless a directory has that name.
+    """Reads a RUN: its directory, or ``latest`` for the newest one of the store here, or its name there.
+
+    A directory that exists is meant before any of these.
 
     Raises:
         UsageError: it is ``latest``, and there is no run.
     """
-    if text != LATEST or Path(text).is_dir():
+    if Path(text).is_dir():
         return Path(text)
+    if text != LATEST:
+        return next((run for run in runs_of(STORE) if run.name == text), Path(text))
     newest = next(iter(runs_of(STORE)), None)
     if newest is None:
         raise UsageError(f"{LATEST}: {STORE} holds no run here. Run pytest --vlm=NAME first, or name the directory of a run")

@@ -89,8 +89,8 @@ class Database:
         self.identity = file_identity(path)
         """What tells the file that was opened from any other in its place."""
         self._connection = connection
-        self._lock = _TimedLock()
-        connection.set_progress_handler(self._lock.expired, _STEPS)
+        self._lock = TimedLock()
+        self._lock.watch(connection)
 
     def close(self) -> None:
         """Closes it; closing twice is fine."""
@@ -157,8 +157,8 @@ def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> s
         connection = _connect_read_only(path) if read_only else _connect_writable(path)
     try:
         with explain_errors(path, "open"):
-            connection.set_progress_handler(_TimedLock().expired, _STEPS)
-            _limit(connection)
+            TimedLock().watch(connection)
+            limit(connection)
             _prepare(connection, path, schema, read_only=read_only)
     except BaseException:
         connection.close()
@@ -190,18 +190,23 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _limit(connection: sqlite3.Connection) -> None:
+def limit(connection: sqlite3.Connection) -> None:
     """Keeps a file that a stranger may have made from running code, from filling the memory and from taking for ever."""
     connection.execute("pragma trusted_schema = off")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
 
 
-class _TimedLock:
+class TimedLock:
     """A lock under which statements run, and a clock that tells SQLite to give one up that goes on and on."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = STATEMENT_SECONDS) -> None:
+        self.seconds = seconds
         self._lock = threading.Lock()
         self._started = time.monotonic()
+
+    def watch(self, connection: sqlite3.Connection) -> None:
+        """Makes a connection ask the clock while it runs a statement."""
+        connection.set_progress_handler(self.expired, _STEPS)
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -211,8 +216,8 @@ class _TimedLock:
         self._lock.release()
 
     def expired(self) -> bool:
-        """Whether the statements of its holder take longer than any run's."""
-        return time.monotonic() - self._started > STATEMENT_SECONDS
+        """Whether the statements of its holder take longer than any should."""
+        return time.monotonic() - self._started > self.seconds
 
 
 def _connect_writable(path: Path) -> sqlite3.Connection:
@@ -221,6 +226,15 @@ def _connect_writable(path: Path) -> sqlite3.Connection:
 
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(read_only_uri(path), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def read_only_uri(path: Path) -> str:
+    """Returns the URI by which SQLite opens a database that nothing is written to, also on a read-only disk.
+
+    Raises:
+        StoreError: there is none, or a part of it lies in a log that cannot be merged there.
+    """
     if not path.exists():
         raise _nothing_to_read(path)
     immutable = not os.access(path.parent, os.W_OK)  # SQLite cannot put its lock files beside the database then
@@ -230,8 +244,7 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
             f"{path}: the store has unmerged writes in {log.name}, and its directory is read-only. "
             f"Open it once where its directory is writable, or copy the directory to such a place"
         )
-    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
 
 
 def _switch_to_log(connection: sqlite3.Connection) -> None:

@@ -129,6 +129,43 @@ def last_records(directory: Path) -> list[Record]:
     return list({record.key: record for record in read_journal(directory)}.values())
 
 
+class JournalReader:
+    """The records of a run that may still go on: each call reads what was written since the last one."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / FILE_NAME
+        self._identity: tuple[int, int] | None = None
+        self._read = 0
+        self._lines = 0
+        self._records: dict[str, Record] = {}
+        self._lock = threading.Lock()
+
+    def records(self) -> list[Record]:
+        """Returns one record for each test, the last one, in the order in which these were written.
+
+        Raises:
+            StoreError: there is no journal, or a whole line is no record; names file and line.
+        """
+        with self._lock:
+            try:
+                with self.path.open("rb") as stream:
+                    found = os.fstat(stream.fileno())
+                    if (found.st_dev, found.st_ino) != self._identity or found.st_size < self._read:
+                        self._identity, self._read, self._lines, self._records = (found.st_dev, found.st_ino), 0, 0, {}
+                    stream.seek(self._read)
+                    new = stream.read()
+            except OSError as error:
+                raise _unusable(self.path, "read", error) from error
+            whole = new[: new.rfind(b"\n") + 1]
+            lines = whole.split(b"\n")[:-1]
+            for record in [_read_line(self.path, number, line) for number, line in enumerate(lines, self._lines + 1)]:
+                self._records.pop(record.key, None)
+                self._records[record.key] = record
+            self._read += len(whole)
+            self._lines += len(lines)
+            return list(self._records.values())
+
+
 def _read_line(path: Path, number: int, line: bytes) -> Record:
     try:
         return Record.from_json(line.decode())

@@ -253,7 +253,7 @@ class Pictures:
             return
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            replace_file(path, _encode(image))
+            replace_file(path, encode_thumbnail(image))
         except OSError as error:
             raise StoreError(
                 f"{path}: cannot write the thumbnail: {error.strerror}. Check that its directory is writable and has room"
@@ -265,7 +265,8 @@ def file_name(digest: str) -> str:
     return f"{digest}.webp"
 
 
-def _encode(image: NDArray[np.uint8]) -> bytes:
+def encode_thumbnail(image: NDArray[np.uint8]) -> bytes:
+    """Returns the WebP file of a thumbnail of ``image``, uint8 RGB of shape (H, W, 3)."""
     from PIL import Image
 
     picture, stream = Image.fromarray(image), BytesIO()

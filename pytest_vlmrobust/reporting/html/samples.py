@@ -141,7 +141,7 @@ def embed_thumbnails(records: Sequence[Record], folder: Path | None, budget: int
         return thumbnails
     left = budget
     for name in dict.fromkeys(_in_order(records)):
-        content = _thumbnail(folder, name)
+        content = stored_thumbnail(folder, name)
         if content is not None and len(content) <= left:
             thumbnails[name] = base64.b64encode(content).decode("ascii")
             left -= len(content)
@@ -160,7 +160,7 @@ def _in_order(records: Sequence[Record]) -> Iterator[str]:
             yield from (picture.file for picture in example.pictures)
 
 
-def _thumbnail(folder: Path, name: str) -> bytes | None:
+def stored_thumbnail(folder: Path, name: str) -> bytes | None:
     """Returns a thumbnail; nothing for a name that is no digest, such as a path, and for a file that is no WebP."""
     if not _NAME.match(name):
         return None

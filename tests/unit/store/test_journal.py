@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.store import Journal, last_records, read_journal
+from pytest_vlmrobust.store.journal import JournalReader
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
 
@@ -147,3 +148,34 @@ def test_closing_twice_is_fine(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.close()
     journal.close()
+
+
+def test_a_reader_reads_what_is_new_and_leaves_a_torn_line(tmp_path: Path) -> None:
+    reader = JournalReader(tmp_path)
+    with pytest.raises(StoreError, match="cannot read the journal"):
+        reader.records()
+    with Journal(tmp_path) as journal:
+        assert reader.records() == []
+        journal.append(record("a"))
+        assert [each.id for each in reader.records()] == ["a"]
+        journal.append(record("b"))
+        journal.append(record("a"))
+        assert [each.id for each in reader.records()] == ["b", "a"]  # the newest last, each test once
+    with (tmp_path / "records.jsonl").open("ab") as stream:
+        stream.write(record("c").to_json().encode())
+        stream.flush()
+        assert len(reader.records()) == 2
+        stream.write(b"\n{}\n")
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"records\.jsonl:5: not a record"):
+            reader.records()
+
+
+def test_a_reader_notices_that_the_journal_was_replaced(tmp_path: Path) -> None:
+    reader = JournalReader(tmp_path)
+    with Journal(tmp_path) as journal:
+        journal.append(record("a"))
+        journal.append(record("b"))
+    assert len(reader.records()) == 2
+    (tmp_path / "records.jsonl").write_text(record("c").to_json() + "\n", encoding="utf-8")
+    assert [each.id for each in reader.records()] == ["c"]

@@ -1,0 +1,307 @@
+"""The server: what its pages hold, which addresses they take, and whom they refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.errors import MissingExtra, UsageError
+from pytest_vlmrobust.store import Evidence, Journal, write_manifest
+from tests.unit.reporting.viewer.conftest import EVIL, Served
+from tests.unit.store.browsed import answer, put, record, run
+
+
+def text(page: str) -> str:
+    """Returns what a reader sees of a page, more or less."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", page)))
+
+
+def links(page: str) -> list[str]:
+    return [unescape(found) for found in re.findall(r'href="([^"]+)"', page)]
+
+
+def test_the_overview_says_how_far_each_run_is(viewer: Served) -> None:
+    status, _, page = viewer.get("/")
+    assert status == 200
+    said = text(page)
+    assert "first ✓ GO 10 of 10 tests" in said
+    assert "second ✕ NO-GO 4 of 10 tests" in said
+    assert "/answers?run=first&verdict=FAIL" in links(page)
+
+
+def test_answers_are_shown_worst_first(viewer: Served) -> None:
+    _, _, page = viewer.get("/answers?run=first&model=m1")
+    said = text(page)
+    assert "30 answers, worst first" in said
+    assert "page 1 of 2" in said
+    assert re.search(r"wrong harmful flip fog:high", said)
+    assert "read as B target A clean A sure 60 %" in said
+    assert "/sample?run=first&model=m1&data=d&id=d0&under=fog%3Ahigh&at=0" in links(page)
+
+
+def test_a_filter_stays_in_every_link(viewer: Served) -> None:
+    _, _, page = viewer.get("/answers?run=first&setting=fog&flip=harmful&text=Which&page=1")
+    assert "5 answers" in text(page)
+    for link in links(page):
+        if link.startswith(("/samples", "/answers")) and "verdict" not in link and "flip" in link:
+            assert "setting=fog" in link
+            assert "text=Which" in link
+    assert any(link.startswith("/samples?run=first&setting=fog&flip=harmful&text=Which") for link in links(page))
+
+
+def test_the_verdict_of_a_test_leads_to_its_answers(viewer: Served) -> None:
+    _, _, page = viewer.get("/answers?run=first&verdict=FAIL")
+    assert "12 answers" in text(page)
+    assert "fog:low" not in re.sub(r"<select.*?</select>", "", page, flags=re.DOTALL)
+
+
+def test_samples_have_a_strip_for_each_model(viewer: Served) -> None:
+    _, _, page = viewer.get("/samples?run=first")
+    assert "6 samples" in text(page)
+    assert page.count('class="dots"') == 12
+    assert 'title="fog:high: wrong, harmful flip"' in page
+    assert 'class="dot d-unparsed"' in page
+
+
+def test_a_sample_is_shown_with_everything_about_it(viewer: Served) -> None:
+    status, _, page = viewer.get("/sample?run=first&data=d&id=d0&under=fog:high&at=1&sort=data")
+    said = text(page)
+    assert status == 200
+    for expected in (
+        "d0 under fog:high",
+        "painted for a test",
+        "Which one, please?",
+        "A a cat target",
+        "letter_logits, stop",
+        "Probabilities of the letters",
+        "60.0 %",
+        "\N{MINUS SIGN}0.511",
+        "m1 test ✕ FAIL",
+        "because of m1-d-fog:high",
+        "The same sample under all settings",
+        "no picture",
+    ):
+        assert expected in said, expected
+    assert page.count('class="group"') == 4  # clean, no_image, fog, invert
+    assert [link for link in links(page) if "at=0" in link and link.startswith("/sample")]
+    assert [link for link in links(page) if "at=2" in link and link.startswith("/sample")]
+
+
+def test_two_runs_stand_side_by_side_and_their_own_pictures_too(viewer: Served) -> None:
+    _, _, page = viewer.get("/sample?data=d&id=d1&under=invert")
+    said = text(page)
+    for name in ("m1 in first", "m2 in first", "m1 in second"):
+        assert name in said
+    assert page.count('class="gallery"') == 3  # clean is the same in both runs, and invert is not
+    _, _, page = viewer.get("/answers?differs=yes&setting=fog:high")
+    assert "m1 in second" in text(page)
+
+
+def test_views_of_a_picture_are_shown_in_their_places(serve: Callable[..., Served], tmp_path: Path) -> None:
+    directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}})
+    with Evidence.open(directory) as evidence:
+        put(evidence, "m", "d", "patches:2", [answer(kind) for kind in "wrww" * 6], views=4)
+    _, _, page = serve(directory).get("/sample?data=d&id=d0&under=patches:2")
+    said = text(page)
+    assert "side-2" in page
+    assert "✓ patch 1,2" in said
+    assert "✕ patch 2,1" in said
+
+
+def test_a_sample_without_pictures_says_why_and_shows_the_rest(viewer: Served) -> None:
+    _, _, page = viewer.get("/sample?run=first&data=d&id=d5&under=fog:high")
+    assert "the picture of d5 is lost" in text(page)
+    assert "the inference failed" in text(page)
+    status, headers, body = viewer.get("/picture/small?run=first&data=d&id=d5")
+    assert (status, headers["content-type"], body) == (404, "text/plain; charset=utf-8", "the picture of d5 is lost")
+
+
+def test_pictures_come_in_two_sizes(viewer: Served) -> None:
+    for size in ("small", "full"):
+        status, headers, _ = viewer.get(f"/picture/{size}?run=first&data=d&id=d0&under=invert")
+        assert (status, headers["content-type"]) == (200, "image/png")
+    assert viewer.get("/picture/huge?run=first&data=d&id=d0")[0] == 404
+
+
+def test_hostile_answers_are_text(viewer: Served) -> None:
+    pages = [
+        viewer.get(path)[2]
+        for path in ("/", "/answers?run=second", "/samples?run=second", "/sample?run=second&data=d&id=d2&under=fog:low")
+    ]
+    for page in pages:
+        assert "<script>document" not in page
+        assert 'onerror="document' not in page
+        assert page.count("<script") == 1
+        assert "\u202e" not in page
+        assert "\x1b" not in page
+    assert "&lt;script&gt;document.title=&#39;owned&#39;&lt;/script&gt;" in pages[1]
+    assert "\\u202egnp.exe\\x1b[2J" in pages[3]
+    hostile = viewer.get("/answers?text=%3Cscript%3Ealert(1)%3C/script%3E%22onx=1")[2]
+    assert "<script>alert" not in hostile
+    assert '"onx' not in hostile
+
+
+def test_a_very_long_answer_is_cut(serve: Callable[..., Served], tmp_path: Path) -> None:
+    directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}}, said="x" * 400_000)
+    served = serve(directory)
+    assert len(served.get("/answers")[2]) < 100_000
+    page = served.get("/sample?data=d&id=d0")[2]
+    assert len(page) < 100_000
+    assert "(380000 more characters)" in page
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/answers?run=thrid", 404, "unknown run 'thrid'"),
+        ("/answers?state=rigth", 404, "Did you mean 'right'?"),
+        ("/answers?colour=red", 404, "unknown part of the address 'colour'"),
+        ("/answers?page=two", 404, "page='two', expected a number"),
+        ("/answers?page=--2", 404, "page='--2', expected a number"),
+        ("/answers?text=" + "x" * 401, 404, "the address is too long"),
+        ("/answers?text=" + "x" * 9000, 414, "the address is too long"),
+        ("/sample?data=d&id=nobody", 404, "unknown sample 'nobody'"),
+        ("/../../etc/passwd", 404, "There is no such page"),
+        ("/picture/small?run=first&data=..&id=../../x", 404, "no pictures of .."),
+    ],
+)
+def test_what_there_is_not_is_said(viewer: Served, path: str, status: int, said: str) -> None:
+    found, _, page = viewer.get(path)
+    assert found == status
+    assert said in text(page)
+
+
+def test_a_page_beyond_the_last_one_is_the_last_one(viewer: Served) -> None:
+    assert "page 2 of 2" in text(viewer.get("/answers?run=first&model=m1&page=99")[2])
+    assert "page 1 of 2" in text(viewer.get("/answers?run=first&model=m1&page=-3")[2])
+
+
+# Whom the server refuses.
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example", "[::1]", ""])
+def test_a_name_that_was_pointed_here_is_refused(viewer: Served, host: str) -> None:
+    assert viewer.get("/answers", Host=host)[0] in {400, 421}
+
+
+def test_this_machine_is_served_by_its_names(viewer: Served) -> None:
+    assert viewer.get("/", Host=f"localhost:{viewer.port}")[0] == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_nothing_can_be_sent(viewer: Served, method: str) -> None:
+    assert viewer.get("/", method)[0] == 405
+
+
+def test_other_origins_may_link_here_and_hold_nothing(viewer: Served) -> None:
+    assert viewer.get("/picture/small?data=d&id=d0", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="no-cors")[0] == 403
+    assert viewer.get("/live", Sec_Fetch_Site="same-site", Sec_Fetch_Mode="cors")[0] == 403
+    assert viewer.get("/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/answers", "/live", "/script.js", "/nothing", "/picture/small?data=x"])
+def test_every_answer_says_what_a_browser_may_do(viewer: Served, path: str) -> None:
+    headers = viewer.get(path)[1]
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self';")
+    assert "unsafe" not in policy
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    assert "server" not in headers
+
+
+def test_pages_have_no_script_or_style_within(viewer: Served) -> None:
+    for path in ("/?run=first", "/answers?run=first", "/samples?run=first", "/sample?run=first&data=d&id=d0"):
+        page = viewer.get(path)[2]
+        assert not re.search(r"\son\w+=|\sstyle=|<style|javascript:|https?://", page)
+        assert re.findall(r"<script[^>]*>", page) == ['<script src="/script.js" defer>']
+
+
+def test_it_listens_on_this_machine_alone() -> None:
+    pytest.importorskip("starlette")
+    from pytest_vlmrobust.reporting.viewer.server import listen
+
+    one = listen(0)
+    try:
+        assert one.getsockname()[0] == "127.0.0.1"
+        with pytest.raises(UsageError, match="Name another port, or 0 for any that is free"):
+            listen(one.getsockname()[1])
+    finally:
+        one.close()
+
+
+def test_without_the_libraries_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import sys
+
+    from pytest_vlmrobust.reporting.viewer.page import Pages
+    from pytest_vlmrobust.reporting.viewer.runs import Runs
+    from pytest_vlmrobust.reporting.viewer.server import listen, server
+    from tests.unit.reporting.viewer.conftest import Painter
+
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    listening = listen(0)
+    with listening, pytest.raises(MissingExtra, match=r"pip install 'pytest-vlmrobust\[view\]'"):
+        server(Pages(Runs(list, Painter, together=False)), listening)
+
+
+# Runs that go on.
+
+
+def test_a_run_is_followed_while_it_goes_on(serve: Callable[..., Served], tmp_path: Path) -> None:
+    directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}}, decision="")
+    served = serve(directory, together=False)
+    before = json.loads(served.get("/live?run=one")[2])["runs"][0]
+    assert (before["text"], before["done"], before["selected"], before["going"]) == ("no decision yet", 1, 10, True)
+    assert "<progress" in served.get("/")[2]
+    with Evidence.open(directory) as evidence, Journal(directory) as journal:
+        put(evidence, "m", "d", "fog:low", [answer("w")] * 6)
+        journal.append(record("m", "d", "fog:low", Outcome.FAIL))
+        after = json.loads(served.get("/live?run=one")[2])["runs"][0]
+        assert (after["done"], after["newest"][0]["id"], after["newest"][0]["name"]) == (2, "m-d-fog:low", "FAIL")
+        assert after["version"] != before["version"]
+        assert "12 answers" in text(served.get("/answers")[2])
+    write_manifest(directory, {"decision": "NO-GO", "selected": 10, "models": {"m": {}}})
+    done = json.loads(served.get("/live?run=one")[2])["runs"][0]
+    assert (done["text"], done["going"]) == ("NO-GO", False)
+
+
+def test_a_run_that_has_just_begun_is_shown_and_says_what_it_lacks(serve: Callable[..., Served], tmp_path: Path) -> None:
+    directory = tmp_path / "new"
+    Journal(directory).close()
+    served = serve(directory)
+    assert "manifest" in text(served.get("/")[2])
+    assert "No test has left answers yet" in text(served.get("/answers")[2])
+
+
+def test_a_store_without_runs_says_how_to_make_one(serve: Callable[..., Served]) -> None:
+    served = serve()
+    assert "There is no run here yet" in text(served.get("/")[2])
+    assert "pytest --vlm=NAME" in text(served.get("/samples")[2])
+
+
+def test_a_damaged_run_is_said(serve: Callable[..., Served], tmp_path: Path) -> None:
+    directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}})
+    (directory / "records.jsonl").write_text("{}\n", encoding="utf-8")
+    (directory / "predictions.sqlite").write_bytes(b"x" * 4096)
+    served = serve(directory)
+    assert "not a record of this release" in text(served.get("/")[2])
+    status, _, page = served.get("/answers")
+    assert status == 503
+    assert "not a database" in text(page)
+
+
+def test_an_evil_name_of_a_run_is_text(serve: Callable[..., Served], tmp_path: Path) -> None:
+    directory = run(tmp_path / 'a"><script>alert(1)<', {"m": {"clean": "rrrrrr"}})
+    served = serve(directory)
+    page = served.get("/")[2]
+    assert "<script>alert" not in page
+    assert EVIL not in page
+    link = next(link for link in links(page) if link.startswith("/answers?run="))
+    assert served.get(link.replace(" ", "%20"))[0] == 200
