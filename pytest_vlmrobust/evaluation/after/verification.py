@@ -67,9 +67,10 @@ def foreign_evidence(evidence: Evidence, inputs: JudgeInputs) -> list[str]:
     Raises:
         StoreError: the evidence cannot be read.
     """
-    asked = {cell.model for cell in evidence.cells()}
+    cells = [*evidence.cells(), *evidence.probes()]
+    asked = {cell.model for cell in cells}
     known, fingerprinted, datasets = set(inputs.models), set(evidence.models()), set(evidence.datasets())
-    unknown = sorted({cell.dataset for cell in evidence.cells()} - datasets)
+    unknown = sorted({cell.dataset for cell in cells} - datasets)
     return [
         *(f"{EVIDENCE}: holds {name!r}, which no run writes" for name in evidence.foreign()),
         *(f"{EVIDENCE}: is about the model {name!r}, which {DOCKET} lacks" for name in sorted((asked | fingerprinted) - known)),
@@ -191,7 +192,7 @@ def _answers(replay: Replay, inputs: JudgeInputs) -> tuple[int, list[str]]:
             count += len((replay.stored(cell) if stops_early else replay.result(cell)).scores)
         except UsageError as error:
             problems.append(f"{cell}: its answers cannot be scored again: {error}")
-    return count, problems
+    return count + sum(len(replay.stored(cell).scores) for cell in replay.evidence.probes()), problems
 
 
 def _of_baseline(baseline: Baseline) -> list[str]:

@@ -290,11 +290,11 @@ class Judge:
         """Returns what says whether a model looks at its pictures; tasks, which have floors, are left out."""
         if self._is_task(scores.cell.dataset):
             return []
-        if scores.cell.setting == CLEAN:
-            return canaries.warnings_about(scores.result)
-        if scores.cell.setting != NO_IMAGE:
+        if scores.cell.setting not in (CLEAN, NO_IMAGE) or not any(sample.images for sample in scores.samples):
             return []
         gain = canaries.gain_over_blind(scores.table, self.confidence)
+        if scores.cell.setting == CLEAN:
+            return [gain, *canaries.measures_beside_clean(self.evaluator, scores.result)]
         return [gain, *canaries.warnings_beside(scores.result, scores.clean)]
 
     def _judge_estimates(self, test: PlannedTest, estimates: Mapping[str, Estimate]) -> list[Measure]:

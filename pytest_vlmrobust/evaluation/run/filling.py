@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from pytest_vlmrobust.core.cell import NO_IMAGE, Cell
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, PROBES, Cell
 from pytest_vlmrobust.core.errors import BudgetSpent, UsageError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.words import quantity
 
 from .asking import Asking, Want
 from .evaluator import Evaluator
+from .probes import probed_places
 from .views import view_count
 
 _SCHEDULERS = (
@@ -96,16 +97,26 @@ class Filling:
         """How many questions have no answer."""
         return sum(self.failures.values())
 
-    def fill(self, evaluator: Evaluator, cells: Sequence[Cell]) -> None:
-        """Asks what the store lacks of this part of the cells; what cannot be answered stops nothing else."""
+    def fill(self, evaluator: Evaluator, cells: Sequence[Cell], tasks: Collection[str] = ()) -> None:
+        """Asks what the store lacks of this part of the cells; what cannot be answered stops nothing else.
+
+        Args:
+            evaluator: of the run.
+            cells: all that its tests need.
+            tasks: the datasets that are not probed; of any other, clean cells come with their probes.
+        """
         places = {}
         for cell in cells:
+            probes = PROBES if cell.setting == CLEAN and cell.dataset not in tasks else ()
             try:
                 places[cell] = self._places(evaluator, cell)
+                for probe in (replace(cell, setting=setting) for setting in probes):
+                    probed = set(probed_places(probe.setting, evaluator.samples(probe.dataset)))
+                    places[probe] = [place for place in self._places(evaluator, probe) if place in probed]
             except VlmRobustError as error:
                 self._lack(f"{cell}, none of its questions: {error}", 1)
         places = {cell: chosen for cell, chosen in places.items() if chosen}
-        evaluator.expect(Want(cell, chosen) for cell, chosen in places.items())
+        evaluator.expect(Want(cell, chosen) for cell, chosen in places.items() if cell.setting not in PROBES)
         before = evaluator.inferred
         for cell, chosen in places.items():
             try:

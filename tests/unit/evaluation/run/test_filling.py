@@ -6,6 +6,7 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.evaluation.run.filling import Filling, Shard
+from pytest_vlmrobust.evaluation.run.probes import PROBED
 
 from ..conftest import World, sample
 
@@ -80,9 +81,9 @@ def test_parts_ask_everything_once(world: World) -> None:
     assert min(filling.answered for filling in fillings) > 0
     whole.fill(world.evaluator(), CELLS)
     assert set(requests) == asked
-    assert sum(filling.answered for filling in fillings) == whole.answered == len(CELLS) * 40
+    assert sum(filling.answered for filling in fillings) == whole.answered == len(CELLS) * 40 + PROBED  # once more, alone
     assert sum(filling.inferred for filling in fillings) == whole.inferred
-    assert whole.lines() == [f"160 answers, {whole.inferred} of them inferred, 0 are missing"]
+    assert whole.lines() == [f"172 answers, {whole.inferred} of them inferred, 0 are missing"]
 
 
 def test_what_fails_is_counted_and_stops_nothing(world: World) -> None:
@@ -95,5 +96,5 @@ def test_what_fails_is_counted_and_stops_nothing(world: World) -> None:
     filling = Filling(Shard(1, 1))
     filling.fill(world.evaluator(), [*CELLS, Cell("model", "data", Setting.parse("flip_v"))])
     assert filling.lacking == 40
-    assert filling.answered == 4 * 40
+    assert filling.answered == 4 * 40 + PROBED
     assert [line for line in filling.lines() if "missing: 40 x " in line]
