@@ -225,3 +225,30 @@ def test_names_that_mean_nothing_are_refused(where: str, message: str) -> None:
     tests = [JudgedTest("tiny", "d", "accuracy_drop", "fog:mid", "weather", "mid")]
     with pytest.raises(PolicyError, match=message):
         refuse_unknown_scopes([own], plan, tests, models=["tiny"], datasets=["d"])
+
+
+def test_what_stopped_early_is_said_with_what_its_values_are_worth() -> None:
+    part = replace(record(), n_samples=100, n_requested=30)
+    found = conditions(policy()).warnings([part, replace(part, id="m-d-no_image", setting="no_image")])
+    assert any(warning.startswith("2 tests stopped early (adaptive mode): they used 60 of 200 answers.") for warning in found)
+    assert not any("stopped early" in warning for warning in conditions(policy()).warnings([replace(part, n_requested=100)]))
+
+
+@pytest.mark.parametrize(
+    ("judged", "tests", "smoke"), [("point", "partial", 1), ("point", "whole", 0), ("interval", "partial", 0)]
+)
+def test_a_policy_that_judges_values_of_a_part_is_called_a_smoke_test(judged: str, tests: str, smoke: int) -> None:
+    own = policy(f"defaults: {{judge: {judged}}}\ncoverage: {{tests: {tests}}}\n")
+    found = [warning for warning in conditions(own).warnings([record()]) if "smoke test" in warning]
+    assert len(found) == smoke
+    assert all("of m is a smoke test: it judges values" in warning for warning in found)
+
+
+def test_pictures_that_could_not_be_compared_are_said_of_data_that_were_asked() -> None:
+    def said(name: str) -> list[str]:
+        return [
+            warning for warning in conditions(policy(), without_pictures=[name]).warnings([record()]) if "pictures of" in warning
+        ]
+
+    assert said("d")[0].startswith("the baseline does not say which pictures of d it showed")
+    assert said("other") == []
