@@ -27,6 +27,7 @@ _SCHEDULERS = (
 """Variables of SLURM, Kubernetes, GitLab, Buildkite and CircleCI: this part, how many there are, and the number of the first."""
 _FIRST = {"CI_NODE_MIN": "1"}
 """GitLab counts from 1 and says so nowhere. Kubernetes does not say how many there are: set JOB_COMPLETIONS in the job."""
+_COUNT = re.compile(r"[0-9]{1,6}")
 _SHOWN = 5
 
 
@@ -62,12 +63,17 @@ class Shard:
         """
         for index, total, least in _SCHEDULERS:
             if environment.get(index, "").isdecimal():
-                if not environment.get(total, "").isdecimal():
-                    raise UsageError(f"{index}={environment[index]}, and no {total} says of how many parts. Give --vlm-shard i/n")
-                first = int(environment.get(least) or _FIRST.get(least, "0"))
-                number, count = int(environment[index]) - first + 1, int(environment[total])
+                given = {index: environment[index], total: environment.get(total, "")}
+                given |= {least: first} if (first := environment.get(least)) else {}
+                said = ", ".join(f"{name}={value[:20]}" for name, value in given.items() if value)
+                if not given[total].isdecimal():
+                    raise UsageError(f"{said}, and no {total} says of how many parts. Give --vlm-shard i/n")
+                if any(_COUNT.fullmatch(value) is None for value in given.values()):
+                    raise UsageError(f"{said}: expected whole numbers of at most six digits. Give --vlm-shard i/n")
+                number = int(given[index]) - int(first or _FIRST.get(least, "0")) + 1
+                count = int(given[total])
                 if not 1 <= number <= count:
-                    raise UsageError(f"{index}={environment[index]} of {total}={count}: no such part. Give --vlm-shard i/n")
+                    raise UsageError(f"{said}: no such part. Give --vlm-shard i/n")
                 return cls(number, count), index
         return cls(1, 1), ""
 

@@ -43,8 +43,25 @@ def test_a_scheduler_that_does_not_say_how_many_parts_there_are_is_refused() -> 
 
 
 def test_a_scheduler_that_contradicts_itself_is_refused() -> None:
-    with pytest.raises(UsageError, match="CIRCLE_NODE_INDEX=4 of CIRCLE_NODE_TOTAL=3: no such part"):
+    with pytest.raises(UsageError, match="CIRCLE_NODE_INDEX=4, CIRCLE_NODE_TOTAL=3: no such part"):
         Shard.of_scheduler({"CIRCLE_NODE_INDEX": "4", "CIRCLE_NODE_TOTAL": "3"})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"SLURM_ARRAY_TASK_ID": "9" * 6000},
+        {"SLURM_ARRAY_TASK_COUNT": "9" * 6000},
+        {"SLURM_ARRAY_TASK_MIN": "x"},
+        {"SLURM_ARRAY_TASK_MIN": "-1"},
+        {"SLURM_ARRAY_TASK_ID": "\u0661"},
+    ],
+)
+def test_a_scheduler_that_counts_in_another_way_is_refused(changes: dict[str, str]) -> None:
+    given = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "3", **changes}
+    with pytest.raises(UsageError, match=r"^SLURM_ARRAY_TASK_ID=.*: expected whole numbers of at most six digits") as caught:
+        Shard.of_scheduler(given)
+    assert len(str(caught.value)) < 300
 
 
 @pytest.fixture(autouse=True)
