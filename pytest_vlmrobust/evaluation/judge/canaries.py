@@ -26,6 +26,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.evaluation.run.answers import Measured
 from pytest_vlmrobust.evaluation.run.probes import FEWEST, probed_places
+from pytest_vlmrobust.evaluation.run.resolutions import why_not_received
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.table import ScoreTable
 
@@ -166,6 +167,23 @@ def _differs(first: Answered, second: Answered) -> bool:
     """Whether two answers to a question are different ones: by their scores, and by what was read where an answer is chosen."""
     chosen = first[0].task in ("choice", "yes_no")
     return first[2].value != second[2].value or (chosen and _answer(first) != _answer(second))
+
+
+def warnings_about_rungs(model: str, results: Sequence[CellResult]) -> list[Measure]:
+    """Returns a measure with a warning where the resolution of pictures seems not to reach a model; usually nothing.
+
+    Args:
+        model: its name in test ids.
+        results: the rungs of a ladder.
+    """
+    count, why = why_not_received(results)
+    if not count:
+        return []
+    text = (
+        f"the resolution does not reach {model}: {why}, of which there are {count}. Look at the size limits of its processor, or "
+        "of the server in front of it"
+    )
+    return [_warning("same_at_rungs_rate", 1.0, count, text)]
 
 
 def _answered(result: CellResult) -> list[Answered]:

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_vlmrobust.backends.protocol import failed_prediction
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.cell import Setting, SweepMetric
 from pytest_vlmrobust.core.fingerprint import rng_for
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
@@ -301,3 +302,43 @@ def test_few_questions_are_not_asked_once_more(world: World) -> None:
     world.model.answer = by_text
     assert not {"same_when_exchanged_rate", "other_when_alone_rate"} & set(measures(world, world.evaluator()))
     assert len(shown(world)) == FEWEST - 1
+
+
+# Rungs of a ladder.
+
+RUNGS = ("resolution:4", "resolution:8", "resolution:12", "resolution:15")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "why"),
+    [
+        (lambda _: 300, "the pictures of all rungs reached it at one size, of which there are 4"),
+        (lambda request: 10 * int(request.setting.partition(":")[2] or 16), ""),
+        (lambda _: None, "it answers each question the same at all rungs, of which there are 4"),
+    ],
+    ids=["one size", "several sizes", "sizes that are not known"],
+)
+@pytest.mark.parametrize("count", [FEWEST - 1, N])
+def test_a_resolution_that_does_not_reach_the_model(
+    world: World, tokens: Callable[[Request], int | None], why: str, count: int
+) -> None:
+    world.samples = questions(count)
+
+    def answer(request: Request) -> Prediction:
+        known = tokens(request)
+        return Prediction(right(request), "generate", details={} if known is None else {"prompt_tokens": known})
+
+    world.model.answer = answer
+    judge = Judge(world.evaluator(), {"model": world_policy(world)}, date(2026, 6, 1))
+    settings = [Setting.parse(name) for name in RUNGS]
+    said = warnings_of(judge.sweep(SweepMetric("model", "data", "absolute_continuous_error"), settings))
+    assert [why in text for text in said] == ([True] if why and count >= FEWEST else [])
+    assert warnings_of(judge.sweep(SweepMetric("model", "data", "resolution_accuracy"), settings)) == []
+
+
+def test_answers_that_fall_with_the_resolution_are_no_sign(world: World) -> None:
+    world.samples = questions()
+    world.model.answer = lambda request: "A" if request.setting == "resolution:4" else right(request)
+    judge = Judge(world.evaluator(), {"model": world_policy(world)}, date(2026, 6, 1))
+    record = judge.sweep(SweepMetric("model", "data", "absolute_continuous_error"), [Setting.parse(name) for name in RUNGS])
+    assert warnings_of(record) == []
