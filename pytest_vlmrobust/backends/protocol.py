@@ -25,7 +25,8 @@ class Backend(Protocol):
     """One model that answers requests.
 
     A backend whose answers say in ``details`` how many ``prompt_tokens`` and ``completion_tokens`` they took has an attribute
-    ``counts_tokens`` that is true; without it a run cannot limit tokens.
+    ``counts_tokens`` that is true; without it a run cannot limit tokens. One that computes each request by itself and gives the
+    same answer each time may have an attribute ``answers_alone`` that is true; any other is asked again about a few questions.
     """
 
     @property

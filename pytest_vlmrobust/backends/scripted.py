@@ -88,6 +88,7 @@ class ScriptedBackend:
 
     mixes_cells = True
     """An answer depends on nothing that stands beside it in a batch."""
+    answers_alone = True
 
     @property
     def name(self) -> str:

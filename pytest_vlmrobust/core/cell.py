@@ -81,6 +81,11 @@ def _parse_step(part: str, whole: str) -> Step:
 
 CLEAN = Setting((Step(CLEAN_NAME),))
 NO_IMAGE = Setting((Step(NO_IMAGE_NAME),))
+EXCHANGED = Setting((Step("exchanged"),))
+AGAIN = Setting((Step("again"),))
+PROBES = (EXCHANGED, AGAIN)
+"""How a few questions are asked beside the tests: with the pictures of other questions, and once more, alone. No test is about
+these, and no suite can name them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -31,8 +31,9 @@ class Measure:
 
     metric: str
     """Its name; also ``error_rate`` and ``unparsed_rate``, where a budget is broken, and ``blind_unparsed_rate``, where answers
-    without the pictures could not be read; of answers without the pictures, ``gain_over_blind``; and where a model seems not to
-    look, ``same_answer_rate``, ``same_for_pictures_rate`` or ``same_without_pictures_rate``."""
+    without the pictures could not be read; of answers without the pictures, ``gain_over_blind``; of a few questions that were
+    asked once more, ``same_when_exchanged_rate`` and ``other_when_alone_rate``; and where a model seems not to look,
+    ``same_answer_rate``, ``same_for_pictures_rate``, ``same_without_pictures_rate`` or ``same_at_rungs_rate``."""
     value: float
     """Its value, a fraction where the metric's unit is one."""
     low: float = math.nan

@@ -138,6 +138,8 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
             _refuse_compat(compat, str(path))
             return open_hub(str(path), name, [])
     file = _only_file(path) if path.is_dir() else path
+    if file.exists() and not file.is_file():  # a pipe or a device might never end
+        raise DatasetError(f"{file} is not a dataset: it is no file. Expected a .tsv, a .jsonl, or a folder with one of them")
     if file.suffix.lower() == _TSV:
         from .vlmevalkit_tsv import read_tsv
 

@@ -13,11 +13,14 @@ from typing import overload
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, derive_seed, rank_seed
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import on_one_line
 
 from .benchmarks import GROUP
 from .protocol import Dataset, keeps_together
 
-_SPEC = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<percent>%?)")
+_SPEC = re.compile(r"(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?P<percent>%?)")
+_SHOWN = 40
+"""Characters of what was asked for in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,8 @@ def count_of(spec: str, available: int) -> int:
     number = Fraction(match["number"]) if match else Fraction(0)
     percent = bool(match and match["percent"])
     if number <= 0 or (percent and number > 100) or (not percent and number.denominator != 1):
-        raise UsageError(f"sample size {spec!r}: expected a count such as '200', or a percentage in (0, 100] such as '20%'")
+        shown = on_one_line(spec, _SHOWN)
+        raise UsageError(f"sample size {shown!r}: expected a count such as '200', or a percentage in (0, 100] such as '20%'")
     if not available:
         raise DatasetError(f"sample size {spec!r} of a dataset without samples: there is nothing to take from")
     return max(1, int(available * number / 100 + Fraction(1, 2))) if percent else int(number)

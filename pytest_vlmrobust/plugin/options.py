@@ -248,10 +248,7 @@ class Settings:
             raise pytest.UsageError(
                 f"--vlm-ray-gpus {settings.vlm_ray_gpus:g}: expected a share of a GPU, above 0 and at most 1, or a whole number"
             )
-        if not settings.vlm_store.strip():
-            raise pytest.UsageError("--vlm-store is empty: name a directory, such as --vlm-store=.vlmrobust")
-        if "" in settings.vlm:
-            raise pytest.UsageError("--vlm is empty: name a model, such as --vlm=tiny")
+        _refuse_empty(config, settings)
         for name, choices in _CHOICES.items():
             value = getattr(settings, name)
             if value not in ("", *choices):
@@ -306,6 +303,23 @@ class Settings:
 def data_directory(settings: Settings) -> str:
     """Returns the directory for benchmark names, from the option or the environment; an empty string if neither gives it."""
     return settings.vlm_data or next((os.environ[name] for name in ENVIRONMENT_DATA if os.environ.get(name)), "")
+
+
+def _refuse_empty(config: pytest.Config, settings: Settings) -> None:
+    """Refuses options without their value, as where a script names a variable that is not set: a run might then ask for less.
+
+    Raises:
+        pytest.UsageError: there is one.
+    """
+    if not settings.vlm_store.strip():
+        raise pytest.UsageError("--vlm-store is empty: name a directory, such as --vlm-store=.vlmrobust")
+    if "" in settings.vlm:
+        raise pytest.UsageError("--vlm is empty: name a model, such as --vlm=tiny")
+    for f in fields(Settings):
+        given = config.getoption(f.name)
+        texts = given if isinstance(given, list) else [given]
+        if any(isinstance(text, str) and not text.strip() for text in texts):
+            raise pytest.UsageError(f"--{f.name.replace('_', '-')} is empty: give it a value, or leave it out")
 
 
 def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[str, Any]) -> Any:

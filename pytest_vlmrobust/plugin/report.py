@@ -89,7 +89,7 @@ def _fill(config: pytest.Config, run: Run) -> bool:
     problems: list[str] = []
     try:
         cells = run.tests.required_cells()
-        filling.fill(run.evaluator, cells)
+        filling.fill(run.evaluator, cells, run.data.tasks)
         problems += [*run.model_changes(), *filter(None, (one.damage() for one in run.open_databases))]
     except VlmRobustError as error:
         problems.append(str(error))

@@ -181,6 +181,8 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
     Raises:
         StoreError: it is no bundle, it is damaged or too large, or it names files outside of itself.
     """
+    if bundle.exists() and not bundle.is_file():  # a pipe or a device might never end
+        raise StoreError(f"{bundle}: is no file. {_EXPECTED}")
     try:
         with zipfile.ZipFile(bundle) as archive:
             names = archive.namelist()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.cell import PROBES, Cell, Setting
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
@@ -321,7 +321,14 @@ class Evidence(Database):
         return all(place in found and expected in (None, hash(found[place])) for place, expected in hashes.items())
 
     def cells(self) -> list[Cell]:
-        """Returns the cells that were evaluated, sorted."""
+        """Returns the cells that were evaluated, sorted; without probes, which no test is about."""
+        return [cell for cell in self._cells() if cell.setting not in PROBES]
+
+    def probes(self) -> list[Cell]:
+        """Returns the probes that were asked, sorted."""
+        return [cell for cell in self._cells() if cell.setting in PROBES]
+
+    def _cells(self) -> list[Cell]:
         with self._lock, explain_errors(self.path, "read"):
             rows = self._connection.execute("select model, dataset, setting from cells").fetchall()
         texts = ([text_of(self.path, value, "a row in cells") for value in row] for row in rows)

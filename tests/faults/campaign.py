@@ -201,6 +201,34 @@ def clock_moved(trial: Trial) -> None:
     trial.check_again()
 
 
+def clock_set(trial: Trial) -> None:
+    """Finds all clocks of its machine set at a random moment, the steady one too; alone or with two workers (libfaketime)."""
+    libraries = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    if not libraries:
+        raise NotImplementedError("libfaketime is not installed (apt-get install faketime)")
+    clock = trial.directory / "clock"
+    clock.write_text("+0", encoding="utf-8")
+    workers = ["-p", "xdist", "-n2"] if trial.rng.random() < 0.5 else []
+    environment = {
+        **os.environ,
+        **dict(SLOW),
+        "LD_PRELOAD": str(libraries[0]),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+    }
+    command = [sys.executable, "-m", "pytest", *gate.ARGUMENTS, *workers]
+    process = gate.start(trial.directory, before=lambda: os.execve(sys.executable, command, environment))  # noqa: S606 - no shell is needed
+    deadline = time.monotonic() + 60
+    while not (trial.store / "predictions.sqlite").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(trial.rng.uniform(0.0, 1.5))
+    clock.write_text(trial.rng.choice(["-1d", "-1h", "-2", "+1h", "+10y", "-30y"]), encoding="utf-8")
+    trial.check(process.wait(), process.text, "the run")
+    trial.check_again()
+
+
 def shared(trial: Trial) -> None:
     """Is one of two gates that start on one store a moment apart; one of them may be killed."""
     first = gate.start(trial.directory, environment=SLOW)
@@ -355,13 +383,14 @@ FAULTS: Mapping[str, Fault] = {
     "signalled": signalled,
     "disk full": disk_full,
     "clock moved": clock_moved,
+    "clock set": clock_set,
     "two gates on one store": shared,
     "store of another user": of_another_user,
     "store damaged": damaged,
     "worker killed": worker_killed,
     "controller killed": controller_killed,
 }
-FEW = ("worker killed", "controller killed")
+FEW = ("clock set", "worker killed", "controller killed")
 """Faults of which a quarter of the trials are made: their processes start anew."""
 
 

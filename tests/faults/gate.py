@@ -5,10 +5,7 @@ A trial's process has everything imported when it begins, so that it takes a sec
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
-import pkgutil
 import signal
 import threading
 import time
@@ -17,31 +14,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
+from tests import small_gate
 
-SUITE = """
-import pytest
-
-
-@pytest.mark.vlm_settings("clean", "no_image", "grayscale", "flip_v", "invert")
-def test_cell(vlm_cell):
-    vlm_cell.check()
-
-
-@pytest.mark.vlm_settings("grayscale", "flip_v", "invert")
-@pytest.mark.vlm_metrics("worst_case_drop", "visual_gain")
-def test_sweep(vlm_sweep):
-    vlm_sweep.check()
-"""
-POLICY = """
-version: 1
-defaults: {judge: point}
-rules:
-  - {id: drop, metric: accuracy_drop, max: 30pp}
-  - {id: clean, metric: accuracy, where: {setting: clean}, min: 80%}
-  - {id: worst, metric: worst_case_drop, max: 30pp}
-"""
+SETTINGS = ("grayscale", "flip_v", "invert")
 CONFTEST = """
 import os
 import time
@@ -64,7 +39,7 @@ def slow(ref, options):
 backends.add("slow", slow, replace=True)
 LOST = {lost}
 """
-SAMPLES, CELLS = 8, 5
+SAMPLES = 8
 LOST = {"GO": (1,), "NO-GO": (1, 3, 5)}
 """Which samples the model loses when inverted: one of eight is within the bound of 30 pp, three are not."""
 ARGUMENTS = (
@@ -85,25 +60,18 @@ ARGUMENTS = (
 def write(directory: Path, verdict: str = "GO") -> Path:
     """Writes a gate whose model is, or is not, good enough."""
     files = {
-        "suite/test_suite.py": SUITE,
-        "policy.yaml": POLICY,
+        "suite/test_suite.py": small_gate.suite(*SETTINGS),
+        "policy.yaml": small_gate.policy(30),
         "conftest.py": CONFTEST.replace("LOST = {lost}", f"LOST = {LOST[verdict]}"),
         "models.yaml": "models:\n  m: {backend: slow, path: nothing}\n",
         "pytest.ini": "[pytest]\n",
     }
-    rows = [
-        {"id": f"q{n}", "image": f"{n}.png", "question": f"Number {n}?", "options": ["cat", "dog"], "answer": "AB"[n % 2]}
-        for n in range(SAMPLES)
-    ]
-    files["data.jsonl"] = "".join(json.dumps(row) + "\n" for row in rows)
     for name, text in files.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     (directory / "nothing").mkdir()
-    for number in range(SAMPLES):
-        pixels = np.random.default_rng(number).integers(0, 256, (12, 16, 3), np.uint8)
-        Image.fromarray(pixels).save(directory / f"{number}.png")
+    small_gate.write_questions(directory, ["AB"[number % 2] for number in range(SAMPLES)])
     return directory
 
 
@@ -205,20 +173,10 @@ def load() -> None:
     import cv2  # noqa: F401
     import scipy.special  # noqa: F401
 
-    import pytest_vlmrobust
-
-    for found in pkgutil.walk_packages(pytest_vlmrobust.__path__, "pytest_vlmrobust."):
-        if ".neural" not in found.name and ".html" not in found.name:
-            importlib.import_module(found.name)
+    small_gate.import_package(".neural", ".html")
 
 
 def run(directory: Path, *arguments: str) -> tuple[int, str]:
     """Runs the gate to its end; returns exit code and output."""
     process = start(directory, *arguments)
     return process.wait(), process.text
-
-
-def decision(directory: Path) -> str:
-    """Returns what the newest run of a directory decided, as its manifest says; empty where there is none."""
-    manifests = sorted((directory / ".vlmrobust" / "runs").glob("*/manifest.json"))
-    return str(json.loads(manifests[-1].read_text(encoding="utf-8")).get("decision", "")) if manifests else ""

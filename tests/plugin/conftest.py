@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
-import pkgutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,45 +12,21 @@ from typing import Any
 import cattrs  # noqa: F401 - likewise
 import cv2  # noqa: F401 - what a run in this process imports would be dropped after it, and compiled modules load only once
 import jinja2  # noqa: F401 - likewise
-import numpy as np
 import pytest
 import rich.console
 import rich.table  # noqa: F401 - likewise: a part of rich that stays would find the other parts twice
 import scipy.special  # noqa: F401 - likewise
 import yaml  # noqa: F401 - likewise
-from PIL import Image
 
-import pytest_vlmrobust
+from tests.small_gate import import_package, policy, suite, write_questions
 
-for found in pkgutil.walk_packages(pytest_vlmrobust.__path__, "pytest_vlmrobust."):
-    if ".neural" not in found.name:  # likewise: registries would be made anew, and their members not
-        importlib.import_module(found.name)
+import_package(".neural")  # likewise: registries would be made anew, and their members not
 with contextlib.suppress(ImportError):  # an extra
     import matplotlib.backends.backend_svg
     import matplotlib.figure  # noqa: F401 - likewise
 
-SUITE = """
-import pytest
-
-
-@pytest.mark.vlm_settings("clean", "no_image", "grayscale", "flip_v", "invert", "solarize:low")
-def test_cell(vlm_cell):
-    vlm_cell.check()
-
-
-@pytest.mark.vlm_settings("grayscale", "flip_v", "invert", "solarize:low")
-@pytest.mark.vlm_metrics("worst_case_drop", "visual_gain")
-def test_sweep(vlm_sweep):
-    vlm_sweep.check()
-"""
-POLICY = """
-version: 1
-defaults: {judge: point}
-rules:
-  - {id: drop, metric: accuracy_drop, max: 20pp}
-  - {id: clean, metric: accuracy, where: {setting: clean}, min: 80%}
-  - {id: worst, metric: worst_case_drop, max: 20pp}
-"""
+SUITE = suite("grayscale", "flip_v", "invert", "solarize:low")
+POLICY = policy(20)
 SAMPLES = 8
 
 
@@ -117,14 +91,7 @@ def make_project(pytester: pytest.Pytester, arguments: Sequence[str]) -> Project
     project = Project(pytester, arguments)
     project.write("suite/test_suite.py", SUITE)
     project.write("policy.yaml", POLICY)
-    rows = []
-    for i in range(SAMPLES):
-        rng = np.random.default_rng(i)
-        (project.path / "pictures").mkdir(exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (24, 32, 3), np.uint8)).save(project.path / "pictures" / f"{i}.png")
-        row = {"id": f"q{i}", "image": f"pictures/{i}.png", "question": f"Number {i}?", "options": ["cat", "dog"], "answer": "B"}
-        rows.append({**row, "category": "even" if i % 2 == 0 else "odd"})
-    project.write("data.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    write_questions(project.path, "B" * SAMPLES)
     project.script()
     return project
 

@@ -236,3 +236,15 @@ def test_hostile_yaml_is_exit_code_4_and_a_short_message(project: Project, optio
     (error,) = [line for line in text.splitlines() if line.startswith("ERROR: ")]
     assert len(error) < 1000
     assert option == "models" or said in error
+
+
+@pytest.mark.parametrize("name", ["baseline", "models", "report", "sample", "thresholds", "dataset", "rerun", "data"])
+@pytest.mark.parametrize("value", ["", "  "])
+def test_an_option_whose_value_got_lost(project: Project, name: str, value: str) -> None:
+    """``--vlm-baseline=$LAST`` without that variable would gate against nothing."""
+    refused(project.run(f"--vlm-{name}={value}"), f"--vlm-{name} is empty: give it a value, or leave it out")
+
+
+@pytest.mark.parametrize("size", ["9" * 6000, "9" * 6000 + "%", "0." + "0" * 6000 + "1%", "1e999999999%", "\u0661\u0662"])
+def test_a_sample_size_that_no_number_can_hold(project: Project, size: str) -> None:
+    refused(project.run(f"--vlm-sample={size}"), "sample size ", "expected a count such as '200'")

@@ -157,6 +157,49 @@ def test_a_model_cannot_end_it_with_exit_code_0(slow_project: Project, when: str
     assert output.count("INCOMPLETE: something called os._exit(0) before the run was over") == 1
 
 
+LATE = """
+import atexit, os, signal
+
+import pytest
+
+
+def hit():
+    os.kill(os.getpid(), signal.{name})
+
+
+def pytest_configure(config):
+    if {when!r} == "behind its cleanup":
+        atexit.register(hit)
+    elif {when!r} == "among its cleanup":
+        config.add_cleanup(hit)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    if {when!r} == "before its cleanup":
+        hit()
+"""
+
+
+@pytest.mark.parametrize("when", ["before its cleanup", "among its cleanup", "behind its cleanup"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+@pytest.mark.parametrize(("answer", "code"), [("B", 0), ("A", 1)])
+def test_a_signal_behind_the_last_line_makes_no_other_verdict(
+    slow_project: Project, when: str, name: str, answer: str, code: int
+) -> None:
+    """The decision is said and written by then: the process ends with it, or by the signal."""
+    backend = SLOW_BACKEND.replace("0.15", "0").replace('"B" if', f"{answer!r} if")
+    slow_project.write("conftest.py", backend + LATE.format(when=when, name=name))
+    process = start(slow_project)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode in (code, -signal.Signals[name])
+    decided = "GO" if code == 0 else "NO-GO"
+    assert f"\n{decided} " in output
+    assert "INTERNALERROR" not in output
+    (run,) = (slow_project.path / ".vlmrobust" / "runs").iterdir()
+    assert json.loads((run / "manifest.json").read_text())["decision"] == decided
+
+
 def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_project: Project) -> None:
     code, _ = stop_in_the_middle(slow_project, signal.SIGKILL)
     kept = stored(slow_project)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from pytest_vlmrobust.cli import main
+from tests.small_gate import write_questions
 
-from .conftest import SAMPLES, SUITE, Project
+from .conftest import SAMPLES, SUITE, UNUSED, Project
 
 REFUSAL = "I am sorry, but I cannot see an image. Please provide the image."
 
@@ -79,3 +82,82 @@ def test_a_rule_on_visual_gain_decides_by_itself(project: Project) -> None:
     rule = "- {id: gain, metric: visual_gain, min: -100pp, judge: point}\n"
     project.write("policy.yaml", DROPS.format("").replace("rules: [", "rules:\n- ").replace("}]", "}\n" + rule))
     assert project.run().ret == 0
+
+
+# Models that the pictures do not reach, in a gate of its own: enough questions to ask a few of them once more.
+
+DEAF = """
+from pytest_vlmrobust.backends import backends
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+
+
+def answer(request):
+    number = int(request.text.split("Number ")[1].split("?")[0])
+    return "AB"[(number + HOW) % 2]
+
+
+backends.add("deaf", lambda ref, options: ScriptedBackend(answer, version="HOW", name=ref.name), replace=True)
+"""
+LOOKS = "int(request.sample_id[1:]) - number + (not request.images)"
+"""Whose picture is shown tells the answer."""
+
+
+EXCHANGE_NOTHING = """
+update answers set prediction = (
+    select clean.prediction from answers as clean
+    where clean.place = answers.place and clean.cell = (select id from cells where setting = 'clean')
+)
+where cell = (select id from cells where setting = 'exchanged')
+"""
+
+
+@pytest.fixture
+def large(project: Project) -> Project:
+    write_questions(project.path, "AB" * 8)
+    project.write("models.yaml", "models:\n  m: {backend: deaf, path: .}\n")
+    project.write("policy.yaml", DROPS.format(""))
+    return project
+
+
+def ask(project: Project, how: str) -> pytest.RunResult:
+    project.write("conftest.py", DEAF.replace("HOW", how))
+    project.write("model.yaml", "default: B\n")
+    arguments = ("--vlm=m", "--vlm-models=models.yaml", "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml")
+    return project.pytester.runpytest(
+        *arguments, "-p", "no:randomly", *UNUSED, "suite", "--vlm-report=out", "--junitxml=junit.xml"
+    )
+
+
+def test_a_model_whose_template_drops_the_pictures_is_warned_of_everywhere_and_not_go(large: Project) -> None:
+    """It is right each time, with whatever picture and with none."""
+    large.write("suite/test_suite.py", SUITE.replace('"no_image", ', "").replace(', "visual_gain"', ""))  # no test withholds them
+    result = ask(large, "0")
+    assert result.ret == 10
+    said = "m answers 12 questions the same when it is shown the pictures of other questions"
+    printed = " ".join(result.stdout.str().split())
+    assert said in printed
+    assert "m is not shown to look at the pictures of data: with them it scores 0.0 pp more than without" in printed
+    for name in ("out/summary.md", "out/report.html", "out/results.json"):
+        assert said in (large.path / name).read_text(), name
+    assert 'name="vlm.metric.same_when_exchanged_rate" value="1' in (large.path / "junit.xml").read_text()
+    large.write("policy.yaml", DROPS.format("coverage: {blind_models: allow}"))
+    allowed = ask(large, "0")
+    assert allowed.ret == 0
+    assert said in " ".join(allowed.stdout.str().split())
+
+
+def test_a_model_that_looks_is_go_and_its_probes_can_be_computed_again(large: Project) -> None:
+    result = ask(large, LOOKS)
+    assert result.ret == 0, result.stdout.str()
+    assert "when it is shown the pictures" not in result.stdout.str()
+    found = {one["metric"]: one["value"] for one in records(large)["m-data-clean"]["measures"]}
+    assert (found["same_when_exchanged_rate"], found["other_when_alone_rate"]) == (0.0, 0.0)
+    (run,) = (large.path / ".vlmrobust" / "runs").iterdir()
+    bundle = large.path / "run.zip"
+    assert main(["bundle", str(run), "--out", str(bundle)]) == 0
+    assert main(["verify", str(bundle)]) == 0
+    with closing(sqlite3.connect(run / "predictions.sqlite")) as evidence, evidence:
+        assert evidence.execute(EXCHANGE_NOTHING).rowcount == 12
+    bundle.unlink()
+    assert main(["bundle", str(run), "--out", str(bundle)]) == 0
+    assert main(["verify", str(bundle)]) == 1  # the record says that they were others

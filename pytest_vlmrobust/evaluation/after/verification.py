@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.cell import Cell, FamilyMetric
+from pytest_vlmrobust.core.cell import PROBES, Cell, FamilyMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
@@ -67,9 +67,10 @@ def foreign_evidence(evidence: Evidence, inputs: JudgeInputs) -> list[str]:
     Raises:
         StoreError: the evidence cannot be read.
     """
-    asked = {cell.model for cell in evidence.cells()}
+    cells = [*evidence.cells(), *evidence.probes()]
+    asked = {cell.model for cell in cells}
     known, fingerprinted, datasets = set(inputs.models), set(evidence.models()), set(evidence.datasets())
-    unknown = sorted({cell.dataset for cell in evidence.cells()} - datasets)
+    unknown = sorted({cell.dataset for cell in cells} - datasets)
     return [
         *(f"{EVIDENCE}: holds {name!r}, which no run writes" for name in evidence.foreign()),
         *(f"{EVIDENCE}: is about the model {name!r}, which {DOCKET} lacks" for name in sorted((asked | fingerprinted) - known)),
@@ -184,11 +185,11 @@ def _answers(replay: Replay, inputs: JudgeInputs) -> tuple[int, list[str]]:
         StoreError: answers cannot be read, which is no difference: it ends here.
     """
     count, problems = 0, []
-    for cell in replay.evidence.cells():
+    for cell in [*replay.evidence.cells(), *replay.evidence.probes()]:
         try:
             policy = inputs.policies.get(cell.model)
-            stops_early = policy is not None and policy.mode is Mode.ADAPTIVE
-            count += len((replay.stored(cell) if stops_early else replay.result(cell)).scores)
+            in_part = cell.setting in PROBES or (policy is not None and policy.mode is Mode.ADAPTIVE)
+            count += len((replay.stored(cell) if in_part else replay.result(cell)).scores)
         except UsageError as error:
             problems.append(f"{cell}: its answers cannot be scored again: {error}")
     return count, problems

@@ -1,32 +1,50 @@
-"""Canaries: signs that a model does not look at its pictures, found in answers whatever a policy asks.
+"""Canaries: signs that a model does not look at its pictures, or that its answers are not its own, whatever a policy asks.
 
 A model that gives one answer to nearly everything, one answer to each question whatever its picture, or the same answers without
 the pictures, loses nothing under any setting. Its records carry a warning, which every report shows. Whether that keeps a run
-from GO is decided by ``conditions``, from what the pictures bring (``gain_over_blind``).
+from GO is decided by ``conditions``, from what the pictures bring (``gain_over_blind``), and where no test withheld them from
+what other pictures change (``same_when_exchanged_rate``).
+
+Beside the clean cell of each dataset a few questions are asked once more (``probes``): with the pictures of other questions, and
+alone.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, Cell, Setting
 from pytest_vlmrobust.core.decision import WARNING
+from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line
+from pytest_vlmrobust.evaluation.run.answers import Measured
+from pytest_vlmrobust.evaluation.run.probes import FEWEST, probed_places
+from pytest_vlmrobust.evaluation.run.resolutions import why_not_received
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 GAIN = "gain_over_blind"
 """What pictures bring, from the answers to the same questions with them and without; measured beside answers without pictures."""
-FEWEST = 10
-"""Answers below which nothing is said: a few equal ones are chance."""
+EXCHANGED_RATE = "same_when_exchanged_rate"
+"""The share of probed questions whose answer is the same with the pictures of another question."""
+ALONE_RATE = "other_when_alone_rate"
+"""The share of probed questions that are answered otherwise with nothing beside them."""
 NEARLY_ALL = 0.95
 """The share of equal answers from which on a model is said to give one answer."""
 MORE_THAN_TARGETS = 0.10
 """By how much that share exceeds the commonest right answer's: on data with one right answer, one answer is no fault."""
+SAME_LOGPROBS = 0.05
+"""By how much log-probabilities may differ that are called the same: low precision moves them, and another picture moves those of
+unlikely letters by more."""
+OTHERS = 2
+"""How many of a dozen answers have to be others before anything is said: one of them may be rounding."""
 _LONGEST = 40
 """Characters of an answer in a sentence."""
 
@@ -44,10 +62,21 @@ def gain_over_blind(table: ScoreTable, confidence: float) -> Measure:
     return Measure(GAIN, estimate.value, estimate.low, estimate.high, n=estimate.n)
 
 
-def warnings_about(clean: CellResult) -> list[Measure]:
-    """Returns what is suspicious about answers to the unchanged pictures, each as a measure with its warning; usually nothing."""
-    answered = _answered(clean)
-    return _one_answer(clean.cell.model, answered) or _blind_to_pictures(clean.cell.model, answered)
+def measures_beside_clean(measured: Measured, clean: CellResult) -> list[Measure]:
+    """Returns what is suspicious about answers to the unchanged pictures, and what a few of them are when asked once more.
+
+    Each is a measure that no rule is about; what is wrong is a warning on it.
+
+    Args:
+        measured: what asks, or has the answers that were given.
+        clean: the answers about all samples.
+    """
+    model, answered = clean.cell.model, _answered(clean)
+    suspicious = _one_answer(model, answered) or _blind_to_pictures(model, answered)
+    exchanged = _compared(measured, clean, EXCHANGED, EXCHANGED_RATE, _of_other_pictures)
+    if suspicious:  # which says the same, and of more answers
+        exchanged = [replace(measure, reason="") for measure in exchanged]
+    return [*suspicious, *exchanged, *_compared(measured, clean, AGAIN, ALONE_RATE, _of_answers_alone)]
 
 
 def warnings_beside(blind: CellResult, clean: CellResult) -> list[Measure]:
@@ -67,6 +96,94 @@ def warnings_beside(blind: CellResult, clean: CellResult) -> list[Measure]:
         "the model, and whether its chat template drops them"
     )
     return [_warning("same_without_pictures_rate", 1.0, len(both), text)]
+
+
+Pair = tuple[Answered, Answered]
+"""The answer to a question of the clean cell, and that of a probe."""
+
+
+def _compared(
+    measured: Measured, clean: CellResult, setting: Setting, name: str, tell: Callable[[str, Sequence[Pair]], Measure]
+) -> list[Measure]:
+    """Asks a few questions once more, and returns what their answers tell; nothing where they are too few."""
+    places = probed_places(setting, clean.samples)
+    if not places:
+        return []
+    try:
+        again = measured.result(Cell(clean.cell.model, clean.cell.dataset, setting), places)
+    except VlmRobustError:  # offline, beyond a budget, or with a model that was lost: no verdict rests on them
+        return [Measure(name, math.nan, n=0, reason="not probed: a few questions could not be asked once more")]
+    own = {sample.id: key for sample, key in zip(clean.samples, clean.keys, strict=True)}
+    keys = {sample.id: key for sample, key in zip(again.samples, again.keys, strict=True)}
+    first = {row[0].id: row for row in _answered(clean)}
+    pairs = [
+        (first[row[0].id], row)
+        for row in _answered(again)
+        if row[0].id in first and row[1].method != "sample"
+        if setting != EXCHANGED or keys[row[0].id] != own[row[0].id]  # else both show the same pixels, under two names
+    ]
+    if len(pairs) < FEWEST:
+        reason = f"not probed: {len(pairs)} questions can be compared, and fewer than {FEWEST} tell nothing"
+        return [Measure(name, math.nan, n=len(pairs), reason=reason)]
+    return [tell(clean.cell.model, pairs)]
+
+
+def _of_other_pictures(model: str, pairs: Sequence[Pair]) -> Measure:
+    """Returns how many answers are the same with other pictures, with a warning where all are."""
+    same = sum(_is_same(first[1], second[1]) for first, second in pairs)
+    if same < len(pairs):
+        return Measure(EXCHANGED_RATE, same / len(pairs), n=len(pairs))
+    text = (
+        f"{model} answers {len(pairs)} questions the same when it is shown the pictures of other questions: look whether "
+        "pictures reach it, whether its chat template drops them, and whether each request has its own"
+    )
+    return _warning(EXCHANGED_RATE, 1.0, len(pairs), text)
+
+
+def _of_answers_alone(model: str, pairs: Sequence[Pair]) -> Measure:
+    """Returns how many answers are others when they are asked alone, with a warning where it is more than one."""
+    others = sum(_differs(first, second) for first, second in pairs)
+    rate = others / len(pairs)
+    if others < OTHERS:
+        return Measure(ALONE_RATE, rate, n=len(pairs))
+    text = (
+        f"{others} of {len(pairs)} answers of {model} are others when each question is asked once more and alone: they depend on "
+        "what is beside them in a batch (on which side it is padded, or low precision), or on chance. Measure it with --vlm-aa"
+    )
+    return _warning(ALONE_RATE, rate, len(pairs), text)
+
+
+def _is_same(first: Prediction, second: Prediction) -> bool:
+    if first.logprobs and first.logprobs.keys() == second.logprobs.keys():
+        return all(_is_close(value, second.logprobs[letter]) for letter, value in first.logprobs.items())
+    return first.text.strip() == second.text.strip()
+
+
+def _is_close(first: float, second: float) -> bool:
+    return first == second or abs(first - second) <= SAME_LOGPROBS  # equal infinities have no difference
+
+
+def _differs(first: Answered, second: Answered) -> bool:
+    """Whether two answers to a question are different ones: by their scores, and by what was read where an answer is chosen."""
+    chosen = first[0].task in ("choice", "yes_no")
+    return first[2].value != second[2].value or (chosen and _answer(first) != _answer(second))
+
+
+def warnings_about_rungs(model: str, results: Sequence[CellResult]) -> list[Measure]:
+    """Returns a measure with a warning where the resolution of pictures seems not to reach a model; usually nothing.
+
+    Args:
+        model: its name in test ids.
+        results: the rungs of a ladder.
+    """
+    count, why = why_not_received(results)
+    if not count:
+        return []
+    text = (
+        f"the resolution does not reach {model}: {why}, of which there are {count}. Look at the size limits of its processor, or "
+        "of the server in front of it"
+    )
+    return [_warning("same_at_rungs_rate", 1.0, count, text)]
 
 
 def _answered(result: CellResult) -> list[Answered]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from pytest_vlmrobust.backends.resolve import names as shipped_models
-from pytest_vlmrobust.core.cell import NO_IMAGE_NAME, Planned
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Planned
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.prediction import ModelRef
@@ -42,9 +42,10 @@ from pytest_vlmrobust.policies import (
     waiver_report,
 )
 
-from .canaries import GAIN
+from .canaries import EXCHANGED_RATE, GAIN
 from .scopes import KnownNames, is_relative, is_summary, shows_looking
 
+_WAYS_OUT = "add a rule on visual_gain, ask more samples, or allow it with coverage: {blind_models: allow}"
 _REGISTER = " One of your own is known once a conftest.py that is collected registers it"
 _SERVED = "openai"
 """The backend of models that others serve."""
@@ -187,7 +188,7 @@ class Conditions:
         return shortfalls
 
     def _not_shown_to_look(self, records: Sequence[Record]) -> list[str]:
-        """Returns a shortfall for each model and dataset where pictures were withheld and nothing shows that they matter.
+        """Returns a shortfall for each model and dataset where nothing shows that the pictures matter.
 
         A model that does not look, or that always says the same, loses nothing under any setting. Where a blocking rule bounds
         its visual gain, the verdict of that rule holds.
@@ -204,9 +205,15 @@ class Conditions:
                 about = [record for record in own if record.dataset == dataset]
                 gated = any(record.deciding in (Outcome.PASS, Outcome.WAIVED) for record in about)
                 bounded = any(measure.rule in looking for record in about for measure in record.measures)
-                gain = None if bounded or not gated else _visual_gain(about)
-                if gain is not None and not _is_gain(gain, by_value=by_value):
-                    shortfalls.append(_blind(name, dataset, gain, policy))
+                gain = _visual_gain(about)
+                if bounded or not gated or (gain is None and not self.is_whole):  # which is reported with what it leaves out
+                    continue
+                if why := _why_not_shown(about, gain, by_value=by_value):
+                    shortfalls.append(
+                        f"{name} is not shown to look at the pictures of {dataset}: {why}, no blocking rule bounds its "
+                        f"visual_gain, and GO requires that pictures matter ({policy.coverage.cite('blind_models', 'refuse')})"
+                        f": {_WAYS_OUT}"
+                    )
         return shortfalls
 
     def _relative_rules(self, policy: Policy) -> list[Rule]:
@@ -263,21 +270,24 @@ def _visual_gain(records: Iterable[Record]) -> Measure | None:
         for measure in record.measures
         if not measure.category
     }
-    return measured.get(("", "visual_gain")) or measured.get((NO_IMAGE_NAME, GAIN))
+    return measured.get(("", "visual_gain")) or measured.get((NO_IMAGE_NAME, GAIN)) or measured.get((CLEAN_NAME, GAIN))
 
 
 def _is_gain(gain: Measure, *, by_value: bool) -> bool:
     return gain.value > 0.0 and (by_value or gain.low > 0.0)  # an interval that is not known shows nothing
 
 
-def _blind(name: str, dataset: str, gain: Measure, policy: Policy) -> str:
-    between = "" if math.isnan(gain.low) else f", 90 % interval {points(gain.low)} to {points(gain.high)}"
-    return (
-        f"{name} is not shown to look at the pictures of {dataset}: with them it scores {points(gain.value)} more than without"
-        f"{between}, no blocking rule bounds its visual_gain, and GO requires that pictures matter "
-        f"({policy.coverage.cite('blind_models', 'refuse')}): add a rule on visual_gain, ask more samples, or allow it with "
-        "coverage: {blind_models: allow}"
-    )
+def _why_not_shown(records: Iterable[Record], gain: Measure | None, *, by_value: bool) -> str:
+    """Returns why nothing shows that a model looks at the pictures of a dataset; empty where something does."""
+    if gain is None:
+        return "no test has the setting clean or no_image, beside which that is measured"
+    if not _is_gain(gain, by_value=by_value):
+        between = "" if math.isnan(gain.low) else f", 90 % interval {points(gain.low)} to {points(gain.high)}"
+        return f"with them it scores {points(gain.value)} more than without{between}"
+    exchanged = (measure for record in records for measure in record.measures if measure.metric == EXCHANGED_RATE)
+    same = next((measure.n for measure in exchanged if measure.value == 1.0), 0)
+    shown = gain.low > 0.0
+    return f"it answers {same} questions the same with the pictures of others" if same and not shown else ""
 
 
 def _is_meaningless(use: WaiverUse, policy: Policy, records: Iterable[Record]) -> bool:

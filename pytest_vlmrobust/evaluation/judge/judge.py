@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 
 _WORST = 5
+LADDER_METRIC = "absolute_continuous_error"
+"""Beside which it is said, once for a dataset, where the resolution does not reach a model: it is small then."""
 
 
 class EarlyVerdicts(Protocol):
@@ -188,6 +190,8 @@ class Judge:
         by_stratum = {measure.category: measure.value for measure in more if measure.category}
         notes = (*collapsed_rungs(results), *gaps, *said_of_guesses(results))
         more = [*more, *by_grouping]
+        if sweep.metric == LADDER_METRIC and not self._is_task(sweep.dataset):
+            more += canaries.warnings_about_rungs(sweep.model, results)
         return self.summary(
             "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
         )
@@ -290,11 +294,11 @@ class Judge:
         """Returns what says whether a model looks at its pictures; tasks, which have floors, are left out."""
         if self._is_task(scores.cell.dataset):
             return []
-        if scores.cell.setting == CLEAN:
-            return canaries.warnings_about(scores.result)
-        if scores.cell.setting != NO_IMAGE:
+        if scores.cell.setting not in (CLEAN, NO_IMAGE) or not any(sample.images for sample in scores.samples):
             return []
         gain = canaries.gain_over_blind(scores.table, self.confidence)
+        if scores.cell.setting == CLEAN:
+            return [gain, *canaries.measures_beside_clean(self.evaluator, scores.result)]
         return [gain, *canaries.warnings_beside(scores.result, scores.clean)]
 
     def _judge_estimates(self, test: PlannedTest, estimates: Mapping[str, Estimate]) -> list[Measure]:

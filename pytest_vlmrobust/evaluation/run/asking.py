@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain, islice
 
 from pytest_vlmrobust.backends.protocol import Backend, Prepared, PreparingBackend, accepted
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import AGAIN, Cell
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
@@ -295,7 +295,8 @@ class Engine:
 
     def _window(self) -> list[Question]:
         """Returns the questions of which the next batch is made: twice as many as it holds, where memory allows."""
-        if self._size == 1:  # a batch of one need not wait until those before it are prepared
+        leading = next(self._order(), None)
+        if self._size == 1 or (leading is not None and leading.cell.setting == AGAIN):  # one need not wait for those before it
             first = (one for one in islice(self._order(), _PREPARED_AHEAD * self._lanes) if one.stage in ("ready", "failed"))
             return list(islice(chain(first, self._order()), 1))
         window: list[Question] = []

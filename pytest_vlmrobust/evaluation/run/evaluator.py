@@ -9,14 +9,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
 from pytest_vlmrobust.backends.protocol import Backend, RemoteBackend, accepted
-from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import BudgetSpent, DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint_of_json
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
@@ -31,6 +31,7 @@ from .answers import score_table
 from .asking import Asking, Engine, Want
 from .leases import owner_name
 from .ledger import Ledger
+from .probes import exchanges, shown_setting
 from .prompts import answer_limit, in_space_of, prompt, scorable_choices
 from .results import HIGHEST, NO_ANSWER, CellResult, turns, view_indices
 from .views import Album, View, ViewMaker, of_view, view_count
@@ -136,6 +137,7 @@ class Evaluator:
         self._partial: dict[Cell, PartialCell] = {}
         self._samples: dict[str, tuple[Sample, ...]] = {}
         self._pictures: dict[str, Mapping[str, PictureDigests]] = {}
+        self._exchanges: dict[str, Mapping[str, Sample]] = {}
         self._failed: dict[str, VlmRobustError] = {}
         self._loaded: dict[str, Dataset] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
@@ -380,11 +382,23 @@ class Evaluator:
             InfrastructureError: the files of the model, or the store, cannot be read.
         """
         questions, count = self._questions_of(cell.model, cell.dataset), view_count(cell.setting)
+        if cell.setting == EXCHANGED:
+            questions = [(self._exchanged(cell.dataset, sample), text) for sample, text in questions]
         recipes = self._views.recipes([sample for sample, _ in questions], cell.setting)
         recipes_of = zip(questions, recipes, strict=True)
         asked = [Asking(*question, recipe, view, count) for question, recipe in recipes_of for view in range(count)]
         self._recall(cell, asked)
         return asked
+
+    def _exchanged(self, dataset: str, sample: Sample) -> Sample:
+        """Returns a sample with the pictures that it is shown when pictures are exchanged."""
+        other = self._pictures_from(dataset).get(sample.id)
+        return sample if other is None else replace(sample, images=other.images)
+
+    def _pictures_from(self, dataset: str) -> Mapping[str, Sample]:
+        if dataset not in self._exchanges:
+            self._exchanges[dataset] = exchanges(self.samples(dataset))
+        return self._exchanges[dataset]
 
     def _questions_of(self, model: str, dataset: str) -> Sequence[tuple[Sample, str]]:
         """Returns the samples of a dataset as a model is asked about them, each with its prompt; the same for all settings."""
@@ -479,7 +493,9 @@ class Evaluator:
 
     def _key(self, cell: Cell, asking: Asking, digests: tuple[str, ...]) -> str:
         seen = of_view(digests, asking.view, asking.views)
-        return fingerprint_of_json(self._model_json(cell.model), canonical_json(seen), *self._question_json(cell, asking))
+        facts = self._model_json(cell.model), canonical_json(seen), *self._question_json(cell, asking)
+        is_another = cell.setting == AGAIN and not getattr(self._backend(cell.model), "answers_alone", False)
+        return fingerprint_of_json(*facts, *([canonical_json(str(AGAIN))] if is_another else []))
 
     def _model_json(self, model: str) -> str:
         if model not in self._models_json:
@@ -516,13 +532,14 @@ class Evaluator:
         view = self._views.view(asking.sample, cell.setting) if view is None else view
         ref = self.models[cell.model]
         asking.key = self._key(cell, asking, view.digests)
+        whose = self._pictures_from(cell.dataset).get(asking.sample.id) if cell.setting == EXCHANGED else None
         return Request(
             key=asking.key,
             images=of_view(view.images, asking.view, asking.views),
             text=asking.text,
             choices=scorable_choices(asking.sample, ref.prompt_mode),
             max_new_tokens=self._limit(ref, asking.sample),
-            sample_id=asking.sample.id,
-            setting=str(cell.setting),
+            sample_id=(whose or asking.sample).id,
+            setting=str(shown_setting(cell.setting)),
             dataset=cell.dataset,
         )

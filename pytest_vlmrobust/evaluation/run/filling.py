@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from pytest_vlmrobust.core.cell import NO_IMAGE, Cell
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, PROBES, Cell
 from pytest_vlmrobust.core.errors import BudgetSpent, UsageError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.words import quantity
 
 from .asking import Asking, Want
 from .evaluator import Evaluator
+from .probes import probed_places
 from .views import view_count
 
 _SCHEDULERS = (
@@ -26,6 +27,7 @@ _SCHEDULERS = (
 """Variables of SLURM, Kubernetes, GitLab, Buildkite and CircleCI: this part, how many there are, and the number of the first."""
 _FIRST = {"CI_NODE_MIN": "1"}
 """GitLab counts from 1 and says so nowhere. Kubernetes does not say how many there are: set JOB_COMPLETIONS in the job."""
+_COUNT = re.compile(r"[0-9]{1,6}")
 _SHOWN = 5
 
 
@@ -61,12 +63,17 @@ class Shard:
         """
         for index, total, least in _SCHEDULERS:
             if environment.get(index, "").isdecimal():
-                if not environment.get(total, "").isdecimal():
-                    raise UsageError(f"{index}={environment[index]}, and no {total} says of how many parts. Give --vlm-shard i/n")
-                first = int(environment.get(least) or _FIRST.get(least, "0"))
-                number, count = int(environment[index]) - first + 1, int(environment[total])
+                given = {index: environment[index], total: environment.get(total, "")}
+                given |= {least: first} if (first := environment.get(least)) else {}
+                said = ", ".join(f"{name}={value[:20]}" for name, value in given.items() if value)
+                if not given[total].isdecimal():
+                    raise UsageError(f"{said}, and no {total} says of how many parts. Give --vlm-shard i/n")
+                if any(_COUNT.fullmatch(value) is None for value in given.values()):
+                    raise UsageError(f"{said}: expected whole numbers of at most six digits. Give --vlm-shard i/n")
+                number = int(given[index]) - int(first or _FIRST.get(least, "0")) + 1
+                count = int(given[total])
                 if not 1 <= number <= count:
-                    raise UsageError(f"{index}={environment[index]} of {total}={count}: no such part. Give --vlm-shard i/n")
+                    raise UsageError(f"{said}: no such part. Give --vlm-shard i/n")
                 return cls(number, count), index
         return cls(1, 1), ""
 
@@ -96,16 +103,26 @@ class Filling:
         """How many questions have no answer."""
         return sum(self.failures.values())
 
-    def fill(self, evaluator: Evaluator, cells: Sequence[Cell]) -> None:
-        """Asks what the store lacks of this part of the cells; what cannot be answered stops nothing else."""
+    def fill(self, evaluator: Evaluator, cells: Sequence[Cell], tasks: Collection[str] = ()) -> None:
+        """Asks what the store lacks of this part of the cells; what cannot be answered stops nothing else.
+
+        Args:
+            evaluator: of the run.
+            cells: all that its tests need.
+            tasks: the datasets that are not probed; of any other, clean cells come with their probes.
+        """
         places = {}
         for cell in cells:
+            probes = PROBES if cell.setting == CLEAN and cell.dataset not in tasks else ()
             try:
                 places[cell] = self._places(evaluator, cell)
+                for probe in (replace(cell, setting=setting) for setting in probes):
+                    probed = set(probed_places(probe.setting, evaluator.samples(probe.dataset)))
+                    places[probe] = [place for place in self._places(evaluator, probe) if place in probed]
             except VlmRobustError as error:
                 self._lack(f"{cell}, none of its questions: {error}", 1)
         places = {cell: chosen for cell, chosen in places.items() if chosen}
-        evaluator.expect(Want(cell, chosen) for cell, chosen in places.items())
+        evaluator.expect(Want(cell, chosen) for cell, chosen in places.items() if cell.setting not in PROBES)
         before = evaluator.inferred
         for cell, chosen in places.items():
             try:

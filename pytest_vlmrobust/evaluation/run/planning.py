@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import CLEAN, PROBES, Cell
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.store import last_records
 
 from .evaluator import Evaluator
 from .evidence import Rate, measured_rate, newest_runs
 from .plan import Forecast, forecasts
+from .probes import probed_places
 
 HEADER = ("model", "dataset", "cells", "samples", "forward passes", "in the store", "to infer", "time", "prompt tokens")
 NAMES = 2
@@ -30,6 +31,8 @@ class RunForecast:
 
     found: Sequence[Forecast]
     disk: str
+    probes: int = 0
+    """Questions that are asked once more beside the clean cells, at most."""
 
     @classmethod
     def of(cls, evaluator: Evaluator, cells: Iterable[Cell], earlier: Iterable[Path], store: Path) -> RunForecast:
@@ -46,9 +49,12 @@ class RunForecast:
             StoreError: the store cannot be read.
         """
         runs = [(path.name, last_records(path)) for path in newest_runs(earlier)]
-        found = forecasts(evaluator, cells, partial(measured_rate, runs))
+        planned = list(cells)
+        found = forecasts(evaluator, planned, partial(measured_rate, runs))
         total = sum(one.passes + one.missing for one in found)
-        return cls(found, _disk(evaluator, total, store))
+        clean = [evaluator.samples(cell.dataset) for cell in dict.fromkeys(planned) if cell.setting == CLEAN]
+        probes = sum(len(probed_places(setting, samples)) for samples in clean for setting in PROBES)
+        return cls(found, _disk(evaluator, total, store), probes)
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -64,6 +70,7 @@ class RunForecast:
             alike.setdefault(_basis(one), []).append(f"{one.model}-{one.dataset}")
         return [
             f"{passes:,} forward passes in all, at most {missing:,} of them to be inferred",
+            *([f"beside these at most {self.probes:,} questions are asked once more, in another way"] if self.probes else []),
             *_unrendered(self.found),
             *(f"{first_few(names, 1)}: {basis}" for basis, names in alike.items()),
             *(f"{one.model}-{one.dataset}: {cost}" for one in self.found if (cost := _cost(one))),

@@ -9,6 +9,7 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
+from .probes import FEWEST
 from .results import CellResult
 
 PREPROCESSING = "preprocessing"
@@ -71,6 +72,7 @@ LADDER_FAMILY = "ladder"
 _LADDERS = ("resolution", "resolution_lanczos")
 _DETAILS = ("image_grid_thw", "visual_tokens")
 """What backends say about a picture after their processor, the most telling first."""
+_FEWEST_RUNGS = 3
 
 
 def received(result: CellResult) -> str:
@@ -111,6 +113,24 @@ def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def why_not_received(results: Sequence[CellResult]) -> tuple[int, str]:
+    """Returns how many rungs a model could not tell apart, and why it seems so; 0 where it could, or where too few are known.
+
+    Rungs are looked at of which the pictures differ. Where the model does not say what it received of them, the length of its
+    prompts tells, for the questions are the same, and else its answers.
+    """
+    rungs = [alike[0] for alike in _by_pictures(results).values()]
+    if len(rungs) < _FEWEST_RUNGS or len(rungs[0].samples) < FEWEST:
+        return 0, ""
+    sizes = [_seen(rung, (*_DETAILS, "prompt_tokens")) for rung in rungs]
+    if all(seen is not None for seen in sizes):
+        one_size = len(set(sizes)) == 1
+        return (len(rungs), "the pictures of all rungs reached it at one size") if one_size else (0, "")
+    answers = {tuple(prediction.text for prediction in rung.predictions) for rung in rungs}
+    varied = len(set(next(iter(answers)))) > 1
+    return (len(rungs), "it answers each question the same at all rungs") if len(answers) == 1 and varied else (0, "")
+
+
 def _named(results: Sequence[CellResult]) -> str:
     return ", ".join(str(result.cell.setting) for result in results)
 
@@ -125,9 +145,9 @@ def _by_pictures(results: Sequence[CellResult]) -> dict[tuple[str, ...], list[Ce
     return found
 
 
-def _seen(result: CellResult) -> tuple[str, ...] | None:
-    """Returns what the model received for each answer, ``None`` when it does not say."""
-    for name in _DETAILS:
+def _seen(result: CellResult, names: Sequence[str] = _DETAILS) -> tuple[str, ...] | None:
+    """Returns what the model received for each answer, by the first of these details that all have; ``None`` without one."""
+    for name in names:
         found = [prediction.details.get(name) for prediction in result.predictions]
         if all(value is not None for value in found):
             return tuple(f"{name.replace('_', ' ')} {value}" for value in found)

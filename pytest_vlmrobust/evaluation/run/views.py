@@ -13,12 +13,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, PROBES, Setting
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprint, fingerprint_of_json, pixels_digest
 from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
 from pytest_vlmrobust.store import Pictures, Store
 from pytest_vlmrobust.store.run_directory import file_name
+
+from .probes import shown_setting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,8 +87,8 @@ class ViewMaker:
         """Returns the recipe of the view of each sample: what all have in common is looked up and spelled once."""
         if setting == NO_IMAGE:
             return ["no image"] * len(samples)
-        code, steps_left = canonical_json(code_digest()), _StepsLeft()
-        return [self._recipe(code, steps_left, sample, *_begun(sample, setting)) for sample in samples]
+        code, steps_left, shown = canonical_json(code_digest()), _StepsLeft(), shown_setting(setting)
+        return [self._recipe(code, steps_left, sample, *_begun(sample, shown)) for sample in samples]
 
     def _recipe(self, code: str, steps_left: _StepsLeft, sample: Sample, shown: Iterable[ImageSource], setting: Setting) -> str:
         steps, is_drawn = steps_left[setting]
@@ -103,7 +105,7 @@ class ViewMaker:
         """
         if setting == NO_IMAGE:
             return View((), ())
-        shown, setting = _begun(sample, setting)
+        shown, setting = _begun(sample, shown_setting(setting))
         sources = tuple(self._source(source) for source in shown)
         if setting == CLEAN:
             return View(sources, tuple(pixels_digest(image) for image in sources))
@@ -186,7 +188,7 @@ def _begun(sample: Sample, setting: Setting) -> tuple[tuple[ImageSource, ...], S
 
 def view_count(setting: Setting) -> int:
     """Returns how many times a sample is asked about under a setting: n * n under ``patches:n``, else once."""
-    return 1 if setting in (CLEAN, NO_IMAGE) else perturbations.info(setting).views
+    return 1 if setting in (CLEAN, NO_IMAGE, *PROBES) else perturbations.info(setting).views
 
 
 def of_view(things: tuple[T, ...], view: int, count: int) -> tuple[T, ...]:

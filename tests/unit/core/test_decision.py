@@ -227,3 +227,8 @@ def test_exit_codes_are_those_of_the_contract() -> None:
 def test_a_breach_prints_under_the_name_users_import(error: type[AssertionError]) -> None:
     assert issubclass(error, AssertionError)
     assert error.__module__ == "pytest_vlmrobust"
+
+
+def test_a_scope_of_which_nothing_is_known_lacks_no_test() -> None:
+    assert RunScope().missing([]) == 0
+    assert (RunScope().planned, RunScope().selected) == (0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import importlib.util
 import io
+import os
 import re
 import subprocess
 import sys
@@ -321,3 +322,11 @@ def test_an_index_of_thousands_of_digits_is_a_name_like_any_other(tmp_path: Path
         (sample,) = resolve(tmp_path / f"{name}.tsv", compat=compat).samples()
         assert sample.id == digits
         assert (sample.group == "7") is (name == "circular")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes by name")
+@pytest.mark.parametrize("name", ["pipe.jsonl", "pipe.tsv"])
+def test_a_pipe_is_refused_for_it_might_never_end(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DatasetError, match=r"is not a dataset: it is no file\. Expected a \.tsv, a \.jsonl, or a folder"):
+        datasets.resolve(str(tmp_path / name))

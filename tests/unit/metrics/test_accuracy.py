@@ -16,6 +16,7 @@ from pytest_vlmrobust.metrics.accuracy import (
     relative_corruption_error_interval,
     unseeing,
     visual_gain_interval,
+    visual_gain_is_real,
 )
 from pytest_vlmrobust.metrics.scores import Scores
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
@@ -199,3 +200,32 @@ def test_the_interval_of_harmful_flips_is_that_of_clopper_and_pearson() -> None:
     table = ScoreTable(clean=clean, by_setting={"fog:low": perturbed})
     found = metrics.estimate("harmful_flip_rate", table, "fog:low", 0.90)
     assert (found.low, found.high) == pytest.approx(exact_interval(3, 20, 0.90), abs=1e-9)
+
+
+def test_shares_and_gains_of_ten_samples_by_hand() -> None:
+    perturbed = [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
+    assert metrics.accuracy(perturbed) == 0.4
+    assert metrics.clean_accuracy(CLEAN) == 0.5
+    assert metrics.harmful_flip_rate(CLEAN, perturbed) == 0.2
+    assert metrics.helpful_flip_rate(CLEAN, perturbed) == 0.1
+    assert metrics.visual_gain(CLEAN, [1] * 2 + [0] * 8) == pytest.approx(0.3)
+    assert metrics.accuracy_above_chance(CLEAN, [0.25] * 10) == pytest.approx(0.25)
+
+
+def test_the_interval_of_helpful_flips_is_that_of_their_share() -> None:
+    clean, perturbed = np.repeat([1.0, 0.0, 0.0], [50, 10, 40]), np.repeat([0.0, 1.0, 0.0], [5, 55, 40])
+    table = ScoreTable(clean=clean, by_setting={"fog:low": perturbed})
+    helpful = int(((perturbed - clean) > 0).sum())
+    assert metrics.estimate("helpful_flip_rate", table, "fog:low", 0.90).low == pytest.approx(
+        exact_interval(helpful, 100)[0], abs=2e-3
+    )
+    assert metrics.estimate("helpful_flip_rate", table, "fog:low", 0.90).high < 0.2
+
+
+def test_a_gain_is_real_above_two_standard_errors_or_a_point() -> None:
+    """100 samples of which 10 are gained: 2 standard errors are 2 * .3 / 10 = 6 points, and of 1 gained 2 * .0995 / 10 = 2."""
+    clean = np.ones(100)
+    lost = [ScoreTable(clean=clean, by_setting={}, no_image=np.repeat([0.0, 1.0], [count, 100 - count])) for count in (10, 1)]
+    assert visual_gain_is_real(lost[0], None) == ""
+    assert "of 1.0 pp is not above 2.0 pp" in visual_gain_is_real(lost[1], None)
+    assert "there are no scores without images" in visual_gain_is_real(ScoreTable(clean=clean, by_setting={}), None)

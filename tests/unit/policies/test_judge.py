@@ -23,7 +23,15 @@ from pytest_vlmrobust.policies import (
     Treatment,
     Waiver,
 )
-from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, undecided, verdict_of_part
+from pytest_vlmrobust.policies.judge import (
+    SamplesNeeded,
+    _samples_in_words,
+    early_verdict,
+    judge_rule,
+    outcome_of,
+    undecided,
+    verdict_of_part,
+)
 
 TODAY = date(2027, 6, 30)
 POINT = Treatment(JudgedBy.POINT)
@@ -424,3 +432,22 @@ def test_a_rule_that_was_not_judged_says_so() -> None:
     )
     assert undecided(rule(treatment=Treatment(tier=Tier.WARN))).outcome is Outcome.MEASURED
     assert undecided(rule(treatment=Treatment(on_inconclusive=OnInconclusive.WARN))).outcome is Outcome.MEASURED
+
+
+@pytest.mark.parametrize("value", [math.nan, 0.01, 0.049, 0.06, 0.15, 0.3])
+@pytest.mark.parametrize("width", [0.0, 0.02, math.nan])
+@pytest.mark.parametrize("treatment", [POINT, INTERVAL, Treatment(JudgedBy.INTERVAL, tier=Tier.WARN)])
+@pytest.mark.parametrize("waivers", [(), (waiver(),), (waiver(cap=0.07),), (waiver(expires=date(2027, 6, 29)),)])
+def test_an_outcome_without_a_sentence_is_that_of_the_verdict(
+    value: float, width: float, treatment: Treatment, waivers: tuple[Waiver, ...]
+) -> None:
+    """Those who judge thousands take a shorter way, which has to end where the other does."""
+    estimate, about = between(value - width, value, value + width), rule(treatment=treatment)
+    assert outcome_of(about, estimate, waivers, TODAY) is judge_rule(about, estimate, waivers, TODAY).outcome
+    shared = judge_rule(about, estimate, waivers, TODAY, 40).outcome
+    assert outcome_of(about, estimate, waivers, TODAY, 40) is shared
+
+
+def test_samples_that_are_needed_are_a_range_only_where_it_has_two_ends() -> None:
+    said = [_samples_in_words(SamplesNeeded(least, most)) for least, most in ((400, 900), (400, 400))]
+    assert said == ["about 400 to 900 samples would decide it", "about 400 samples would decide it"]

@@ -13,7 +13,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Decision, Outcome, decide
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.policies import JudgedTest, Policy
+from pytest_vlmrobust.policies import JudgedTest, Policy, parse_policy
 from pytest_vlmrobust.policies.policy import policy_content
 
 Load = Callable[..., Policy]
@@ -242,3 +242,32 @@ waivers:
     assert str(load(MEANING, MEANING).replaced[0]) == "rule one of a.yaml:6 is replaced by b.yaml:6: nothing changes"
     content: Any = policy_content(policy)
     assert len(content["replaced"]) == 4
+
+
+def test_a_rule_that_bounds_one_test_shares_its_risk_with_none() -> None:
+    (rule,) = policy_of_one_rule().rules
+    assert policy_of_one_rule().sharing(rule, TEST) == 1
+    assert policy_of_one_rule().sharing(rule, replace(TEST, strata=3)) == 3
+    assert replace(policy_of_one_rule(), shared_by={rule.id: 5}).sharing(rule, TEST) == 5
+
+
+def policy_of_one_rule() -> Policy:
+    text = b"version: 1\nrules: [{id: drop, metric: accuracy_drop, max: 5pp}]\n"
+    return parse_policy(["p.yaml"], [text], known_metrics=["accuracy_drop"], ambiguous={})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "how"),
+    [
+        ("10%", "10%", ""),
+        ("10%", "20%", "tighter"),
+        ("20%", "10%", "looser"),
+        ("500", "10%", "neither tighter nor looser"),
+        ("100", "200", "tighter"),
+    ],
+)
+def test_a_later_coverage_asks_for_more_or_for_less(load: Load, before: str, after: str, how: str) -> None:
+    rules = "version: 1\nrules: [{{id: drop, metric: accuracy_drop, max: 5pp}}]\ncoverage: {{samples: {}}}\n"
+    said = [change for each in load(rules.format(before), rules.format(after)).replaced for change in each.changes]
+    said = [change for change in said if "samples" in change or "becomes" in change]
+    assert [change.partition(" (")[2].rstrip(")") for change in said] == ([how] if how else [])

@@ -483,3 +483,39 @@ def test_an_interval_that_does_not_exist_is_refused_where_the_rule_stands(load_r
     with pytest.raises(PolicyError, match=re.escape(message)):
         load_rule("metric: tail_share\nmax: 5pp")
     assert load_rule("metric: tail_share\nmax: 5pp\njudge: point").rules
+
+
+def test_one_field_admits_a_name_whatever_the_others_ask_for() -> None:
+    scope = Scope(model=("nobody",), setting=("*_blur",))
+    assert scope.admits("setting", "glass_blur:low")
+    assert not scope.admits("setting", "fog:low")
+    assert scope.admits("dataset", "mmbench")
+    assert not scope.admits("model", "m")
+
+
+def test_a_test_stands_for_itself_unless_it_is_said_how_many_strata_it_stands_for() -> None:
+    assert JudgedTest("m", "d", "pcri").strata == 1
+
+
+def test_a_rule_bounds_strata_unless_all_of_the_dataset_is_left_out() -> None:
+    def bounds(unless: Scope | None) -> bool:
+        return rule(Scope(category=("Art",)), unless).bounds(TEST)
+
+    assert bounds(None)
+    assert not bounds(Scope(setting=("glass_blur",)))
+    assert bounds(Scope(setting=("fog",)))
+    assert bounds(Scope(setting=("glass_blur",), category=("Music",)))  # other strata are left in
+
+
+@pytest.mark.parametrize(
+    ("bound", "cap", "moved"),
+    [
+        (Bound(high=0.05), 0.2, Bound(high=0.2)),
+        (Bound(low=0.8), 0.7, Bound(low=0.7)),
+        (Bound(-0.1, 0.3), 0.4, Bound(-0.1, 0.4)),
+        (Bound(-0.1, 0.3), -0.2, Bound(-0.2, 0.3)),
+    ],
+)
+def test_a_cap_moves_the_end_of_a_bound_that_it_is_about(bound: Bound, cap: float, moved: Bound) -> None:
+    about = Waiver("W", "jane", "why", date(2027, 1, 1), "accuracy_drop", Scope(), cap, "t.yaml:1")
+    assert about.bound_of(bound) == moved

@@ -355,3 +355,16 @@ def test_misspellings_of_a_scope_are_globs_that_match_nothing() -> None:
     assert misspellings(Scope(model=("qwen", "qwn")), names) == []  # the one that is meant is there
     assert misspellings(Scope(model=("qwe*",), dataset=("other",)), names) == []
     assert misspellings(Scope(), names) == []
+
+
+def test_settings_without_levels_are_named_by_none(load: Load) -> None:
+    policy = policy_of(load, "metric: accuracy_drop, max: 5pp, where: {level: mid}")
+    found = unmet_rules(policy.rules, [*RUN, replace(cell("flip_v"), level="")], lambda: CATEGORIES)
+    assert "it asks for level 'mid', and the run has high, low, none." in found[0].shortfall(policy.coverage)
+
+
+def test_a_beginning_may_be_misspelt_by_one_letter_more_or_less() -> None:
+    assert intended_name("MMBenc*", ["MMBench_dev"]) == ""  # it matches, and so is no misspelling
+    assert intended_name("MMBench*", ["MMBnch_dev"]) == "MMBnch_dev"
+    assert intended_name("MMBnch*", ["MMBench_dev"]) == "MMBench_dev"
+    assert intended_name("MMBh*", ["MMBench_dev"]) == ""

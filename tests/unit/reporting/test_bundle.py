@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -342,3 +343,11 @@ def test_what_is_no_run_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"docket\.json: cannot be read: .*Expected the directory of a run that measured"):
         write_bundle(run, tmp_path / "b.zip")
     assert not (tmp_path / "b.zip").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes by name")
+def test_what_never_ends_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.zip")
+    for path in (tmp_path / "pipe.zip", Path("/dev/zero"), tmp_path):
+        with pytest.raises(StoreError, match=r"is no file\. Expected a ZIP file"):
+            unpack(path, tmp_path / "out")

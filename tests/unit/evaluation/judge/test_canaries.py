@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.backends.protocol import failed_prediction
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.cell import Setting, SweepMetric
+from pytest_vlmrobust.core.fingerprint import rng_for
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.judge.canaries import FEWEST, gain_over_blind
+from pytest_vlmrobust.evaluation.judge.canaries import gain_over_blind
 from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
+from pytest_vlmrobust.evaluation.run.probes import FEWEST, PROBED, exchanges
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.policies import load_policy
+from pytest_vlmrobust.policies import Policy, load_policy
 from pytest_vlmrobust.reporting.wording import warnings_of
 from tests.unit.evaluation.conftest import World, cell, sample
 
@@ -121,3 +131,214 @@ def test_the_gain_over_blind_is_that_of_paired_scores() -> None:
     assert gain_over_blind(shifted, 0.90).low == gain.low
     churn = ScoreTable(clean=np.repeat([0.0, 1.0], [40, 60]), by_setting={}, no_image=np.repeat([1.0, 0.0], [50, 50]))
     assert gain_over_blind(churn, 0.90).low < 0.0  # the same gain, and nothing is shown: 40 were lost, 50 gained
+
+
+# Probes.
+
+
+def by_text(request: Request) -> str:
+    """Does not look: the answer follows from the question."""
+    return LETTERS[int(request.text.split("Number ")[1].split("?")[0]) % 2]
+
+
+def measures(world: World, evaluator: Evaluator | Replay) -> dict[str, Measure]:
+    judge = Judge(evaluator, {"model": world_policy(world)}, date(2026, 6, 1))
+    return {measure.metric: measure for measure in record_of(judge, "clean").measures}
+
+
+def world_policy(world: World) -> Policy:
+    file = world.directory / "policy.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("version: 1\nrules: [{id: drop, metric: accuracy_drop, max: 20pp}]\n", encoding="utf-8")
+    return load_policy([file], known_metrics=known_metrics(), root=world.directory)
+
+
+def test_a_model_that_answers_the_same_with_the_pictures_of_others(world: World, warned: Callable[..., list[str]]) -> None:
+    world.samples = questions()
+    (said,) = warned(by_text)
+    assert said.startswith(f"model answers {PROBED} questions the same when it is shown the pictures of other questions: look")
+    assert warned(lambda request: "A" if request.sample_id == "q4" else by_text(request)) == []
+
+
+def test_one_picture_for_all_requests_is_no_looking(world: World, warned: Callable[..., list[str]]) -> None:
+    """Each request is answered for the first picture that ever came, as where a cache mixes up its entries."""
+    world.samples = questions(question="Is there a dog?")
+    shown: list[str] = []
+
+    def answer(request: Request) -> str:
+        shown.append(request.sample_id)
+        return LETTERS[(int(shown[0][1:]) + len(request.text)) % 2]
+
+    (said,) = warned(answer)
+    assert "answers of model are " in said  # one answer to one question
+    world.samples = [sample(number, question="?" * (number % 3 + 1), target=LETTERS[number // 3 % 2]) for number in range(N)]
+    assert len(warned(answer)) == 1
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8, 1.0])
+def test_models_that_look_are_not_warned_of_however_good_they_are(
+    world: World, warned: Callable[..., list[str]], share: float
+) -> None:
+    world.samples = [
+        sample(number, target="ABCD"[number % 4], options=dict(zip("ABCD", "wxyz", strict=True))) for number in range(40)
+    ]
+
+    def answer(request: Request) -> str:
+        number = int(request.sample_id[1:])
+        return "ABCD"[(number + (rng_for(0, str(number)).random() >= share)) % 4]
+
+    assert warned(answer) == []
+    found = measures(world, world.evaluator())
+    assert found["same_when_exchanged_rate"].n == found["other_when_alone_rate"].n == PROBED
+    assert found["same_when_exchanged_rate"].value < 0.5
+    assert found["other_when_alone_rate"].value == 0.0
+
+
+@pytest.mark.parametrize(("moved", "is_warned"), [(0.0, True), (0.04, True), (0.2, False)])
+def test_log_probabilities_tell_pictures_that_change_no_letter(
+    world: World, warned: Callable[..., list[str]], moved: float, is_warned: bool
+) -> None:
+    """The letters are the same; low precision moves their probabilities a little, and another picture by more."""
+    world.samples = questions()
+
+    def answer(request: Request) -> Prediction:
+        letter = by_text(request)
+        seen = moved if request.sample_id != f"q{int(request.text.split('Number ')[1].split('?')[0])}" else 0.0
+        other = next(name for name in LETTERS if name != letter)
+        return Prediction(letter, LETTER_LOGITS, logprobs={letter: -0.5, other: -2.0 - seen})
+
+    assert bool(warned(answer)) is is_warned
+
+
+class Padded(ScriptedBackend):
+    """A backend whose answers are others where a request is not the first of its batch, as with pads on the wrong side."""
+
+    answers_alone = mixes_cells = False
+    spoilt = 1.0
+    batches: ClassVar[list[int]] = []
+
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        self.batches.append(len(requests))
+        answers = super().infer(requests)
+        return [
+            replace(answer, text="A") if place and place < len(requests) * self.spoilt else answer
+            for place, answer in enumerate(answers)
+        ]
+
+
+@pytest.mark.parametrize("spoilt", [0.0, 1.0])
+def test_answers_that_depend_on_what_is_beside_them(world: World, spoilt: float) -> None:
+    world.samples = questions(40)
+    world.model.answer = right
+    evaluator = world.evaluator(batch_size=8)
+    Padded.batches, Padded.spoilt = [], spoilt
+    evaluator.open_backend = lambda ref: Padded(world.model, version="1", name=ref.name)
+    found = measures(world, evaluator)["other_when_alone_rate"]
+    assert found.n == PROBED
+    assert Padded.batches[-PROBED:] == [1] * PROBED
+    if not spoilt:
+        assert (found.value, found.reason) == (0.0, "")
+        return
+    assert found.value >= 0.3
+    assert (
+        f"{round(found.value * PROBED)} of {PROBED} answers of model are others when each question is asked once more"
+        in found.reason
+    )
+    assert "--vlm-aa" in found.reason
+
+
+def test_one_other_answer_of_a_dozen_may_be_rounding(world: World) -> None:
+    world.samples = questions(40)
+    seen: list[str] = []
+
+    def answer(request: Request) -> str:
+        seen.append(request.sample_id)
+        return "A" if request.sample_id == "q3" and seen.count("q3") > 1 else right(request)
+
+    world.model.answer = lambda request: answer(request) if request.images else "B"
+    evaluator = world.evaluator()
+    Padded.spoilt = 0.0
+    evaluator.open_backend = lambda ref: Padded(world.model, version="1", name=ref.name)
+    found = measures(world, evaluator)["other_when_alone_rate"]
+    assert (round(found.value * PROBED), found.reason) == (1, "")
+
+
+def shown(world: World) -> list[str]:
+    return [request.sample_id for request in world.model.asked if request.images]
+
+
+def test_probes_are_asked_once_kept_and_computed_again(world: World) -> None:
+    world.samples = questions()
+    world.model.answer = by_text
+    found = measures(world, world.witnessed("run"))
+    whose = exchanges(world.samples)
+    assert shown(world) == [*(each.id for each in world.samples), *(other.id for other in whose.values())]
+    evidence = world.kept[-1]
+    assert [str(one) for one in evidence.cells()] == ["model-data-clean", "model-data-no_image"]
+    assert [str(one) for one in evidence.probes()] == ["model-data-again", "model-data-exchanged"]
+    assert measures(world, Replay(evidence, world.refs)) == found
+    before = len(world.model.asked)
+    world.directory = world.directory / "run" / "store"
+    assert measures(world, world.evaluator()) == found
+    assert len(world.model.asked) == before
+
+
+def test_what_cannot_be_asked_once_more_is_said(world: World) -> None:
+    world.samples = questions()
+    world.model.answer = right
+    evaluator = world.evaluator()
+    for name in ("clean", "no_image"):
+        evaluator.result(cell(name))
+    offline = measures(world, world.evaluator(offline=True))["same_when_exchanged_rate"]
+    assert math.isnan(offline.value)
+    assert offline.reason == "not probed: a few questions could not be asked once more"
+    world.model.answer = lambda _: failed_prediction("the endpoint is down")
+    failed = measures(world, evaluator)["same_when_exchanged_rate"]
+    assert failed.reason == "not probed: 0 questions can be compared, and fewer than 10 tell nothing"
+
+
+def test_few_questions_are_not_asked_once_more(world: World) -> None:
+    world.samples = questions(FEWEST - 1)
+    world.model.answer = by_text
+    assert not {"same_when_exchanged_rate", "other_when_alone_rate"} & set(measures(world, world.evaluator()))
+    assert len(shown(world)) == FEWEST - 1
+
+
+# Rungs of a ladder.
+
+RUNGS = ("resolution:4", "resolution:8", "resolution:12", "resolution:15")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "why"),
+    [
+        (lambda _: 300, "the pictures of all rungs reached it at one size, of which there are 4"),
+        (lambda request: 10 * int(request.setting.partition(":")[2] or 16), ""),
+        (lambda _: None, "it answers each question the same at all rungs, of which there are 4"),
+    ],
+    ids=["one size", "several sizes", "sizes that are not known"],
+)
+@pytest.mark.parametrize("count", [FEWEST - 1, N])
+def test_a_resolution_that_does_not_reach_the_model(
+    world: World, tokens: Callable[[Request], int | None], why: str, count: int
+) -> None:
+    world.samples = questions(count)
+
+    def answer(request: Request) -> Prediction:
+        known = tokens(request)
+        return Prediction(right(request), "generate", details={} if known is None else {"prompt_tokens": known})
+
+    world.model.answer = answer
+    judge = Judge(world.evaluator(), {"model": world_policy(world)}, date(2026, 6, 1))
+    settings = [Setting.parse(name) for name in RUNGS]
+    said = warnings_of(judge.sweep(SweepMetric("model", "data", "absolute_continuous_error"), settings))
+    assert [why in text for text in said] == ([True] if why and count >= FEWEST else [])
+    assert warnings_of(judge.sweep(SweepMetric("model", "data", "resolution_accuracy"), settings)) == []
+
+
+def test_answers_that_fall_with_the_resolution_are_no_sign(world: World) -> None:
+    world.samples = questions()
+    world.model.answer = lambda request: "A" if request.setting == "resolution:4" else right(request)
+    judge = Judge(world.evaluator(), {"model": world_policy(world)}, date(2026, 6, 1))
+    record = judge.sweep(SweepMetric("model", "data", "absolute_continuous_error"), [Setting.parse(name) for name in RUNGS])
+    assert warnings_of(record) == []

@@ -42,14 +42,12 @@ def record(outcome: Outcome = Outcome.PASS) -> Record:
     measure = Measure("accuracy_drop", 0.01, n=100, outcome=outcome, rule="drop")
     return Record(
         test="cell",
-        id="m-d-fog:mid",
+        id="m-d-clean",
         model="m",
         dataset="d",
-        setting="fog:mid",
-        family="weather",
-        level="mid",
+        setting="clean",
         outcome=outcome,
-        measures=(measure,),
+        measures=(measure, Measure("gain_over_blind", 0.5, 0.4, 0.6, n=100)),
         nodeid="test_a.py::t[fog]",
     )
 
@@ -164,6 +162,33 @@ def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(value: float, low
     assert conditions(allowed, planned=2, selected=2).shortfalls([record(), blind]) == []
 
 
+@pytest.mark.parametrize(
+    ("same", "low", "shown"), [(1.0, -0.01, False), (0.9, -0.01, True), (1.0, 0.01, True), (math.nan, -0.01, True)]
+)
+def test_answers_that_are_the_same_with_other_pictures_are_a_shortfall_unless_the_gain_is_sure(
+    same: float, low: float, shown: bool
+) -> None:
+    """By its value a model may gain by luck; the same answers to a dozen other pictures are none."""
+    own = policy("defaults: {judge: point}\n")
+    probed = Measure("same_when_exchanged_rate", same, n=12)
+    clean = replace(record(), measures=(*record().measures[:1], Measure("gain_over_blind", 0.1, low, 0.2, n=100), probed))
+    found = conditions(own).shortfalls([clean])
+    assert [sentence.partition(", no blocking")[0] for sentence in found] == (
+        []
+        if shown
+        else ["m is not shown to look at the pictures of d: it answers 12 questions the same with the pictures of others"]
+    )
+    assert conditions(policy("defaults: {judge: point}\ncoverage: {blind_models: allow}\n")).shortfalls([clean]) == []
+
+
+def test_a_whole_run_that_measures_nothing_about_looking_is_told_how() -> None:
+    silent = replace(record(), setting="fog:mid", measures=record().measures[:1])
+    (shortfall,) = conditions(policy()).shortfalls([silent])
+    assert "no test has the setting clean or no_image, beside which that is measured" in shortfall
+    assert conditions(policy("coverage: {tests: partial, rules: partial}\n"), planned=3).shortfalls([silent]) == []
+    assert conditions(policy("coverage: {blind_models: allow}\n")).shortfalls([silent]) == []
+
+
 @given(
     planned=st.integers(0, 4),
     selected=st.integers(0, 4),
@@ -208,3 +233,30 @@ def test_code_of_a_checkpoint_that_was_allowed_to_run_is_a_warning() -> None:
     found = Conditions({"m": policy()}, models, **facts).warnings([record()])  # type: ignore[arg-type]  # as above
     assert any(warning.startswith("m runs Python code that comes with its checkpoint (remote_code: true") for warning in found)
     assert not any("Python code" in warning for warning in conditions(policy()).warnings([record()]))
+
+
+def test_what_stopped_early_is_said_with_what_its_values_are_worth() -> None:
+    part = replace(record(), n_samples=100, n_requested=30)
+    found = conditions(policy()).warnings([part, replace(part, id="m-d-no_image", setting="no_image")])
+    assert any(warning.startswith("2 tests stopped early (adaptive mode): they used 60 of 200 answers.") for warning in found)
+    assert not any("stopped early" in warning for warning in conditions(policy()).warnings([replace(part, n_requested=100)]))
+
+
+@pytest.mark.parametrize(
+    ("judged", "tests", "smoke"), [("point", "partial", 1), ("point", "whole", 0), ("interval", "partial", 0)]
+)
+def test_a_policy_that_judges_values_of_a_part_is_called_a_smoke_test(judged: str, tests: str, smoke: int) -> None:
+    own = policy(f"defaults: {{judge: {judged}}}\ncoverage: {{tests: {tests}}}\n")
+    found = [warning for warning in conditions(own).warnings([record()]) if "smoke test" in warning]
+    assert len(found) == smoke
+    assert all("of m is a smoke test: it judges values" in warning for warning in found)
+
+
+def test_pictures_that_could_not_be_compared_are_said_of_data_that_were_asked() -> None:
+    def said(name: str) -> list[str]:
+        return [
+            warning for warning in conditions(policy(), without_pictures=[name]).warnings([record()]) if "pictures of" in warning
+        ]
+
+    assert said("d")[0].startswith("the baseline does not say which pictures of d it showed")
+    assert said("other") == []

@@ -6,6 +6,7 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.evaluation.run.filling import Filling, Shard
+from pytest_vlmrobust.evaluation.run.probes import PROBED
 
 from ..conftest import World, sample
 
@@ -42,8 +43,25 @@ def test_a_scheduler_that_does_not_say_how_many_parts_there_are_is_refused() -> 
 
 
 def test_a_scheduler_that_contradicts_itself_is_refused() -> None:
-    with pytest.raises(UsageError, match="CIRCLE_NODE_INDEX=4 of CIRCLE_NODE_TOTAL=3: no such part"):
+    with pytest.raises(UsageError, match="CIRCLE_NODE_INDEX=4, CIRCLE_NODE_TOTAL=3: no such part"):
         Shard.of_scheduler({"CIRCLE_NODE_INDEX": "4", "CIRCLE_NODE_TOTAL": "3"})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"SLURM_ARRAY_TASK_ID": "9" * 6000},
+        {"SLURM_ARRAY_TASK_COUNT": "9" * 6000},
+        {"SLURM_ARRAY_TASK_MIN": "x"},
+        {"SLURM_ARRAY_TASK_MIN": "-1"},
+        {"SLURM_ARRAY_TASK_ID": "\u0661"},
+    ],
+)
+def test_a_scheduler_that_counts_in_another_way_is_refused(changes: dict[str, str]) -> None:
+    given = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "3", **changes}
+    with pytest.raises(UsageError, match=r"^SLURM_ARRAY_TASK_ID=.*: expected whole numbers of at most six digits") as caught:
+        Shard.of_scheduler(given)
+    assert len(str(caught.value)) < 300
 
 
 @pytest.fixture(autouse=True)
@@ -80,9 +98,9 @@ def test_parts_ask_everything_once(world: World) -> None:
     assert min(filling.answered for filling in fillings) > 0
     whole.fill(world.evaluator(), CELLS)
     assert set(requests) == asked
-    assert sum(filling.answered for filling in fillings) == whole.answered == len(CELLS) * 40
+    assert sum(filling.answered for filling in fillings) == whole.answered == len(CELLS) * 40 + PROBED  # once more, alone
     assert sum(filling.inferred for filling in fillings) == whole.inferred
-    assert whole.lines() == [f"160 answers, {whole.inferred} of them inferred, 0 are missing"]
+    assert whole.lines() == [f"172 answers, {whole.inferred} of them inferred, 0 are missing"]
 
 
 def test_what_fails_is_counted_and_stops_nothing(world: World) -> None:
@@ -95,5 +113,5 @@ def test_what_fails_is_counted_and_stops_nothing(world: World) -> None:
     filling = Filling(Shard(1, 1))
     filling.fill(world.evaluator(), [*CELLS, Cell("model", "data", Setting.parse("flip_v"))])
     assert filling.lacking == 40
-    assert filling.answered == 4 * 40
+    assert filling.answered == 4 * 40 + PROBED
     assert [line for line in filling.lines() if "missing: 40 x " in line]

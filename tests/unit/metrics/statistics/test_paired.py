@@ -12,7 +12,7 @@ from scipy import special
 
 from pytest_vlmrobust.metrics import paired_drop_interval
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, normal_tail, upper_tail
-from pytest_vlmrobust.metrics.statistics.paired import TangoTest, excess_tail, tango_statistic
+from pytest_vlmrobust.metrics.statistics.paired import TangoTest, excess_tail, largest_bounds, tango_statistic
 
 Rows = list[dict[str, str]]
 Array = NDArray[np.float64]
@@ -229,3 +229,28 @@ def test_one_cluster_shows_nothing() -> None:
     test = TangoTest.of(np.ones((5, 1)), Clusters.of(["a"] * 5, 5))
     assert (test.lower(0.05)[0], test.upper(0.05)[0]) == (-1.0, 1.0)
     assert test.p_above(0.1)[0] == test.p_below(0.1)[0] == 1.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_the_tail_of_a_handful_of_samples_is_the_sum_over_all_of_them(n: int) -> None:
+    """Where every sample may flip in the rarer way too."""
+    up, down = 0.15, 0.5 / n
+    for excess in range(-n, n + 1):
+        expected = sum(
+            math.factorial(n)
+            / (math.factorial(a) * math.factorial(b) * math.factorial(n - a - b))
+            * up**a
+            * down**b
+            * (1 - up - down) ** (n - a - b)
+            for a in range(n + 1)
+            for b in range(n + 1 - a)
+            if a - b >= excess
+        )
+        assert excess_tail(*_one(excess, n, up, down))[0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_lower_bound_of_the_largest_shares_its_error_among_all() -> None:
+    tests = [_test(20, 2, 200), _test(5, 2, 200)]
+    low, high = largest_bounds(tests, 2, 0.05)
+    assert low == pytest.approx(float(tests[0].lower(0.025)[0]))
+    assert high == pytest.approx(float(tests[0].upper(0.05)[0]))

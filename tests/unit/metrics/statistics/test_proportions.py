@@ -137,3 +137,10 @@ def test_binary_means_right_or_wrong() -> None:
     assert is_binary(np.array([0.0, 1.0]), np.array([[1.0]]))
     assert not is_binary(np.array([0.0, 0.5]))
     assert not is_binary(np.array([math.nan]))
+
+
+def test_wilson_by_hand_where_few_succeed() -> None:
+    """1 of 10 at z = 2: centre (1 + 2) / 14, half 2 / 14 * sqrt(.9 + 1)."""
+    low, high = wilson_interval(1.0, 10.0, 2.0)
+    assert (low, high) == pytest.approx((3 / 14 - math.sqrt(1.9) / 7, 3 / 14 + math.sqrt(1.9) / 7))
+    assert wilson_interval(0.0, 10.0, 2.0)[0] == 0.0
