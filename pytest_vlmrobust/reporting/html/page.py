@@ -22,12 +22,13 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import FAMILY, Record
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analyses, analysis_tables
+from pytest_vlmrobust.reporting.subject import mapping, subject
 from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, decision_sentence, decisions_by_model, headline, worst_first
 
 from . import charts, groups, policy, samples, sweeps, words
 from .limits import Limitation, floors, limits
 from .samples import addresses, drill_down
-from .words import DECISIONS, flat, mapping
+from .words import DECISIONS, flat
 
 # What all pages share: style, script, security policy, and the rendering of templates.
 
@@ -79,6 +80,8 @@ def _readable(value: Any) -> Any:
 
 
 _METAS = {"vlmrobust-decision": "decision", "vlmrobust-records": "records"}
+_OLD_TITLE = "{} – vision-language model robustness"  # noqa: RUF001 - a dash
+"""The title of pages that earlier releases wrote, which bundles may hold."""
 _SHOWN = {
     "title": "its title",
     "chip": "the mark at its top",
@@ -98,18 +101,18 @@ class Claims:
     """The SHA-256 of the decision and of every record in canonical JSON, sorted by the name of its test."""
 
     @classmethod
-    def of(cls, records: Sequence[Record], decision: Decision) -> Claims:
+    def of(cls, records: Sequence[Record], decision: Decision, manifest: Mapping[str, object]) -> Claims:
         """Returns the claims of a page about these records, in whatever order they are."""
         contents = [json.loads(record.to_json()) for record in sorted(records, key=lambda record: record.key)]
         return cls(
-            title=f"{decision} – vision-language model robustness",  # noqa: RUF001 - a dash
+            title=words.visible_text(subject(records, manifest).title(decision)),
             chip=f"{DECISIONS[decision].sign} {decision}",
             decision=str(decision),
             records=fingerprint({"decision": str(decision), "records": contents}),
         )
 
 
-def contradictions(page: str, records: Sequence[Record], decision: Decision) -> list[str]:
+def contradictions(page: str, records: Sequence[Record], decision: Decision, manifest: Mapping[str, object]) -> list[str]:
     """Returns a sentence for each claim of a page that does not follow from these records.
 
     Compared are the title, the mark at the top, every first heading, and the two claims for machines, and nothing else.
@@ -117,8 +120,10 @@ def contradictions(page: str, records: Sequence[Record], decision: Decision) -> 
     reader = _Reader()
     reader.feed(page)
     reader.close()
-    expected = {name: [value] for name, value in asdict(Claims.of(records, decision)).items()}
+    expected = {name: [value] for name, value in asdict(Claims.of(records, decision, manifest)).items()}
     expected["decision"] *= 2  # for people and for machines
+    if reader.claims["title"] == [_OLD_TITLE.format(decision)]:
+        expected["title"] = reader.claims["title"]
     return [
         f"{_SHOWN[name]} is {' and '.join(map(repr, claims)) or 'missing'}, and the records give {expected[name][0]!r}"
         for name, claims in reader.claims.items()
@@ -182,7 +187,8 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     script = asset("common.js") + asset("script.js")
     return environment.get_template("page.html").render(
         decision=decision,
-        claims=Claims.of(records, decision),
+        claims=Claims.of(records, decision, manifest),
+        subject=subject(records, manifest),
         reason=decision_sentence(decision, records, facts),
         apart=decisions_by_model(records, facts),
         records=ordered,
@@ -198,7 +204,6 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
         floors=floors(facts.repeatability),
         policies=policy.applied_policies(ordered, facts, manifest),
         manifest=_manifest(manifest),
-        run=str(manifest.get("run") or ""),
         command=facts.command.whole() if facts.command else "",
         example=next(filter(None, again.values()), ""),
         data=drill_down(ordered, thumbnails, again),

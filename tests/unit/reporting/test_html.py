@@ -403,9 +403,15 @@ def test_tests_that_share_an_id_have_addresses_of_their_own() -> None:
 def test_a_page_claims_what_its_records_give_in_whatever_order(page: str) -> None:
     records = run()
     facts_decision = Decision(page.partition('name="vlmrobust-decision" content="')[2].partition('"')[0])
-    assert contradictions(page, records, facts_decision) == []
-    assert contradictions(page, records[::-1], facts_decision) == []
+    assert contradictions(page, records, facts_decision, MANIFEST) == []
+    assert contradictions(page, records[::-1], facts_decision, MANIFEST) == []
     others = [dataclasses.replace(records[0], reason="another one"), *records[1:]]
-    (said,) = contradictions(page, others, facts_decision)
+    (said,) = contradictions(page, others, facts_decision, MANIFEST)
     assert said.startswith("the digest of its records is '")
-    assert len(contradictions(page, records, Decision.GO)) == 4
+    assert len(contradictions(page, records, Decision.GO, MANIFEST)) == 4
+    (said,) = contradictions(page, records, facts_decision, {**MANIFEST, "date": "1999-12-31"})
+    assert "1999-12-31" in said
+    title = page.partition("<title>")[2].partition("</title>")[0]
+    assert "m (revision not recorded) on d (100 samples), faces.matching" in title
+    earlier = page.replace(title, f"{facts_decision} – vision-language model robustness")  # noqa: RUF001 - a dash
+    assert contradictions(earlier, records, facts_decision, MANIFEST) == []
