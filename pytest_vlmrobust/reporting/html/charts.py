@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, Measure, Record
 
 from . import drawing
 from .drawing import Bar, Flip, Point
@@ -40,6 +40,12 @@ class Spot:
     def shade(self) -> str:
         """The CSS class of its colour."""
         return shade(self.drop)
+
+    @property
+    def by_value(self) -> bool:
+        """Whether the verdict is about the value alone."""
+        measure = measure_of(self.record, DROP)
+        return measure is not None and measure.judge == "value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,11 @@ class Overview:
 
     columns: list[str]
     families: list[FamilyMap]
+
+    @property
+    def has_by_value(self) -> bool:
+        """Whether any verdict of it is about the value alone."""
+        return any(spot.by_value for family in self.families for row in family.rows for spot in row.spots if spot is not None)
 
     def outcomes(self, family: FamilyMap, column: str) -> list[tuple[object, int]]:
         """Returns how many settings of a family and level have each verdict, worst first."""
@@ -167,7 +178,8 @@ def worst_settings(sweep: Sweep) -> Chart | None:
     rest = f" The {len(ranked)} worst of {len(known)} settings." if len(known) > len(ranked) else ""
     return Chart(
         title,
-        f"Drop of accuracy, its 90 % interval, and the bound (vertical tick) of the rule that decided.{rest}",
+        f"Drop of accuracy, its 90 % interval, and the bound (vertical tick) of the rule that decided.{rest}"
+        f"{by_value_note(drop for _, drop in ranked)}",
         drawing.ranking(bars, axis="drop of accuracy", label=f"Settings that cost {sweep.name} most"),
         ("setting", "drop", "90 % interval", "bound", "verdict"),
         [
@@ -188,7 +200,13 @@ def bar(label: str, measure: Measure, reference: float | None = None) -> Bar:
     low, high = (end if math.isfinite(end) else measure.value for end in (measure.low, measure.high))
     held = f"bound {bound(measure)}; " if measure.threshold else ""
     told = f"{number(measure.value)} {interval(measure)}; {held}{measure.outcome}"
-    return Bar(label, measure.value, low, high, tuple(ends(measure.threshold)), mark.css, mark.sign, reference, told)
+    sign = f"{mark.sign}{BY_VALUE_MARK if measure.judge == 'value' else ''}"
+    return Bar(label, measure.value, low, high, tuple(ends(measure.threshold)), mark.css, sign, reference, told)
+
+
+def by_value_note(measures: Iterable[Measure]) -> str:
+    """Returns what the mark of rows that were judged by their value means; empty where there are none."""
+    return f" {BY_VALUE_MARK} {BY_VALUE}, not by the interval." if any(one.judge == "value" for one in measures) else ""
 
 
 def resolution_curve(sweep: Sweep) -> Chart | None:

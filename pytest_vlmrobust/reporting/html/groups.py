@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Repl
 from pytest_vlmrobust.metrics import human_reference
 
 from . import drawing
-from .charts import PATCHES, Chart, bar
+from .charts import PATCHES, Chart, bar, by_value_note
 from .sweeps import Sweep
 from .words import bound, interval, number, share
 
@@ -42,7 +42,7 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
     values = {task: None if reference is None else reference.value for task, reference in references.items()}
     return Chart(
         "Tasks",
-        "Accuracy (mean overlap for boxes) with its 90 % interval.",
+        f"Accuracy (mean overlap for boxes) with its 90 % interval.{by_value_note(row[2] for row in measures)}",
         _draw([(*row, values[row[0].task]) for row in measures], "score", "Scores of the Observatory's tasks"),
         ("task", "pictures", "score", "90 % interval", "bound", "verdict", "people, in the paper"),
         [(record, (*_row(sweep, record, measure), _published_text(values[sweep.task]))) for sweep, record, measure in measures],
@@ -57,7 +57,7 @@ def gaps(sweeps: Sequence[Sweep]) -> Chart | None:
         return None
     return Chart(
         "Gaps between positions and between groups of people",
-        "The best minus the worst one, with its 90 % interval.",
+        f"The best minus the worst one, with its 90 % interval.{by_value_note(row[2] for row in measures)}",
         _draw([(*row, None) for row in measures], "gap", "Gaps between positions and groups"),
         ("task", "pictures", "gap", "90 % interval", "bound", "verdict", "between"),
         [(record, (*_row(sweep, record, measure), _GAPS[measure.metric])) for sweep, record, measure in measures],

@@ -221,7 +221,7 @@ def test_what_was_asked_twice_stands_beside_the_thresholds() -> None:
         "m on faces.matching Not measured: the model is lost. The noise is unknown, not zero.",
     ):
         assert said in text
-    limits = text.partition("What limits this evidence")[2].partition("Sweeps: one model")[0]
+    limits = text.partition("Contents")[2].partition("Samples of the worst")[2].partition("Sweeps: one model")[0]
     assert "A/A m-d: 13 of 200 answers flipped" in limits
     assert "A/A m-faces.matching: not measured: the model is lost" in limits
     assert "rule r1" not in limits

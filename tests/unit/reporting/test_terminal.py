@@ -65,10 +65,10 @@ def spaces_alike(text: str) -> list[str]:
 
 
 def test_the_decision_stands_last_before_where_its_evidence_is() -> None:
-    assert render(record("a")).rstrip().splitlines()[-1] == "GO  1 verdict passed, 0 are waived, none failed"
+    assert render(record("a")).rstrip().splitlines()[-1] == "GO  1 verdict passed, none failed"
     facts = RunFacts(policies={"m": "p.yaml 01"}, directory="runs/1")
     assert render(record("a"), facts=facts).splitlines()[-3:] == [
-        "GO  1 verdict passed, 0 are waived, none failed",
+        "GO  1 verdict passed, none failed",
         "run runs/1",
         "policy of m: p.yaml 01",
     ]
