@@ -234,7 +234,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
             levels=_levels(sweep),
             ends=(0.0, 1.02),
         ),
-        ("long edge", "accuracy", "90 % interval", "reached the model as", ""),
+        ("long edge", "accuracy", "90 % interval", "reached the model as", "other rungs"),
         [
             (
                 record,

@@ -25,10 +25,14 @@
     return el("span", { class: `verdict c-${mark.css}`, title: mark.meaning }, el("span", { "aria-hidden": "true" }, mark.sign), ` ${outcome}`);
   };
   const rightward = new Set(["value", "90 % interval", "bound", "n"]);
+  const labelled = (cell, name) => {
+    if (name) cell.dataset.name = name; // said before the cell where a narrow screen has no columns
+    return cell;
+  };
   const table = (name, heads, rows) =>
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name },
-      el("table", {}, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col", class: rightward.has(head) ? "n" : "" }, head)))),
-        el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : el("td", {}, cell))))))));
+      el("table", { class: "stack" }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col", class: rightward.has(head) ? "n" : "" }, head)))),
+        el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => labelled(cell instanceof HTMLTableCellElement ? cell : el("td", {}, cell), index > 0 && heads[index])))))));
   const numeric = (text) => el("td", { class: "n" }, text);
 
   /* Thumbnails: each is held once, and becomes a picture where it is looked at. */

@@ -136,7 +136,7 @@ def test_a_narrow_card_cuts_nothing_off(page: Any) -> None:
 
 def test_what_goes_on_beyond_the_edge_has_a_shadow_there(page: Any, report: Path) -> None:
     """Columns of the last 14 pixels: darker than the ground while there is more, and as the ground is at the end."""
-    page.set_viewport_size({"width": 360, "height": 800})
+    page.set_viewport_size({"width": 660, "height": 800})
     page.goto(report.as_uri() + "#cell=m-d-fog%3Ahigh")
     table = page.get_by_role("region", name="measures")
     assert table.evaluate("one => one.scrollWidth > one.clientWidth")
