@@ -19,7 +19,7 @@ from pytest_vlmrobust.reporting.html import render_html, samples
 from pytest_vlmrobust.reporting.html.page import contradictions
 from pytest_vlmrobust.reporting.wording import worst_first
 
-from .pages import COMMAND, DIGESTS, asked_twice, cell, example, run, store, summary
+from .pages import COMMAND, DIGESTS, asked_twice, cell, example, measure, run, store, summary
 
 NOTHING = RunFacts()
 VOID = {"meta", "img", "br", "input", "link", "hr"}
@@ -386,6 +386,34 @@ def test_an_empty_run_has_a_page() -> None:
     outline = Outline(render_html([], NOTHING, {}))
     assert "INCONCLUSIVE" in outline.text
     assert "Sweeps" not in outline.text
+
+
+def test_rows_judged_by_value_are_marked_in_map_chart_list_and_tables() -> None:
+    points = [
+        measure("accuracy_drop", 0.4, Outcome.FAIL, target="dataset"),
+        measure("accuracy_drop", 0.1, Outcome.PASS, target="population"),
+    ]
+    records = [
+        cell(f"fog:{level}", "weather", level, one.value, one.outcome, measures=(one,))
+        for level, one in zip(("high", "low"), points, strict=True)
+    ]
+    text = Outline(render_html(records, NOTHING, {})).text
+    assert "40.0* ✕" in text
+    assert "10.0 ✓" in text
+    assert "fog:high ✕*" in text
+    assert "fog:low ✓" in text
+    assert text.count("* judged by value, not by its interval.") == 1
+    assert text.count("* judged by value, not by the interval.") == 1
+    assert "accuracy_drop 0.400, judged by value" in text  # among what needs attention
+    assert "accuracy_drop 0.400 judged by value 0.2 100" in text  # among all tests
+    assert "accuracy_drop 0.100 [0.050, 0.150] 0.2 100" in text
+
+
+def test_waivers_stand_once_each_among_what_needs_attention(page: str) -> None:
+    text = Outline(page).text
+    attention = text.partition("What needs attention")[2].partition("What limits this evidence")[0]
+    assert "⚑ WAIVED W1 : 1 test owner somebody, until 2030-01-01: known weakness" in attention
+    assert "m-d-invert" not in attention
 
 
 def test_undefined_numbers_are_no_zeros() -> None:
