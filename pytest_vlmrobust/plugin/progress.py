@@ -26,8 +26,6 @@ _WINDOW_SECONDS = 60.0
 _BAR = 10
 _PLAIN_WIDTH = 160
 """Columns where there is no terminal: a log has no right edge."""
-_ROOMY = 100
-"""Columns from which on units are written out."""
 _ERASE = "\x1b[J"
 """Erases what stands behind the cursor and below: the cursor is behind pytest's letters, and the live row below it."""
 _ROW_BELOW = "\x1bD\x1b[A\x1b7\r\n"
@@ -220,7 +218,7 @@ class ProgressDisplay:
         filled = int(share * _BAR)
         parts = [f"[{'#' * filled}{'-' * (_BAR - filled)}] {tests}" if self.live else tests]
         parts += [f"{_short(forwards)}/{_short(self.planned)} forwards"] if self.planned else []
-        parts += [*self._pace(roomy=width >= _ROOMY)]
+        parts += [*self._pace()]
         counts = Counter(record.outcome for record in self._outcomes.values())
         parts += [f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST if counts[outcome]]
         line = ""
@@ -231,12 +229,12 @@ class ProgressDisplay:
             line = longer
         return line
 
-    def _pace(self, *, roomy: bool) -> list[str]:
+    def _pace(self) -> list[str]:
         """Returns how many samples are inferred a second, and how long the forward passes that are left will take."""
         first, last = self._moments[0], self._moments[-1]
         elapsed, forwards = last.time - first.time, last.forwards - first.forwards
         rate = f"{(last.inferred - first.inferred) / elapsed:.0f}" if elapsed > 0 else "0"
-        pace = [f"{rate} {'samples' if roomy else ''}/s".replace(" /", "/")]
+        pace = [f"{rate} samples/s"]
         if forwards > 0:
             left = round(elapsed / forwards * (self.planned - last.forwards))
             hours, minutes = divmod(left // 60, 60)

@@ -110,7 +110,7 @@ def underivable_claims(run: RunFiles) -> list[str]:
     page = run.directory / REPORT
     if page.is_file():
         text = page.read_text(encoding="utf-8", errors="replace")
-        problems += [f"{REPORT}: {claim}" for claim in contradictions(text, run.records, run.decision)]
+        problems += [f"{REPORT}: {claim}" for claim in contradictions(text, run.records, run.decision, run.manifest)]
     return problems
 
 

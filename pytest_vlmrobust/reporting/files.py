@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from .explanation import Command
 from .html import render_html
 from .junit import junit_xml, suite_properties
 from .ranking import write_ranking
+from .subject import subject
 from .wording import (
     EXPLAINED,
     RunFacts,
@@ -54,6 +55,7 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
     """
     directory.mkdir(parents=True, exist_ok=True)
     origins = facts.origins if manifest is None else manifest
+    facts = replace(facts, origins=origins)
     write_text(directory / results.FILE_NAME, results.results_json(records, facts))
     write_text(directory / results.CSV_FILE, results.cells_csv(records))
     if manifest is not None:
@@ -73,7 +75,15 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
 def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
     decision = facts.decision(records)
-    lines = [f"# {decision}", "", f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.", ""]
+    about = [f"- {name}: {inert(said)}" for name, said in subject(records, facts.origins).lines]
+    lines = [
+        f"# {decision}",
+        "",
+        *about,
+        "",
+        f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.",
+        "",
+    ]
     commit = str(facts.origins.get("commit", ""))
     if made := {**({"commit": commit} if commit else {}), **ci_variables(facts.origins)}:
         lines += [f"Made from {', '.join(f'{inert(name)} {code(value)}' for name, value in made.items())}.", ""]

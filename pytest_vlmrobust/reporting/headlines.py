@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.core.record import CHECK, FAMILY, LARGEST_DROP, Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE_MARK, CHECK, FAMILY, LARGEST_DROP, Measure, Record
 
 PARTIAL = "~"
 """Stands before a number that rests on a part of the samples, because its test stopped once its verdict was decided."""
@@ -41,10 +41,13 @@ class Number:
     """Its interval, in the unit of ``text``; empty where there is none."""
     aside: str = ""
     """What stands behind it in brackets: the setting of the worst drop."""
+    by_value: bool = False
+    """Whether its verdict is about the value alone, which a mark behind it says."""
 
     def shown(self, *, intervals: bool) -> str:
         """Returns it as a reader sees it, with its interval where there is room for one."""
-        parts = [self.name, self.text, self.interval if intervals else "", f"({self.aside})" if self.aside else ""]
+        text = f"{self.text}{BY_VALUE_MARK}" if self.by_value else self.text
+        parts = [self.name, text, self.interval if intervals else "", f"({self.aside})" if self.aside else ""]
         return " ".join(filter(None, parts))
 
 
@@ -123,7 +126,7 @@ def _number(name: str, record: Record, metric: str, unit: _Unit, cells: Iterable
     ends = "" if math.isnan(measure.low) else f"[{unit.spell(measure.low)}, {unit.spell(measure.high)}]"
     noted = next((note.rpartition(" at ")[2] for note in record.notes if note.startswith(LARGEST_DROP)), "")
     aside = noted or _setting_of(measure.value, cells)
-    yield Number(name, f"{part}{unit.spell(measure.value)}{unit.name}", ends, aside)
+    yield Number(name, f"{part}{unit.spell(measure.value)}{unit.name}", ends, aside, measure.judge == "value")
 
 
 def _setting_of(drop: float, cells: Iterable[Record]) -> str:

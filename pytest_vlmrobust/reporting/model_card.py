@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 
 from .reviewers import evidence_lines
+from .subject import subject
 from .wording import (
     RunFacts,
     decision_sentence,
@@ -73,17 +74,16 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
 def _gate_lines(records: Sequence[Record], origins: Mapping[str, Any]) -> list[str]:
     """Returns what was gated, on what, and by which policy."""
     settings = {record.setting for record in records} - {"", CLEAN_NAME, NO_IMAGE_NAME}
-    datasets = sorted({record.dataset for record in records} - {""})
-    hashes = {record.model: record.policy_sha256 for record in records if record.policy_sha256}
+    about = subject(records, origins)
     lines = [
         f"- Gate: pytest-vlmrobust {origins.get('version', '(version not recorded)')}, run {origins.get('run', '(not recorded)')}"
         + (f" of {origins['date']}" if origins.get("date") else ""),
-        f"- Data: {', '.join(map(inert, datasets)) or 'none'}; {quantity(len(settings), 'perturbed setting')}",
+        f"- Data: {', '.join(map(inert, about.datasets)) or 'none'}; {quantity(len(settings), 'perturbed setting')}",
     ]
-    for model, origin in sorted(dict(origins.get("models", {})).items()):
-        where = f"{origin.get('location', '')}" + (f" at {origin['revision']}" if origin.get("revision") else "")
-        lines.append(f"- Model: {inert(model)}, {inert(where)}, asked in mode {inert(str(origin.get('prompt_mode', '')))}")
-    return lines + [f"- Policy of {inert(model)}: SHA-256 `{sha256}`" for model, sha256 in sorted(hashes.items())]
+    for model in about.models:
+        told = (model.name, model.location, model.version, model.mode and f"asked in mode {model.mode}")
+        lines.append(f"- Model: {', '.join(inert(part) for part in told if part)}")
+    return lines + [f"- Policy of {inert(one.model)}: SHA-256 `{one.sha256}`" for one in about.policies if one.sha256]
 
 
 def _numbers(records: Sequence[Record]) -> list[str]:

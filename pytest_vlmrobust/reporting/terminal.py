@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, Measure, Record
 from pytest_vlmrobust.core.words import all_of, on_one_line, printable, quantity
 
 from .comparison import noise_lines
@@ -118,8 +118,11 @@ def _numbers(console: Console, records: Sequence[Record], facts: RunFacts) -> No
     if len(blocks) > room:
         more = quantity(len(blocks) - room, "more pair of model and dataset", "more pairs of model and dataset")
         console.print(f"… and {more}{_read_in(facts)}", style="dim", soft_wrap=True)
-    if any(number.text.startswith(PARTIAL) for about in found for number in about.numbers):
+    numbers = [number for about in found for number in about.numbers]
+    if any(number.text.startswith(PARTIAL) for number in numbers):
         console.print(f"{PARTIAL} from a part of the samples: the test stopped once its verdict was decided", style="dim")
+    if any(number.by_value for number in numbers):
+        console.print(f"{BY_VALUE_MARK} {BY_VALUE}, not by its interval", style="dim")
 
 
 def _name(about: Headline) -> str:

@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Decision, Outcome, RunScope
 from pytest_vlmrobust.core.ranking import Ranking
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.spending import Spending, budget_lines
 from pytest_vlmrobust.core.words import all_of, first_few, interval, number, quantity
 from pytest_vlmrobust.metrics import rci_correlation
@@ -247,8 +247,9 @@ def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunF
     counts = Counter(record.outcome for record in records)
     facts = facts or RunFacts()
     passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
+    covered = f"{quantity(waived, 'is waived', 'are waived')}, " if waived else ""
     reasons = {
-        Decision.GO: f"{passed}, {quantity(waived, 'is waived', 'are waived')}, none failed{_warnings(records)}",
+        Decision.GO: f"{passed}, {covered}none failed{_judged_by_value(records)}{_warnings(records)}",
         Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
         Decision.INCONCLUSIVE: f"nothing was broken, but {_open_points(records, facts)}",
         Decision.INCOMPLETE: f"{_unmeasured(counts[Outcome.ERROR], records, facts)}: this says nothing about the model",
@@ -265,6 +266,13 @@ def _unmeasured(errors: int, records: Sequence[Record], facts: RunFacts) -> str:
         facts.stopped,
     ]
     return ", ".join(filter(None, parts)) or "the run was not finished"
+
+
+def _judged_by_value(records: Iterable[Record]) -> str:
+    """Returns how many verdicts hold for these samples only, so that a GO does not look like one about all such questions."""
+    judged = [measure for record in records if record.outcome in (Outcome.PASS, Outcome.WAIVED) and (measure := headline(record))]
+    count = sum(measure.judge == "value" for measure in judged)
+    return f"; {'all' if count == len(judged) else count} of them {BY_VALUE}" if count else ""
 
 
 def _warnings(records: Iterable[Record]) -> str:

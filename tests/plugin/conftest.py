@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -21,9 +20,6 @@ import yaml  # noqa: F401 - likewise
 from tests.small_gate import import_package, policy, suite, write_questions
 
 import_package(".neural")  # likewise: registries would be made anew, and their members not
-with contextlib.suppress(ImportError):  # an extra
-    import matplotlib.backends.backend_svg
-    import matplotlib.figure  # noqa: F401 - likewise
 
 SUITE = suite("grayscale", "flip_v", "invert", "solarize:low")
 POLICY = policy(20)

@@ -87,6 +87,10 @@ class Conditions:
         """Whether all gated tests of the collected files were selected."""
         return self.planned == self.selected and not self.narrowed
 
+    def _has_ended(self, records: Iterable[Record]) -> bool:
+        """Whether all selected tests left a record: nobody knows what the other tests of a run that was stopped would meet."""
+        return sum(record.is_gated for record in records) >= self.selected
+
     def shortfalls(self, records: Sequence[Record]) -> list[str]:
         """Returns a sentence for each requirement of the policies that the run does not meet; with any, it is not GO."""
         suites = suites_of(records)
@@ -118,14 +122,15 @@ class Conditions:
         """
         warnings = [*_stopped_early(records), *self._pictures_not_compared(records)]
         warnings += [_ran_code(ref) for ref in self.models.values() if ref.remote_code]
-        unmet = self._unmet_rules(records)
+        unmet, whole = self._unmet_rules(records), self.is_whole and self._has_ended(records)
+        worth_saying = {WaiverState.EXPIRED, WaiverState.EXCEEDED, *([WaiverState.UNNEEDED] if whole else [])}
         for name, policy in self.policies.items():
             relative = self._relative_rules(policy)
             warnings += _smoke_test(name, policy)
-            warnings += [str(use) for use in self._uses(name, policy, records) if use.state in self._worth_saying]
+            warnings += [str(use) for use in self._uses(name, policy, records) if use.state in worth_saying]
             warnings += self._unmatched_waivers(name, policy, records)
             warnings += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
-            idle = unmatched_rules(policy, self._own(name, records)) if self.is_whole and not budget_lines(records) else ()
+            idle = unmatched_rules(policy, self._own(name, records)) if whole and not budget_lines(records) else ()
             if others := [rule.id for rule in idle if rule not in relative and rule.source not in unmet]:
                 warnings.append(
                     f"{len(others)} of {quantity(len(policy.rules), 'rule')} applied to no test of {name}: {', '.join(others)}"
@@ -136,11 +141,6 @@ class Conditions:
     def _served_without_revision(self) -> list[ModelRef]:
         """Returns the models on servers of which nobody said what these run."""
         return [ref for ref in self.models.values() if ref.backend == _SERVED and not ref.revision]
-
-    @property
-    def _worth_saying(self) -> set[WaiverState]:
-        always = {WaiverState.EXPIRED, WaiverState.EXCEEDED}
-        return always | {WaiverState.UNNEEDED} if self.is_whole else always
 
     def _own(self, name: str, records: Iterable[Record]) -> list[Record]:
         """Returns the records that the policy of a model judged: its own, and those of families whose largest model it is."""
@@ -163,7 +163,7 @@ class Conditions:
         Models that share a policy are checked together, since a rule may be about a single model.
         """
         failed = any(record.outcome is Outcome.ERROR for record in records) or budget_lines(records)
-        if not self.is_whole or failed or len(records) < self.selected:
+        if not self.is_whole or failed or not self._has_ended(records):
             return {}  # what such a run lacks is reported with its reason
         reasons = {}
         for policy, own in self._by_policy(records):
@@ -176,7 +176,7 @@ class Conditions:
     def _idle_summaries(self, records: Sequence[Record]) -> list[str]:
         """Returns shortfalls that no policy can allow: no rule on summary metrics, or none on visual gain, met a test."""
         shortfalls: list[str] = []
-        if budget_lines(records):
+        if budget_lines(records) or not self._has_ended(records):
             return shortfalls  # what was not asked is reported with its reason
         for policy, own in self._by_policy(records):
             if not own or (policy.coverage.tests is Extent.WHOLE and not self.is_whole):
@@ -222,7 +222,7 @@ class Conditions:
 
     def _ungated_data(self, name: str, policy: Policy, records: Sequence[Record]) -> list[str]:
         """Returns the data of a model that no rule gates in a whole run, if other data are gated."""
-        names = ungated_data(policy.rules, self._own(name, records)) if self.is_whole else []
+        names = ungated_data(policy.rules, self._own(name, records)) if self.is_whole and self._has_ended(records) else []
         return [
             f"no blocking rule is about {dataset}, though other data of {name} are gated: the run may be GO whatever it "
             "answers there. Add a rule about it, or leave it out of --vlm-dataset"
@@ -246,12 +246,12 @@ class Conditions:
 
     def _meaningless(self, name: str, policy: Policy, records: Sequence[Record]) -> list[WaiverUse]:
         """Returns the waivers that applied to no test of a whole run and match nothing that the run leaves out."""
-        uses = self._uses(name, policy, records) if self.is_whole else ()
+        uses = self._uses(name, policy, records) if self.is_whole and self._has_ended(records) else ()
         return [use for use in uses if _is_meaningless(use, policy, records)]
 
     def _unmatched_waivers(self, name: str, policy: Policy, records: Sequence[Record]) -> list[str]:
         """Returns the waivers that applied to no test of a whole run but may match what it leaves out."""
-        uses = self._uses(name, policy, records) if self.is_whole else ()
+        uses = self._uses(name, policy, records) if self.is_whole and self._has_ended(records) else ()
         unmatched = [use for use in uses if use.state is WaiverState.UNMATCHED and not _is_meaningless(use, policy, records)]
         if not unmatched:
             return []

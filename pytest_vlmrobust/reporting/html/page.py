@@ -19,15 +19,16 @@ from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.fingerprint import fingerprint
-from pytest_vlmrobust.core.record import FAMILY, Record
+from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, FAMILY, Record
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analyses, analysis_tables
+from pytest_vlmrobust.reporting.subject import mapping, subject
 from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, decision_sentence, decisions_by_model, headline, worst_first
 
-from . import charts, drawing, groups, policy, samples, sweeps, words
+from . import charts, groups, policy, samples, sweeps, words
 from .limits import Limitation, floors, limits
 from .samples import addresses, drill_down
-from .words import DECISIONS, flat, mapping
+from .words import DECISIONS, flat
 
 # What all pages share: style, script, security policy, and the rendering of templates.
 
@@ -61,8 +62,8 @@ def templates() -> Environment:
         "marks": words.MARKS,
         "quantity": quantity,
         "shade": charts.shade,
-        "extra": drawing.EXTRA,
-        "undrawn": drawing.problem(),
+        "by_value": BY_VALUE,
+        "star": BY_VALUE_MARK,
         "style": asset("style.css"),
     }
     return environment
@@ -81,6 +82,8 @@ def _readable(value: Any) -> Any:
 
 
 _METAS = {"vlmrobust-decision": "decision", "vlmrobust-records": "records"}
+_OLD_TITLE = "{} – vision-language model robustness"  # noqa: RUF001 - a dash
+"""The title of pages that earlier releases wrote, which bundles may hold."""
 _SHOWN = {
     "title": "its title",
     "chip": "the mark at its top",
@@ -100,18 +103,18 @@ class Claims:
     """The SHA-256 of the decision and of every record in canonical JSON, sorted by the name of its test."""
 
     @classmethod
-    def of(cls, records: Sequence[Record], decision: Decision) -> Claims:
+    def of(cls, records: Sequence[Record], decision: Decision, manifest: Mapping[str, object]) -> Claims:
         """Returns the claims of a page about these records, in whatever order they are."""
         contents = [json.loads(record.to_json()) for record in sorted(records, key=lambda record: record.key)]
         return cls(
-            title=f"{decision} – vision-language model robustness",  # noqa: RUF001 - a dash
+            title=words.visible_text(subject(records, manifest).title(decision)),
             chip=f"{DECISIONS[decision].sign} {decision}",
             decision=str(decision),
             records=fingerprint({"decision": str(decision), "records": contents}),
         )
 
 
-def contradictions(page: str, records: Sequence[Record], decision: Decision) -> list[str]:
+def contradictions(page: str, records: Sequence[Record], decision: Decision, manifest: Mapping[str, object]) -> list[str]:
     """Returns a sentence for each claim of a page that does not follow from these records.
 
     Compared are the title, the mark at the top, every first heading, and the two claims for machines, and nothing else.
@@ -119,8 +122,10 @@ def contradictions(page: str, records: Sequence[Record], decision: Decision) -> 
     reader = _Reader()
     reader.feed(page)
     reader.close()
-    expected = {name: [value] for name, value in asdict(Claims.of(records, decision)).items()}
+    expected = {name: [value] for name, value in asdict(Claims.of(records, decision, manifest)).items()}
     expected["decision"] *= 2  # for people and for machines
+    if reader.claims["title"] == [_OLD_TITLE.format(decision)]:
+        expected["title"] = reader.claims["title"]
     return [
         f"{_SHOWN[name]} is {' and '.join(map(repr, claims)) or 'missing'}, and the records give {expected[name][0]!r}"
         for name, claims in reader.claims.items()
@@ -182,31 +187,75 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     environment.globals["place"] = lambda file: places.get(file, "none")
     environment.globals["anchor"] = lambda record: f"cell={quote(names[record.key], safe='')}"
     script = asset("common.js") + asset("script.js")
+    loud = [record for record in ordered if record.deciding not in (*QUIET, Outcome.WAIVED)]
+    applied = policy.applied_policies(ordered, facts, manifest)
+    sections, tasks, tables = _sections(records), _observatory(records), analysis_tables(analyses(records))
+    family_records = [record for record in ordered if record.test == FAMILY]
     return environment.get_template("page.html").render(
         decision=decision,
-        claims=Claims.of(records, decision),
+        claims=Claims.of(records, decision, manifest),
+        subject=subject(records, manifest),
         reason=decision_sentence(decision, records, facts),
         apart=decisions_by_model(records, facts),
         records=ordered,
         outcomes=words.by_outcome(records),
-        breaches=[record for record in ordered if record.deciding not in QUIET][:_BREACHES],
-        loud=sum(record.deciding not in QUIET for record in records),
+        parts=_parts(sweeps=sections, analyses=tables, observatory=tasks, families=family_records, noise=facts.repeatability),
+        breaches=loud[:_BREACHES],
+        loud=len(loud),
+        waivers=_waivers(applied),
+        waived=Outcome.WAIVED,
         facts=facts,
         limits=[*limits(ordered, facts), *_left_out(ordered, thumbnails)],
-        sweeps=_sections(records),
-        families=[record for record in ordered if record.test == FAMILY],
-        analyses=analysis_tables(analyses(records)),
-        observatory=_observatory(records),
+        sweeps=sections,
+        families=family_records,
+        analyses=tables,
+        observatory=tasks,
         floors=floors(facts.repeatability),
-        policies=policy.applied_policies(ordered, facts, manifest),
+        policies=applied,
         manifest=_manifest(manifest),
-        run=str(manifest.get("run") or ""),
         command=facts.command.whole() if facts.command else "",
         example=next(filter(None, again.values()), ""),
         data=drill_down(ordered, thumbnails, again),
         security=security(asset("style.css"), script),
         script=script,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the page: where it is, and what it is called at the top and in full."""
+
+    anchor: str
+    short: str
+    title: str
+
+
+_PARTS = (
+    Part("limits", "Limits", "What limits this evidence"),
+    Part("sweeps", "Sweeps", "Sweeps: one model on one dataset"),
+    Part("analyses", "Analyses", "Analyses of the papers"),
+    Part("observatory", "Observatory", "The Perceptual Observatory"),
+    Part("families", "Families", "Families of models"),
+    Part("noise", "Noise", "Noise: some of the questions asked twice (A/A)"),
+    Part("policy", "Policy", "Policy and waivers, as applied"),
+    Part("manifest", "Manifest", "Manifest: what determined these answers"),
+    Part("tests", "All tests", "All tests, worst first"),
+)
+
+
+def _parts(**contents: Sequence[object]) -> list[Part]:
+    """Returns the parts of a page; those that are named here are left out where they hold nothing."""
+    return [part for part in _PARTS if contents.get(part.anchor, True)]
+
+
+def _waivers(applied: Sequence[policy.Applied]) -> list[policy.WaiverUse]:
+    """Returns the waivers that covered a test, of all models."""
+    return [waiver for one in applied for waiver in one.waivers if waiver.tests]
+
+
+def _is_by_value(record: Record) -> bool:
+    measure = headline(record)
+    return measure is not None and measure.judge == "value" and BY_VALUE not in record.reason
 
 
 def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -259,5 +308,10 @@ def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str,
 def _environment() -> Environment:
     environment = templates()
     environment.filters |= {"bound": words.bound, "bound_text": words.bound_text, "named": words.metric_name}
-    environment.globals |= {"decisions": words.DECISIONS, "kinds": groups.KINDS, "headline": headline}
+    environment.globals |= {
+        "decisions": words.DECISIONS,
+        "kinds": groups.KINDS,
+        "headline": headline,
+        "is_by_value": _is_by_value,
+    }
     return environment

@@ -8,9 +8,10 @@ from typing import Any
 
 from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.reporting.subject import mapping, objects
 from pytest_vlmrobust.reporting.wording import RunFacts, replacements_in
 
-from .words import mapping, objects, value_text
+from .words import value_text
 
 
 @dataclass(slots=True)

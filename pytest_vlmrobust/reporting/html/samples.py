@@ -15,7 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.record import Example, Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE, Example, Measure, Record
 
 from .words import MARKS, visible_text
 
@@ -26,6 +26,8 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 _LONGEST_NAME = 300
 MOST_EXAMPLES = 1500
 """Examples in one page, those of the first tests; the others are in results.json only."""
+_PRINTED_TESTS, _PRINTED_SAMPLES = 60, 2
+"""Tests, worst first, of which paper has samples, and how many samples of each: with all of them nobody would print it."""
 _DROPPED = ("policy_sha256", "seconds", "worst", "examples", "metric", "nodeid", "n_inferred", "n_recalled")
 """Fields of a record that the drill-down does not show, or has in another form."""
 _ASKED = ("sample", "question", "options", "target", "category")
@@ -63,7 +65,8 @@ def drill_down(records: Sequence[Record], pictures: Mapping[str, str], commands:
         known["elsewhere"] = len(record.examples) - len(examples)
         tests.append(_readable({**_content(record), **known}))
     marks = {str(outcome): {"sign": mark.sign, "css": mark.css, "meaning": mark.meaning} for outcome, mark in MARKS.items()}
-    content = {"marks": marks, "pictures": list(pictures.values()), "tests": tests}
+    printed = {"tests": _PRINTED_TESTS, "samples": _PRINTED_SAMPLES}
+    content = {"marks": marks, "by_value": BY_VALUE, "printed": printed, "pictures": list(pictures.values()), "tests": tests}
     return Markup(f'{_json(content)[:-1]},"asked":[{",".join(asked)}]}}'.translate(_ESCAPES))  # noqa: S704 - escaped
 
 

@@ -17,7 +17,7 @@
     return put(node, children);
   };
   const number = (value) => (typeof value === "number" ? value.toFixed(3).replace("-", "−") : "undefined");
-  const interval = (one) => one.target === "dataset" ? "by value" : (typeof one.low === "number" && typeof one.high === "number" ? `[${number(one.low)}, ${number(one.high)}]` : "");
+  const interval = (one) => one.target === "dataset" ? data.by_value : (typeof one.low === "number" && typeof one.high === "number" ? `[${number(one.low)}, ${number(one.high)}]` : "");
   const bound = (text) => (text || "").replaceAll("-", "−").replace("..", " – ");
   const hidden = (text) => el("span", { class: "hidden" }, text);
   const verdict = (outcome) => {
@@ -25,10 +25,14 @@
     return el("span", { class: `verdict c-${mark.css}`, title: mark.meaning }, el("span", { "aria-hidden": "true" }, mark.sign), ` ${outcome}`);
   };
   const rightward = new Set(["value", "90 % interval", "bound", "n"]);
+  const labelled = (cell, name) => {
+    if (name) cell.dataset.name = name; // said before the cell where a narrow screen has no columns
+    return cell;
+  };
   const table = (name, heads, rows) =>
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name },
-      el("table", {}, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col", class: rightward.has(head) ? "n" : "" }, head)))),
-        el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : el("td", {}, cell))))))));
+      el("table", { class: "stack" }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col", class: rightward.has(head) ? "n" : "" }, head)))),
+        el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => labelled(cell instanceof HTMLTableCellElement ? cell : el("td", {}, cell), index > 0 && heads[index])))))));
   const numeric = (text) => el("td", { class: "n" }, text);
 
   /* Thumbnails: each is held once, and becomes a picture where it is looked at. */
@@ -74,7 +78,7 @@
         el("span", letter === one.target ? { class: "target" } : {}, el("b", {}, letter), ` ${text}`), " "])),
       el("p", { class: "quiet" }, "target: ", el("b", {}, one.target || "none"), `; ${about}; sample ${one.sample}`),
       el("div", { class: "strip" }, (one.pictures || []).map(framed)),
-      table("answers", ["seen", "the model wrote", "read as", "rule that fired", "score"], (one.replies || []).map((reply) => {
+      table(`answers, sample ${one.sample}`, ["seen", "the model wrote", "read as", "rule that fired", "score"], (one.replies || []).map((reply) => {
         const [sign, words] = scored(reply);
         return [reply.about || "", el("td", { class: "said", dir: "auto" }, reply.text || "(nothing)"), reply.answer || "(nothing)", reply.rule || "none",
           el("td", {}, sign, words)];
@@ -216,6 +220,23 @@
     }
     document.getElementById("filtered").textContent = words.length > 0 ? `${kept} of ${rows.length}` : "";
   });
+
+  /* Paper has no drill-down: samples of the worst tests are printed at the end. */
+  const printed = document.getElementById("samples");
+  addEventListener("beforeprint", () => {
+    const having = data.tests.filter((test) => (test.examples || []).length > 0);
+    const shown = having.slice(0, data.printed.tests);
+    const most = data.printed.samples;
+    put(printed, shown.flatMap((test) => [
+      el("h3", {}, verdict(test.outcome), " ", test.id),
+      el("div", { class: "examples" }, test.examples.slice(0, most).map(example)),
+      test.examples.length > most && el("p", { class: "quiet" }, `${test.examples.length - most} more on the page on the screen`),
+    ]));
+    put(printed, [having.length > shown.length &&
+      el("p", { class: "note" }, `Samples of ${having.length - shown.length} more tests are on the page on the screen.`),
+      having.length === 0 && el("p", { class: "quiet" }, "The records hold no samples.")]);
+  });
+  addEventListener("afterprint", () => printed.querySelectorAll(":scope > :not(h2, .quiet.lead)").forEach((node) => node.remove()));
 
   show();
 })();

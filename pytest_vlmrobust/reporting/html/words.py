@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome
 from pytest_vlmrobust.core.estimate import Estimate
@@ -116,16 +116,6 @@ def by_outcome(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
 
 
 # Values of a manifest, which is a file and may hold anything.
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """Returns a JSON object; an empty one in place of anything else."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def objects(value: object) -> list[Mapping[str, Any]]:
-    """Returns the objects of a JSON list; none in place of anything else."""
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
 def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:

@@ -23,6 +23,13 @@ def test_a_number_has_its_interval_in_its_own_unit() -> None:
     assert shown(cell("clean", "accuracy", 0.9, 0.8, 0.95)) == ["clean 90.0 %"]
 
 
+def test_a_number_that_was_judged_by_its_value_is_marked() -> None:
+    judged = Measure("accuracy", 0.9, outcome=Outcome.PASS, rule="r", target="dataset")
+    assert shown(record("m-d-clean", setting="clean", measures=(judged,))) == ["clean 90.0 %*"]
+    interval = replace(judged, target="population")
+    assert shown(record("m-d-clean", setting="clean", measures=(interval,))) == ["clean 90.0 %"]
+
+
 def test_what_is_undefined_is_said_and_what_was_not_measured_is_left_out() -> None:
     assert shown(cell("clean", "accuracy", math.nan)) == ["clean undefined"]
     assert shown(cell("clean", "other", 0.5)) == []

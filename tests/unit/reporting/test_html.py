@@ -7,7 +7,6 @@ import html.parser
 import json
 import math
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ import pytest
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record, Reply
 from pytest_vlmrobust.reporting import Command, RunFacts, write_report
-from pytest_vlmrobust.reporting.html import drawing, render_html, samples
+from pytest_vlmrobust.reporting.html import render_html, samples
 from pytest_vlmrobust.reporting.html.page import contradictions
 from pytest_vlmrobust.reporting.wording import worst_first
 
-from .pages import COMMAND, DIGESTS, asked_twice, cell, example, run, store, summary
+from .pages import COMMAND, DIGESTS, asked_twice, cell, example, measure, run, store, summary
 
 NOTHING = RunFacts()
 VOID = {"meta", "img", "br", "input", "link", "hr"}
@@ -222,7 +221,7 @@ def test_what_was_asked_twice_stands_beside_the_thresholds() -> None:
         "m on faces.matching Not measured: the model is lost. The noise is unknown, not zero.",
     ):
         assert said in text
-    limits = text.partition("What limits this evidence")[2].partition("Sweeps: one model")[0]
+    limits = text.partition("Contents")[2].partition("Samples of the worst")[2].partition("Sweeps: one model")[0]
     assert "A/A m-d: 13 of 200 answers flipped" in limits
     assert "A/A m-faces.matching: not measured: the model is lost" in limits
     assert "rule r1" not in limits
@@ -389,6 +388,34 @@ def test_an_empty_run_has_a_page() -> None:
     assert "Sweeps" not in outline.text
 
 
+def test_rows_judged_by_value_are_marked_in_map_chart_list_and_tables() -> None:
+    points = [
+        measure("accuracy_drop", 0.4, Outcome.FAIL, target="dataset"),
+        measure("accuracy_drop", 0.1, Outcome.PASS, target="population"),
+    ]
+    records = [
+        cell(f"fog:{level}", "weather", level, one.value, one.outcome, measures=(one,))
+        for level, one in zip(("high", "low"), points, strict=True)
+    ]
+    text = Outline(render_html(records, NOTHING, {})).text
+    assert "40.0* ✕" in text
+    assert "10.0 ✓" in text
+    assert "fog:high ✕*" in text
+    assert "fog:low ✓" in text
+    assert text.count("* judged by value, not by its interval.") == 1
+    assert text.count("* judged by value, not by the interval.") == 1
+    assert "accuracy_drop 0.400, judged by value" in text  # among what needs attention
+    assert "accuracy_drop 0.400 judged by value 0.2 100" in text  # among all tests
+    assert "accuracy_drop 0.100 [0.050, 0.150] 0.2 100" in text
+
+
+def test_waivers_stand_once_each_among_what_needs_attention(page: str) -> None:
+    text = Outline(page).text
+    attention = text.partition("What needs attention")[2].partition("What limits this evidence")[0]
+    assert "⚑ WAIVED W1 : 1 test owner somebody, until 2030-01-01: known weakness" in attention
+    assert "m-d-invert" not in attention
+
+
 def test_undefined_numbers_are_no_zeros() -> None:
     page = render_html([cell("fog:high", "weather", "high", math.nan, Outcome.NOT_APPLICABLE, reason="no")], NOTHING, {})
     assert '<td class="nan">' in page
@@ -401,27 +428,18 @@ def test_tests_that_share_an_id_have_addresses_of_their_own() -> None:
     assert [test["name"] for test in data_of(render_html(twins, NOTHING, {}))["tests"]] == ["m-d-fog:low", "m-d-fog:low~2"]
 
 
-def test_without_the_extra_the_numbers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "problem", lambda: "matplotlib is not installed")
-    page = render_html(run(), NOTHING, {})
-    assert "<svg" not in page
-    assert "pip install 'pytest-vlmrobust[report]'" in page
-    assert "fog:high 0.400 [0.350, 0.450] 0.2 FAIL" in Outline(page).text
-
-
-def test_importing_the_reports_does_not_load_what_draws() -> None:
-    import subprocess
-
-    code = "import sys, pytest_vlmrobust.reporting; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_a_page_claims_what_its_records_give_in_whatever_order(page: str) -> None:
     records = run()
     facts_decision = Decision(page.partition('name="vlmrobust-decision" content="')[2].partition('"')[0])
-    assert contradictions(page, records, facts_decision) == []
-    assert contradictions(page, records[::-1], facts_decision) == []
+    assert contradictions(page, records, facts_decision, MANIFEST) == []
+    assert contradictions(page, records[::-1], facts_decision, MANIFEST) == []
     others = [dataclasses.replace(records[0], reason="another one"), *records[1:]]
-    (said,) = contradictions(page, others, facts_decision)
+    (said,) = contradictions(page, others, facts_decision, MANIFEST)
     assert said.startswith("the digest of its records is '")
-    assert len(contradictions(page, records, Decision.GO)) == 4
+    assert len(contradictions(page, records, Decision.GO, MANIFEST)) == 4
+    (said,) = contradictions(page, records, facts_decision, {**MANIFEST, "date": "1999-12-31"})
+    assert "1999-12-31" in said
+    title = page.partition("<title>")[2].partition("</title>")[0]
+    assert "m (revision not recorded) on d (100 samples), faces.matching" in title
+    earlier = page.replace(title, f"{facts_decision} – vision-language model robustness")  # noqa: RUF001 - a dash
+    assert contradictions(earlier, records, facts_decision, MANIFEST) == []

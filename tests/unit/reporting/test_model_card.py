@@ -32,7 +32,7 @@ def test_it_says_what_was_gated_decided_and_left_out() -> None:
     assert text.startswith("## Robustness\n\n**NO-GO**: ")
     for line in (
         "- Gate: pytest-vlmrobust 0.1.0, run r1 of 2026-06-01",
-        "- Model: m, owner/name at abc, asked in mode direct",
+        "- Model: m, owner/name, revision abc, asked in mode direct",
         "- Policy of m: SHA-256 `c0ffee`",
         "| d | worst_case_drop | 0.300 | [0.100, 0.400] | 100 | WAIVED | worst_case_drop 0.300, bound 0.2 |",
         "- partial selection: 3 of 4 tests; the decision covers these only",

@@ -65,10 +65,10 @@ def spaces_alike(text: str) -> list[str]:
 
 
 def test_the_decision_stands_last_before_where_its_evidence_is() -> None:
-    assert render(record("a")).rstrip().splitlines()[-1] == "GO  1 verdict passed, 0 are waived, none failed"
+    assert render(record("a")).rstrip().splitlines()[-1] == "GO  1 verdict passed, none failed"
     facts = RunFacts(policies={"m": "p.yaml 01"}, directory="runs/1")
     assert render(record("a"), facts=facts).splitlines()[-3:] == [
-        "GO  1 verdict passed, 0 are waived, none failed",
+        "GO  1 verdict passed, none failed",
         "run runs/1",
         "policy of m: p.yaml 01",
     ]
@@ -363,3 +363,11 @@ def test_the_decision_of_the_run_is_not_that_of_its_last_model() -> None:
     assert "decision about m: NO-GO" in lines
     assert "decision about other: GO" in lines
     assert "NO-GO  1 verdict broke a bound" in lines
+
+
+def test_key_numbers_judged_by_value_are_marked_and_the_mark_is_explained() -> None:
+    judged = Measure("accuracy", 0.9, outcome=Outcome.PASS, rule="r", target="dataset")
+    assert "* judged by value" not in render(record("m-d-clean", setting="clean"))
+    page = render(record("m-d-clean", setting="clean", measures=(judged,)))
+    assert "clean 90.0 %*" in page
+    assert "* judged by value, not by its interval" in page

@@ -171,7 +171,17 @@ def test_what_only_warns_is_said_whatever_the_verdict_but_not_where_nothing_was_
 def test_what_passed_is_not_all_where_a_rule_warns() -> None:
     alone = Measure("accuracy", 0.5, reason=f"warning: {BROKEN}")
     records = [record("a"), record("b", Outcome.MEASURED, measures=(alone, alone))]
-    assert decision_sentence(Decision.GO, records) == "1 verdict passed, 0 are waived, none failed; 2 warnings"
+    assert decision_sentence(Decision.GO, records) == "1 verdict passed, none failed; 2 warnings"
+
+
+def test_a_go_says_how_many_verdicts_hold_for_these_samples_only() -> None:
+    point = Measure("accuracy_drop", 0.1, threshold="0.2", outcome=Outcome.PASS, rule="r", target="dataset")
+    by_value = record("a", measures=(point,))
+    waived = record("b", Outcome.WAIVED)
+    assert decision_sentence(Decision.GO, [by_value]) == "1 verdict passed, none failed; all of them judged by value"
+    assert decision_sentence(Decision.GO, [by_value, waived, record("c")]) == (
+        "2 verdicts passed, 1 is waived, none failed; 1 of them judged by value"
+    )
 
 
 @pytest.mark.parametrize("odd", [{}, {"policies": 3}, {"policies": {"m": 3}}, {"policies": {"m": {"replaced": 3}}}])
@@ -199,8 +209,8 @@ def test_every_report_says_what_was_judged(target: str, judged: str) -> None:
     }
     for name, text in reports.items():
         assert ("[0.000, 1.000]" in text) is (judged == "interval"), name
-        assert ("by value" in text.replace('"by value"', "")) is (judged == "value"), name
-    assert (one.judge, one.beside("[0, 1]")) == (judged, "[0, 1]" if judged == "interval" else "by value")
+        assert ("by value" in text.replace('"by_value":"judged by value"', "")) is (judged == "value"), name
+    assert (one.judge, one.beside("[0, 1]")) == (judged, "[0, 1]" if judged == "interval" else "judged by value")
     assert cells_csv([about]).splitlines()[1].endswith(f",{judged},0")
     assert Measure("accuracy", 0.5).judge == ""
 

@@ -125,6 +125,16 @@ def test_a_rule_that_met_no_test_is_a_shortfall_of_a_complete_run_alone() -> Non
     assert conditions(own).shortfalls([record(outcome=Outcome.ERROR)]) == []
 
 
+def test_a_run_that_was_stopped_is_not_asked_for_what_its_other_tests_would_have_met() -> None:
+    """Its tests that left no verdict are reported; that rules and waivers met none of them is no news."""
+    own = policy("  - {id: worst, metric: worst_case_drop, max: 5pp}\n" + WAIVER.format("{setting: snow}"))
+    whole, stopped = conditions(own), conditions(own, planned=2, selected=2)
+    assert any("none applied to a test" in said for said in whole.shortfalls([record()]))
+    assert any("covers no test" in said for said in whole.warnings([record()]))
+    assert stopped.shortfalls([record()]) == []
+    assert not [said for said in stopped.warnings([record()]) if "no test" in said]
+
+
 def test_a_rule_about_an_earlier_run_needs_one() -> None:
     own = policy("  - {id: since, metric: baseline_drop, max: 5pp}\n")
     (shortfall,) = conditions(own).shortfalls([record()])

@@ -136,7 +136,7 @@ def test_a_narrow_card_cuts_nothing_off(page: Any) -> None:
 
 def test_what_goes_on_beyond_the_edge_has_a_shadow_there(page: Any, report: Path) -> None:
     """Columns of the last 14 pixels: darker than the ground while there is more, and as the ground is at the end."""
-    page.set_viewport_size({"width": 360, "height": 800})
+    page.set_viewport_size({"width": 660, "height": 800})
     page.goto(report.as_uri() + "#cell=m-d-fog%3Ahigh")
     table = page.get_by_role("region", name="measures")
     assert table.evaluate("one => one.scrollWidth > one.clientWidth")
@@ -176,6 +176,39 @@ def test_what_is_folded_is_printed_and_folded_again(page: Any) -> None:
     assert page.evaluate(folded) == 0
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(folded) == before
+
+
+def test_paper_has_contents_and_samples(page: Any, report: Path) -> None:
+    contents, samples = page.get_by_role("navigation", name="Contents"), page.locator("#samples")
+    assert not contents.is_visible()
+    assert not samples.is_visible()
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert contents.is_visible()
+    for link in contents.get_by_role("link").all():
+        assert page.locator(link.get_attribute("href")).count() == 1
+    names = ["m-d-snow:high", "m-d-fog:high", "m-d-patches:2"]
+    assert [heading.rpartition(" ")[2] for heading in samples.locator("h3").all_inner_texts()] == names
+    assert samples.locator(".example").count() == 3
+    assert samples.locator("img").evaluate_all("all => all.length > 2 && all.every((one) => one.naturalWidth > 0)")
+    assert EVIL in samples.inner_text()
+    assert page.title() != "1"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert samples.locator(".example, h3").count() == 0
+    page.pdf(path=report.with_suffix(".pdf"))  # prints for real, and must not break the page
+    assert report.with_suffix(".pdf").stat().st_size > 50_000
+
+
+def test_a_phone_shows_interval_and_bound_of_every_test(page: Any) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    row = page.locator("#all tbody tr", has_text="m-d-fog:high")
+    assert "[0.350, 0.450]" in row.inner_text()
+    for cell_ in row.locator("td:not(:empty)").all():
+        box = cell_.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    bound = row.locator("[data-name=bound]")
+    assert bound.evaluate("one => getComputedStyle(one, '::before').content") == '"bound "'
 
 
 def test_text_stands_out_from_its_ground_in_both_themes(browser: Any, report: Path) -> None:
