@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import bundles, data, listing, papers, policies, power, runs, serving, stores, submitting
+from . import bundles, data, exports, listing, papers, policies, power, runs, serving, stores, submitting
 
-SUBJECTS = (policies, listing, data, power, runs, papers, bundles, stores, submitting, serving)
+SUBJECTS = (policies, listing, data, power, runs, exports, papers, bundles, stores, submitting, serving)
 """In the order of ``vlmrobust --help``."""
 
 __all__ = ["SUBJECTS"]

@@ -1,9 +1,8 @@
-"""Runs: `vlmrobust runs`, `history`, `report`, `junit`, `compare`, `export` and `rank`."""
+"""Runs: `vlmrobust runs`, `history`, `report`, `junit`, `compare` and `rank`."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,6 @@ def add(commands: Commands) -> None:
     _add_files(commands)
     _add_compare(commands)
     _add_rank(commands)
-    _add_export(commands)
 
 
 # `vlmrobust runs`.
@@ -221,45 +219,6 @@ def _compare(options: argparse.Namespace) -> int:
         write_comparison(options.out, comparison)
     show(render_comparison(comparison, width=width(), color=in_color()).rstrip("\n"))
     return 0
-
-
-# `vlmrobust export`.
-
-
-def _add_export(commands: Commands) -> None:
-    export = commands.add_parser("export", help="write what a run measured in the file format of another program")
-    export.add_argument(
-        "run_directory", metavar="RUN", type=run_directory, help="a run: a directory that holds predictions.sqlite, or latest"
-    )
-    export.add_argument("--to", required=True, choices=sorted(_FORMATS), help="nel: what nel compare and nel gate read")
-    export.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
-    export.add_argument("--model", default="", metavar="NAME", help="a model of the run (default: its only one)")
-    export.set_defaults(run=_export)
-
-
-def _export(options: argparse.Namespace) -> int:
-    _FORMATS[options.to](options)
-    return 0
-
-
-def _nel(options: argparse.Namespace) -> None:
-    from pytest_vlmrobust.reporting.nel import MEAN, write_nel
-
-    written = write_nel(options.run_directory, options.out, model=options.model)
-    say(f"{options.out}: {len(written)} benchmarks, {sum(benchmark.results for benchmark in written)} results")
-    for benchmark in written:
-        if benchmark.unscored:
-            asked = benchmark.results + benchmark.unscored
-            say(
-                f"note: {benchmark.name}: {benchmark.unscored} of {quantity(asked, 'sample')} left out: "
-                "inferences failed, which nel cannot express"
-            )
-    for dataset, metric in sorted({(benchmark.dataset, benchmark.corpus_metric) for benchmark in written}):
-        if metric != MEAN:
-            say(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")
-
-
-_FORMATS: dict[str, Callable[[argparse.Namespace], None]] = {"nel": _nel}
 
 
 # `vlmrobust rank`.

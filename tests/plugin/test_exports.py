@@ -52,7 +52,7 @@ def test_pairs_by_number_give_the_differences_that_we_find(project: Project, cap
     old, new = two_runs(project)
     capsys.readouterr()
     for run in (old, new):
-        assert main(["export", str(run), "--to", "nel", "--out", f"{run}-nel"]) == 0
+        assert main(["export", "nel", str(run), "--out", f"{run}-nel"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{old}-nel: 6 benchmarks, 48 results",
         f"{new}-nel: 6 benchmarks, 47 results",
@@ -76,9 +76,9 @@ def test_a_run_of_two_models_is_exported_one_by_one(project: Project, capsys: Ca
     project.run("--vlm-report=both", models=("model", "other"))
     capsys.readouterr()
     both, out = str(project.path / "both"), str(project.path / "nel")
-    assert main(["export", both, "--to", "nel", "--out", out]) == 4
+    assert main(["export", "nel", both, "--out", out]) == 4
     assert "has 2 models, model, other, and nel compares one with one. Name one of them with --model" in capsys.readouterr().err
-    assert main(["export", both, "--to", "nel", "--out", out, "--model", "other"]) == 0
+    assert main(["export", "nel", both, "--out", out, "--model", "other"]) == 0
     assert set(exported(Path(out))) == {
         *("data-clean", "data-no_image", "data-grayscale", "data-flip_v", "data-invert", "data-solarize:low"),
     }
@@ -91,6 +91,6 @@ def test_the_metric_of_the_data_set_is_said_where_it_is_no_mean(project: Project
     connection.commit()
     connection.close()
     capsys.readouterr()
-    assert main(["export", str(project.path / "r"), "--to", "nel", "--out", str(project.path / "nel")]) == 0
+    assert main(["export", "nel", str(project.path / "r"), "--out", str(project.path / "nel")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[1:] == ["note: data: nel compares the mean of the samples' scores, which is not pope_f1"]
