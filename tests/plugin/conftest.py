@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
@@ -27,9 +26,6 @@ import pytest_vlmrobust
 for found in pkgutil.walk_packages(pytest_vlmrobust.__path__, "pytest_vlmrobust."):
     if ".neural" not in found.name:  # likewise: registries would be made anew, and their members not
         importlib.import_module(found.name)
-with contextlib.suppress(ImportError):  # an extra
-    import matplotlib.backends.backend_svg
-    import matplotlib.figure  # noqa: F401 - likewise
 
 SUITE = """
 import pytest

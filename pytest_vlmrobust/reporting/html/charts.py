@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME
 from pytest_vlmrobust.core.record import Measure, Record
 
 from . import drawing
-from .drawing import Bar, Flip, Rung
+from .drawing import Bar, Flip, Point
 from .sweeps import Sweep
 from .words import MARKS, bound, by_outcome, ends, interval, measure_of, number, share
 
@@ -145,7 +145,7 @@ _HARMFUL, _HELPFUL = "harmful_flip_rate", "helpful_flip_rate"
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing with the numbers that it shows; ``svg`` is empty where the library that draws is not installed."""
+    """A drawing with the numbers that it shows; ``svg`` is empty where none of them is known."""
 
     title: str
     caption: str
@@ -162,13 +162,13 @@ def worst_settings(sweep: Sweep) -> Chart | None:
     if not known:
         return None
     ranked = sorted(known, key=lambda pair: (-pair[1].value, pair[0].id))[:_MOST]
-    bars = [_bar(record.setting, drop) for record, drop in ranked]
+    bars = [bar(record.setting, drop) for record, drop in ranked]
     title = "Settings that cost most" if len(known) > 1 else "What the setting costs"
     rest = f" The {len(ranked)} worst of {len(known)} settings." if len(known) > len(ranked) else ""
     return Chart(
         title,
         f"Drop of accuracy, its 90 % interval, and the bound (vertical tick) of the rule that decided.{rest}",
-        _draw_bars(bars, "drop of accuracy", f"{sweep.anchor}-worst", f"Settings that cost {sweep.name} most"),
+        drawing.ranking(bars, axis="drop of accuracy", label=f"Settings that cost {sweep.name} most"),
         ("setting", "drop", "90 % interval", "bound", "verdict"),
         [
             (record, (record.setting, number(drop.value), interval(drop), bound(drop), str(drop.outcome)))
@@ -182,20 +182,13 @@ def _is_ranked(record: Record) -> bool:
     return is_mapped(record) and LADDER not in record.family.split("+")
 
 
-def _bar(label: str, measure: Measure) -> Bar:
+def bar(label: str, measure: Measure, reference: float | None = None) -> Bar:
+    """Returns the row of a measure; no interval is drawn where none is known."""
     mark = MARKS[measure.outcome]
-    ends_ = tuple(ends(measure.threshold))
-    return Bar(
-        label, measure.value, _or(measure.low, measure.value), _or(measure.high, measure.value), ends_, mark.css, mark.sign
-    )
-
-
-def _or(value: float, other: float) -> float:
-    return value if math.isfinite(value) else other
-
-
-def _draw_bars(bars: Sequence[Bar], axis: str, prefix: str, label: str) -> Markup:
-    return drawing.ranking(bars, axis=axis, prefix=prefix, label=label) if drawing.available() else Markup()
+    low, high = (end if math.isfinite(end) else measure.value for end in (measure.low, measure.high))
+    held = f"bound {bound(measure)}; " if measure.threshold else ""
+    told = f"{number(measure.value)} {interval(measure)}; {held}{measure.outcome}"
+    return Bar(label, measure.value, low, high, tuple(ends(measure.threshold)), mark.css, mark.sign, reference, told)
 
 
 def resolution_curve(sweep: Sweep) -> Chart | None:
@@ -207,15 +200,22 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
         return None
     merged = collapsed_sizes(record for record, _ in known)
     rungs = [
-        Rung(int(record.level), m.value, _or(m.low, m.value), _or(m.high, m.value), record.received in merged)
+        Point(int(record.level), record.level, m.value, m.low, m.high, _rung_told(record, m), hollow=record.received in merged)
         for record, m in known
     ]
-    marked = sum(rung.collapsed for rung in rungs)
+    marked = sum(rung.hollow for rung in rungs)
     collapsed_note = f" {marked} hollow points reached the model at the same size as another one." if marked else ""
     return Chart(
         "Accuracy by resolution",
         f"Accuracy at each rung of the ladder with its 90 % interval at each point.{collapsed_note}",
-        _draw_curve(rungs, _levels(sweep), sweep) if drawing.available() else Markup(),
+        drawing.line(
+            rungs,
+            across="long edge of the pictures, pixels",
+            up="accuracy",
+            label=f"Accuracy of {sweep.name} by resolution",
+            levels=_levels(sweep),
+            ends=(0.0, 1.02),
+        ),
         ("long edge", "accuracy", "90 % interval", "reached the model as", ""),
         [
             (
@@ -234,6 +234,11 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
     )
 
 
+def _rung_told(record: Record, accuracy: Measure) -> str:
+    received = f"; reached the model as {record.received}" if record.received else ""
+    return f"{number(accuracy.value)} {interval(accuracy)}{received}"
+
+
 def collapsed_sizes(rungs: Iterable[Record]) -> set[str]:
     """Returns what several rungs reached the model as: one size for all their pictures, and the same one."""
     counts = Counter(record.received for record in rungs if record.received and " more" not in record.received)
@@ -250,10 +255,6 @@ def _levels(sweep: Sweep) -> list[tuple[str, float]]:
     ]
 
 
-def _draw_curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], sweep: Sweep) -> Markup:
-    return drawing.curve(rungs, lines, prefix=f"{sweep.anchor}-curve", label=f"Accuracy of {sweep.name} by resolution")
-
-
 def flips(sweep: Sweep) -> Chart | None:
     """Returns how many answers settings turned wrong and right, those that turned most wrong first."""
     pairs = []
@@ -265,14 +266,15 @@ def flips(sweep: Sweep) -> Chart | None:
         return None
     pairs.sort(key=lambda three: (-three[1].value, three[0].id))
     top = pairs[:_MOST]
-    drawn = [Flip(record.setting, harmful.value, helpful.value) for record, harmful, helpful in top]
+    drawn = [
+        Flip(record.setting, wrong.value, right.value, f"{share(wrong.value)} turned wrong, {share(right.value)} turned right")
+        for record, wrong, right in top
+    ]
     both = sum(harmful.value + helpful.value for _, harmful, helpful in pairs) / len(pairs)
     return Chart(
         "Answers that flipped",
         f"A drop is the difference of the two. Over {len(pairs)} settings, {share(both)} of the answers flipped.",
-        drawing.flips(drawn, prefix=f"{sweep.anchor}-flips", label=f"Answers of {sweep.name} that flipped")
-        if drawing.available()
-        else Markup(),
+        drawing.flips(drawn, label=f"Answers of {sweep.name} that flipped"),
         ("setting", "turned wrong", "turned right"),
         [(record, (record.setting, share(harmful.value), share(helpful.value))) for record, harmful, helpful in top],
     )

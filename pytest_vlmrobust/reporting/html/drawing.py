@@ -1,151 +1,37 @@
-"""Drawing: charts as SVG by matplotlib, which an extra installs; the same numbers give the same bytes."""
+"""Drawing: charts as SVG elements for a page; the same numbers give the same bytes, and the style sheet gives the colours.
+
+A chart is drawn 340 units wide, which a phone shows at about that many pixels, so that its letters are never much smaller than
+those around it. What a pointer rests on shows its numbers; the page has the same numbers in a table beside each chart.
+"""
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
+import math
+import textwrap
+import unicodedata
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import pairwise
 
 from markupsafe import Markup
 
-from .words import visible_text
+from .words import number, visible_text
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
-# Colours: drawings use one for each role, and the style sheet gives roles their colours.
-
-
-ROLE_COLORS = {
-    "ink": "#010101",
-    "muted": "#020202",
-    "grid": "#030303",
-    "line": "#040404",
-    "band": "#050505",
-    "paper": "#060606",
-    "bound": "#070707",
-    "people": "#080808",
-    "harm": "#090909",
-    "help": "#0a0a0a",
-    "fail": "#0b0b0b",
-    "error": "#0c0c0c",
-    "open": "#0d0d0d",
-    "na": "#0e0e0e",
-    "waived": "#0f0f0f",
-    "pass": "#101010",
-    "measured": "#111111",
-}
-"""Role to a colour that no drawing uses for anything else; the roles of verdicts are the CSS classes of their marks."""
-ROLES = {color: role for role, color in ROLE_COLORS.items()}
-
-
-# Matplotlib's SVG made fit for a page: CSS classes instead of colours, unique ids, no inline style, which the page forbids.
-
-
-_SVG = "http://www.w3.org/2000/svg"
-_XLINK = "{http://www.w3.org/1999/xlink}href"
-_LOST = ("metadata", "style", "title")
-_KEPT_STYLE = (
-    "stroke-width",
-    "stroke-dasharray",
-    "stroke-dashoffset",
-    "stroke-linecap",
-    "text-anchor",
-    "opacity",
-    "fill-opacity",
-)
-_PAINTS = ("fill", "stroke")
-_REFERENCE = re.compile(r"url\(#(?P<id>[^)]+)\)")
-_FONT_SIZE = re.compile(r"(?:^|\s)(?P<size>[\d.]+)px\b")
-
-
-def inline_svg(drawn: str, prefix: str, label: str) -> Markup:
-    """Returns an SVG document as an element for a page.
-
-    Args:
-        drawn: What matplotlib wrote.
-        prefix: What ids begin with, so that those of two drawings differ.
-        label: What the drawing shows, for those who do not see it.
-    """
-    root = ET.fromstring(drawn)  # noqa: S314 - what matplotlib wrote in this process
-    for parent in list(root.iter()):
-        for child in [child for child in parent if _local(child) in _LOST]:
-            parent.remove(child)
-    for element in root.iter():
-        _rename(element, prefix)
-        _restyle(element)
-        element.tag = _local(element)
-    root.attrib = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-label": label, "class": "chart"}
-    return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 - a serializer has escaped it
-
-
-def _local(element: ET.Element) -> str:
-    return element.tag.removeprefix(f"{{{_SVG}}}")
-
-
-def _rename(element: ET.Element, prefix: str) -> None:
-    if "id" in element.attrib:
-        element.set("id", f"{prefix}-{element.attrib['id']}")
-    target = element.attrib.pop(_XLINK, "")
-    if target:
-        element.set("href", f"#{prefix}-{target.removeprefix('#')}")
-    for name, value in element.attrib.items():
-        element.set(name, _REFERENCE.sub(lambda match: f"url(#{prefix}-{match['id']})", value))
-
-
-def _restyle(element: ET.Element) -> None:
-    """Writes what a ``style`` says as attributes, and colours as classes, which the style sheet gives a value in each theme."""
-    style = dict(_declarations(element.attrib.pop("style", "")))
-    style |= {name: element.attrib.pop(name) for name in _PAINTS if name in element.attrib}
-    classes = []
-    for name in _PAINTS:
-        value = style.get(name, "")
-        if value in ROLES:
-            classes.append(f"{name[0]}-{ROLES[value]}")
-        elif value:
-            element.set(name, value)
-    if _local(element) == "text" and "fill" not in style:
-        classes.append("f-ink")
-    if match := _FONT_SIZE.search(style.get("font", "") or style.get("font-size", "")):
-        element.set("font-size", match["size"])
-    for name in _KEPT_STYLE:
-        if name in style:
-            element.set(name, style[name])
-    if classes:
-        element.set("class", " ".join(classes))
-
-
-def _declarations(style: str) -> list[tuple[str, str]]:
-    pairs = (part.partition(":") for part in style.split(";"))
-    return [(name.strip(), value.strip()) for name, colon, value in pairs if colon]
-
-
-EXTRA = "pytest-vlmrobust[report]"
-_WIDTH = 380
-"""Units of a drawing's width; the style sheet shows them as CSS pixels at most a little larger."""
-_ROW = 18
-_FONT = 10.5
-_LONGEST_LABEL = 32
-_SETTINGS = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "pytest-vlmrobust",
-    "font.size": _FONT,
-    "axes.linewidth": 0.8,
-    "text.parse_math": False,
-    "axes.unicode_minus": True,
-}
+_WIDTH = 340.0
+_ROW = 18.0
+_FONT = 11.0
+"""The size of letters, as the style sheet has it."""
+_RIGHT = 334.0
+"""Where the drawing area ends."""
+_MOST_LABEL = 150.0
+"""Units that the names of rows have at most; longer ones are cut, and whole where a pointer rests on them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One line of a ranking: a value with its interval, the bounds it was held against, and its verdict."""
+    """One row of a chart: a value with its interval, the bounds it was held against, and its verdict."""
 
     label: str
     value: float
@@ -153,20 +39,33 @@ class Bar:
     high: float
     bounds: tuple[float, ...] = ()
     role: str = "measured"
+    """The CSS class of its verdict, as the marks of verdicts have it."""
     sign: str = ""
     reference: float | None = None
     """What it may be compared with and is not judged by."""
+    told: str = ""
+    """What is shown where a pointer rests on it; empty for the value with its interval."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """One size of the pictures: accuracy with its band, and whether it reached the model at the size of another one."""
+class Point:
+    """One point of a line: its place, its value with its interval, and what is said about it.
 
-    size: int
+    A value that is not finite leaves a gap in the line, and ends that are not finite mean that no interval is known.
+    """
+
+    at: float
+    """Its place from left to right, in whatever unit."""
+    name: str
+    """What stands below it on the axis, where there is room, and above its numbers."""
     value: float
-    low: float
-    high: float
-    collapsed: bool = False
+    low: float = math.nan
+    high: float = math.nan
+    told: str = ""
+    """What is shown where a pointer rests on it; empty for the value with its interval."""
+    hollow: bool = False
+    change: str = ""
+    """What changed since the point before; a vertical line stands there, with these words for whoever points at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,201 +75,419 @@ class Flip:
     label: str
     harmful: float
     helpful: float
+    told: str = ""
 
 
-def available() -> bool:
-    """Whether the library that draws can be used."""
-    return not problem()
+# Charts of rows: names to the left, values to the right.
 
 
-@cache
-def problem() -> str:
-    """Returns why nothing can be drawn, an empty string where everything can; the library is imported once to find out."""
-    try:
-        import matplotlib.figure  # noqa: F401 - to find out whether it can be
-        from matplotlib.backends import backend_svg  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name == "matplotlib":
-            return "matplotlib is not installed"
-        return _unusable(error)
-    except Exception as error:  # noqa: BLE001 - a broken installation may raise anything, and the page says what
-        return _unusable(error)
-    return ""
+def ranking(bars: Sequence[Bar], *, axis: str, label: str, zero: bool = True) -> Markup:
+    """Draws bars below each other with their intervals, and a tick at each bound.
 
+    Args:
+        bars: the values with their intervals.
+        axis: what the axis is called.
+        label: what the drawing shows, for those who do not see it.
+        zero: whether bars begin at 0; otherwise a point stands at each value.
+    """
 
-def _unusable(error: Exception) -> str:
-    return f"matplotlib is installed and cannot be imported ({type(error).__name__}: {error})"
-
-
-def ranking(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, zero: bool = True) -> Markup:
-    """Draws bars below each other with their intervals, and a tick at each bound."""
-
-    def draw(axes: Axes) -> None:
-        places = range(len(bars))
-        colors = [ROLE_COLORS[bar.role] for bar in bars]
+    def draw(chart: ET.Element, place: int, y: float, at: _Scale) -> None:
+        bar = bars[place]
         if zero:
-            axes.barh(places, [bar.value for bar in bars], height=0.62, color=colors, linewidth=0)
-        else:
-            axes.scatter([bar.value for bar in bars], places, s=34, c=colors, zorder=4)
-        axes.hlines(
-            places, [bar.low for bar in bars], [bar.high for bar in bars], colors=ROLE_COLORS["ink"], linewidth=1.4, zorder=3
-        )
-        for place, bar in enumerate(bars):
-            axes.vlines(bar.bounds, place - 0.42, place + 0.42, colors=ROLE_COLORS["bound"], linewidth=2.2, zorder=5)
-            if bar.reference is not None:
-                axes.vlines([bar.reference], place - 0.42, place + 0.42, colors=ROLE_COLORS["people"], linewidth=2.2, zorder=5)
-        known = [bar.reference for bar in bars if bar.reference is not None]
-        if known:
-            axes.annotate(
-                "people, in the paper",
-                (max(known), -0.6),
-                (0, 2),
-                "data",
-                "offset points",
-                color=ROLE_COLORS["people"],
-                ha="right",
-            )
-        axes.axvline(0, color=ROLE_COLORS["muted"], linewidth=0.8)
-        axes.set_ylim(len(bars) - 0.4, -0.6)
-        axes.set_yticks(list(places), [_label(f"{bar.label} {bar.sign}") for bar in bars])
-        axes.set_xlabel(axis)
-        axes.grid(axis="x", color=ROLE_COLORS["grid"], linewidth=0.8)
+            left, right = sorted((at(0), at(bar.value)))
+            _rect(chart, (left, y - 5.5, right - left, 11), f"f-{bar.role}")
+        _line(chart, (at(bar.low), y), (at(bar.high), y), "s-ink", 1.4)
+        if not zero:
+            _dot(chart, (at(bar.value), y), f"f-{bar.role}")
+        for value, role in (*((end, "bound") for end in bar.bounds), *_reference(bar)):
+            _line(chart, (at(value), y - 7.5), (at(value), y + 7.5), f"s-{role}", 2.2)
 
-    return _draw_svg(draw, _ROW * len(bars) + 46, prefix, label)
+    ends = [0.0, *(end for bar in bars for end in (bar.value, bar.low, bar.high, *bar.bounds, *(v for v, _ in _reference(bar))))]
+    legend = "people, in the paper" if any(bar.reference is not None for bar in bars) else ""
+    rows = [_Row(f"{bar.label} {bar.sign}".strip(), _told(bar), math.isfinite(bar.value)) for bar in bars]
+    return _draw_rows(rows, draw, _Scale.over(ends), axis=axis, label=label, legend=legend)
 
 
-def dots(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, whole: bool = False) -> Markup:
+def _reference(bar: Bar) -> list[tuple[float, str]]:
+    return [] if bar.reference is None else [(bar.reference, "people")]
+
+
+def dots(bars: Sequence[Bar], *, axis: str, label: str, whole: bool = False) -> Markup:
     """Draws values below each other with their intervals, on an axis that holds these and no more.
 
     Args:
         bars: the values with their intervals.
         axis: what the axis is called.
-        prefix: what ids begin with.
         label: what the drawing shows, for those who do not see it.
-        whole: whether only whole numbers are values.
+        whole: whether values are whole numbers between 1 and the count of bars.
     """
 
-    def draw(axes: Axes) -> None:
-        places = range(len(bars))
-        axes.hlines(
-            places, [bar.low for bar in bars], [bar.high for bar in bars], colors=ROLE_COLORS["line"], linewidth=2.4, zorder=3
-        )
-        axes.scatter([bar.value for bar in bars], places, s=40, c=ROLE_COLORS["ink"], zorder=4)
-        axes.set_ylim(len(bars) - 0.4, -0.6)
-        axes.set_yticks(list(places), [_label(bar.label) for bar in bars])
-        axes.set_xlabel(axis)
-        axes.grid(axis="x", color=ROLE_COLORS["grid"], linewidth=0.8)
-        if whole:
-            axes.set_xticks(range(1, len(bars) + 1))
-            axes.set_xlim(0.5, len(bars) + 0.5)
+    def draw(chart: ET.Element, place: int, y: float, at: _Scale) -> None:
+        bar = bars[place]
+        _line(chart, (at(bar.low), y), (at(bar.high), y), "s-line", 2.4)
+        _dot(chart, (at(bar.value), y), "f-ink")
 
-    return _draw_svg(draw, _ROW * len(bars) + 46, prefix, label)
+    scale = (
+        _Scale(0.5, len(bars) + 0.5, whole=True) if whole else _Scale.over([e for b in bars for e in (b.value, b.low, b.high)])
+    )
+    return _draw_rows(
+        [_Row(bar.label, _told(bar), math.isfinite(bar.value)) for bar in bars], draw, scale, axis=axis, label=label
+    )
 
 
-def boxes(rows: Sequence[tuple[str, Sequence[float]]], *, axis: str, prefix: str, label: str) -> Markup:
+def boxes(rows: Sequence[tuple[str, Sequence[float]]], *, axis: str, label: str) -> Markup:
     """Draws box plots below each other.
 
     Args:
         rows: a name and five numbers: lowest, lower quartile, median, upper quartile, highest.
         axis: what the axis is called.
-        prefix: what ids begin with.
         label: what the drawing shows, for those who do not see it.
     """
 
-    def draw(axes: Axes) -> None:
-        places = range(len(rows))
-        lowest, lower, median, upper, highest = ([numbers[place] for _, numbers in rows] for place in range(5))
-        axes.hlines(places, lowest, highest, colors=ROLE_COLORS["line"], linewidth=1.2, zorder=2)
-        axes.hlines(places, lower, upper, colors=ROLE_COLORS["line"], linewidth=9, zorder=3)
-        axes.scatter(median, places, s=40, c=ROLE_COLORS["ink"], zorder=4)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_yticks(list(places), [_label(name) for name, _ in rows])
-        axes.set_xlabel(axis)
-        axes.grid(axis="x", color=ROLE_COLORS["grid"], linewidth=0.8)
+    def draw(chart: ET.Element, place: int, y: float, at: _Scale) -> None:
+        lowest, lower, median, upper, highest = map(at, rows[place][1])
+        _line(chart, (lowest, y), (highest, y), "s-line", 1.2)
+        _rect(chart, (lower, y - 4.5, upper - lower, 9), "f-line")
+        _dot(chart, (median, y), "f-ink")
 
-    return _draw_svg(draw, _ROW * len(rows) + 46, prefix, label)
-
-
-def curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], *, prefix: str, label: str) -> Markup:
-    """Draws accuracy against the size of the pictures with its band; ``lines`` are named levels to compare with."""
-
-    def draw(axes: Axes) -> None:
-        sizes = [rung.size for rung in rungs]
-        axes.fill_between(sizes, [r.low for r in rungs], [r.high for r in rungs], color=ROLE_COLORS["band"], linewidth=0)
-        axes.plot(sizes, [r.value for r in rungs], color=ROLE_COLORS["line"], linewidth=1.8, zorder=3)
-        for collapsed, face in ((False, ROLE_COLORS["line"]), (True, ROLE_COLORS["paper"])):
-            chosen = [rung for rung in rungs if rung.collapsed is collapsed]
-            axes.scatter(
-                [r.size for r in chosen],
-                [r.value for r in chosen],
-                s=32,
-                facecolor=face,
-                edgecolor=ROLE_COLORS["line"],
-                linewidth=1.5,
-                zorder=4,
-            )
-        for name, level in lines:
-            axes.axhline(level, color=ROLE_COLORS["muted"], linewidth=1, linestyle=(0, (4, 3)))
-            axes.annotate(name, (0.01, level), (0, 3), ("axes fraction", "data"), "offset points", color=ROLE_COLORS["muted"])
-        axes.set_ylim(0, 1.02)
-        axes.set_xlim(0, max(sizes) * 1.04)
-        axes.set_xlabel("long edge of the pictures, pixels")
-        axes.set_ylabel("accuracy")
-        axes.grid(axis="y", color=ROLE_COLORS["grid"], linewidth=0.8)
-
-    return _draw_svg(draw, 240, prefix, label)
+    named = [
+        _Row(
+            name,
+            f"median {number(m)}, middle half {number(lower)} to {number(upper)}, all {number(a)} to {number(b)}",
+            all(map(math.isfinite, (a, lower, m, upper, b))),
+        )
+        for name, (a, lower, m, upper, b) in rows
+    ]
+    return _draw_rows(named, draw, _Scale.over([end for _, ends in rows for end in ends]), axis=axis, label=label)
 
 
-def flips(rows: Sequence[Flip], *, prefix: str, label: str) -> Markup:
+def flips(rows: Sequence[Flip], *, label: str) -> Markup:
     """Draws to the left what turned wrong, and to the right what turned right."""
 
-    def draw(axes: Axes) -> None:
-        places = range(len(rows))
-        axes.barh(places, [-100 * row.harmful for row in rows], height=0.62, color=ROLE_COLORS["harm"], linewidth=0)
-        axes.barh(places, [100 * row.helpful for row in rows], height=0.62, color=ROLE_COLORS["help"], linewidth=0)
-        axes.axvline(0, color=ROLE_COLORS["ink"], linewidth=0.8)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_yticks(list(places), [_label(row.label) for row in rows])
-        axes.xaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
-        axes.set_xlabel("% turned wrong      % turned right")
-        axes.grid(axis="x", color=ROLE_COLORS["grid"], linewidth=0.8)
+    def draw(chart: ET.Element, place: int, y: float, at: _Scale) -> None:
+        wrong, right = at(-100 * rows[place].harmful), at(100 * rows[place].helpful)
+        _rect(chart, (wrong, y - 5.5, at(0) - wrong, 11), "f-harm")
+        _rect(chart, (at(0), y - 5.5, right - at(0), 11), "f-help")
 
-    return _draw_svg(draw, _ROW * len(rows) + 46, prefix, label)
+    scale = _Scale.over([0.0, *(end for row in rows for end in (-100 * row.harmful, 100 * row.helpful))])
+    named = [_Row(row.label, row.told, math.isfinite(row.harmful + row.helpful)) for row in rows]
+    return _draw_rows(named, draw, scale, axis="% turned wrong | % turned right", label=label, signed=False)
 
 
-def _draw_svg(draw: Callable[[Axes], None], height: int, prefix: str, label: str) -> Markup:
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    stream = io.StringIO()
-    with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the reader's fonts draw the text, not matplotlib's
-        figure = Figure(figsize=(_WIDTH / 72, height / 72), layout="constrained")
-        FigureCanvasSVG(figure)
-        _style(figure.add_subplot(), draw)
-        _save(figure, stream)
-    return inline_svg(stream.getvalue(), prefix, visible_text(label))
+@dataclass(frozen=True, slots=True)
+class _Row:
+    label: str
+    told: str
+    known: bool
+    """Whether there is a number to draw."""
 
 
-def _style(axes: Axes, draw: Callable[[Axes], None]) -> None:
-    draw(axes)
-    axes.patch.set_visible(False)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side == "bottom")
-        spine.set_color(ROLE_COLORS["muted"])
-    axes.tick_params(colors=ROLE_COLORS["ink"], length=0, labelsize=_FONT)
-    axes.xaxis.label.set_color(ROLE_COLORS["muted"])
-    axes.yaxis.label.set_color(ROLE_COLORS["muted"])
+def _draw_rows(
+    rows: Sequence[_Row],
+    draw: Callable[[ET.Element, int, float, _Scale], None],
+    scale: _Scale,
+    *,
+    axis: str,
+    label: str,
+    legend: str = "",
+    signed: bool = True,
+) -> Markup:
+    left = min(_MOST_LABEL, max((_text_width(_readable(row.label)) for row in rows), default=0.0)) + 8
+    at = scale.between(left + 2, _RIGHT)
+    top = 18.0 if legend else 4.0
+    bottom = top + _ROW * len(rows)
+    chart = _canvas(bottom + 36, label)
+    if legend:
+        _line(chart, (_RIGHT - 2, 2), (_RIGHT - 2, 14), "s-people", 2.2)
+        _text(chart, (_RIGHT - 8, 12), legend, "f-people end")
+    for tick in at.ticks(max(2, int((_RIGHT - left) / 42))):
+        _line(chart, (at(tick), top), (at(tick), bottom), "s-muted" if tick == 0 else "s-grid", 0.8)
+        _text(chart, (at(tick), bottom + 14), _tick_words(tick if signed else abs(tick)), "f-ink middle")
+    _line(chart, (left + 2, bottom), (_RIGHT, bottom), "s-muted", 0.8)
+    _text(chart, (_RIGHT, bottom + 29), axis, "f-muted end")
+    for place, row in enumerate(rows):
+        y = top + _ROW * (place + 0.5)
+        _text(chart, (left - 4, y + 4), _cut(row.label, left - 8), "f-ink end")
+        if row.known:
+            draw(chart, place, y, at)
+        else:
+            _text(chart, (left + 8, y + 4), "undefined", "f-muted haloed")
+    for place, row in enumerate(rows):
+        y = top + _ROW * place
+        _reveal(chart, (0, y, _WIDTH, _ROW), row.label, row.told, place=(left, y + _ROW + 1, y - 1), height=bottom + 36)
+    return _element(chart)
 
 
-def _save(figure: Figure, stream: io.StringIO) -> None:
-    figure.patch.set_visible(False)
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(stream, format="svg", metadata=nothing)
+# Lines.
 
 
-def _label(text: str) -> str:
-    readable = " ".join(visible_text(text).split())
-    return readable if len(readable) <= _LONGEST_LABEL else f"{readable[: _LONGEST_LABEL - 1]}…"
+def line(
+    points: Sequence[Point],
+    *,
+    across: str,
+    up: str,
+    label: str,
+    levels: Sequence[tuple[str, float]] = (),
+    ends: tuple[float, float] | None = None,
+) -> Markup:
+    """Draws values from left to right with their intervals.
+
+    Args:
+        points: at least one, from left to right.
+        across: what the axis below is called.
+        up: what the values are.
+        label: what the drawing shows, for those who do not see it.
+        levels: values to compare with, each with its name; a dashed line across.
+        ends: lowest and highest value of the axis; the points and levels decide without it.
+    """
+    known = [end for point in points for end in (point.value, point.low, point.high)]
+    scale = _Scale(*ends) if ends else _Scale.over([*known, *(level for _, level in levels)])
+    top, bottom = 22.0, 196.0
+    ticks = scale.ticks(6)
+    left = 8 + max((_text_width(_tick_words(tick)) for tick in ticks), default=0.0)
+    up_at, at = scale.between(bottom, top), _places(points, left)
+    chart = _canvas(bottom + 36, label)
+    _text(chart, (0, 11), up, "f-muted")
+    _text(chart, (_RIGHT, bottom + 29), across, "f-muted end")
+    for tick in ticks:
+        _line(chart, (left, up_at(tick)), (_RIGHT, up_at(tick)), "s-grid", 0.8)
+        _text(chart, (left - 4, up_at(tick) + 4), _tick_words(tick), "f-ink end")
+    _line(chart, (left, bottom), (_RIGHT, bottom), "s-muted", 0.8)
+    _draw_names(chart, points, at, bottom + 14)
+    _draw_changes(chart, points, at, top, bottom)
+    _draw_values(chart, points, at, up_at)
+    drawn = [(at(one.at), up_at(end)) for one in points for end in (one.low, one.value, one.high) if math.isfinite(end)]
+    _draw_levels(chart, levels, up_at, left, drawn)
+    for point, (start, stop) in zip(points, _strips([at(point.at) for point in points], left), strict=True):
+        told = "; ".join(filter(None, (_told(point), point.change)))
+        _reveal(
+            chart,
+            (start, top, stop - start, bottom - top),
+            point.name,
+            told,
+            place=(start, top + 4, top + 44),
+            height=bottom + 36,
+        )
+    return _element(chart)
+
+
+def _places(points: Sequence[Point], left: float) -> _Scale:
+    places = [point.at for point in points]
+    low, high = min(places), max(places)
+    return (_Scale(low, high) if high > low else _Scale(low - 1, low + 1)).between(left + 12, _RIGHT - 12)
+
+
+def _draw_names(chart: ET.Element, points: Sequence[Point], at: _Scale, y: float) -> None:
+    """Writes the names of points below the axis, of those that have room: the last one always, for it is the newest."""
+    taken = math.inf
+    for point in reversed(points):
+        words = _cut(point.name, 72)
+        half = _text_width(words) / 2
+        x = max(min(at(point.at), _WIDTH - half), half)
+        if x + half + 6 < taken:
+            _text(chart, (x, y), words, "f-ink middle")
+            taken = x - half
+
+
+def _draw_changes(chart: ET.Element, points: Sequence[Point], at: _Scale, top: float, bottom: float) -> None:
+    for before, point in pairwise(points):
+        if point.change:
+            x = (at(before.at) + at(point.at)) / 2
+            _line(chart, (x, top), (x, bottom), "s-open dashed", 1.2)
+            _add(chart, "path", "f-open", d=f"M{_units(x - 4)} {_units(top - 7)}h8l-4 7z")
+
+
+def _draw_values(chart: ET.Element, points: Sequence[Point], at: _Scale, up_at: _Scale) -> None:
+    run: list[Point] = []
+    for point in (*points, None):
+        if point is not None and math.isfinite(point.value):
+            run.append(point)
+        elif run:
+            _draw_run(chart, run, at, up_at)
+            run = []
+    for point in points:
+        x = at(point.at)
+        if math.isfinite(point.low) and math.isfinite(point.high):
+            _line(chart, (x, up_at(point.low)), (x, up_at(point.high)), "s-line", 1.2)
+            for end in (point.low, point.high):
+                _line(chart, (x - 3, up_at(end)), (x + 3, up_at(end)), "s-line", 1.2)
+        if math.isfinite(point.value):
+            _dot(chart, (x, up_at(point.value)), "f-paper s-line" if point.hollow else "f-line")
+        else:
+            _text(chart, (x, up_at.start - 6), "?", "f-open middle")
+
+
+def _draw_run(chart: ET.Element, run: Sequence[Point], at: _Scale, up_at: _Scale) -> None:
+    """Draws the line through points without a gap."""
+    path = "L".join(f"{_units(at(point.at))} {_units(up_at(point.value))}" for point in run)
+    _add(chart, "path", "s-line", d=f"M{path}", fill="none", stroke_width=1.8)
+
+
+def _draw_levels(
+    chart: ET.Element,
+    levels: Iterable[tuple[str, float]],
+    up_at: _Scale,
+    left: float,
+    drawn: Iterable[tuple[float, float]],
+) -> None:
+    """Draws each level with its name where it hides least of what is drawn already, above or below its line."""
+    taken = list(drawn)
+    for name, level in levels:
+        y, wide = up_at(level), _text_width(name)
+        _line(chart, (left, y), (_RIGHT, y), "s-muted dashed", 1)
+        spots = [(left + 4 + part * (_RIGHT - left - 8 - wide) / 4, y + by) for by in (-4, 12) for part in range(5)]
+        x, up = min(spots, key=partial(_hidden, wide, tuple(taken)))
+        _text(chart, (x, up), name, "f-muted haloed")
+        taken += [(x + part * wide / 4, up - 4) for part in range(5)]
+
+
+def _hidden(wide: float, taken: Iterable[tuple[float, float]], spot: tuple[float, float]) -> int:
+    """Returns how many places letters would cover whose line begins at ``spot``."""
+    left, line = spot
+    return sum(left - 8 < x < left + wide + 8 and line - 14 < y < line + 6 for x, y in taken)
+
+
+def _strips(places: Sequence[float], left: float) -> list[tuple[float, float]]:
+    """Returns what is nearer to each place than to the others."""
+    between = [left, *((first + second) / 2 for first, second in pairwise(places)), _WIDTH]
+    return list(pairwise(between))
+
+
+# Scales, and the elements of a drawing.
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Values to units of the drawing."""
+
+    low: float
+    high: float
+    start: float = 0.0
+    stop: float = 1.0
+    whole: bool = False
+    """Whether only whole numbers are values."""
+
+    @classmethod
+    def over(cls, ends: Iterable[float]) -> _Scale:
+        """Returns a scale that holds these values, those that are finite, with a margin but at 0."""
+        known = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
+        low, high = min(known), max(known)
+        margin = (high - low) * 0.05 or 0.05
+        return cls(low if low == 0 else low - margin, high if high == 0 else high + margin)
+
+    def between(self, start: float, stop: float) -> _Scale:
+        """Returns the scale over these units."""
+        return _Scale(self.low, self.high, start, stop, self.whole)
+
+    def __call__(self, value: float) -> float:
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.start + share * (self.stop - self.start)
+
+    def ticks(self, most: int) -> list[float]:
+        """Returns round values of the scale, about ``most`` of them."""
+        raw = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
+        step = max(1.0, round(step)) if self.whole else step
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [round(place * step, 10) for place in range(first, last + 1)]
+
+
+def _canvas(height: float, label: str) -> ET.Element:
+    box = f"0 0 {_units(_WIDTH)} {_units(height)}"
+    return ET.Element("svg", {"viewBox": box, "role": "img", "aria-label": _readable(label), "class": "chart"})
+
+
+def _element(chart: ET.Element) -> Markup:
+    return Markup(ET.tostring(chart, encoding="unicode"))  # noqa: S704 - a serializer has escaped it
+
+
+def _add(parent: ET.Element, tag: str, classes: str, **attributes: float | str) -> ET.Element:
+    told = {name.replace("_", "-"): value if isinstance(value, str) else _units(value) for name, value in attributes.items()}
+    return ET.SubElement(parent, tag, {**told, "class": classes})
+
+
+def _line(parent: ET.Element, start: tuple[float, float], stop: tuple[float, float], classes: str, width: float) -> None:
+    _add(parent, "line", classes, x1=start[0], y1=start[1], x2=stop[0], y2=stop[1], stroke_width=width)
+
+
+def _rect(parent: ET.Element, area: tuple[float, float, float, float], classes: str) -> None:
+    x, y, width, height = area
+    _add(parent, "rect", classes, x=x, y=y, width=max(0.0, width), height=height)
+
+
+def _dot(parent: ET.Element, place: tuple[float, float], classes: str) -> None:
+    _add(parent, "circle", classes, cx=place[0], cy=place[1], r=3.4)
+
+
+def _text(parent: ET.Element, place: tuple[float, float], words: str, classes: str) -> None:
+    _add(parent, "text", classes, x=place[0], y=place[1]).text = words
+
+
+def _reveal(
+    chart: ET.Element,
+    area: tuple[float, float, float, float],
+    name: str,
+    told: str,
+    *,
+    place: tuple[float, float, float],
+    height: float,
+) -> None:
+    """Adds an area that shows words while a pointer rests on it.
+
+    Args:
+        chart: the drawing, whose other elements are there already: the words have to be above all of them.
+        area: left, top, width and height.
+        name: the first line, in bold letters.
+        told: what follows.
+        place: where the words begin from left to right, their top, and their bottom where they do not fit below.
+        height: of the drawing.
+    """
+    names = textwrap.wrap(_readable(name), 48, max_lines=2, placeholder="…")
+    lines = [*names, *textwrap.wrap(_readable(told), 52)]
+    wide = max(map(_text_width, lines), default=0.0) + 14
+    tall = 15.0 * len(lines) + 7
+    left, below, above = place
+    x = max(2.0, min(left, _WIDTH - wide - 2))
+    y = below if below + tall <= height else max(0.0, above - tall)
+    mark = _add(chart, "g", "mark")
+    _rect(mark, area, "hit")
+    tip = _add(mark, "g", "tip")
+    _add(tip, "rect", "f-raised s-muted", x=x, y=y, width=wide, height=tall, rx=4.0)
+    for at, words in enumerate(lines):
+        _text(tip, (x + 7, y + 15 * (at + 1)), words, "f-ink strong" if at < len(names) else "f-ink")
+
+
+def _told(one: Bar | Point) -> str:
+    if one.told or not math.isfinite(one.value):
+        return one.told or "undefined"
+    known = math.isfinite(one.low) and math.isfinite(one.high) and one.low < one.high
+    return f"{number(one.value)} [{number(one.low)}, {number(one.high)}]" if known else number(one.value)
+
+
+def _units(value: float) -> str:
+    return f"{round(value, 1) + 0.0:g}"
+
+
+def _tick_words(value: float) -> str:
+    return f"{value:g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _text_width(words: str) -> float:
+    """Returns about how many units letters take; the reader's fonts decide, and a little too much does no harm."""
+    return _FONT * sum(1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.56 for letter in words)
+
+
+def _readable(text: str) -> str:
+    return " ".join(visible_text(text).split())
+
+
+def _cut(text: str, room: float) -> str:
+    """Returns a name that has to fit into so many units."""
+    readable = _readable(text)
+    if _text_width(readable) <= room + 1e-6:
+        return readable
+    kept = readable
+    while kept and _text_width(kept) + _FONT > room:
+        kept = kept[:-1]
+    return f"{kept}…"

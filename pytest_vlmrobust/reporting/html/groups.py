@@ -13,10 +13,9 @@ from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Repl
 from pytest_vlmrobust.metrics import human_reference
 
 from . import drawing
-from .charts import PATCHES, Chart
-from .drawing import Bar
+from .charts import PATCHES, Chart, bar
 from .sweeps import Sweep
-from .words import MARKS, bound, ends, interval, number, share
+from .words import bound, interval, number, share
 
 # Tasks of the Observatory: gaps between positions and between groups of people, and what people reached.
 
@@ -44,9 +43,7 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
     return Chart(
         "Tasks",
         "Accuracy (mean overlap for boxes) with its 90 % interval.",
-        _draw(
-            [(*row, values[row[0].task]) for row in measures], "score", "observatory-scores", "Scores of the Observatory's tasks"
-        ),
+        _draw([(*row, values[row[0].task]) for row in measures], "score", "Scores of the Observatory's tasks"),
         ("task", "pictures", "score", "90 % interval", "bound", "verdict", "people, in the paper"),
         [(record, (*_row(sweep, record, measure), _published_text(values[sweep.task]))) for sweep, record, measure in measures],
         (*_rest(sweeps, (_SCORE,)), *people),
@@ -61,7 +58,7 @@ def gaps(sweeps: Sequence[Sweep]) -> Chart | None:
     return Chart(
         "Gaps between positions and between groups of people",
         "The best minus the worst one, with its 90 % interval.",
-        _draw([(*row, None) for row in measures], "gap", "observatory-gaps", "Gaps between positions and groups"),
+        _draw([(*row, None) for row in measures], "gap", "Gaps between positions and groups"),
         ("task", "pictures", "gap", "90 % interval", "bound", "verdict", "between"),
         [(record, (*_row(sweep, record, measure), _GAPS[measure.metric])) for sweep, record, measure in measures],
         tuple(_rest(sweeps, tuple(_GAPS))),
@@ -100,24 +97,13 @@ def _published_text(value: float | None) -> str:
     return "not published" if value is None else f"{number(value, 2)}"
 
 
-def _draw(measures: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: str, prefix: str, label: str) -> Markup:
+def _draw(measures: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: str, label: str) -> Markup:
     several = len({sweep.model for sweep, *_ in measures}) > 1
     bars = [
-        Bar(
-            f"{sweep.model + ' ' if several else ''}{sweep.dataset}{_MARKS.get(record.split, record.split)}",
-            measure.value,
-            measure.low if math.isfinite(measure.low) else measure.value,
-            measure.high if math.isfinite(measure.high) else measure.value,
-            tuple(ends(measure.threshold)),
-            MARKS[measure.outcome].css,
-            MARKS[measure.outcome].sign,
-            reference,
-        )
+        bar(f"{f'{sweep.model} ' if several else ''}{sweep.dataset}{_MARKS.get(record.split, record.split)}", measure, reference)
         for sweep, record, measure, reference in measures
     ]
-    if not bars or not drawing.available():
-        return Markup()
-    return drawing.ranking(bars, axis=axis, prefix=prefix, label=label, zero=False)
+    return drawing.ranking(bars, axis=axis, label=label, zero=False) if bars else Markup()
 
 
 # Patches: what each position of a grid contributes, and samples that only the whole picture or only a patch answers.

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from markupsafe import Markup
 
 from pytest_vlmrobust.core.ranking import PATCH_BOXES, Board, ModelAnalysis, Ranking, Standing
 from pytest_vlmrobust.core.record import Record
@@ -66,11 +63,11 @@ def headline(board: Board, ranking: Ranking) -> str:
 def _section(board: Board, at: int, ranking: Ranking) -> Section:
     anchor = f"board-{at}"
     title = board.dataset or f"Over all {len(ranking.boards) - 1} datasets"
-    charts = [_values(board, anchor, ranking), _ranks(board, anchor, ranking)] if board.differences else []
-    return Section(anchor, title, board, [*charts, *_patch_boxes(board, anchor)], board_tables(board))
+    charts = [_values(board, ranking), _ranks(board, ranking)] if board.differences else []
+    return Section(anchor, title, board, [*charts, *_patch_boxes(board)], board_tables(board))
 
 
-def _values(board: Board, anchor: str, ranking: Ranking) -> Chart:
+def _values(board: Board, ranking: Ranking) -> Chart:
     """Returns the chart of the quantity that ranks."""
     words = ranking.quantity.words
     values = [(standing.model, standing.values[ranking.by]) for standing in board.standings]
@@ -79,26 +76,26 @@ def _values(board: Board, anchor: str, ranking: Ranking) -> Chart:
     return Chart(
         f"{words[0].upper()}{words[1:]}",
         f"Each with its own {level}. These intervals do not show whether two models differ: their answers are compared in pairs.",
-        _draw_dots(bars, words, f"{anchor}-values", f"{words} of each model"),
+        drawing.dots(bars, axis=words, label=f"{words} of each model"),
         ("model", words, level),
         [(None, (name, number(value.value), interval(value))) for name, value in values],
     )
 
 
-def _ranks(board: Board, anchor: str, ranking: Ranking) -> Chart:
+def _ranks(board: Board, ranking: Ranking) -> Chart:
     """Returns the chart of ranks and what the samples leave of them."""
     bars = [Bar(standing.model, *_ends(standing)) for standing in board.standings]
     return Chart(
         "Ranks",
         f"The rank of each model, and the ranks that its samples do not rule out; all of them hold together at "
         f"{ranking.confidence:.0%}.",
-        _draw_dots(bars, "rank", f"{anchor}-ranks", "Ranks of the models", whole=True),
+        drawing.dots(bars, axis="rank", label="Ranks of the models", whole=True),
         ("model", "rank", "may be"),
         [(None, (standing.model, str(standing.rank), f"{standing.best} to {standing.worst}")) for standing in board.standings],
     )
 
 
-def _patch_boxes(board: Board, anchor: str) -> list[Chart]:
+def _patch_boxes(board: Board) -> list[Chart]:
     """Returns a chart of box plots for each grid: how much each patch contributes, over models and datasets."""
     rows: dict[str, list[ModelAnalysis]] = {}
     for row in board.analyses:
@@ -107,8 +104,8 @@ def _patch_boxes(board: Board, anchor: str) -> list[Chart]:
     charts = []
     for grid, own in rows.items():
         numbers = [(row.of, [value.value for value in row.values.values()]) for row in own]
-        label, prefix = f"Contribution of each patch of {grid}", f"{anchor}-patches-{grid[0]}"
-        drawn = drawing.boxes(numbers, axis="share", prefix=prefix, label=label) if drawing.available() else Markup()
+        label = f"Contribution of each patch of {grid}"
+        drawn = drawing.boxes(numbers, axis="share", label=label)
         counted = max(value.n for row in own for value in row.values.values())
         caption = (
             f"Share in the right answers, over {counted} pairs of model and dataset: all of them, the middle half, the median."
@@ -126,7 +123,3 @@ def _ends(standing: Standing) -> tuple[float, float, float]:
 
 def _or(value: float, other: float) -> float:
     return value if math.isfinite(value) else other
-
-
-def _draw_dots(bars: Sequence[Bar], axis: str, prefix: str, label: str, *, whole: bool = False) -> Markup:
-    return drawing.dots(bars, axis=axis, prefix=prefix, label=label, whole=whole) if drawing.available() else Markup()

@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analyses, analysis_tables
 from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, decision_sentence, decisions_by_model, headline, worst_first
 
-from . import charts, drawing, groups, policy, samples, sweeps, words
+from . import charts, groups, policy, samples, sweeps, words
 from .limits import Limitation, floors, limits
 from .samples import addresses, drill_down
 from .words import DECISIONS, flat, mapping
@@ -61,8 +61,6 @@ def templates() -> Environment:
         "marks": words.MARKS,
         "quantity": quantity,
         "shade": charts.shade,
-        "extra": drawing.EXTRA,
-        "undrawn": drawing.problem(),
         "style": asset("style.css"),
     }
     return environment

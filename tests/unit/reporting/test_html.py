@@ -7,7 +7,6 @@ import html.parser
 import json
 import math
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record, Reply
 from pytest_vlmrobust.reporting import Command, RunFacts, write_report
-from pytest_vlmrobust.reporting.html import drawing, render_html, samples
+from pytest_vlmrobust.reporting.html import render_html, samples
 from pytest_vlmrobust.reporting.html.page import contradictions
 from pytest_vlmrobust.reporting.wording import worst_first
 
@@ -399,21 +398,6 @@ def test_undefined_numbers_are_no_zeros() -> None:
 def test_tests_that_share_an_id_have_addresses_of_their_own() -> None:
     twins = [cell("fog:low", "weather", "low"), cell("fog:low", "weather", "low", nodeid="other.py::t")]
     assert [test["name"] for test in data_of(render_html(twins, NOTHING, {}))["tests"]] == ["m-d-fog:low", "m-d-fog:low~2"]
-
-
-def test_without_the_extra_the_numbers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "problem", lambda: "matplotlib is not installed")
-    page = render_html(run(), NOTHING, {})
-    assert "<svg" not in page
-    assert "pip install 'pytest-vlmrobust[report]'" in page
-    assert "fog:high 0.400 [0.350, 0.450] 0.2 FAIL" in Outline(page).text
-
-
-def test_importing_the_reports_does_not_load_what_draws() -> None:
-    import subprocess
-
-    code = "import sys, pytest_vlmrobust.reporting; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_page_claims_what_its_records_give_in_whatever_order(page: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.reporting.html import drawing
 from pytest_vlmrobust.reporting.html.models import headline, render_models
 from tests.unit.reporting.browsing import FAINT, browser
 from tests.unit.reporting.rankings import board, ranking, unranked
@@ -111,14 +110,6 @@ def test_the_page_forbids_everything_but_its_own_and_loads_nothing(page: str) ->
 
 def test_the_same_ranking_gives_the_same_bytes(page: str) -> None:
     assert render_models(ranking(board(""), board("shapes"), board("words"), reference="cy")) == page
-
-
-def test_without_the_extra_the_numbers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "problem", lambda: "matplotlib is not installed")
-    page = render_models(ranking())
-    assert "<svg" not in page
-    assert "pip install 'pytest-vlmrobust[report]'" in page
-    assert "0.820 [0.770, 0.870]" in Outline(page).text
 
 
 __all__ = ["browser"]
