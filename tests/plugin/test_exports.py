@@ -94,3 +94,37 @@ def test_the_metric_of_the_data_set_is_said_where_it_is_no_mean(project: Project
     assert main(["export", "nel", str(project.path / "r"), "--out", str(project.path / "nel")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[1:] == ["note: data: nel compares the mean of the samples' scores, which is not pope_f1"]
+
+
+def test_a_comment_compares_with_the_last_go_on_main(project: Project, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
+    for name, ref, wrong in (
+        ("good", "refs/heads/main", []),
+        ("bad", "refs/heads/main", [{"setting": "invert", "answer": "A"}]),
+        ("ours", "refs/pull/3/merge", [{"setting": "flip_v", "answer": "A"}]),
+    ):
+        monkeypatch.setenv("GITHUB_REF", ref)
+        project.script(*wrong)
+        project.run(f"--vlm-report={name}")
+    good, bad, ours = sorted((project.path / ".vlmrobust" / "runs").iterdir(), key=lambda run: run.stat().st_mtime_ns)
+    monkeypatch.chdir(project.path)
+    capsys.readouterr()
+
+    def comment(*arguments: str) -> str:
+        assert main(["comment", str(ours), *arguments]) == 0
+        return capsys.readouterr().out
+
+    said = comment()
+    assert f"That is run `{good.name}`, GO." in said
+    assert "`model-data-flip_v` | PASS" in said
+    assert f"That is run `{bad.name}`, NO-GO." in comment("--against", str(bad))
+    assert "holds no run of CI on dev that ended GO" in comment("--branch", "dev")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "o/fork")
+    monkeypatch.setenv("GITHUB_REF", "refs/heads/main")
+    project.script()
+    project.run()
+    assert f"That is run `{good.name}`, GO." in comment(), "main of another repository is not ours"
+    assert main(["comment", str(ours), "--out", "deep/comment.md"]) == 0
+    assert (project.path / "deep" / "comment.md").read_text(encoding="utf-8").startswith("<!-- vlmrobust comment: gate -->")
+    with pytest.raises(SystemExit):
+        main(["comment", str(ours), "--report", "javascript:alert(1)"])

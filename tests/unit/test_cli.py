@@ -722,8 +722,12 @@ def test_history_draws_a_metric_over_the_runs(tmp_path: Path, capsys: Captured) 
     for name in ("20261121-000000-a", "20261123-000000-c"):
         kept_run(tmp_path, name)
     assert main(["history", "--store", str(tmp_path), "--metric", "accuracy"]) == 0
-    title, newest, oldest, scale = capsys.readouterr().out.splitlines()
+    title, newest, oldest, scale, told = capsys.readouterr().out.splitlines()
     assert title == "m-d-clean: accuracy"
+    assert told.startswith("no change is shown in 2 runs")
+    assert main(["history", "--store", str(tmp_path), "--metric", "accuracy", "--out", str(tmp_path / "new" / "h.html")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "new" / "h.html")
+    assert "20261121-000000-a" in (tmp_path / "new" / "h.html").read_text(encoding="utf-8")
     assert newest.startswith("20261123-000000-c  GO  0.900 [0.800, 0.950]  |---")
     assert oldest.startswith("20261121-000000-a")
     assert scale.split() == ["0.800", "0.950"]
