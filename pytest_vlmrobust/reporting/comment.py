@@ -61,7 +61,9 @@ def branch_of(manifest: Mapping[str, object]) -> str:
     """Returns the branch that the CI job of a run worked on; empty elsewhere, and for a pull request."""
     known = ci_variables(manifest)
     github = known.get("GITHUB_REF", "")
-    return github.removeprefix("refs/heads/") if github.startswith("refs/heads/") else known.get("CI_COMMIT_REF_NAME", "")
+    if github:
+        return github.removeprefix("refs/heads/") if github.startswith("refs/heads/") else ""
+    return known.get("CI_COMMIT_REF_NAME", "") or known.get("BRANCH_NAME", "")
 
 
 def project_of(manifest: Mapping[str, object]) -> str:

@@ -124,6 +124,7 @@ def test_links_are_those_that_are_known() -> None:
         ({"GITHUB_REF": "refs/pull/3/merge"}, ""),
         ({"GITHUB_REF": "refs/tags/main"}, ""),
         ({"CI_COMMIT_REF_NAME": "main"}, "main"),
+        ({"BRANCH_NAME": "main"}, "main"),
         ({}, ""),
     ],
 )
