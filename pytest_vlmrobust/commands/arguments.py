@@ -39,21 +39,22 @@ STORE = Path(".vlmrobust")
 
 
 def run_directory(text: str) -> Path:
-    """Reads a RUN: its directory, or ``latest`` for the newest one of the store here, or its name there.
+    """Reads a RUN: its directory, the name of a run of the store here, or ``latest`` for the newest one of it.
 
-    A directory that exists is meant before any of these.
+    A directory of that name comes first.
 
     Raises:
         UsageError: it is ``latest``, and there is no run.
     """
-    if Path(text).is_dir():
-        return Path(text)
-    if text != LATEST:
-        return next((run for run in runs_of(STORE) if run.name == text), Path(text))
-    newest = next(iter(runs_of(STORE)), None)
-    if newest is None:
-        raise UsageError(f"{LATEST}: {STORE} holds no run here. Run pytest --vlm=NAME first, or name the directory of a run")
-    return newest
+    named = Path(text)
+    if named.exists() or named.name != text:
+        return named
+    found = runs_of(STORE)
+    if text == LATEST:
+        if not found:
+            raise UsageError(f"{LATEST}: {STORE} holds no run here. Run pytest --vlm=NAME first, or name the directory of a run")
+        return found[0]
+    return next((run for run in found if run.name == text), named)
 
 
 def runs_of(store: Path) -> list[Path]:

@@ -23,6 +23,7 @@ def add(commands: Commands) -> None:
         default=[],
         dest="runs",
         metavar="RUN",
+        type=named_run,
         help="a run to compare with (repeatable; runs of one model are averaged): a directory that holds predictions.sqlite; "
         "NAME=RUN puts NAME before its models",
     )
@@ -49,8 +50,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         return 0
     if options.called and not options.runs:
         raise UsageError("vlmrobust reproduce: --as says what models and datasets of a run are called: name the run with --run")
-    runs = [named_run(run) for run in options.runs]
-    found = reproduce(options.paper, options.table, runs=runs, called=parse_names(options.called))
+    found = reproduce(options.paper, options.table, runs=options.runs, called=parse_names(options.called))
     if options.json:
         say(json.dumps(found.to_dict(), indent=1))
     else:

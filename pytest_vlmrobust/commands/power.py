@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
 
-from .arguments import LATEST, Commands, counting, run_directory, say
+from .arguments import Commands, counting, run_directory, say
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.power.profiles import Truth
@@ -201,9 +201,9 @@ def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> l
     dataset = options.dataset or "MMBench"
     benchmark = published.benchmark_of(dataset)
     usual = options.samples or next(iter(published.published_profiles(benchmark).values())).samples
-    if name == LATEST or Path(name).is_dir():
+    if (run := run_directory(name)).is_dir():
         _no_shift(options)
-        runs = recorded.recorded_models(run_directory(name))
+        runs = recorded.recorded_models(run)
         return [
             (replace(profile, dataset=options.dataset or profile.dataset), options.samples or profile.samples) for profile in runs
         ]

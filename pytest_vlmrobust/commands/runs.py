@@ -1,15 +1,15 @@
-"""Runs: `vlmrobust runs`, `history`, `report`, `junit`, `compare`, `export` and `rank`."""
+"""Runs: `vlmrobust runs`, `history`, `report`, `junit`, `compare`, `comment` and `rank`."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.core.decision import EXIT_CODES
-from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
+from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.core.ranking import BY
 from pytest_vlmrobust.core.words import quantity
 
@@ -28,6 +28,7 @@ from .arguments import (
 )
 
 if TYPE_CHECKING:
+    from pytest_vlmrobust.core.comparison import Comparison
     from pytest_vlmrobust.reporting import RunFacts
     from pytest_vlmrobust.reporting.files import RunFiles
 
@@ -38,8 +39,8 @@ def add(commands: Commands) -> None:
     _add_history(commands)
     _add_files(commands)
     _add_compare(commands)
+    _add_comment(commands)
     _add_rank(commands)
-    _add_export(commands)
 
 
 # `vlmrobust runs`.
@@ -106,11 +107,12 @@ def _rows_of(run: RunFiles) -> list[tuple[str, ...]]:
 
 
 def _add_history(commands: Commands) -> None:
-    history = commands.add_parser("history", help="draw a metric over the runs of a store, with its intervals")
+    history = commands.add_parser("history", help="draw a metric over the runs of a store, with intervals and changes")
     history.add_argument("--metric", default="mean_drop", metavar="M", help="what to draw (default: %(default)s)")
     history.add_argument("--setting", default=CLEAN_NAME, help="of a metric of cells, whose cell (default: %(default)s)")
     history.add_argument("--store", type=Path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)")
     history.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many runs (default: %(default)s)")
+    history.add_argument("--out", type=Path, metavar="FILE", help="write a page of HTML there as well")
     history.set_defaults(run=_history)
 
 
@@ -118,6 +120,8 @@ def _history(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.judge.measurements import quantity as known_metric
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.history import Point, points_of, render_history
+    from pytest_vlmrobust.reporting.html.history import render_history_page
+    from pytest_vlmrobust.reporting.writing import write_text
 
     known_metric(options.metric)
     series: dict[str, list[Point]] = {}
@@ -127,12 +131,16 @@ def _history(options: argparse.Namespace) -> int:
         except StoreError as error:
             complain(str(error))
             continue
-        for name, measure in points_of(run.records, options.metric, options.setting).items():
-            series.setdefault(name, []).append(Point(directory.name, str(run.decision), measure))
+        for name, point in points_of(run, options.metric, options.setting).items():
+            series.setdefault(name, []).append(point)
     if not series:
         what = f"{options.metric} over several settings or under {options.setting}, the value of --setting"
         raise StoreError(f"{options.store}: no run of it measured {what}. vlmrobust runs lists its runs")
     show("\n".join(render_history(f"{name}: {options.metric}", points, width()) for name, points in series.items()).rstrip("\n"))
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        write_text(options.out, render_history_page(options.metric, {name: points[::-1] for name, points in series.items()}))
+        say(f"{options.out}")
     return 0
 
 
@@ -223,43 +231,85 @@ def _compare(options: argparse.Namespace) -> int:
     return 0
 
 
-# `vlmrobust export`.
+# `vlmrobust comment`.
 
 
-def _add_export(commands: Commands) -> None:
-    export = commands.add_parser("export", help="write what a run measured in the file format of another program")
-    export.add_argument(
-        "run_directory", metavar="RUN", type=run_directory, help="a run: a directory that holds predictions.sqlite, or latest"
+def _add_comment(commands: Commands) -> None:
+    comment = commands.add_parser("comment", help="write a run as a comment for a pull request: decision, and what changed")
+    comment.add_argument(
+        "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
     )
-    export.add_argument("--to", required=True, choices=sorted(_FORMATS), help="nel: what nel compare and nel gate read")
-    export.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
-    export.add_argument("--model", default="", metavar="NAME", help="a model of the run (default: its only one)")
-    export.set_defaults(run=_export)
+    earlier = comment.add_mutually_exclusive_group()
+    earlier.add_argument("--against", type=run_directory, metavar="RUN", help="the earlier run that it is compared with")
+    earlier.add_argument("--branch", default="main", help="compare with the last GO of CI on this branch (default: %(default)s)")
+    comment.add_argument(
+        "--store", type=Path, default=STORE, metavar="DIR", help="where that is looked for (default: %(default)s)"
+    )
+    comment.add_argument(
+        "--report", default="", type=_web_address, metavar="URL", help="where the report is published, for a link"
+    )
+    comment.add_argument("--name", default="gate", help="tells the comments of several gates apart (default: %(default)s)")
+    comment.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: it is printed)")
+    comment.set_defaults(run=_comment)
 
 
-def _export(options: argparse.Namespace) -> int:
-    _FORMATS[options.to](options)
+def _web_address(text: str) -> str:
+    if not re.fullmatch(r"(https?://[^\s<>]+)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no address of the web. Expected https://… without blanks")
+    return text
+
+
+def _comment(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.reporting.comment import Against, job_link, render_comment
+    from pytest_vlmrobust.reporting.files import read_run
+    from pytest_vlmrobust.reporting.writing import write_text
+
+    run = read_run(options.run_directory)
+    what = f"run {options.against.name}" if options.against else f"the last GO on {options.branch}"
+    earlier = read_run(options.against) if options.against else _last_go(options.store, options.branch, run)
+    if earlier is None:
+        against = Against(what, problem=f"{options.store} holds no run of CI on {options.branch} that ended GO")
+    else:
+        against = Against(what, earlier, *_compared(earlier.directory, run.directory))
+    links = {"report": options.report, "job": job_link()}
+    text = render_comment(run, against, name=options.name, links=links)
+    if options.out is None:
+        show(text.rstrip("\n"))
+        return 0
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(options.out, text)
+    say(f"{run.decision}: {len(text)} characters, {options.out}")
     return 0
 
 
-def _nel(options: argparse.Namespace) -> None:
-    from pytest_vlmrobust.reporting.nel import MEAN, write_nel
+def _last_go(store: Path, branch: str, run: RunFiles) -> RunFiles | None:
+    """Returns the newest other run of a store that CI made on a branch of the same project, and that ended GO."""
+    from pytest_vlmrobust.reporting.comment import branch_of, project_of
+    from pytest_vlmrobust.reporting.files import read_run
+    from pytest_vlmrobust.store import read_manifest
 
-    written = write_nel(options.run_directory, options.out, model=options.model)
-    say(f"{options.out}: {len(written)} benchmarks, {sum(benchmark.results for benchmark in written)} results")
-    for benchmark in written:
-        if benchmark.unscored:
-            asked = benchmark.results + benchmark.unscored
-            say(
-                f"note: {benchmark.name}: {benchmark.unscored} of {quantity(asked, 'sample')} left out: "
-                "inferences failed, which nel cannot express"
-            )
-    for dataset, metric in sorted({(benchmark.dataset, benchmark.corpus_metric) for benchmark in written}):
-        if metric != MEAN:
-            say(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")
+    ours = project_of(run.manifest)
+    for directory in runs_of(store):
+        try:
+            manifest = read_manifest(directory)
+            foreign = bool(ours) and project_of(manifest) != ours
+            if branch_of(manifest) != branch or foreign or directory.resolve() == run.directory.resolve():
+                continue
+            if (found := read_run(directory)).decision is Decision.GO:
+                return found
+        except StoreError as error:
+            complain(str(error))
+    return None
 
 
-_FORMATS: dict[str, Callable[[argparse.Namespace], None]] = {"nel": _nel}
+def _compared(before: Path, after: Path) -> tuple[Comparison | None, str]:
+    """Returns what changed in the answers of two runs, or why that cannot be told."""
+    from pytest_vlmrobust.evaluation.after.comparison import compare
+
+    try:
+        return compare(before, after), ""
+    except (StoreError, UsageError) as error:
+        return None, str(error)
 
 
 # `vlmrobust rank`.

@@ -1,16 +1,29 @@
-"""History: a metric of several runs, drawn for a terminal as a point in its interval, a line for each run."""
+"""History: a metric of several runs, each as a point in its interval, and where its value is shown to have changed.
+
+A change is shown between two runs whose intervals, made wide enough for all of them to hold together, have nothing in common.
+Without a change all of them hold the one true value but for the declared risk, whether or not the runs asked the same samples.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.words import interval, number, on_one_line
+from pytest_vlmrobust.core.record import Measure
+from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
+
+from .files import RunFiles
 
 _NARROWEST = 20
 """Columns of the drawing at least."""
+
+
+RISK = 0.05
+"""How probable it is at most that a change is shown in a history without one."""
+_LEVEL = 0.90
+"""The two-sided level of the intervals of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,41 +33,128 @@ class Point:
     run: str
     decision: str
     measure: Measure
+    data: str = ""
+    """The digest of the dataset; empty if unknown."""
 
     @property
     def ends(self) -> tuple[float, ...]:
         """The finite ones of its value and the ends of its interval."""
         return tuple(filter(math.isfinite, (self.measure.value, self.measure.low, self.measure.high)))
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether its value has an interval: not where its test stopped early."""
+        return len(self.ends) == 3
 
-def points_of(records: Iterable[Record], metric: str, setting: str) -> dict[str, Measure]:
+    @property
+    def told(self) -> str:
+        """Its value with its interval."""
+        return f"{number(self.measure.value)} {interval(self.measure.low, self.measure.high)}".rstrip()
+
+
+class Change(NamedTuple):
+    """Two runs between which the value changed."""
+
+    before: Point
+    after: Point
+
+    def __str__(self) -> str:
+        data = "; they asked other data" if self.before.data and self.after.data and self.before.data != self.after.data else ""
+        return f"changed between {self.before.run} and {self.after.run}: {self.before.told}, then {self.after.told}{data}"
+
+
+def points_of(run: RunFiles, metric: str, setting: str) -> dict[str, Point]:
     """Returns what a run measured by a metric, by the id of the model, the dataset and what it was taken over.
 
     Args:
-        records: of the run.
+        run: what is read.
         metric: its name.
         setting: of metrics of cells, whose cell is meant.
     """
-    found: dict[str, Measure] = {}
-    for record in records:
+    found: dict[str, Point] = {}
+    digests = run.manifest.get("datasets", {})
+    for record in run.records:
         if record.metric == metric or (not record.metric and record.setting == setting):
-            over = record.split or record.setting
+            name = "-".join(filter(None, (record.model, record.dataset, record.split or record.setting)))
             for measure in record.measures:
                 if measure.metric == metric and not measure.category:
-                    found["-".join(filter(None, (record.model, record.dataset, over)))] = measure
+                    digest = str(digests.get(record.dataset, ""))
+                    found[name] = Point(run.directory.name, str(run.decision), measure, digest)
     return found
 
 
+def stretch(runs: int) -> float:
+    """Returns how many times as far the ends of 90 % intervals have to stand from their values for all runs to hold together.
+
+    Each end may then miss with a probability of ``RISK / (2 runs)``. Where the probability of a result as extreme, as a function
+    of the true value, is log-concave and at least one half at the value that was seen, as for a share of right answers (Clopper
+    and Pearson), ``log(RISK / runs) / log(0.10)`` is enough; ends by a normal distribution would need less.
+
+    >>> stretch(2), stretch(20)
+    (1.602, 2.602)
+    """
+    return math.log(RISK / runs) / math.log(1 - _LEVEL)
+
+
+def changes(points: Sequence[Point]) -> list[Change]:
+    """Returns the changes that the intervals show, the earliest first: as few as can explain them.
+
+    Args:
+        points: of one series, the oldest first. Those without an interval show nothing.
+    """
+    known = [point for point in points if point.has_interval]
+    found: list[Change] = []
+    lowest: Point | None = None  # of the runs since the last change, the one whose upper end is the lowest
+    highest: Point | None = None  # and the one whose lower end is the highest; of equal ones the latest
+    for point in known:
+        low, high = _ends(point, len(known))
+        if lowest is not None and low > _ends(lowest, len(known))[1]:
+            found.append(Change(lowest, point))
+            lowest = highest = None
+        elif highest is not None and high < _ends(highest, len(known))[0]:
+            found.append(Change(highest, point))
+            lowest = highest = None
+        if lowest is None or high <= _ends(lowest, len(known))[1]:
+            lowest = point
+        if highest is None or low >= _ends(highest, len(known))[0]:
+            highest = point
+    return found
+
+
+def _ends(point: Point, runs: int) -> tuple[float, float]:
+    """Returns the ends of an interval that holds together with those of all runs."""
+    value, factor = point.measure.value, max(1.0, stretch(runs))
+    return value - factor * (value - point.measure.low), value + factor * (point.measure.high - value)
+
+
+def change_lines(points: Sequence[Point]) -> list[str]:
+    """Returns what a series says about changes, a sentence for each: which are shown, at which risk, and what none shows.
+
+    Args:
+        points: of one series, the oldest first.
+    """
+    known = [point for point in points if point.has_interval]
+    alone = quantity(len(points) - len(known), "run has no interval and shows", "runs have no interval and show")
+    without = [f"{alone} no change"] if len(known) < len(points) else []
+    if len(known) < 2:
+        return [f"not enough runs for changes: 2 with an interval are needed, and there are {len(known)}", *without]
+    found = changes(points)
+    risk = f"risk of one too many: at most {RISK:.0%} for this series"
+    told = f"{quantity(len(found), 'change is', 'changes are') if found else 'no change is'} shown in {len(known)} runs"
+    smaller = "smaller ones may be there: vlmrobust compare pairs the samples of two runs"
+    return [*map(str, found), f"{told} ({risk}); {smaller}", *without]
+
+
 def render_history(title: str, points: Sequence[Point], width: int) -> str:
-    """Returns a series: what it is about, a line for each run with its value drawn in its interval, and the scale.
+    """Returns a series: what it is about, a line for each run with its value drawn in its interval, the scale, and what changed.
 
     Args:
         title: what it is about.
-        points: one of each run, in the order of the lines.
+        points: one of each run, in the order of the lines: the newest first.
         width: columns of the terminal.
     """
     names = [on_one_line(f"{point.run}  {point.decision}") for point in points]
-    numbers = [f"{number(point.measure.value)} {interval(point.measure.low, point.measure.high)}".rstrip() for point in points]
+    numbers = [point.told for point in points]
     left, right = max(map(len, names)), max(map(len, numbers))
     room = max(_NARROWEST, width - left - right - 4)
     ends = [end for point in points for end in point.ends]
@@ -64,7 +164,8 @@ def render_history(title: str, points: Sequence[Point], width: int) -> str:
         for name, told, point in zip(names, numbers, points, strict=True)
     ]
     scale = f"{number(low)}{number(high):>{room - len(number(low))}}"
-    return "\n".join([on_one_line(title), *lines, f"{'':<{left + right + 4}}{scale}"]) + "\n"
+    told = [on_one_line(line) for line in change_lines(points[::-1])]
+    return "\n".join([on_one_line(title), *lines, f"{'':<{left + right + 4}}{scale}", *told]) + "\n"
 
 
 def _drawing(measure: Measure, low: float, high: float, room: int) -> str:

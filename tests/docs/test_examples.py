@@ -7,6 +7,7 @@ import importlib
 import json
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -27,6 +28,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import load_policy
+from tests.unit.reporting.exports.conftest import keep, records
 
 from .conftest import PAGES, ROOT, Block, alone, anchors, blocks, everything
 
@@ -152,3 +154,32 @@ def test_each_page_is_in_the_navigation() -> None:
     named = [(contents.parent / target).resolve() for target in listed]
     assert len(named) == len(set(named))
     assert {contents, *named} >= {*PAGES}
+
+
+EXPORTS = [
+    line[2:]
+    for block in blocks("console")
+    if block.page.name == "exports.md"
+    for line in block.text.splitlines()
+    if line.startswith("$ ")
+]
+
+
+@pytest.mark.parametrize("line", EXPORTS)
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_is_exported_as_the_page_says(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    keep(tmp_path / ".vlmrobust" / "runs" / "20261123-101112-abcd", records())
+    name, *arguments = shlex.split(line)
+    assert name == "vlmrobust"
+    libraries = {"mlflow": ("mlflow", "sqlalchemy"), "wandb": ("wandb",), "inspect": ("inspect_ai",)}
+    for library in libraries.get(arguments[1], ()):
+        pytest.importorskip(library, reason=f"the extra {arguments[1]} is not installed")
+    assert cli.main(arguments) == 0
+
+
+def test_every_export_is_on_the_page() -> None:
+    (commands,) = [action.choices for action in cli.parser()._actions if isinstance(action.choices, dict)]
+    (formats,) = [action.choices for action in commands["export"]._actions if isinstance(action.choices, dict)]
+    assert sorted(line.split()[2] for line in EXPORTS) == sorted(formats)

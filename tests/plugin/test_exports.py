@@ -52,7 +52,7 @@ def test_pairs_by_number_give_the_differences_that_we_find(project: Project, cap
     old, new = two_runs(project)
     capsys.readouterr()
     for run in (old, new):
-        assert main(["export", str(run), "--to", "nel", "--out", f"{run}-nel"]) == 0
+        assert main(["export", "nel", str(run), "--out", f"{run}-nel"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{old}-nel: 6 benchmarks, 48 results",
         f"{new}-nel: 6 benchmarks, 47 results",
@@ -76,9 +76,9 @@ def test_a_run_of_two_models_is_exported_one_by_one(project: Project, capsys: Ca
     project.run("--vlm-report=both", models=("model", "other"))
     capsys.readouterr()
     both, out = str(project.path / "both"), str(project.path / "nel")
-    assert main(["export", both, "--to", "nel", "--out", out]) == 4
+    assert main(["export", "nel", both, "--out", out]) == 4
     assert "has 2 models, model, other, and nel compares one with one. Name one of them with --model" in capsys.readouterr().err
-    assert main(["export", both, "--to", "nel", "--out", out, "--model", "other"]) == 0
+    assert main(["export", "nel", both, "--out", out, "--model", "other"]) == 0
     assert set(exported(Path(out))) == {
         *("data-clean", "data-no_image", "data-grayscale", "data-flip_v", "data-invert", "data-solarize:low"),
     }
@@ -91,6 +91,40 @@ def test_the_metric_of_the_data_set_is_said_where_it_is_no_mean(project: Project
     connection.commit()
     connection.close()
     capsys.readouterr()
-    assert main(["export", str(project.path / "r"), "--to", "nel", "--out", str(project.path / "nel")]) == 0
+    assert main(["export", "nel", str(project.path / "r"), "--out", str(project.path / "nel")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[1:] == ["note: data: nel compares the mean of the samples' scores, which is not pope_f1"]
+
+
+def test_a_comment_compares_with_the_last_go_on_main(project: Project, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
+    for name, ref, wrong in (
+        ("good", "refs/heads/main", []),
+        ("bad", "refs/heads/main", [{"setting": "invert", "answer": "A"}]),
+        ("ours", "refs/pull/3/merge", [{"setting": "flip_v", "answer": "A"}]),
+    ):
+        monkeypatch.setenv("GITHUB_REF", ref)
+        project.script(*wrong)
+        project.run(f"--vlm-report={name}")
+    good, bad, ours = sorted((project.path / ".vlmrobust" / "runs").iterdir(), key=lambda run: run.stat().st_mtime_ns)
+    monkeypatch.chdir(project.path)
+    capsys.readouterr()
+
+    def comment(*arguments: str) -> str:
+        assert main(["comment", str(ours), *arguments]) == 0
+        return capsys.readouterr().out
+
+    said = comment()
+    assert f"That is run `{good.name}`, GO." in said
+    assert "`model-data-flip_v` | PASS" in said
+    assert f"That is run `{bad.name}`, NO-GO." in comment("--against", str(bad))
+    assert "holds no run of CI on dev that ended GO" in comment("--branch", "dev")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "o/fork")
+    monkeypatch.setenv("GITHUB_REF", "refs/heads/main")
+    project.script()
+    project.run()
+    assert f"That is run `{good.name}`, GO." in comment(), "main of another repository is not ours"
+    assert main(["comment", str(ours), "--out", "deep/comment.md"]) == 0
+    assert (project.path / "deep" / "comment.md").read_text(encoding="utf-8").startswith("<!-- vlmrobust comment: gate -->")
+    with pytest.raises(SystemExit):
+        main(["comment", str(ours), "--report", "javascript:alert(1)"])

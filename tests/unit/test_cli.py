@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -15,7 +16,7 @@ import pytest
 import yaml
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.cli import main, parser
 from pytest_vlmrobust.commands import runs
 from pytest_vlmrobust.commands.arguments import say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
@@ -722,8 +723,12 @@ def test_history_draws_a_metric_over_the_runs(tmp_path: Path, capsys: Captured) 
     for name in ("20261121-000000-a", "20261123-000000-c"):
         kept_run(tmp_path, name)
     assert main(["history", "--store", str(tmp_path), "--metric", "accuracy"]) == 0
-    title, newest, oldest, scale = capsys.readouterr().out.splitlines()
+    title, newest, oldest, scale, told = capsys.readouterr().out.splitlines()
     assert title == "m-d-clean: accuracy"
+    assert told.startswith("no change is shown in 2 runs")
+    assert main(["history", "--store", str(tmp_path), "--metric", "accuracy", "--out", str(tmp_path / "new" / "h.html")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "new" / "h.html")
+    assert "20261121-000000-a" in (tmp_path / "new" / "h.html").read_text(encoding="utf-8")
     assert newest.startswith("20261123-000000-c  GO  0.900 [0.800, 0.950]  |---")
     assert oldest.startswith("20261121-000000-a")
     assert scale.split() == ["0.800", "0.950"]
@@ -733,3 +738,42 @@ def test_history_draws_a_metric_over_the_runs(tmp_path: Path, capsys: Captured) 
     assert "accuracy over several settings or under fog:low, the value of --setting" in capsys.readouterr().err
     assert main(["history", "--store", str(tmp_path), "--metric", "acuracy"]) == 4
     assert "Did you mean 'accuracy'?" in capsys.readouterr().err
+
+
+def arguments_that_are_runs() -> dict[str, argparse.Action]:
+    """Returns every argument of every command, and of the commands below it, that is a run."""
+    found, waiting = {}, [("", parser())]
+    while waiting:
+        name, current = waiting.pop()
+        for action in current._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                waiting += [(f"{name} {below}".strip(), own) for below, own in action.choices.items()]
+            elif "RUN" in str(action.metavar) or str(action.help).startswith(("a run", "the earlier run", "the later run")):
+                found[f"{name} {(action.option_strings or [action.dest])[0]}"] = action
+    return found
+
+
+def test_latest_and_names_of_runs_are_taken_wherever_a_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    older = kept_run(Path(".vlmrobust"), "20261121-000000-a")
+    newest = kept_run(Path(".vlmrobust"), "20261123-000000-c")
+    arguments = arguments_that_are_runs()
+    commands = {name.split()[0] for name in arguments}
+    assert {"report", "junit", "compare", "comment", "rank", "export", "bundle", "check", "reproduce", "power"} <= commands
+    assert {name for name in arguments if name.startswith("export")} == {
+        f"export {each} run_directory" for each in ("mlflow", "wandb", "inspect", "nel", "sarif")
+    }
+    for name, action in arguments.items():
+        if name.startswith("power"):  # takes profiles as well: see the tests of power
+            continue
+        assert callable(action.type), name
+        for text, run in (("latest", newest), (older.name, older), (str(older), older)):
+            read = action.type(text)
+            assert (read[-1] if isinstance(read, tuple) else read) == run, name
+
+
+def test_a_name_that_no_run_has_is_said_to_hold_none(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept_run(Path(".vlmrobust"), "20261121-000000-a")
+    assert main(["junit", "20261121-000000-b"]) == 4
+    assert "20261121-000000-b" in capsys.readouterr().err

@@ -26,7 +26,7 @@ from .data import RunData
 _CI_VARIABLES = (
     *("GITHUB_REPOSITORY", "GITHUB_REF", "GITHUB_WORKFLOW", "GITHUB_JOB", "GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"),
     *("CI_PROJECT_PATH", "CI_COMMIT_REF_NAME", "CI_PIPELINE_ID", "CI_JOB_ID", "CI_JOB_NAME"),
-    *("JOB_NAME", "BUILD_NUMBER", "BUILD_TAG"),
+    *("JOB_NAME", "BRANCH_NAME", "BUILD_NUMBER", "BUILD_TAG"),
 )
 """Variables that say which job of GitHub, GitLab or Jenkins a run belongs to; no other is read, for some hold secrets."""
 _COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT")

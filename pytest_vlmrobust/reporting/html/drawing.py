@@ -373,6 +373,8 @@ class _Scale:
         known = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
         low, high = min(known), max(known)
         margin = (high - low) * 0.05 or 0.05
+        if low == high:
+            return cls(low - margin, high + margin)
         return cls(low if low == 0 else low - margin, high if high == 0 else high + margin)
 
     def between(self, start: float, stop: float) -> _Scale:

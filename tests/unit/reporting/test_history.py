@@ -1,11 +1,29 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import beta, binom
 
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.reporting.history import Point, points_of, render_history
+from pytest_vlmrobust.reporting.files import RunFiles
+from pytest_vlmrobust.reporting.history import RISK, Point, change_lines, changes, points_of, render_history, stretch
+from pytest_vlmrobust.reporting.html.history import render_history_page
+from pytest_vlmrobust.reporting.wording import RunFacts
 
 from .conftest import record
+
+
+def series(*values: float, half: float = 0.05, data: str = "") -> list[Point]:
+    return [
+        Point(f"run-{place}", "GO", Measure("m", value, value - half, value + half), data) for place, value in enumerate(values)
+    ]
+
+
+def places(points: list[Point]) -> list[tuple[str, str]]:
+    return [(change.before.run, change.after.run) for change in changes(points)]
 
 
 def test_each_run_is_a_point_in_its_interval_on_one_scale() -> None:
@@ -14,7 +32,7 @@ def test_each_run_is_a_point_in_its_interval_on_one_scale() -> None:
         Point("run-1", "GO", Measure("mean_drop", 0.25, 0.0, 0.5)),
         Point("run-0", "GO", Measure("mean_drop", math.nan)),
     ]
-    assert render_history("m-d: mean_drop", points, 61).splitlines() == [
+    assert render_history("m-d: mean_drop", points, 61).splitlines()[:5] == [
         "m-d: mean_drop",
         "run-2  NO-GO  0.500 [0.400, 1.000]            |-*-----------|",
         "run-1  GO     0.250 [0.000, 0.500]  |-----*-----|",
@@ -36,7 +54,68 @@ def test_summaries_and_the_cell_of_a_setting_have_points() -> None:
     drop = record("m-d-mean_drop", test="sweep", metric="mean_drop", measures=(Measure("mean_drop", 0.2),))
     clean = record("m-d-clean", setting="clean", measures=(Measure("accuracy", 0.9), Measure("accuracy", 0.1, category="hard")))
     fog = record("m-d-fog:low", setting="fog:low", measures=(Measure("accuracy", 0.7),))
-    records = [drop, clean, fog]
-    assert {name: one.value for name, one in points_of(records, "mean_drop", "clean").items()} == {"m-d": 0.2}
-    assert {name: one.value for name, one in points_of(records, "accuracy", "clean").items()} == {"m-d-clean": 0.9}
-    assert {name: one.value for name, one in points_of(records, "accuracy", "fog:low").items()} == {"m-d-fog:low": 0.7}
+    run = RunFiles(Path("run-1"), (drop, clean, fog), RunFacts(), {"datasets": {"d": "digest"}})
+
+    def values(metric: str, setting: str) -> dict[str, float]:
+        return {name: one.measure.value for name, one in points_of(run, metric, setting).items()}
+
+    assert values("mean_drop", "clean") == {"m-d": 0.2}
+    assert values("accuracy", "clean") == {"m-d-clean": 0.9}
+    assert values("accuracy", "fog:low") == {"m-d-fog:low": 0.7}
+    assert points_of(run, "mean_drop", "clean")["m-d"].data == "digest"
+
+
+def test_a_change_lies_between_the_two_runs_that_have_nothing_in_common() -> None:
+    assert places(series(0.5, 0.5, 0.9, 0.9)) == [("run-1", "run-2")]
+    assert places(series(0.9, 0.5, 0.5, 0.9)) == [("run-0", "run-1"), ("run-2", "run-3")]
+
+
+def test_a_slow_drift_is_one_change_between_runs_far_apart() -> None:
+    assert places(series(0.5, 0.55, 0.6, 0.65, 0.7, 0.75)) == [("run-0", "run-5")]
+
+
+def test_intervals_that_meet_once_they_hold_together_show_nothing() -> None:
+    reach = 0.05 * stretch(2)
+    assert not changes(series(0.5, 0.5 + 2 * reach - 0.001))
+    assert changes(series(0.5, 0.5 + 2 * reach + 0.001))
+    assert not changes(series(*[0.5] * 18, 0.5, 0.5 + 2 * reach + 0.001)), "of more runs, some lie apart by chance"
+
+
+def test_what_has_no_interval_shows_nothing_and_is_said() -> None:
+    points = [*series(0.1), Point("early", "GO", Measure("m", 0.9)), Point("none", "GO", Measure("m", math.nan))]
+    assert change_lines(points) == [
+        "not enough runs for changes: 2 with an interval are needed, and there are 1",
+        "2 runs have no interval and show no change",
+    ]
+    assert change_lines([]) == ["not enough runs for changes: 2 with an interval are needed, and there are 0"]
+
+
+def test_the_lines_say_the_change_its_risk_and_what_may_be_missed() -> None:
+    first, last = change_lines([*series(0.5, data="a"), *series(0.5, 0.9, data="b")[1:]])
+    assert first == "changed between run-0 and run-1: 0.500 [0.450, 0.550], then 0.900 [0.850, 0.950]; they asked other data"
+    assert last.startswith("1 change is shown in 2 runs (risk of one too many: at most 5% for this series); smaller ones may be")
+    assert change_lines(series(0.5, 0.5))[0].startswith("no change is shown in 2 runs")
+
+
+@pytest.mark.parametrize("runs", [2, 5, 20, 100])
+@pytest.mark.parametrize("n", [5, 40, 300])
+def test_stretched_intervals_of_shares_miss_no_more_often_than_declared(runs: int, n: int) -> None:
+    seen = np.arange(n + 1)
+    value = seen / n
+    low = np.where(seen == 0, 0.0, beta.ppf(0.05, seen, n - seen + 1))
+    high = np.where(seen == n, 1.0, beta.ppf(0.95, seen + 1, n - seen))
+    reach = stretch(runs)
+    for truth in np.linspace(0.002, 0.998, 250):
+        missed = (truth < value - reach * (value - low)) | (truth > value + reach * (high - value))
+        assert binom.pmf(seen, n, truth)[missed].sum() <= RISK / runs
+
+
+def test_the_page_shows_each_run_and_its_change_and_escapes_names() -> None:
+    points = [*series(0.5, 0.9), Point("<u>", "GO", Measure("m", math.nan))]
+    page = render_history_page("m", {"a<i>": points, "b": series(0.1)})
+    assert "changed between run-0 and run-1" in page
+    assert "<i>" not in page
+    assert "&lt;u&gt;" in page
+    assert "<u>" not in page
+    assert "undefined" in page
+    assert page == render_history_page("m", {"a<i>": points, "b": series(0.1)})

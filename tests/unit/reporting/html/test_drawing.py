@@ -116,6 +116,13 @@ def test_what_is_unknown_is_no_zero() -> None:
     assert not re.search("nan|inf", svg)
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.5])
+def test_equal_values_have_a_scale_of_their_own(value: float) -> None:
+    bars = [Bar(name, value, value, value) for name in "ab"]
+    (first, second) = ET.fromstring(drawing.dots(bars, axis="drop", label="d")).iter("circle")
+    assert first.get("cx") == second.get("cx")
+
+
 def test_a_change_is_marked_between_two_points() -> None:
     before, after = (nodes(DRAWN["line"], "circle", "s-line" if hollow else "f-line")[0]["cx"] for hollow in (False, True))
     (change,) = nodes(DRAWN["line"], "line", "s-open")

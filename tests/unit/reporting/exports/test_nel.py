@@ -16,8 +16,8 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.reporting import nel
-from pytest_vlmrobust.reporting.nel import Benchmark, problem_number, write_nel
+from pytest_vlmrobust.reporting.exports import nel
+from pytest_vlmrobust.reporting.exports.nel import Benchmark, problem_number, write_nel
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 
 RIGHT = Score(1.0, "letter", "B")

@@ -1,0 +1,125 @@
+"""Exports: `vlmrobust export FORMAT RUN` writes what a run measured as another program reads it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.words import quantity
+
+from .arguments import Commands, run_directory, say
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.reporting.exports.trackers import Tracked
+
+_RUN = "a run: a directory below .vlmrobust/runs, the name of one, or latest"
+_PROJECT = "vlmrobust"
+
+
+def add(commands: Commands) -> None:
+    """Adds them to the parser."""
+    export = commands.add_parser("export", help="write what a run measured in the file format of another program")
+    formats = export.add_subparsers(required=True, metavar="FORMAT")
+
+    mlflow = formats.add_parser("mlflow", help="a run of MLflow for each model: parameters, metrics, tags and the report")
+    _add_run(mlflow, _mlflow)
+    mlflow.add_argument("--uri", default="", help="the store, such as sqlite:///mlflow.db (default: what MLflow takes by itself)")
+    mlflow.add_argument("--experiment", default=_PROJECT, metavar="NAME", help="the experiment (default: %(default)s)")
+
+    wandb = formats.add_parser("wandb", help="a run of Weights & Biases for each model, offline: wandb sync sends it")
+    _add_run(wandb, _wandb)
+    wandb.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where wandb/ is created (default: here)")
+    wandb.add_argument("--project", default=_PROJECT, metavar="NAME", help="the project (default: %(default)s)")
+
+    inspect = formats.add_parser("inspect", help="evaluation logs of Inspect AI, one for each cell, for inspect view")
+    _add_run(inspect, _inspect)
+    inspect.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
+    inspect.add_argument("--format", default="eval", choices=("eval", "json"), help="of the files (default: %(default)s)")
+
+    nel = formats.add_parser("nel", help="results of NVIDIA NeMo Evaluator, for nel compare and nel gate")
+    _add_run(nel, _nel)
+    nel.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
+
+    sarif = formats.add_parser("sarif", help="SARIF 2.1.0: what is broken or undecided, for code scanning")
+    _add_run(sarif, _sarif, of_a_model=False)
+    sarif.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: results.sarif in the run's directory)")
+
+
+def _add_run(parser: argparse.ArgumentParser, run: object, *, of_a_model: bool = True) -> None:
+    parser.add_argument("run_directory", metavar="RUN", type=run_directory, help=_RUN)
+    if of_a_model:
+        parser.add_argument("--model", default="", metavar="NAME", help="a model of the run (default: all; of nel, its only one)")
+    parser.set_defaults(run=run)
+
+
+def _mlflow(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.reporting.exports.trackers import write_mlflow
+    from pytest_vlmrobust.reporting.files import read_run
+
+    run = read_run(options.run_directory)
+    return _tell(write_mlflow(run, uri=options.uri, experiment=options.experiment, model=options.model))
+
+
+def _wandb(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.reporting.exports.trackers import write_wandb
+    from pytest_vlmrobust.reporting.files import read_run
+
+    run = read_run(options.run_directory)
+    tracked = write_wandb(run, options.out, project=options.project, model=options.model)
+    _tell(tracked)
+    say("\n".join(f"send it: wandb sync {each.where}" for each in tracked))
+    return 0
+
+
+def _tell(tracked: Iterable[Tracked]) -> int:
+    for each in tracked:
+        undefined = f"; {quantity(each.undefined, 'measure is', 'measures are')} undefined and left out" if each.undefined else ""
+        say(f"{each.model}: {each.decision}, {quantity(each.numbers, 'number')}, {each.where}{undefined}")
+    return 0
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.reporting.exports.inspect_logs import write_inspect
+    from pytest_vlmrobust.reporting.files import read_run
+
+    run = read_run(options.run_directory)
+    written = write_inspect(run, options.out, form=options.format, model=options.model)
+    say(f"{options.out}: {quantity(len(written), 'log')}, {sum(each.scored for each in written)} scored samples")
+    for each in written:
+        if each.status != "success" or each.unscored:
+            say(f"note: {each.cell}: {each.status}, {quantity(each.unscored, 'sample')} without a score")
+    return 0
+
+
+def _nel(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.reporting.exports.nel import MEAN, write_nel
+
+    written = write_nel(options.run_directory, options.out, model=options.model)
+    say(f"{options.out}: {len(written)} benchmarks, {sum(benchmark.results for benchmark in written)} results")
+    for benchmark in written:
+        if benchmark.unscored:
+            asked = benchmark.results + benchmark.unscored
+            say(
+                f"note: {benchmark.name}: {benchmark.unscored} of {quantity(asked, 'sample')} left out: "
+                "inferences failed, which nel cannot express"
+            )
+    for dataset, metric in sorted({(benchmark.dataset, benchmark.corpus_metric) for benchmark in written}):
+        if metric != MEAN:
+            say(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")
+    return 0
+
+
+def _sarif(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.reporting.exports.sarif import FILE_NAME, sarif
+    from pytest_vlmrobust.reporting.files import read_run
+    from pytest_vlmrobust.reporting.writing import write_json
+
+    run = read_run(options.run_directory)
+    out = options.out or options.run_directory / FILE_NAME
+    log = sarif(run)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_json(out, log)
+    say(f"{run.decision}: {quantity(len(log['runs'][0]['results']), 'result')}, {out}")
+    return 0

@@ -1,0 +1,273 @@
+"""Inspect AI: a run as evaluation logs that `inspect view` and ``inspect_ai.log.read_eval_log`` read, a log for each cell.
+
+A cell is a task, its samples are samples, and the views of a setting with several pictures (``patches:2``) are epochs of which
+the best one counts. Missing stays missing: a failed inference is a sample with an error and a score that no metric counts, a view
+that was not asked about is not there, and a cell that ended in an error or left no verdict is a log that says so. Pictures are in
+no log.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, isfinite, isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.errors import MissingExtra, UnknownName, UsageError
+from pytest_vlmrobust.core.fingerprint import canonical_json, fingerprint
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import on_one_line, without_halves
+from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+
+from ..files import RunFiles
+from ..junit import LOST
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalSample
+    from inspect_ai.scorer import Score
+
+FORMATS = ("eval", "json")
+_SCORER, _UNASKED = "vlmrobust", "unasked"
+_STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter"}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written of one cell."""
+
+    cell: str
+    file: Path
+    status: str
+    """``success``, ``error`` or ``cancelled``, the last of a test that left no verdict."""
+    scored: int
+    unscored: int
+    """Samples without a score: an inference failed."""
+
+
+def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: str = "") -> list[Written]:
+    """Writes a log for each cell of a run into a new directory, in one step.
+
+    Args:
+        run: what is exported.
+        out: the directory to create.
+        form: ``eval``, the format of Inspect, or ``json``.
+        model: a model of the run; all of them where nothing is said.
+
+    Raises:
+        MissingExtra: inspect-ai is not installed.
+        UnknownName: the run has no such model.
+        UsageError: nothing was measured, or ``out`` exists.
+        StoreError: the evidence cannot be read.
+        OSError: the directory cannot be written.
+    """
+    try:
+        from inspect_ai.log import write_eval_log
+    except ImportError as error:
+        raise MissingExtra("exporting to Inspect", "inspect-ai", install="'pytest-vlmrobust[inspect]'") from error
+    if out.exists():
+        raise UsageError(f"{str(out)!r} exists: logs of two runs would be mixed up. Name a directory that does not exist")
+    with Evidence.open(run.directory, read_only=True) as evidence:
+        cells = _cells(evidence, run, model)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+            staged = Path(folder) / out.name
+            staged.mkdir()
+            written = []
+            for cell, record in cells.items():
+                log = _log(evidence, cell, record, run)
+                name = f"{log.eval.created.replace(':', '-')}_{_file_name(str(cell))}_{log.eval.task_id}.{form}"
+                write_eval_log(log, str(staged / name))
+                scores = log.results.scores if log.results else []
+                counts = [(each.scored_samples or 0, each.unscored_samples or 0) for each in scores[:1]] or [(0, 0)]
+                written.append(Written(str(cell), out / name, log.status, *counts[0]))
+            staged.replace(out)
+    return written
+
+
+def _cells(evidence: Evidence, run: RunFiles, model: str) -> dict[Cell, Record | None]:
+    """Returns the cells of the models that are meant, each with its record, where one was left."""
+    records = {
+        Cell(record.model, record.dataset, Setting.parse(record.setting)): record
+        for record in run.records
+        if record.test == "cell" and record.setting
+    }
+    cells = sorted({*evidence.cells(), *records})
+    known = sorted({cell.model for cell in cells})
+    if not known:
+        raise UsageError(f"{str(run.directory)!r}: the run measured nothing that could be exported")
+    if model and model not in known:
+        raise UnknownName("model", model, known, where="--model")
+    return {cell: records.get(cell) for cell in cells if not model or cell.model == model}
+
+
+def _log(evidence: Evidence, cell: Cell, record: Record | None, run: RunFiles) -> EvalLog:
+    """Returns the log of one cell."""
+    from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalResults, EvalSpec
+
+    stored = evidence.get_cell(cell, whole=False) if cell in set(evidence.cells()) else None
+    asked = [] if stored is None else _asked(stored, evidence.samples(cell.dataset, cell.model))
+    samples = [sample for each, answers in asked for sample in _samples(each, answers, cell)]
+    views = 1 if stored is None else stored.views
+    name = str(run.manifest.get("run", run.directory.resolve().name))
+    spec = EvalSpec(
+        created=_created(run.manifest),
+        eval_id=_number("eval", name, str(cell)),
+        run_id=_number("run", name),
+        task_id=_number("task", str(cell)),
+        task=on_one_line(f"{cell.dataset}-{cell.setting}"),
+        model=on_one_line(cell.model),
+        dataset=EvalDataset(name=on_one_line(cell.dataset), samples=len(asked), sample_ids=[each.id for each, _ in asked]),
+        config=EvalConfig(epochs=views, epochs_reducer=["max"]),
+        packages={"pytest_vlmrobust": str(run.manifest.get("version", ""))},
+        tags=[str(run.decision)],
+        metadata=_metadata(cell, record, run),
+    )
+    failed = record is not None and record.outcome is Outcome.ERROR
+    lost = record is None and _is_lost(cell, run)
+    scored = [_best(answers) for _, answers in asked]
+    return EvalLog(
+        status="cancelled" if lost else "error" if failed else "success",
+        eval=spec,
+        results=EvalResults(
+            total_samples=len(asked) * views,
+            completed_samples=sum(sample.error is None for sample in samples),
+            scores=[_score_of_cell([value for value in scored if isfinite(value)], len(scored), record)],
+        ),
+        error=_error(record.reason) if record is not None and failed else None,
+        samples=samples,
+    )
+
+
+def _is_lost(cell: Cell, run: RunFiles) -> bool:
+    """Whether the test of a cell was to run and left no verdict."""
+    return any(nodeid.endswith(f"[{cell}]") for nodeid in run.facts.lost(run.records))
+
+
+def _metadata(cell: Cell, record: Record | None, run: RunFiles) -> dict[str, Any]:
+    """Returns what the run knows about a cell beside its answers."""
+    about = {
+        "run": run.manifest.get("run", ""),
+        "decision_of_run": run.decision,
+        "verdict": "" if record is None else record.outcome,
+        "reason": record.reason if record is not None else LOST if _is_lost(cell, run) else "no test was about this cell alone",
+        "setting": cell.setting,
+        "policy_sha256": "" if record is None else record.policy_sha256,
+        "commit": run.manifest.get("commit", ""),
+        "pictures": "not in this log",
+    }
+    return {name: on_one_line(str(value)) for name, value in about.items() if str(value)}
+
+
+def _score_of_cell(values: Sequence[float], asked: int, record: Record | None) -> Any:
+    """Returns the mean of the scores and the measures of the test; what is undefined has no metric."""
+    from inspect_ai.log import EvalMetric, EvalScore
+
+    metrics = {"mean": EvalMetric(name="mean", value=fsum(values) / len(values))} if values else {}
+    for measure in record.measures if record is not None else ():
+        if measure.metric and not measure.category and isfinite(measure.value):
+            ends = {name: value for name, value in (("low", measure.low), ("high", measure.high)) if isfinite(value)}
+            judged = {"verdict": str(measure.outcome), "threshold": measure.threshold, "n": measure.n, **ends}
+            metrics[measure.metric] = EvalMetric(name=measure.metric, value=measure.value, metadata=judged)
+    return EvalScore(
+        name=_SCORER,
+        scorer=_SCORER,
+        reducer="max",
+        scored_samples=len(values),
+        unscored_samples=asked - len(values),
+        metrics=metrics,
+    )
+
+
+def _asked(stored: StoredCell, samples: Sequence[Sample]) -> list[tuple[Sample, tuple[Answer, ...]]]:
+    """Returns each sample that was asked about, with its answers in the order of its views."""
+    places = range(len(samples)) if stored.places is None else stored.places
+    starts = range(0, len(stored.answers), stored.views)
+    rows = (stored.answers[start : start + stored.views] for start in starts)
+    return [(samples[place], row) for place, row in zip(places, rows, strict=True)]
+
+
+def _best(answers: Sequence[Answer]) -> float:
+    """Returns the score of the best view that was asked about; NaN where an inference failed."""
+    values = [answer.score.value for answer in answers if answer.score.state != _UNASKED]
+    return float("nan") if not values or any(map(isnan, values)) else max(values)
+
+
+def _samples(sample: Sample, answers: Sequence[Answer], cell: Cell) -> Iterator[EvalSample]:
+    """Yields a sample of Inspect for each view that was asked about."""
+    from inspect_ai.log import EvalSample
+    from inspect_ai.model import ChatMessageUser, ModelOutput
+
+    target = [*sample.target] if isinstance(sample.target, tuple) else sample.target
+    if sample.localisation is not None:
+        target = canonical_json(dict(sample.localisation.boxes))
+    question = without_halves(sample.question)
+    for view, answer in enumerate(answers, 1):
+        if answer.score.state == _UNASKED:
+            continue
+        prediction = answer.prediction
+        failed = isnan(answer.score.value)
+        stop: Any = _STOPS.get(prediction.finish_reason, "unknown")
+        output = ModelOutput.from_content(on_one_line(cell.model), without_halves(prediction.text), stop)
+        about = {
+            "category": sample.category,
+            "group": sample.group,
+            "task": sample.task,
+            "view": view if len(answers) > 1 else "",
+        }
+        why = on_one_line(prediction.error or answer.score.rule)
+        yield EvalSample(
+            id=without_halves(sample.id),
+            epoch=view,
+            input=question,
+            choices=[*map(without_halves, sample.options.values())] or None,
+            target=[*map(without_halves, target)] if isinstance(target, list) else without_halves(target),
+            messages=[ChatMessageUser(content=question), *([] if failed else [output.message])],
+            output=ModelOutput(model=on_one_line(cell.model), error=why) if failed else output,
+            scores={_SCORER: _score(answer)},
+            metadata={name: without_halves(str(value)) for name, value in about.items() if value},
+            error=_error(why) if failed else None,
+        )
+
+
+def _error(reason: str) -> Any:
+    from inspect_ai.log import EvalError
+
+    return EvalError(message=on_one_line(reason), traceback="", traceback_ansi="")
+
+
+def _score(answer: Answer) -> Score:
+    from inspect_ai.scorer import Score
+
+    score = answer.score
+    told: dict[str, Any] = {
+        "answer": None if score.answer is None else without_halves(score.answer),
+        "explanation": on_one_line(score.rule),
+        "metadata": {"state": score.state},
+    }
+    return Score.unscored(**told) if isnan(score.value) else Score(value=score.value, **told)
+
+
+def _created(manifest: Mapping[str, Any]) -> str:
+    """Returns when a run began, as its name says it, else its day; the clock of a run has no zone, and Inspect asks for one."""
+    began = re.match(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-", str(manifest.get("run", "")))
+    day = re.fullmatch(r"\d{4}-\d\d-\d\d", str(manifest.get("date", "")))
+    if began:
+        year, month, date, hour, minute, second = began.groups()
+        return f"{year}-{month}-{date}T{hour}:{minute}:{second}+00:00"
+    return f"{day.group() if day else '1970-01-01'}T00:00:00+00:00"
+
+
+def _number(*parts: str) -> str:
+    """Returns an id that is the same whenever the same is exported again."""
+    return fingerprint(list(parts))[:22]
+
+
+def _file_name(name: str) -> str:
+    """Returns the name of a cell as every file system and Inspect take it; the id of the task behind it is unique."""
+    return re.sub(r"[^A-Za-z0-9.-]", "-", name)[:100]

@@ -1,0 +1,301 @@
+"""Trackers of experiments, MLflow and Weights & Biases: a run of theirs for each model, with its numbers and report.
+
+Both are given the same: what determined the run, each finite number under one name, and the files of the report. What is
+undefined or was not measured has no number there. A run that is INCOMPLETE ends there as failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, isnan
+from pathlib import Path
+from typing import Any
+
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
+from pytest_vlmrobust.core.errors import MissingExtra, UnknownName, UsageError
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.words import on_one_line
+
+from ..files import REPORT, SUMMARY, RunFiles, write_report
+from ..junit import FILE_NAME as JUNIT
+from ..results import CSV_FILE
+from ..results import FILE_NAME as RESULTS
+from ..wording import ci_variables
+
+FILES = (REPORT, JUNIT, RESULTS, CSV_FILE, SUMMARY, "manifest.json", "model_card.md")
+_STEPS = {"low": 1, "mid": 2, "high": 3}
+_PLAIN = re.compile(r"[^\w.\- /:]")
+"""What the name of a metric of MLflow may not have."""
+_LONGEST_NAME, _LONGEST_VALUE = 250, 6000
+_BATCH, _METRICS = 100, 900
+"""Parameters or tags, and metrics, that a server of MLflow takes at once."""
+_COLUMNS = ("test", "dataset", "setting", "family", "level", "metric", "category")
+_JUDGED = ("value", "low", "high", "n", "threshold", "outcome", "rule", "source", "waiver")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One number of a run."""
+
+    name: str
+    """``DATASET/METRIC/SETTING``; of a summary metric, what it is taken over, or ``all``."""
+    value: float
+    step: int
+    """The severity: 1 to 3 for low to high, the size of ``resolution:448``, else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRun:
+    """What trackers are given about one model of a run."""
+
+    run: str
+    model: str
+    decision: Decision
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str]
+    numbers: Sequence[Series]
+    undefined: int
+    """How many measures have no finite value, and so no number."""
+    records: Sequence[Record]
+
+    @property
+    def name(self) -> str:
+        """What the run is called there."""
+        return on_one_line(f"{self.run}-{self.model}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """Where a model of a run went."""
+
+    model: str
+    decision: Decision
+    where: str
+    numbers: int
+    undefined: int
+
+
+def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -> list[Tracked]:
+    """Adds a run for each model to a store of MLflow; nothing is sent anywhere but to that store.
+
+    Args:
+        run: what is exported.
+        uri: the store: ``sqlite:///FILE``, a directory or a server; where MLflow keeps its runs by itself if empty.
+        experiment: the experiment, which is created.
+        model: a model of the run; all of them where nothing is said.
+
+    Raises:
+        MissingExtra: MLflow is not installed.
+        UnknownName: the run has no such model.
+        UsageError: the store has this run already, or cannot be used.
+    """
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it tells its makers of its use unless it is told not to
+    try:
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+    except ImportError as error:
+        raise MissingExtra("exporting to MLflow", "mlflow", install="'pytest-vlmrobust[mlflow]'") from error
+    try:
+        client = MlflowClient(uri or None)
+        found = client.get_experiment_by_name(experiment)
+        place = client.create_experiment(experiment) if found is None else found.experiment_id
+        told = []
+        for about in _model_runs(run, model):
+            same = f"tags.`vlm.run` = '{_quoted(about.run)}' and tags.`vlm.model` = '{_quoted(about.model)}'"
+            for earlier in client.search_runs([place], same, max_results=1):
+                raise UsageError(
+                    f"{on_one_line(about.name)} is in experiment {experiment!r} already, as run {earlier.info.run_id}: "
+                    "delete it there, or name another --experiment"
+                )
+            made = client.create_run(place, run_name=about.name)
+            try:
+                _fill(client, made.info.run_id, about, run)
+            except BaseException:
+                client.delete_run(made.info.run_id)  # a part of a run would be taken for the whole
+                raise
+            told.append(_tracked(about, f"experiment {experiment}, run {made.info.run_id}"))
+    except MlflowException as error:
+        raise UsageError(f"MLflow refused {uri or 'its default store'!r}: {on_one_line(str(error))}") from error
+    return told
+
+
+def _fill(client: Any, number: str, about: ModelRun, run: RunFiles) -> None:
+    """Gives a run of MLflow all that is told about a model, and ends it."""
+    from mlflow.entities import Metric, Param, RunTag
+
+    now = client.get_run(number).info.start_time
+    parameters = [Param(name, value[:_LONGEST_VALUE]) for name, value in about.parameters.items()]
+    metrics = [Metric(_mlflow_name(each.name), each.value, now, each.step) for each in about.numbers]
+    for start in range(0, len(parameters), _BATCH):
+        client.log_batch(number, params=parameters[start : start + _BATCH])
+    client.log_batch(number, tags=[RunTag(name, value[:_LONGEST_VALUE]) for name, value in about.tags.items()])
+    for start in range(0, len(metrics), _METRICS):
+        client.log_batch(number, metrics=metrics[start : start + _METRICS])
+    with tempfile.TemporaryDirectory() as folder:
+        for file in _report_files(run, Path(folder)):
+            client.log_artifact(number, str(file))
+    client.set_terminated(number, "FAILED" if about.decision is Decision.INCOMPLETE else "FINISHED")
+
+
+def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> list[Tracked]:
+    """Writes a run of Weights & Biases for each model, offline: `wandb sync` sends it, and nothing else does.
+
+    Args:
+        run: what is exported.
+        out: the directory in which ``wandb`` is created.
+        project: the project that it is sent to one day.
+        model: a model of the run; all of them where nothing is said.
+
+    Raises:
+        MissingExtra: wandb is not installed.
+        UnknownName: the run has no such model.
+        OSError: the directory cannot be written.
+    """
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    try:
+        import wandb
+    except ImportError as error:
+        raise MissingExtra("exporting to Weights & Biases", "wandb", install="'pytest-vlmrobust[wandb]'") from error
+    out.mkdir(parents=True, exist_ok=True)
+    untold = ("disable_git", "disable_code", "silent", "x_disable_stats", "x_disable_machine_info")
+    private = wandb.Settings(console="off", x_save_requirements=False, **dict.fromkeys(untold, True))
+    told = []
+    for about in _model_runs(run, model):
+        tracked = wandb.init(
+            mode="offline",
+            dir=str(out),
+            project=project,
+            name=about.name,
+            group=about.run,
+            tags=[str(about.decision)],
+            config={**about.parameters, **about.tags},
+            reinit="create_new",
+            settings=private,
+        )
+        rows = list(_rows(about.records))
+        tracked.log({"measures": wandb.Table(columns=[*_COLUMNS, *_JUDGED], data=rows, allow_mixed_types=True)})
+        tracked.summary.update({"decision": str(about.decision), **{each.name: each.value for each in about.numbers}})
+        for file in _report_files(run, Path(tracked.dir)):
+            tracked.save(str(file), base_path=tracked.dir, policy="now")
+        where = Path(tracked.settings.sync_dir)
+        tracked.finish(exit_code=EXIT_CODES[about.decision] if about.decision is Decision.INCOMPLETE else 0)
+        told.append(_tracked(about, str(where)))
+    return told
+
+
+def _tracked(about: ModelRun, where: str) -> Tracked:
+    return Tracked(about.model, about.decision, where, len(about.numbers), about.undefined)
+
+
+def _model_runs(run: RunFiles, model: str) -> list[ModelRun]:
+    """Returns what is told about each model that is meant."""
+    known = [*run.facts.models] or sorted({record.model for record in run.records} - {""})
+    if model and model not in known:
+        raise UnknownName("model", model, known, where="--model")
+    if not known:
+        raise UsageError(f"{str(run.directory)!r}: the run has no model, so there is nothing to export")
+    return [_model_run(run, name) for name in ([model] if model else known)]
+
+
+def _model_run(run: RunFiles, model: str) -> ModelRun:
+    records = [record for record in run.records if record.model == model]
+    numbers = {each.name: each for record in records for each in _numbers(record)}
+    measures = [measure for record in records for measure in record.measures if not measure.category]
+    manifest = run.manifest
+    decision = run.facts.decisions(run.records).get(model, run.decision)
+    settings = manifest.get("settings", {})
+    described = manifest.get("models", {}).get(model, {})
+    parameters = {
+        **{f"model.{name}": value for name, value in described.items()},
+        **{f"option.{name}": value for name, value in settings.items()},
+        **{f"dataset.{name}": digest for name, digest in manifest.get("datasets", {}).items()},
+        "policy_sha256": manifest.get("policies", {}).get(model, {}).get("sha256", ""),
+    }
+    tags = {
+        "vlm.run": manifest.get("run", run.directory.resolve().name),
+        "vlm.model": model,
+        "vlm.decision": decision,
+        "vlm.decision_of_run": run.decision,
+        "vlm.date": manifest.get("date", ""),
+        "vlm.version": manifest.get("version", ""),
+        "vlm.commit": manifest.get("commit", ""),
+        "vlm.stopped": manifest.get("stopped", ""),
+        "vlm.tests": f"{sum(record.is_gated for record in run.records)} of {run.facts.selected}",
+        **{f"ci.{name}": value for name, value in ci_variables(manifest).items()},
+    }
+    undefined = sum(not isfinite(measure.value) for measure in measures)
+    return ModelRun(
+        run=str(tags["vlm.run"]),
+        model=model,
+        decision=decision,
+        parameters=_texts(parameters),
+        tags=_texts({**tags, "vlm.undefined": str(undefined)}),
+        numbers=list(numbers.values()),
+        undefined=undefined,
+        records=records,
+    )
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what is said, as printable text under names that every tracker takes."""
+    texts = {_PLAIN.sub("_", on_one_line(name))[:_LONGEST_NAME]: on_one_line(_text(value)) for name, value in values.items()}
+    return {name: text for name, text in texts.items() if text}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _numbers(record: Record) -> Iterator[Series]:
+    """Yields value and ends of each measure of a whole dataset, as far as they are finite."""
+    over = record.setting or record.split or "all"
+    for measure in record.measures:
+        if measure.category or not measure.metric:
+            continue
+        for suffix, value in (("", measure.value), (".low", measure.low), (".high", measure.high)):
+            if isfinite(value):
+                name = on_one_line(f"{record.dataset}/{measure.metric}{suffix}/{over}")
+                yield Series(name, value, _step(record))
+    if record.test == "cell":
+        for name, count in (("n", record.n), ("n_errors", record.n_errors), ("n_unparsed", record.n_unparsed)):
+            yield Series(on_one_line(f"{record.dataset}/{name}/{over}"), float(count), _step(record))
+
+
+def _step(record: Record) -> int:
+    return _STEPS.get(record.level, int(record.level) if record.level.isascii() and record.level.isdigit() else 0)
+
+
+def _rows(records: Sequence[Record]) -> Iterator[list[Any]]:
+    """Yields a row for each measure, of categories too; what is undefined is empty."""
+    for record in records:
+        first = [record.test, record.dataset, record.setting or record.split, record.family, record.level]
+        for measure in record.measures:
+            judged = [getattr(measure, name) for name in _JUDGED]
+            yield [*map(on_one_line, [*first, measure.metric, measure.category]), *map(_cell, judged)]
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if isnan(value) else value
+    return on_one_line(str(value)) if isinstance(value, str) else value
+
+
+def _report_files(run: RunFiles, folder: Path) -> list[Path]:
+    """Writes the report into a folder, and returns those of its files that trackers keep."""
+    write_report(folder, run.records, run.facts, run.manifest)
+    return [folder / name for name in FILES if (folder / name).is_file()]
+
+
+def _mlflow_name(name: str) -> str:
+    allowed = _PLAIN.sub("_", name)[:_LONGEST_NAME]
+    return allowed.replace(":", "=") if os.name == "nt" else allowed  # MLflow refuses colons there
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.errors import MissingExtra, UnknownName, UsageError
+from pytest_vlmrobust.core.record import Measure
+from pytest_vlmrobust.reporting.exports.trackers import FILES, write_mlflow, write_wandb
+from pytest_vlmrobust.reporting.files import read_run
+
+from .conftest import HOSTILE, cell, drop, keep
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where libraries may leave whatever they leave."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("MLFLOW_TRACKING_URI", "WANDB_MODE", "WANDB_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def store() -> str:
+    """The store of a test; MLflow keeps connections by this name."""
+    return f"sqlite:///{Path.cwd() / 'm.db'}"
+
+
+def test_a_library_that_is_absent_is_named_with_its_pip_line(run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = read_run(run_directory)
+    for name in ("mlflow", "wandb"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtra, match=r"pip install 'pytest-vlmrobust\[mlflow\]'"):
+        write_mlflow(run, uri="", experiment="e")
+    with pytest.raises(MissingExtra, match=r"pip install 'pytest-vlmrobust\[wandb\]'"):
+        write_wandb(run, run_directory, project="p")
+
+
+@pytest.mark.filterwarnings("ignore")
+class TestMlflow:
+    @pytest.fixture(autouse=True)
+    def library(self, here: Path) -> None:
+        pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+        pytest.importorskip("sqlalchemy", reason="the extra mlflow is not installed")
+
+    def read(self, run_directory: Path, **changes: Any) -> Any:
+        """Returns the only run of a store, as MLflow reads it, after an export."""
+        from mlflow import MlflowClient
+
+        (told,) = write_mlflow(read_run(run_directory), uri=store(), experiment="e", **changes)
+        client = MlflowClient(store())
+        place = client.get_experiment_by_name("e")
+        assert place is not None
+        (found,) = client.search_runs([place.experiment_id])
+        assert told.where.endswith(found.info.run_id)
+        return found
+
+    def test_numbers_parameters_and_tags_are_those_of_the_run(self, run_directory: Path) -> None:
+        found = self.read(run_directory)
+        metrics = found.data.metrics
+        assert metrics["d/accuracy_drop/fog:mid"] == 0.3
+        assert metrics["d/accuracy_drop.low/fog:mid"] == pytest.approx(0.2)
+        assert metrics["d/mean_drop/all"] == 0.1
+        assert found.data.params["option.vlm_dataset"] == "a, b"
+        assert found.data.params["dataset.d"] == "digest"
+        tags = {name: found.data.tags[f"vlm.{name}"] for name in ("run", "decision", "commit", "tests", "undefined")}
+        assert tags == {"run": run_directory.name, "decision": "NO-GO", "commit": "abc", "tests": "7 of 8", "undefined": "2"}
+        assert found.info.status == "FINISHED"
+
+    def test_what_is_undefined_has_no_number(self, run_directory: Path) -> None:
+        metrics = self.read(run_directory).data.metrics
+        assert not [name for name in metrics if "relative_corruption_error" in name]
+        assert not [name for name in metrics if "resolution:448" in name and not name.startswith("d/n")]
+        assert all(map(math.isfinite, metrics.values()))
+
+    def test_a_step_is_the_severity(self, run_directory: Path) -> None:
+        from mlflow import MlflowClient
+
+        found, client = self.read(run_directory), MlflowClient(store())
+        for setting, step in (("clean", 0), ("fog:low", 1), ("fog:high", 3), ("resolution:448", 448)):
+            (point,) = client.get_metric_history(found.info.run_id, f"d/n/{setting}")
+            assert point.step == step
+
+    def test_the_report_is_there(self, run_directory: Path) -> None:
+        from mlflow import MlflowClient
+
+        found, client = self.read(run_directory), MlflowClient(store())
+        assert {each.path for each in client.list_artifacts(found.info.run_id)} == {*FILES}
+        local = client.download_artifacts(found.info.run_id, "results.json", str(Path.cwd()))
+        assert json.loads(Path(local).read_text())["decision"] == "NO-GO"
+
+    def test_texts_are_printable(self, run_directory: Path) -> None:
+        found = self.read(run_directory)
+        assert found.data.params["model.location"].isprintable()
+        assert "\\x1b[2J" in found.data.params["model.location"]
+
+    def test_an_incomplete_run_failed(self, tmp_path: Path) -> None:
+        lost = ("suites/t.py::test_cell[m-d-fog:mid]",)
+        found = self.read(keep(tmp_path / "r", [cell("fog:low", Outcome.PASS, drop(Outcome.PASS, 0.0))], lost=lost))
+        assert (found.info.status, found.data.tags["vlm.decision"]) == ("FAILED", "INCOMPLETE")
+
+    def test_the_same_run_is_there_once(self, run_directory: Path) -> None:
+        self.read(run_directory)
+        with pytest.raises(UsageError, match=r"abcd-m is in experiment 'e' already, as run .*: delete it there, or name another"):
+            self.read(run_directory)
+
+    def test_what_fails_half_way_leaves_nothing(self, run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from mlflow import MlflowClient
+
+        def fail(*_: object) -> None:
+            raise OSError("the disk is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MlflowClient, "log_artifact", fail)
+            with pytest.raises(OSError, match="full"):
+                self.read(run_directory)
+        assert self.read(run_directory).info.status == "FINISHED"
+
+    def test_a_store_of_files_works(self, run_directory: Path, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+        monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+        (told,) = write_mlflow(read_run(run_directory), uri=str(here / "files"), experiment="e")
+        (metric,) = (here / "files").rglob(f"{told.where.rpartition(' ')[2]}/metrics/d/accuracy_drop/fog:mid")
+        assert metric.read_text().split()[1:] == ["0.3", "2"]
+
+    def test_what_mlflow_refuses_is_one_line(self, run_directory: Path) -> None:
+        with pytest.raises(UsageError, match="MLflow refused 'nosuch://x'"):
+            write_mlflow(read_run(run_directory), uri="nosuch://x", experiment="e")
+
+    def test_each_model_is_a_run(self, tmp_path: Path) -> None:
+        both = [cell("fog:low", Outcome.FAIL, drop(Outcome.FAIL)), cell("fog:low", Outcome.PASS, drop(Outcome.PASS), model="n")]
+        run = read_run(keep(tmp_path / "r", both, models={"m": {}, "n": {}}))
+        told = write_mlflow(run, uri=store(), experiment="e")
+        assert [(each.model, str(each.decision)) for each in told] == [("m", "NO-GO"), ("n", "GO")]
+        with pytest.raises(UnknownName, match="unknown model 'k'"):
+            write_mlflow(run, uri=store(), experiment="f", model="k")
+
+
+def chunks(content: bytes) -> Iterator[bytes]:
+    """Yields the records of a transaction log of wandb, which is one of LevelDB behind a header of 7 bytes."""
+    place, whole, block = 7, b"", 32768
+    while place + 7 <= len(content):
+        if block - place % block < 7:
+            place += block - place % block
+            continue
+        length, kind = int.from_bytes(content[place + 4 : place + 6], "little"), content[place + 6]
+        whole += content[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in {1, 4}:  # the whole of a record, or its last part
+            yield whole
+            whole = b""
+
+
+@pytest.mark.filterwarnings("ignore")
+class TestWandb:
+    @pytest.fixture(autouse=True)
+    def library(self, here: Path) -> None:
+        pytest.importorskip("wandb", reason="the extra wandb is not installed")
+
+    def read(self, run_directory: Path, out: Path) -> tuple[Path, dict[str, Any], Any]:
+        """Returns the files of an offline run, its summary as its own reader reads it, and how it ended."""
+        from wandb.proto.wandb_internal_pb2 import Record as Line
+
+        (told,) = write_wandb(read_run(run_directory), out, project="p")
+        where = Path(told.where)
+        (log,) = where.glob("*.wandb")
+        lines: list[Any] = []
+        deadline = time.monotonic() + 60  # the process that writes the log may still be at it
+        while not any(line.WhichOneof("record_type") == "exit" for line in lines) and time.monotonic() < deadline:
+            time.sleep(0.05)
+            lines = [Line.FromString(data) for data in chunks(log.read_bytes())]
+        updates = [item for line in lines for item in line.summary.update]
+        summary = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in updates}
+        (end,) = [line.exit for line in lines if line.WhichOneof("record_type") == "exit"]
+        return where / "files", summary, end
+
+    def test_an_offline_run_has_numbers_and_the_report(self, run_directory: Path, here: Path) -> None:
+        files, summary, end = self.read(run_directory, here / "out")
+        assert summary["d/accuracy_drop/fog:mid"] == 0.3
+        assert summary["decision"] == "NO-GO"
+        assert not [name for name in summary if "relative_corruption_error" in name]
+        assert {path.name for path in files.iterdir() if path.is_file()} >= {*FILES}
+        assert not (files / "requirements.txt").exists(), "what else is installed is nobody's business"
+        assert end.exit_code == 0
+
+    def test_the_table_has_each_measure_and_undefined_cells_are_empty(self, run_directory: Path, here: Path) -> None:
+        files, _, _ = self.read(run_directory, here / "out")
+        (path,) = (files / "media" / "table").glob("measures*.json")
+        table = json.loads(path.read_text())
+        rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+        undefined = [row for row in rows if row["metric"] == "relative_corruption_error"]
+        assert [(row["setting"], row["value"]) for row in undefined] == [("fog:mid", None), ("flip_v", None)]
+        assert {row["outcome"] for row in rows} >= {"PASS", "FAIL", "WAIVED", "INCONCLUSIVE"}
+
+    def test_an_incomplete_run_failed(self, tmp_path: Path, here: Path) -> None:
+        lost = ("suites/t.py::test_cell[m-d-fog:mid]",)
+        run = keep(tmp_path / "r", [cell("fog:low", Outcome.PASS, drop(Outcome.PASS, 0.0))], lost=lost)
+        _, summary, end = self.read(run, here / "out")
+        assert (summary["decision"], end.exit_code) == ("INCOMPLETE", 11)
+
+    def test_hostile_names_are_printable(self, tmp_path: Path, here: Path) -> None:
+        odd = cell("fog:low", Outcome.PASS, drop(Outcome.PASS), Measure(f"x{HOSTILE}", 0.5))
+        _, summary, _ = self.read(keep(tmp_path / "r", [odd]), here / "out")
+        assert all(name.isprintable() for name in summary)
+        assert os.environ["WANDB_ERROR_REPORTING"] == "false"
