@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction
 
 from .chat import Malformed, NoLogprobs, letter_prediction, letters_body, messages_of, text_body, text_prediction
 from .client import Client, Filtered
-from .generation import generation_for, scores_letters
+from .generation import TEXT_INSTEAD, generation_for, scores_letters
 from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
 from .replicas import START, Failure, Replica, Replicas, persistently
@@ -262,8 +262,8 @@ class OpenAIBackend:
             raise BackendError(f"{problem}. {self._advice()}")
         if self._wants_letters(known) and not known.letters:
             raise BackendError(
-                f"{replica.url} gives no log-probabilities, and the models file says answer: letters. Write "
-                "answer: text, or start the server so that it gives them"
+                f"{replica.url} gives no log-probabilities, and choices are to be answered by letters. {TEXT_INSTEAD}; or start "
+                "the server so that it gives them"
             )
         if replica.url not in known.urls:
             if others := [url for url in known.urls if url not in self._served.urls]:

@@ -81,6 +81,12 @@ class Prediction:
         return tuple(letter for letter, value in self.logprobs.items() if value == max(self.logprobs.values()))
 
     @property
+    def answered_by(self) -> str:
+        """How a choice was answered, one of ``ANSWERS``."""
+        letters, text = ANSWERS
+        return letters if self.method == LETTER_LOGITS else text
+
+    @property
     def tokens(self) -> tuple[int, int] | None:
         """How many tokens its prompt and its answer have, as the backend counted them; None where it did not."""
         prompt = self.details.get("prompt_tokens")

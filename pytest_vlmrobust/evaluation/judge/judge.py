@@ -44,7 +44,14 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import canaries, observatory
-from .baseline import Baseline, answered_by, baseline_scores, changed_samples, why_not_compared
+from .baseline import (
+    Baseline,
+    answered_by,
+    baseline_scores,
+    changed_samples,
+    refuse_unlike_answers,
+    why_not_compared,
+)
 from .budgets import blind_unparsed, budget_measures
 from .context import (
     Asked,
@@ -202,6 +209,7 @@ class Judge:
         if lacking := self.why_nothing_asked(about.dataset):
             return self._unasked_record(FAMILY, about, lacking)
         family = self.families[about.family]
+        self._refuse_unlike_answers(family.members, about.dataset)
         refusals = [self.why_task_not_shown(name, about.dataset) for name in family.members]
         asked = observatory.BASELINES if all(refusals) else settings
         results = [[self.evaluator.result(Cell(name, about.dataset, s)) for s in asked] for name in family.members]
@@ -392,7 +400,11 @@ class Judge:
         if metrics.Needs.UNHINTED_BY_SETTING in needs and self.data is not None:
             added["unhinted_by_setting"] = self._values(sweep.model, self.data.unhinted(sweep.dataset), asked)
         if metrics.Needs.BASE_BY_SETTING in needs:
-            added["base_by_setting"] = self._values(twin(self.evaluator.models, sweep.model), sweep.dataset, asked)
+            base = twin(self.evaluator.models, sweep.model)
+            self._refuse_unlike_answers((sweep.model, base), sweep.dataset)
+            added["base_by_setting"] = self._values(base, sweep.dataset, asked)
+        if metrics.Needs.REFERENCE_BY_SETTING in needs and self.reference is not None:
+            self._refuse_unlike_answers((sweep.model, self.reference), sweep.dataset)
         if metrics.Needs.BASELINE_BY_SETTING in needs and self.baseline is not None:
             for result in [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in settings[:1]]:
                 self.baseline.refuse_answers(result.cell, answered_by(result.samples, result.predictions, result.views))
@@ -401,6 +413,16 @@ class Judge:
         if metrics.Needs.FLOORS in needs:
             added |= floors(self.evaluator.samples(sweep.dataset))
         return dataclasses.replace(table, **added)
+
+    def _refuse_unlike_answers(self, models: Iterable[str], dataset: str) -> None:
+        """Refuses to compare models that did not all answer by one method, letters or text.
+
+        Raises:
+            DatasetError: they did not.
+        """
+        clean = {name: self.evaluator.result(Cell(name, dataset, CLEAN)) for name in models}
+        ways = {name: answered_by(one.samples, one.predictions, one.views) for name, one in clean.items()}
+        refuse_unlike_answers(ways, dataset)
 
     def _why_flat(self, sweep: SweepMetric, used: Sequence[Setting]) -> str:
         """Returns why a curve over resolutions is invalid: all its rungs showed the same picture of each sample."""
