@@ -181,7 +181,7 @@ def _spelling(phrase: str) -> str:
 
 
 def _words(text: str) -> set[str]:
-    return set(_WORDS.findall(text))
+    return set(text.translate(_LETTERS_ALONE).split() if text.isascii() else _WORDS.findall(text))
 
 
 def _longest_first(phrases: Iterable[str]) -> list[str]:
@@ -189,6 +189,8 @@ def _longest_first(phrases: Iterable[str]) -> list[str]:
 
 
 _WORDS = re.compile(r"[^\W\d_][^\W\d_\u0900-\u097f]*")
+_LETTERS_ALONE = "".join(character if character.isalpha() else " " for character in map(chr, range(128)))
+"""A table that makes blanks of all ASCII characters but letters."""
 
 
 # From another language to English. One pattern a language; the name of the group that matches says what to write.
