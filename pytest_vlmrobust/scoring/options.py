@@ -65,10 +65,15 @@ def in_compound(sentence: str, words: str, start: int, end: int) -> bool:
     >>> in_compound("it is a hot dog", "dog", 12, 15), in_compound("it is a small dog", "dog", 14, 17)
     (True, False)
     """
-    before, behind = shipped().before.get(words.partition(" ")[0]), shipped().behind.get(words.rpartition(" ")[2])
-    if before and (match := _WORD_BEFORE.search(sentence[max(0, start - _REACH) : start])) and match[1] in before:
-        return True
-    return bool(behind) and (match := _WORD_BEHIND.match(sentence, end)) is not None and match[1] in behind
+    words_before, words_behind = shipped().before.get(words.partition(" ")[0]), shipped().behind.get(words.rpartition(" ")[2])
+    if words_before:
+        before = _WORD_BEFORE.search(sentence[max(0, start - _REACH) : start])
+        if before and before[1] in words_before:
+            return True
+    if words_behind:
+        behind = _WORD_BEHIND.match(sentence, end)
+        return behind is not None and behind[1] in words_behind
+    return False
 
 
 # Options that are cells of a grid, or pictures, have no words. Different spellings of them are unified.
