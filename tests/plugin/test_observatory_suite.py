@@ -256,6 +256,8 @@ def test_sizes_of_a_family_and_a_thinking_twin_are_compared(observatory: Observa
     records = observatory.records
     for split in ("clean", *SPLITS):
         assert value(records[f"thinks-people.matching-thinking_gain-{split}"]) == 0.25
+        chains = records[f"thinks-people.matching-thinking_gain-{split}"]["chains"]
+        assert {name.partition(",")[0] for name in chains} == {"fixes", "keeps"}
         assert value(records[f"oracle-people.matching-scale_gain-{split}"]) == pytest.approx(0.125)
         assert value(records[f"oracle-people.matching-scale_consistency-{split}"]) == 1.0
         assert value(records[f"oracle-people.guided-scale_gain-{split}"]) == pytest.approx(0.0, abs=1e-6)

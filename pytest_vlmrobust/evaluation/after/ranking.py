@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.ranking import BY, Board, ModelAnalysis, Ranking
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.judge.baseline import refuse_unlike_answers
+from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
 from pytest_vlmrobust.evaluation.run.families import DIRECT
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
 from pytest_vlmrobust.store.run_directory import read_docket
@@ -142,7 +143,7 @@ def _with_analyses(
 
 def _chain_lengths(models: Sequence[_Model], dataset: str, part: Part, refs: Mapping[str, ModelRef]) -> Iterator[ModelAnalysis]:
     """Yields the lengths of chains of thought of each model that is also there without them."""
-    from .analyses import Chains, chain_lengths, mode_pairs, words_of_thinking
+    from .analyses import Chains, chain_lengths, mode_pairs
 
     by_name = {model.name: model for model in models}
     for plain, thinking in mode_pairs(refs):

@@ -28,9 +28,10 @@ from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.judge.strata import SUITE
 from pytest_vlmrobust.evaluation.run.answers import Measured, score_table
+from pytest_vlmrobust.evaluation.run.chains import chains_by_change, chains_by_outcome
 from pytest_vlmrobust.evaluation.run.data import TaskData
 from pytest_vlmrobust.evaluation.run.evidence import examples
-from pytest_vlmrobust.evaluation.run.families import Family, twin
+from pytest_vlmrobust.evaluation.run.families import DIRECT, Family, twin
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, collapsed_rungs, received, same_pictures
 from pytest_vlmrobust.evaluation.run.results import (
     CellResult,
@@ -141,6 +142,7 @@ class Judge:
             n=result.n_requested - result.count("error"),
             seconds=result.seconds,
             categories=mean_by_category(result),
+            chains={} if self.evaluator.models[cell.model].prompt_mode == DIRECT else chains_by_outcome(result),
             worst=_newly_wrong(scores),
             positions=positions(result),
             received=received(result) if LADDER_FAMILY in family.split("+") else "",
@@ -195,9 +197,18 @@ class Judge:
         by_stratum = {measure.category: measure.value for measure in more if measure.category}
         notes = (*collapsed_rungs(results), *gaps, *said_of_guesses(results))
         more = [*more, *by_grouping]
-        return self.summary(
-            "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
-        )
+        changes = {} if refusal else self._chains_by_change(sweep, needs, asked)
+        facts = {"notes": notes, "not_asked": refusal, "categories": by_stratum, "chains": changes}
+        return self.summary("sweep", sweep, estimate, results, before, more=more, **facts)
+
+    def _chains_by_change(self, sweep: SweepMetric, needs: set[metrics.Needs], asked: Sequence[Setting]) -> dict[str, float]:
+        """Returns the lengths of chains of thought by what they change, where a model is compared with itself without them."""
+        if metrics.Needs.BASE_BY_SETTING not in needs or self.early is not None:
+            return {}
+        both = (twin(self.evaluator.models, sweep.model), sweep.model)
+        shown = [setting for setting in asked if setting != NO_IMAGE]
+        before, after = ([self.evaluator.result(Cell(name, sweep.dataset, setting)) for setting in shown] for name in both)
+        return chains_by_change(before, after)
 
     def family(self, about: FamilyMetric, settings: Sequence[Setting]) -> Record:
         """Computes a property of a family of models over ``settings`` and judges it by the policy of the largest one.
