@@ -104,7 +104,7 @@ def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> 
 
 _REFUTED = re.compile(
     r"\s*(?:[:(,-]\s*)?(?:(?:this|that|it|which) )?(?:(?:is|are|was|does|would be)(?:n't| not)?\b\s*)?(?:clearly |definitely )?"
-    r"(?:(?<=n't )\w+|(?<=not )\w+|incorrect|wrong|false|(?<!, )not\b|no\W*$|absent|missing|ruled out|eliminated|❌|✗)",
+    r"(?:(?<=n't )\w+|(?<=not )\w+|incorrect|wrong|false|(?<!, )not\b|no(?:\W*$|(?=[,;.]))|absent|missing|ruled out|eliminated|❌|✗)",
     re.IGNORECASE,
 )
 
@@ -206,6 +206,8 @@ def read_announcement(pattern: re.Pattern[str], text: str, lowered: str, options
         words_end = match.start() + len(match[0].rstrip(_PAUSES))
         if is_negated(lowered, words_end, match.end()) or _is_supposed(lowered, match.start()):
             continue
+        if lowered.endswith(_ONE_BY_ONE, 0, match.start()):
+            continue
         for phrase in _phrases(text, match.end()):
             outcome = read_phrase(phrase, options, expected=expected)
             if outcome:
@@ -214,6 +216,8 @@ def read_announcement(pattern: re.Pattern[str], text: str, lowered: str, options
     return None
 
 
+_ONE_BY_ONE = ("each ", "every ", "all the ")
+"""Before "option:" these begin a list of all of them."""
 _SUPPOSED = re.compile(
     r"\b(?<!even )(?:if (?:it|this|that|there|they) (?:were|was|had|weren't|wasn't)|(?:were|had) (?:it|this|there))\b[^.!?\n]*\Z"
 )

@@ -413,3 +413,24 @@ def test_a_compound_that_is_an_option_is_read() -> None:
 def test_a_json_answer_of_null_is_none_whatever_the_reason_mentions() -> None:
     assert extract_choice('{"answer": null, "reason": "A dog-like cat"}', OPTIONS).answer is None
     assert extract_choice('{"answer": null, "choice": "B"}', OPTIONS).answer == "B"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Looking at each option:\nA. cat - no, wrong ears.\nB. dog - matches!\nC. red car - no vehicle.\nD. 12 - not there.", "B"),
+        ("Option: B", "B"),
+        ("Not A, not C, not D. That leaves B.", "B"),
+        ("A and B are both plausible but B is better.", "B"),
+        ("cat? No. dog? Yes.", "B"),
+        ("answer: dog (A)", None),
+        ("A letra é B", "B"),
+        ("不选A，选B", "B"),
+        ("Не A, а B", "B"),
+        ("No es A, es B", "B"),
+        ("विकल्प B सही है", "B"),
+        ('{"scores": {"A": 0.5, "B": 0.5}}', None),
+    ],
+)
+def test_answers_of_further_styles(text: str, answer: str | None) -> None:
+    assert extract_choice(text, OPTIONS).answer == answer
