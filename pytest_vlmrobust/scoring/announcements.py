@@ -104,7 +104,8 @@ def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> 
 
 _REFUTED = re.compile(
     r"\s*(?:[:(,-]\s*)?(?:(?:this|that|it|which) )?(?:(?:is|are|was|does|would be)(?:n't| not)?\b\s*)?(?:clearly |definitely )?"
-    r"(?:(?<=n't )\w+|(?<=not )\w+|incorrect|wrong|false|(?<!, )not\b|no(?:\W*$|(?=[,;.]))|absent|missing|ruled out|eliminated|❌|✗)",
+    r"(?:(?<=n't )\w+|(?<=not )\w+|incorrect|wrong|false|(?<!, )not\b|no(?:\W*$|(?=[,;.]))|absent|missing|ruled out"
+    r"|eliminated|❌|✗)",
     re.IGNORECASE,
 )
 

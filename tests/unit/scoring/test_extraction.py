@@ -418,7 +418,10 @@ def test_a_json_answer_of_null_is_none_whatever_the_reason_mentions() -> None:
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("Looking at each option:\nA. cat - no, wrong ears.\nB. dog - matches!\nC. red car - no vehicle.\nD. 12 - not there.", "B"),
+        (
+            "Looking at each option:\nA. cat - no, wrong ears.\nB. dog - matches!\nC. red car - no vehicle.\nD. 12 - not there.",
+            "B",
+        ),
         ("Option: B", "B"),
         ("Not A, not C, not D. That leaves B.", "B"),
         ("A and B are both plausible but B is better.", "B"),
