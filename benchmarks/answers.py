@@ -7,8 +7,8 @@ Each peer is installed from the package index in an environment of its own, whos
 function there. Three sets: ``answers.csv`` (written by hand, and looked at while the rules were written, so that it says how the
 peers read what ours were made for); ``tests/golden/extraction.csv``; and answers that are composed of the phrases of every
 language, of which ours must read none as another letter. Right is the letter, or nothing where nothing single is said; wrong is
-another letter, or a letter where nothing single is said. At last the CPU time of 10,000 answers of the first set. The program
-ends with 1 where a peer reads a set better, or a composed answer is read as another letter.
+another letter, or a letter where nothing single is said. At last the CPU time of 10,000 answers of the first set, and of
+10,000 that give their reasons first. The program ends with 1 where a peer reads a set better, or a composed answer is read as another letter.
 """
 
 from __future__ import annotations
@@ -35,6 +35,20 @@ SAYING = (
     "{so} {letter}",
     "{option} {letter} {is} {correct}",
 )
+REASONS = (
+    "Let me look at the picture carefully.",
+    "In the foreground there is an animal with floppy ears and a wagging tail.",
+    "The background shows a garden with a wooden fence and some flowers.",
+    "Option A says that it is a cat, which has pointed ears and whiskers.",
+    "However, the animal here does not have whiskers.",
+    "Option C is a red car, but no vehicle is visible.",
+    "Option D is a number, which makes no sense here.",
+    "The animal appears to be barking at something outside the frame.",
+    "Its fur is brown and short, and it wears a collar.",
+    "Therefore, considering the shape of the snout, the size and the behaviour, it resembles a dog most.",
+)
+"""Sentences of an answer with its reasons."""
+ENDS = ("Step {}: So the answer is **B**.", "After {} looks, I choose (B).", "{} signs of a dog. Answer: B")
 DENYING = ("{answer} {is_not} {letter}", "{letter} {wrong}")
 
 Question = tuple[str, str, dict[str, str]]
@@ -62,6 +76,18 @@ def composed() -> list[tuple[Question, str]]:
         for templates, expected in ((SAYING, "B"), (DENYING, ""))
         for template in templates
         for text in _filled(template, language.phrases, spaces=language.spaces)
+    ]
+
+
+def reasoned() -> list[Question]:
+    """Returns 10,000 different answers that give their reasons, option by option, before they say which one it is."""
+    return [
+        (
+            "choice",
+            f"{' '.join(REASONS[(number + place) % len(REASONS)] for place in range(10))}\n\n{end.format(number)}",
+            OPTIONS,
+        )
+        for number, end in zip(range(10_000), itertools.cycle(ENDS))  # noqa: B905 - one of them has no end
     ]
 
 
@@ -132,11 +158,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
         failed = failed or max(rights, key=lambda reader: rights[reader]) != "ours"
     questions = [question for question, _ in written()]
-    many = (questions * (10_000 // len(questions) + 1))[:10_000]
-    begin = time.process_time()
-    ours(many)
-    print(f"10,000 written answers: {time.process_time() - begin:.2f} s of CPU time")
+    print(f"10,000 written answers: {_seconds((questions * (10_000 // len(questions) + 1))[:10_000]):.2f} s of CPU time")
+    long = reasoned()
+    characters = sum(len(text) for _, text, _ in long) // len(long)
+    print(f"10,000 answers of {characters} characters, with their reasons: {_seconds(long):.2f} s of CPU time")
     return int(failed)
+
+
+def _seconds(questions: Sequence[Question]) -> float:
+    begin = time.process_time()
+    ours(questions)
+    return time.process_time() - begin
 
 
 if __name__ == "__main__":

@@ -58,11 +58,17 @@ def generation_for(ref: ModelRef) -> Generation:
     The evaluation sends ``max_new_tokens`` with each request; a backend bounds a request's text by that alone.
 
     Raises:
-        ModelError: an unknown prompt mode or parameter, or a value out of its range.
+        ModelError: an unknown prompt mode or parameter, a value out of its range, or letters that are asked for in a mode
+            that writes text.
     """
     if ref.prompt_mode not in BY_MODE:
         raise ModelError(
             f"model {ref.name!r}: unknown prompt mode {ref.prompt_mode!r}. Expected one of {', '.join(PROMPT_MODES)}"
+        )
+    if ref.answer == "letters" and ref.prompt_mode != "direct":
+        raise ModelError(
+            f"model {ref.name!r}: choices are to be answered by letters, and prompt mode {ref.prompt_mode!r} answers with text, "
+            f"which does not begin with a letter. {TEXT_INSTEAD}; or take prompt_mode: direct"
         )
     for key, value in ref.generation.items():
         _check(ref.name, key, value)
@@ -76,6 +82,10 @@ def scores_letters(ref: ModelRef) -> bool:
     Only in direct mode: a chain of thought does not begin with its answer. And only where the user does not ask for text.
     """
     return ref.prompt_mode == "direct" and ref.answer != "text"
+
+
+TEXT_INSTEAD = "Ask by text: --vlm-answer=text, or answer: text in the models file"
+"""What to do about a model that was to answer by letters and cannot."""
 
 
 def _check(model: str, key: str, value: Any) -> None:

@@ -26,7 +26,7 @@ from .constrained import (
     structured_body,
     structured_prediction,
 )
-from .generation import generation_for, scores_letters
+from .generation import TEXT_INSTEAD, generation_for, scores_letters
 from .letters import LetterTokens, letters_of
 from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
@@ -303,8 +303,8 @@ class OpenAIBackend:
             raise BackendError(f"{problem}. {self._advice()}")
         if self._wants_letters(known) and not known.letters:
             raise BackendError(
-                f"{replica.url} gives no log-probabilities, and the models file says answer: letters. Write "
-                "answer: text, or start the server so that it gives them"
+                f"{replica.url} gives no log-probabilities, and choices are to be answered by letters. {TEXT_INSTEAD}; or start "
+                "the server so that it gives them"
             )
         if replica.url not in known.urls:
             if others := [url for url in known.urls if url not in self._served.urls]:

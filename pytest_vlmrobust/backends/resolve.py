@@ -16,6 +16,7 @@ from pytest_vlmrobust.core.words import first_few
 
 from .devices import wait_passively
 from .digests import missing_parts
+from .generation import generation_for
 from .models_file import check_dtype, read_models
 from .protocol import Backend, BackendOptions, RemoteBackend
 from .published import PUBLISHED
@@ -80,7 +81,9 @@ def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = N
         entries = f"The models file has {first_few(own)}. " if own else ""
         raise UnknownName("model", name, [*own, *names()], more=f"{entries}{ORDER}")
     ref = ref if dtype is None else dataclasses.replace(ref, dtype=check_dtype(dtype, "--vlm-dtype"))
-    return dataclasses.replace(ref, answer=answer) if answer else ref
+    ref = dataclasses.replace(ref, answer=answer) if answer else ref
+    generation_for(ref)  # refuses letters of a model that writes first
+    return ref
 
 
 def model_id(name: str) -> str:
@@ -229,7 +232,7 @@ def _open_transformers(ref: ModelRef, options: BackendOptions) -> Backend:
 def _open_scripted(ref: ModelRef, options: BackendOptions) -> Backend:
     from .scripted import ScriptedBackend
 
-    return ScriptedBackend.from_file(ref.location, name=ref.name, answers=options.answers)
+    return ScriptedBackend.from_file(ref.location, name=ref.name, answers=options.answers, answer=ref.answer)
 
 
 def _open_openai(ref: ModelRef, options: BackendOptions) -> Backend:

@@ -40,6 +40,7 @@ from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 
+from .generation import TEXT_INSTEAD
 from .protocol import AnswerKey, failed_prediction
 
 Script: TypeAlias = Callable[[Request], "str | Prediction"]
@@ -67,23 +68,34 @@ class ScriptedBackend:
         self._version = version
         self._name = name
         self._answers: AnswerKey | None = None
+        self._writes_letters = False
 
     @classmethod
-    def from_file(cls, path: str | Path, *, name: str = "scripted", answers: AnswerKey | None = None) -> ScriptedBackend:
+    def from_file(
+        cls, path: str | Path, *, name: str = "scripted", answers: AnswerKey | None = None, answer: str = ""
+    ) -> ScriptedBackend:
         """Returns the backend that follows the rules of a YAML or JSON file.
 
         Args:
             path: the file.
             name: The model's short name.
             answers: What is asked, with what is right; rules that declare a behaviour need it.
+            answer: One of ``ANSWERS``: by ``text``, a rule with a ``letter`` writes it. Empty for what each rule says.
 
         Raises:
-            ModelError: the file is absent, or a rule cannot be understood; names the file and the rule.
+            ModelError: the file is absent, a rule cannot be understood, or letters are asked for and no rule answers with one;
+                names the file and the rule.
         """
         path = Path(path)
-        rules = _read_rules(path, answers)
+        rules = _read_rules(path, answers, writes_letters=answer == "text")
+        if answer == "letters" and not rules.has_letters:
+            raise ModelError(
+                f"model {name!r}: choices are to be answered by letters, and no rule of {path} has a 'letter', so that all "
+                f"answers would be text. {TEXT_INSTEAD}; or write rules such as {{letter: A, logprobs: {{A: -0.1, B: -2.3}}}}"
+            )
         made = cls(rules.answer, version=f"sha256:{file_digest(path)}", name=name)
         made._answers = answers if rules.declares else None
+        made._writes_letters = rules.writes_letters and rules.has_letters
         return made
 
     mixes_cells = True
@@ -98,7 +110,7 @@ class ScriptedBackend:
     def fingerprint(self) -> Mapping[str, Any]:
         """Returns the version of the script: the digest of its file, or what the caller named it; and that of right answers."""
         known = {} if self._answers is None else {"answers": self._answers.digest()}
-        return {"backend": "scripted", "script": self._version, **known}
+        return {"backend": "scripted", "script": self._version, **known, **({"answer": "text"} if self._writes_letters else {})}
 
     def describe(self) -> dict[str, Any]:
         """Returns what the manifest says about this model."""
@@ -191,8 +203,15 @@ class _Rules:
     rules: tuple[_Rule, ...]
     default: str | None
     key: AnswerKey | None = None
+    writes_letters: bool = False
+    """Whether a rule with a letter answers with text, as a model does whose letters are not compared."""
     known: dict[str, tuple[Sequence[Sample], dict[str, Sample]]] = field(default_factory=dict)
     """The samples of each dataset, in their order and by id."""
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether any rule answers with a letter of the choices."""
+        return any(rule.letter is not None for rule in self.rules)
 
     @property
     def declares(self) -> bool:
@@ -204,7 +223,8 @@ class _Rules:
         sample = by_id[request.sample_id] if self.declares else None
         for rule in self.rules:
             if rule.matches(request, sample):
-                return rule.prediction(request, sample, samples)
+                given = rule.prediction(request, sample, samples)
+                return given.text if self.writes_letters and given.method == LETTER_LOGITS else given
         if self.default is None:
             return failed_prediction(f"no rule of {self.path} matches sample {request.sample_id!r}, and it has no default")
         return self.default
@@ -260,7 +280,7 @@ def _written(boxes: Mapping[str, Box]) -> str:
     return json.dumps({name: dict(zip(corners, box, strict=True)) for name, box in boxes.items()})
 
 
-def _read_rules(path: Path, key: AnswerKey | None) -> _Rules:
+def _read_rules(path: Path, key: AnswerKey | None, *, writes_letters: bool) -> _Rules:
     expected = "'default', 'rules' or both"
     document = read_document(path, what="scripted answers", error=ModelError, expected=expected)  # JSON is YAML
     given = document.mapping(("default", "rules"))
@@ -269,7 +289,7 @@ def _read_rules(path: Path, key: AnswerKey | None) -> _Rules:
     given = {key: value for key, value in given.items() if not value.is_empty}
     rules = given["rules"].items() if "rules" in given else []
     default = given["default"].text(empty=True) if "default" in given else None
-    return _Rules(path, tuple(_read_rule(rule) for rule in rules), default, key)
+    return _Rules(path, tuple(_read_rule(rule) for rule in rules), default, key, writes_letters)
 
 
 def _read_rule(entry: Entry) -> _Rule:

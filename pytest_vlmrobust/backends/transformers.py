@@ -23,7 +23,7 @@ from .answering import Job, answer_by_halves, batches, failure_reason, is_out_of
 from .batch_size import BatchSize, held_bytes, room_for_twice
 from .devices import device_class, device_for
 from .digests import checkpoint_digests, checkpoint_state, commit_of
-from .generation import generation_for, scores_letters
+from .generation import TEXT_INSTEAD, generation_for, scores_letters
 from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
 from .qwen_images import preprocessing_of
@@ -261,6 +261,11 @@ class TransformersBackend:
             mode = f"prompt mode {self._ref.prompt_mode!r} answers with text"
             return dataclasses.replace(text, note=declared if self._ref.answer == "text" else mode)
         letters = answerer.letters(request.choices)
+        if letters.reason and self._ref.answer:
+            raise BackendError(
+                f"model {self.name!r}: the choices {', '.join(request.choices)} are to be answered by letters, and their "
+                f"probabilities cannot be told apart: {letters.reason}. {TEXT_INSTEAD}"
+            )
         if letters.reason:
             return dataclasses.replace(text, note=letters.reason)
         return dataclasses.replace(text, letters=letters, method=LETTER_LOGITS)

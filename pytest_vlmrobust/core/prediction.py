@@ -88,6 +88,12 @@ class Prediction:
         return tuple(letter for letter, value in self.logprobs.items() if value == max(self.logprobs.values()))
 
     @property
+    def answered_by(self) -> str:
+        """How a choice was answered: one of ``ANSWERS``, or the method by which a server was kept to letters."""
+        letters, text = ANSWERS
+        return {LETTER_LOGITS: letters, STRUCTURED_CHOICE: STRUCTURED_CHOICE, LOGIT_BIAS: LOGIT_BIAS}.get(self.method, text)
+
+    @property
     def tokens(self) -> tuple[int, int] | None:
         """How many tokens its prompt and its answer have, as the backend counted them; None where it did not."""
         prompt = self.details.get("prompt_tokens")

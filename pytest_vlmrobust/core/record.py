@@ -25,6 +25,19 @@ CHECK = "check"
 """The kind of a record of a failure outside the gated tests: another test, a teardown, or a file that cannot be collected."""
 
 
+CHAIN_BINS = {
+    "to 31": 31,
+    "32 to 63": 63,
+    "64 to 127": 127,
+    "128 to 255": 255,
+    "256 to 511": 511,
+    "512 to 1023": 1023,
+    "1024 to 2047": 2047,
+    "from 2048": math.inf,
+}
+"""Words of a chain of thought by which answers are counted, each with its largest number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One metric of one test: its value, its interval, and what was judged about it.
@@ -188,6 +201,10 @@ class Record:
     """What was measured, with what was judged about it."""
     categories: dict[str, float] = field(default_factory=dict)
     """Score by category (stratum); of a sweep over resolutions, its metric by category and by sub-task."""
+    chains: dict[str, float] = field(default_factory=dict)
+    """Of a model that reasons, how many answers have a chain of thought of so many words, by outcome: ``right, 64 to 127``
+    (or ``wrong``, ``unread``; of ``thinking_gain``, beside the model without thinking, ``fixes``, ``does not fix``, ``breaks``,
+    ``keeps``). Absent of any other."""
     positions: tuple[float, ...] = ()
     """Under ``patches:n``, the share of all right answers that each position gives alone, row by row; empty where patches were
     left out."""
@@ -231,7 +248,7 @@ class Record:
         return self.nodeid if self.nodeid and self.is_gated else f"{self.test} {self.id}"
 
     def to_json(self) -> str:
-        """Returns the record as one line of JSON; NaN becomes ``null``, and of ``ABSENT_IF_ZERO`` zeros are left out."""
+        """Returns the record as one line of JSON; NaN becomes ``null``; ``ABSENT_IF_ZERO`` are left out."""
         plain = {name: value for name, value in to_plain(self).items() if value or name not in ABSENT_IF_ZERO}
         return json.dumps(plain, allow_nan=False, sort_keys=True)
 
@@ -253,8 +270,8 @@ class Record:
         return record
 
 
-ABSENT_IF_ZERO = ("n_samples",)
-"""Fields that earlier releases did not write: left out at 0, so that the digest of the records in an older report.html stays."""
+ABSENT_IF_ZERO = ("n_samples", "chains")
+"""Fields that earlier releases did not write: left out where empty, so that the digest of an older report.html stays."""
 
 
 def _require(data: Mapping[str, Any], keys: Iterable[str], what: str) -> None:

@@ -83,6 +83,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         try:
             tests = [selected_test(item) for item in items if is_gated(item)]
             run.tests.check(tests, run.baseline, run.settings.vlm_seed)
+            if not config.option.collectonly:
+                run.data.check_scoring((test.about.dataset for test in tests), run.settings.vlm_sample)
         except VlmRobustError as error:
             selection.refuse(error)
     if selection.refusal is not None:

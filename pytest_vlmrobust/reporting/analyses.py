@@ -7,6 +7,7 @@ taken for a zero.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,12 +16,12 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core import ranking
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.ranking import Board, ModelAnalysis
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import CHAIN_BINS, Measure, Record
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.metrics.severity import ALL
 
 TIERS, CATEGORY_DROPS, LINEAR_TREND, PATCH_CHANGE = "tiers", "category_drops", "linear_trend", "patch_change"
-GROUP_GAPS = "group_gaps"
+GROUP_GAPS, CHAIN_LENGTHS = "group_gaps", "chain_lengths"
 _EARLY = "stopped early"
 _EXPERIMENTS = {"ladder", "patches", "attempts", "preprocessing"}
 """Families whose settings do not measure the cost of a perturbation."""
@@ -33,7 +34,8 @@ class Analysis:
     name: str
     """The analysis: ``tiers`` (shares of settings by tier of severity), ``category_drops`` (mean drop by category of questions,
     the largest first), ``linear_trend`` (accuracy against resolution), ``patch_change`` (PCRI of the coarsest and the finest
-    grid) or ``group_gaps`` (gap between people in each of several groupings)."""
+    grid), ``group_gaps`` (gap between people in each of several groupings) or ``chain_lengths`` (answers by the words of their
+    chain of thought)."""
     model: str
     """The model by its short name; empty for the points of all models together."""
     dataset: str
@@ -41,7 +43,7 @@ class Analysis:
     part: str
     """What the row is about: of ``tiers`` a level, ``binary`` or ``all``; of ``category_drops`` and ``linear_trend`` the
     category of questions, or ``all``; of ``patch_change`` the grids, ``2 to 3``; of ``group_gaps`` grouping and split,
-    ``sex, clean``."""
+    ``sex, clean``; of ``chain_lengths`` outcome and pictures, ``right, clean`` or ``fixes, perturbed``."""
     values: dict[str, float] = field(default_factory=dict)
     """Name to number; ``null`` where it is undefined, as without any complete cell."""
     cells: int = 0
@@ -74,7 +76,7 @@ def analyses(records: Iterable[Record]) -> tuple[Analysis, ...]:
             rows += compute(model, dataset, cells)
         if compute is _linear_trends:
             rows += _pooled_trends(by_sweep)
-    return (*rows, *_group_gaps(records))
+    return (*rows, *_group_gaps(records), *_chain_lengths(records))
 
 
 def _split(records: Iterable[Record], metric: str) -> _Cells:
@@ -90,17 +92,22 @@ def _split(records: Iterable[Record], metric: str) -> _Cells:
 
 def _gap(record: Record, metric: str) -> str:
     """Returns why a cell does not count, or an empty string."""
-    if record.not_asked:
-        return f"not asked: {record.not_asked}"
-    if record.n_samples:
-        return f"{_EARLY}: {record.n_requested} of {record.n_samples} answers"
-    if record.n_errors:
-        return f"{record.n_errors} of {quantity(record.n_requested, 'inference')} failed"
+    if why := _incomplete(record):
+        return why
     measure = _measure(record, metric)
     if measure is None or math.isnan(measure.value):
         return (measure.reason if measure else record.reason) or f"{metric} is unknown"
     low, high = metrics.get(metric).bounds
     return "" if low <= measure.value <= high else f"{metric} is {measure.value}, expected {low:g} to {high:g}"
+
+
+def _incomplete(record: Record) -> str:
+    """Returns why not all answers of a cell are there, or an empty string."""
+    if record.not_asked:
+        return f"not asked: {record.not_asked}"
+    if record.n_samples:
+        return f"{_EARLY}: {record.n_requested} of {record.n_samples} answers"
+    return f"{record.n_errors} of {quantity(record.n_requested, 'inference')} failed" if record.n_errors else ""
 
 
 def _measure(record: Record, metric: str) -> Measure | None:
@@ -231,6 +238,36 @@ def _group_gaps(records: Iterable[Record]) -> Iterable[Analysis]:
                 yield Analysis(GROUP_GAPS, record.model, record.dataset, part, values, one.n if known else 0, missing)
 
 
+def _chain_lengths(records: Sequence[Record]) -> Iterable[Analysis]:
+    """Yields how many answers have chains of thought of so many words, by outcome (The Perceptual Observatory, figure 7).
+
+    Of each model that reasons its cells, clean and perturbed; and where its twin without thinking is in the run, what its chains
+    change, for each split that ``thinking_gain`` is taken over.
+    """
+    by_part: dict[tuple[str, str, str], list[Record]] = {}
+    reasons = {(record.model, record.dataset) for record in records if record.chains and record.test == "cell"}
+    cells = [record for record in records if record.test == "cell" and (record.model, record.dataset) in reasons]
+    for record in cells:
+        if record.setting == CLEAN_NAME:
+            by_part.setdefault((record.model, record.dataset, CLEAN_NAME), []).append(record)
+    for record in _perturbed(cells):
+        by_part.setdefault((record.model, record.dataset, "perturbed"), []).append(record)
+    for record in records:
+        if record.chains and record.test == "sweep":
+            by_part.setdefault((record.model, record.dataset, record.split or "perturbed"), []).append(record)
+    for (model, dataset, pictures), own in by_part.items():
+        missing = {record.setting or record.id: why for record in own if (why := _incomplete(record))}
+        counts: dict[str, Counter[str]] = {}
+        for record in own:
+            for name, count in () if _incomplete(record) else record.chains.items():
+                outcome, _, words = name.partition(", ")
+                counts.setdefault(outcome, Counter())[words] += int(count)
+        for outcome, by_words in counts.items():
+            values = {"answers": float(by_words.total())} | {words: float(by_words[words]) for words in CHAIN_BINS}
+            part = f"{outcome}, {pictures}"
+            yield Analysis(CHAIN_LENGTHS, model, dataset, part, values, len(own) - len(missing), missing)
+
+
 # The same as tables: of the page of a run, and of models side by side.
 
 
@@ -265,12 +302,17 @@ _GAP_CAPTION = (
     "Largest minus smallest mean score of groups of people in percentage points, in each of several groupings. The intervals "
     "hold together for all groupings of a task and split at 90 %: each of k is at 1 - 0.1 / k. No rule applies to them."
 )
+_CHAIN_CAPTION = (
+    "How many answers have a chain of thought of so many words, by outcome: right, wrong or unread; and beside the same "
+    "model without thinking, what the chain fixes, does not fix, breaks or keeps (The Perceptual Observatory, figure 7)."
+)
 _TITLES = {
     TIERS: ("Settings by tier of severity", _TIER_CAPTION, "level"),
     CATEGORY_DROPS: ("Questions by how much they suffer", _CATEGORY_CAPTION, "category"),
     LINEAR_TREND: ("Trend over resolutions", _TREND_CAPTION, "category"),
     PATCH_CHANGE: ("Change of PCRI with the grid", _PATCH_CAPTION, "grids"),
     GROUP_GAPS: ("Gaps in several groupings of people", _GAP_CAPTION, "grouping, pictures"),
+    CHAIN_LENGTHS: ("Length of chains of thought and outcome", _CHAIN_CAPTION, "outcome, pictures"),
 }
 """Analysis to the title of its table, its caption, and what a row is about."""
 
@@ -302,7 +344,7 @@ def _table(name: str, rows: Sequence[Analysis]) -> Table:
 
 def _cell(row: Analysis, column: str) -> str:
     value = row.values.get(column, math.nan)
-    scale, digits = _UNITS.get(column, (100, 1))
+    scale, digits = (1, 0) if row.name == CHAIN_LENGTHS else _UNITS.get(column, (100, 1))
     return "undefined" if math.isnan(value) else f"{scale * value:.{digits}f}"
 
 

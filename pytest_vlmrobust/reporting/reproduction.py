@@ -127,7 +127,8 @@ def contents(tables: Sequence[PublishedTable], title: str) -> str:
         [
             title,
             *(
-                f"  {table.paper} {table.number:>2}  {table.caption} [{quantity(len(table.values), 'number')}]"
+                f"  {table.paper} {table.number:>2}  {table.caption} [{quantity(len(table.values), 'number')}"
+                f"{'' if not table.values or any(value.printed for value in table.values) else ', none at hand'}]"
                 for table in tables
             ),
         ]

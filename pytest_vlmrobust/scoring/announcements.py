@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from .extraction import CHANGE, HEDGE, WORD, Outcome, Stop, any_of, is_negated, word
 from .options import Options
@@ -103,7 +104,8 @@ def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> 
 
 _REFUTED = re.compile(
     r"\s*(?:[:(,-]\s*)?(?:(?:this|that|it|which) )?(?:(?:is|are|was|does|would be)(?:n't| not)?\b\s*)?(?:clearly |definitely )?"
-    r"(?:(?<=n't )\w+|(?<=not )\w+|incorrect|wrong|false|(?<!, )not\b|no\W*$|absent|missing|ruled out|eliminated|❌|✗)",
+    r"(?:(?<=n't )\w+|(?<=not )\w+|incorrect|wrong|false|(?<!, )not\b|no(?:\W*$|(?=[,;.]))|absent|missing|ruled out"
+    r"|eliminated|❌|✗)",
     re.IGNORECASE,
 )
 
@@ -205,6 +207,8 @@ def read_announcement(pattern: re.Pattern[str], text: str, lowered: str, options
         words_end = match.start() + len(match[0].rstrip(_PAUSES))
         if is_negated(lowered, words_end, match.end()) or _is_supposed(lowered, match.start()):
             continue
+        if lowered.endswith(_ONE_BY_ONE, 0, match.start()):
+            continue
         for phrase in _phrases(text, match.end()):
             outcome = read_phrase(phrase, options, expected=expected)
             if outcome:
@@ -213,6 +217,8 @@ def read_announcement(pattern: re.Pattern[str], text: str, lowered: str, options
     return None
 
 
+_ONE_BY_ONE = ("each ", "every ", "all the ")
+"""Before "option:" these begin a list of all of them."""
 _SUPPOSED = re.compile(
     r"\b(?<!even )(?:if (?:it|this|that|there|they) (?:were|was|had|weren't|wasn't)|(?:were|had) (?:it|this|there))\b[^.!?\n]*\Z"
 )
@@ -277,8 +283,11 @@ _TURN = re.compile(
     rf"(?:(?:(?:{CHANGE}|{_NO})[\s,.!;:()-]{{0,6}}){{1,5}}(?:{_STATEMENT}\s)?(?:(?:option|choice)\s)?)\(?"
     rf"(?P<letter>[a-z])(?<![{WORD}][a-z])(?![{WORD}'])"
 )
+_BEGINS_TURN: Final = (re.compile(CHANGE), re.compile(_NO))
+"""What ``_TURN`` begins with: the engine finds these fast, since each of their branches begins with a plain character."""
 _LETTER = re.compile(LETTER)
 _NOT_BUT = re.compile(rf"(?:\b[Nn]ot|n't) (?:option )?\(?{LETTER}\)?,? but (?:rather )?(?:option )?\(?(?={LETTER})")
+_BUT = re.compile(rf" but (?:rather )?(?:option )?\(?{LETTER}")
 _SETTLED = re.compile(
     r"\)?\s*(?:$|[.,;!:\n)]|\?\s*yes\b|(?:is|seems) (?:the )?(?:correct|right|answer|best|better)\b)", re.IGNORECASE
 )
@@ -291,9 +300,12 @@ def without_corrected(text: str, options: Options) -> str:
     check. It's B" and "not A but B". The
     retracted letter may be followed by its own text. The new letter must be final: "A. No, B is wrong" stays.
     """
-    last_turns = deque(_TURN.finditer(text.lower()), maxlen=_MOST_CHANGES)
-    turns = [(_taken_back(text, match.start(), options), match.start("letter")) for match in last_turns]
-    contrasts = [(match.start(), match.end()) for match in _NOT_BUT.finditer(text) if match[1] in options.letters]
+    turns = [(_taken_back(text, match.start(), options), match.start("letter")) for match in _turns(text.lower())]
+    contrasts = [
+        (match.start(), match.end())
+        for match in (_NOT_BUT.finditer(text) if _BUT.search(text) else ())
+        if match[1] in options.letters
+    ]
     kept_from = len(text)
     for start, end in sorted(turns + contrasts)[-_MOST_CHANGES:][::-1]:
         if start >= 0 and end <= kept_from and _is_settled(text, end, options):
@@ -302,6 +314,19 @@ def without_corrected(text: str, options: Options) -> str:
                 start,
             )
     return text
+
+
+def _turns(lowered: str) -> Iterable[re.Match[str]]:
+    """Returns the last changes of mind of a text in lower case, in order; they do not overlap."""
+    starts = sorted(begun.start() for pattern in _BEGINS_TURN for begun in pattern.finditer(lowered))
+    found: deque[re.Match[str]] = deque(maxlen=_MOST_CHANGES)
+    end = 0
+    for start in starts:
+        match = _TURN.match(lowered, start) if start >= end else None
+        if match:
+            found.append(match)
+            end = match.end()
+    return found
 
 
 def _taken_back(text: str, turn: int, options: Options) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .extraction import CHANGE, WORD, any_of, word
+from .extraction import CHANGE, WORD, any_of, word, words_of
 from .options import Options
 from .phrases import english
 
@@ -46,12 +46,11 @@ _RETRACTED = re.compile(rf"{word(*english('retract'))}")
 CORRECTION: Final = re.compile(rf"(?:(?<=[.!?;,:\n(-] )|(?<=[\n(])|\A)(?:{CHANGE}|{word(*english('correction'))})[\s,.!;:)-]*")
 """Words that begin what replaces what was said before."""
 _EVERYWHERE: Final = {"answer", "correct", "right", "the", "is", "it", "this", "that", "that's", "it's"}
-_WORDS = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
 
 
 def _telling(*roles: str) -> frozenset[str]:
     """Returns a word of each phrase of these roles, a long and rare one: a text without them has none of the phrases."""
-    phrases = [_WORDS.findall(phrase.replace("\\", "")) for role in roles for phrase in english(role)]
+    phrases = [words_of(phrase.replace("\\", "")) for role in roles for phrase in english(role)]
     return frozenset(max(words, key=lambda word: (word not in _EVERYWHERE, len(word))) for words in phrases)
 
 
@@ -94,7 +93,7 @@ _SIGNS_OF_CORRECTION: Final = _telling("correction") | frozenset(
 
 def has_correction(lowered: str) -> bool:
     """Says whether a text in lower case may have words of ``CORRECTION``; most texts have none, and this is quick."""
-    return not _SIGNS_OF_CORRECTION.isdisjoint(_WORDS.findall(lowered))
+    return not _SIGNS_OF_CORRECTION.isdisjoint(words_of(lowered))
 
 
 _SENTENCE = re.compile(r"[^.!?\n;]*+(?:\.(?=\w)[^.!?\n;]*+)*+[.!?\n;]*")
@@ -129,14 +128,14 @@ def asserted(text: str, options: Options | None = None) -> str:
         options: the options, where there are any: the full stop of "A. cat" ends no sentence.
     """
     lowered = text.lower()
-    if ("?" not in lowered and _SIGNS.isdisjoint(_WORDS.findall(lowered))) or len(lowered) != len(text):
+    if ("?" not in lowered and _SIGNS.isdisjoint(words_of(lowered))) or len(lowered) != len(text):
         return text
     sentences = _sentences(text, options)[-_MOST_SENTENCES:]
     only_questions = all(not sentence.strip() or sentence.rstrip().endswith("?") for sentence in sentences)
     kept: list[str] = []
     for place, sentence in enumerate(sentences):
         words = sentence.lower()
-        said = frozenset(_WORDS.findall(words))
+        said = frozenset(words_of(words))
         if not said.isdisjoint(_SIGNS_OF_RETRACTION) and _RETRACTED.search(words):
             kept.clear()
         elif kept and not said.isdisjoint(_SIGNS_OF_DISSENT) and _DISSENT.match(words):

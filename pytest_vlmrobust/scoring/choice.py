@@ -239,12 +239,12 @@ def _in_json(phrase: str | Stop | None, options: Options) -> Outcome:
 
 
 def _answer_tag(reading: Reading) -> Outcome:
-    """``<answer>B</answer>``: the content of the last one is the answer, readable or not."""
+    """``<answer>B</answer>``, ``<final_answer>``, ``<conclusion>``, ``[answer]``: what the last one holds, readable or not."""
     return _only(answer_tag(reading.raw), reading)
 
 
 def _boxed_answer(reading: Reading) -> Outcome:
-    r"""``\boxed{B}``: the content of the last one is the answer, readable or not."""
+    r"""``\boxed{B}``, ``\fbox{B}``, ``<|begin_of_box|>B<|end_of_box|>``: what the last one holds, readable or not."""
     both = _TWO_BOXES.search(reading.raw)
     if both and both[1].strip() != both[2].strip():
         return Stop.AMBIGUOUS

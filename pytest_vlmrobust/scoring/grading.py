@@ -45,7 +45,7 @@ def extract_open(text: str) -> Extraction:
 
 
 def _answer_tag(reply: str) -> Outcome:
-    """``<answer>red</answer>``: the content of the last one."""
+    """``<answer>red</answer>``, ``<final_answer>``, ``<conclusion>``, ``[answer]``: the content of the last one."""
     return _only(answer_tag(reply))
 
 

@@ -251,9 +251,9 @@ def _after(text: str, position: int) -> str | Stop:
 def _lesser(value: Any) -> Iterator[str | Stop]:
     if isinstance(value, dict):
         members = {key.strip().casefold(): member for key, member in value.items()}
-        answer = next((members[key] for key in LESSER_KEYS if key in members), None)
-        if answer is not None and len(members) > 1:
-            yield _phrase(answer)
+        answers = [members[key] for key in LESSER_KEYS if key in members] if len(members) > 1 else []
+        if answers:
+            yield next((_phrase(answer) for answer in answers if answer is not None), Stop.NONE)
             return
     for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _lesser(member)

@@ -67,6 +67,7 @@ def plain_numbers(text: str) -> Plain:
     'It is 3/4, or \\boxed{1,040}, at 30°'
     """
     expressions: dict[str, str] = {}
+    text = _POWER.sub(_raised, text) if "^" in text else text
     if "\\" in text or "{,}" in text:
         text = _REGION.sub(lambda match: _region(match, expressions), text)
         text = _in_boxes(text, expressions)
@@ -124,6 +125,21 @@ def _convert(expression: str) -> str:
             text = re.sub(rf"{re.escape(command)}(?![A-Za-z])", sign, text)
     text = _POWER_OF_TEN.sub(_shifted, _FRACTION.sub(_ratio, text))
     return _BLANKS.sub(" ", text).strip(" ")
+
+
+_POWER = re.compile(
+    r"(?P<times>(?:\\times|\\cdot|[\u00d7·*])\s?)?(?<![\w.^])(?P<base>\d{1,9})\s?\^\s?(?:\{\s?(?P<power>\d{1,2})\s?\}|(?P<digit>\d)(?!\d))"
+    r"(?![\w^]|\.\d)"
+)
+_LONGEST_POWER = 40
+"""Digits of a power that is worked out."""
+
+
+def _raised(match: re.Match[str]) -> str:
+    """Returns a power of whole numbers worked out; of ten behind a times sign it stays, for the product is the number."""
+    value = int(match["base"]) ** int(match["power"] or match["digit"])
+    scales = match["times"] and match["base"] == "10"
+    return match[0] if scales or value >= 10**_LONGEST_POWER else f"{match['times'] or ''}{value}"
 
 
 _BLANKS = re.compile(" {2,}")

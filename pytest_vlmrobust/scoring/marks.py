@@ -140,6 +140,8 @@ _WORD_MARK = re.compile(
     r"(?P<mark>(?i:true|false|(?:in|not )?correct|right|wrong|yes|no)|(?:\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s?%?)\)?"
     r"(?=\s*(?:$|[,;.\n|]|\([A-Z]\)|[A-Z]\b))"
 )
+_BEFORE_MARKS = re.compile(r"[\W_]*+(?:\d{1,2}[.)])?[\W_]*+")
+"""What may stand before the first letter of a text that is nothing but marks."""
 
 
 def marked_in_text(text: str, options: Options) -> Outcome:
@@ -177,6 +179,9 @@ def _ticked(boxes: Mapping[str, re.Match[str]]) -> Outcome:
 
 def _in_words(text: str, options: Options) -> Outcome:
     """Reads "A: false, B: true" and "A: 10%, B: 80%", where nothing else is said."""
+    begun = _BEFORE_MARKS.match(text)
+    if not _WORD_MARK.match(text, begun.end() if begun else 0):  # most texts are no table, and this is quick
+        return None
     if not any(sign in text for sign in ":=(-→|") and not _TRUTH.search(text):
         return None
     matches = list(_WORD_MARK.finditer(text))

@@ -253,6 +253,7 @@ _TOTAL_BEFORE = re.compile(
     r"result(?:s in)?|we have|yields?|answer)\b|共|合计|一共|总共|等于|所以|合計|全部で|모두|총)"
 )
 _TOTAL_BEHIND = re.compile(r"(?:\s\w+){0,3}?\s(?:in total|altogether|in all|overall|total)\b")
+_TWO_SOLUTIONS = re.compile(r"\b([A-Za-z])\s?=\s?-?\d[\d.,]*\s?,?\s(?:or|and)\s\1\s?=\s?-?\d")
 _LAST_SENTENCES = 2_000
 """Characters at the end of a text in which its conclusion is looked for."""
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
@@ -289,6 +290,8 @@ def _concluded(text: str) -> Extraction:
     totals = [match for match in found if _TOTAL_BEHIND.match(core, match.end())]
     if "=" not in core and len(totals) == 1:
         return Extraction(totals[0][0], CONCLUDED)
+    if _TWO_SOLUTIONS.search(core):
+        return Extraction(None, Stop.AMBIGUOUS.value)
     last = deque(_TOTAL_BEFORE.finditer(core.lower()), maxlen=1)
     behind = core[last[0].end() :] if last else core
     values = {number.value for number in numbers_in(behind)}

@@ -12,6 +12,7 @@ from typing import Final
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 
 from .extraction import Outcome, Stop, is_negated, only_answer
+from .phrases import shipped
 from .text import NUMBER_WORDS, bare, fold_case, strip_ends
 
 # Options that are numbers or measures: 12 is not the quantity in "12:30" or "at least 12", and "5cm" is "5 cm".
@@ -49,6 +50,30 @@ def spellings(words: str) -> tuple[str, ...]:
     """Returns a measure with a blank and without (``5 cm``, ``5cm``); nothing for other words."""
     match = _MEASURE.fullmatch(words)
     return (f"{match[1]} {match[2]}", f"{match[1]}{match[2]}") if match else ()
+
+
+# Options that are a part of a compound: "dog" is not meant by "hot dog".
+
+
+_WORD_BEFORE = re.compile(r"([\w']+)[ -]\Z")
+_WORD_BEHIND = re.compile(r"[ -](\w+)")
+
+
+def in_compound(sentence: str, words: str, start: int, end: int) -> bool:
+    """Says whether ``words`` at ``sentence[start:end]`` are part of a compound of another meaning; lower case is expected.
+
+    >>> in_compound("it is a hot dog", "dog", 12, 15), in_compound("it is a small dog", "dog", 14, 17)
+    (True, False)
+    """
+    words_before, words_behind = shipped().before.get(words.partition(" ")[0]), shipped().behind.get(words.rpartition(" ")[2])
+    if words_before:
+        before = _WORD_BEFORE.search(sentence[max(0, start - _REACH) : start])
+        if before and before[1] in words_before:
+            return True
+    if words_behind:
+        behind = _WORD_BEHIND.match(sentence, end)
+        return behind is not None and behind[1] in words_behind
+    return False
 
 
 # Options that are cells of a grid, or pictures, have no words. Different spellings of them are unified.
@@ -143,14 +168,19 @@ class Options:
         """Says whether ``text`` begins with the words of the option ``letter``."""
         words = bare(self.raw[letter])
         start = bare(text[: 2 * len(words) + _DECORATION])
-        return bool(words) and start.startswith(words) and ends_here(start, len(words))
+        return (
+            bool(words)
+            and start.startswith(words)
+            and ends_here(start, len(words))
+            and not in_compound(start, words, 0, len(words))
+        )
 
     def begun_by(self, text: str) -> frozenset[str]:
         """Returns the letters of the option, the longest one, with whose words ``text`` begins; none where there is none."""
         start = bare(text)
         for words, _ in self.phrases:
             if start.startswith(words) and ends_here(start, len(words)) and not is_other(start, 0, len(words)):
-                return self.whole[words]
+                return frozenset() if in_compound(start, words, 0, len(words)) else self.whole[words]
         return frozenset()
 
     def meant_in(self, text: str) -> set[str]:
@@ -170,6 +200,8 @@ class Options:
                 if any(begin < end and start < stop for begin, stop in taken) or not _is_meant(sentence, words, start, end):
                     continue
                 taken.append((start, end))
+                if in_compound(sentence, words, start, end):
+                    continue
                 if not is_negated(sentence, start, end):
                     (parts if is_other(sentence, start, end) else meant).add(letter)
         return meant or (parts if len(parts) > 1 else set())

@@ -24,7 +24,7 @@ from .latex import math_verify_version
 from .text import straighten
 
 FILE: Final = Path(__file__).with_name("phrases.yaml")
-VERSION: Final = 4
+VERSION: Final = 5
 """Of the rules in code; it rises with every change that can read an answer differently. Phrases have the digest of their file."""
 
 ROLES: Final = {
@@ -78,10 +78,14 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """All languages, and the digest of the file that they are from."""
+    """All languages, the compounds of English, and the digest of the file that they are from."""
 
     languages: Mapping[str, Language]
     digest: str
+    before: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Word to those that make another thing of it when one stands right before it: "hot" of "dog"."""
+    behind: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Word to those that do so right after it: "house" of "dog"."""
 
 
 def english(role: str) -> tuple[str, ...]:
@@ -116,14 +120,30 @@ def read_phrases(path: Path) -> Phrases:
     """
     content = read_bytes(path, what="phrases", error=UsageError)
     top = parse_document(content, path.name, error=UsageError, expected="'languages:'")
-    entries = top.mapping(("also_english", "languages"), required=("also_english", "languages"))
+    entries = top.mapping(("also_english", "compounds", "languages"), required=("also_english", "languages"))
     shared = {_spelling(word) for word in entries["also_english"].texts()}
     languages = entries["languages"].table("a mapping from codes of languages to phrases")
     if "en" not in languages:
         entries["languages"].fail("lacks 'en', whose grammar the others are read by")
+    before, behind = _compounds(entries["compounds"]) if "compounds" in entries else ({}, {})
     return Phrases(
-        {code: _language(code, entry, shared) for code, entry in languages.items()}, hashlib.sha256(content).hexdigest()
+        {code: _language(code, entry, shared) for code, entry in languages.items()},
+        hashlib.sha256(content).hexdigest(),
+        before,
+        behind,
     )
+
+
+def _compounds(entry: Entry) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+    entries = entry.mapping(("before", "groups"), required=("before", "groups"))
+    table = entries["before"].table("a mapping of words to lists of words")
+    behind: dict[str, frozenset[str]] = {}
+    for group in entries["groups"].items():
+        lists = group.mapping(("words", "behind"), required=("words", "behind"))
+        followers = frozenset(map(_spelling, lists["behind"].texts()))
+        for each in map(_spelling, lists["words"].texts()):
+            behind[each] = behind.get(each, frozenset()) | followers
+    return {each: frozenset(map(_spelling, words.texts())) for each, words in table.items()}, behind
 
 
 def _language(code: str, entry: Entry, shared: set[str]) -> Language:
@@ -161,7 +181,7 @@ def _spelling(phrase: str) -> str:
 
 
 def _words(text: str) -> set[str]:
-    return set(_WORDS.findall(text))
+    return set(text.translate(_LETTERS_ALONE).split() if text.isascii() else _WORDS.findall(text))
 
 
 def _longest_first(phrases: Iterable[str]) -> list[str]:
@@ -169,6 +189,8 @@ def _longest_first(phrases: Iterable[str]) -> list[str]:
 
 
 _WORDS = re.compile(r"[^\W\d_][^\W\d_\u0900-\u097f]*")
+_LETTERS_ALONE = "".join(character if character.isalpha() else " " for character in map(chr, range(128)))
+"""A table that makes blanks of all ASCII characters but letters."""
 
 
 # From another language to English. One pattern a language; the name of the group that matches says what to write.

@@ -125,7 +125,7 @@ def _after_last_change(text: str) -> str:
 
 
 def _answer_tag(reading: YesNoReading) -> Outcome:
-    """``<answer>yes</answer>``: the content of the last one is the answer, readable or not."""
+    """``<answer>yes</answer>``, ``<final_answer>``, ``<conclusion>``, ``[answer]``: what the last one holds, readable or not."""
     return _only(answer_tag(reading.raw), reading)
 
 

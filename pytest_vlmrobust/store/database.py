@@ -28,7 +28,6 @@ STATEMENT_SECONDS = 120.0
 _STEPS = 100_000
 """Steps of SQLite's machine between two looks at the clock: some milliseconds."""
 
-_DAMAGED = "The file is damaged: move it away, and its predictions are made again"
 _NOTES = """
     create table notes (
         recipe text primary key,
@@ -76,6 +75,14 @@ class DatabaseSchema:
     tables: tuple[str, ...]
     added: Mapping[str, str] = field(default_factory=dict)
     """Tables that files of older versions lack: name to what creates them."""
+    called: str = "store"
+    """What messages call it."""
+    damaged: str = "The file is damaged: move it away, and its predictions are made again"
+    """What to do about a damaged file."""
+    absent: str = "Run without --vlm-offline, or name its directory with --vlm-store"
+    """What to do where there is none, or nothing in it."""
+    elsewhere: str = "name another directory with --vlm-store"
+    """How to take another one."""
 
 
 STORE = DatabaseSchema(0x564C4D52, 2, _STORE, {"notes": _NOTES})  # "VLMR"
@@ -153,10 +160,10 @@ def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> s
     Raises:
         StoreError: the file or its directory cannot be used, is no database of ours, is damaged or of a newer schema.
     """
-    with explain_errors(path, "open"):
-        connection = _connect_read_only(path) if read_only else _connect_writable(path)
+    with explain_errors(path, "open", schema):
+        connection = _connect_read_only(path, schema) if read_only else _connect_writable(path)
     try:
-        with explain_errors(path, "open"):
+        with explain_errors(path, "open", schema):
             TimedLock().watch(connection)
             limit(connection)
             _prepare(connection, path, schema, read_only=read_only)
@@ -167,14 +174,14 @@ def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> s
 
 
 @contextlib.contextmanager
-def explain_errors(path: Path, doing: str) -> Iterator[None]:
+def explain_errors(path: Path, doing: str, schema: DatabaseSchema = STORE) -> Iterator[None]:
     """Turns failures of SQLite and of the file system into StoreError with the path and what to do."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{path}: cannot {doing} the store: {error}. {_remedy(error)}") from error
+        raise StoreError(f"{path}: cannot {doing} the {schema.called}: {error}. {_remedy(error, schema)}") from error
     except UnicodeDecodeError as error:  # SQLite quotes what it cannot read
-        raise StoreError(f"{path}: cannot {doing} the store: its file is damaged. {_DAMAGED}") from error
+        raise StoreError(f"{path}: cannot {doing} the {schema.called}: its file is damaged. {schema.damaged}") from error
 
 
 @contextlib.contextmanager
@@ -225,23 +232,23 @@ def _connect_writable(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
 
-def _connect_read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(read_only_uri(path), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+def _connect_read_only(path: Path, schema: DatabaseSchema) -> sqlite3.Connection:
+    return sqlite3.connect(read_only_uri(path, schema), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
 
-def read_only_uri(path: Path) -> str:
+def read_only_uri(path: Path, schema: DatabaseSchema = STORE) -> str:
     """Returns the URI by which SQLite opens a database that nothing is written to, also on a read-only disk.
 
     Raises:
         StoreError: there is none, or a part of it lies in a log that cannot be merged there.
     """
     if not path.exists():
-        raise _nothing_to_read(path)
+        raise _nothing_to_read(path, schema)
     immutable = not os.access(path.parent, os.W_OK)  # SQLite cannot put its lock files beside the database then
     log = path.with_name(path.name + "-wal")
     if immutable and log.exists() and log.stat().st_size:
         raise StoreError(
-            f"{path}: the store has unmerged writes in {log.name}, and its directory is read-only. "
+            f"{path}: the {schema.called} has unmerged writes in {log.name}, and its directory is read-only. "
             f"Open it once where its directory is writable, or copy the directory to such a place"
         )
     return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
@@ -268,7 +275,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: DatabaseSchema,
         _check_version(connection, path, schema)
         _check_layout(connection, path, schema)
     elif read_only:
-        raise _nothing_to_read(path)
+        raise _nothing_to_read(path, schema)
     if read_only:
         return
     _switch_to_log(connection)
@@ -302,11 +309,11 @@ def _check_version(connection: sqlite3.Connection, path: Path, schema: DatabaseS
     (application,) = connection.execute("pragma application_id").fetchone()
     (version,) = connection.execute("pragma user_version").fetchone()
     if application != schema.application_id:
-        raise StoreError(f"{path}: the file is a database of another program. Name another directory with --vlm-store")
+        raise StoreError(f"{path}: the file is a database of another program, no {schema.called}: {schema.elsewhere}")
     if version > schema.version:
         raise StoreError(
-            f"{path}: the store has schema {version}, and this release reads schema {schema.version}. "
-            f"Upgrade pytest-vlmrobust, or name another directory with --vlm-store"
+            f"{path}: the {schema.called} has schema {version}, and this release reads schema {schema.version}. "
+            f"Upgrade pytest-vlmrobust, or {schema.elsewhere}"
         )
 
 
@@ -317,14 +324,14 @@ def _check_layout(connection: sqlite3.Connection, path: Path, schema: DatabaseSc
     for kind, name, table, sql in rows:
         if name in expected and (kind != "table" or _squeezed(str(sql)) != expected[name]):
             what = f"a {kind} in place of" if kind != "table" else "another layout of"
-            raise StoreError(f"{path}: holds {what} the table {name!r} that a run makes. {_DAMAGED}")
+            raise StoreError(f"{path}: holds {what} the table {name!r} that a run makes. {schema.damaged}")
         if table in expected and kind != "table" and sql is not None:  # an index without SQL belongs to the table
             raise StoreError(
-                f"{path}: holds the {kind} {str(name)[:100]!r} on the table {table!r}, which no run makes. {_DAMAGED}"
+                f"{path}: holds the {kind} {str(name)[:100]!r} on the table {table!r}, which no run makes. {schema.damaged}"
             )
     lacking = sorted(set(expected) - {name for _, name, _, _ in rows} - set(schema.added))
     if lacking:
-        raise StoreError(f"{path}: lacks the table {lacking[0]!r}. {_DAMAGED}")
+        raise StoreError(f"{path}: lacks the table {lacking[0]!r}. {schema.damaged}")
 
 
 def _name_of(statement: str) -> str:
@@ -335,19 +342,20 @@ def _squeezed(statement: str) -> str:
     return " ".join(statement.lower().split())  # SQLite keeps a statement with its first words in capitals
 
 
-def _nothing_to_read(path: Path) -> StoreError:
-    return StoreError(f"{path}: there is no store to read. Run without --vlm-offline, or name its directory with --vlm-store")
+def _nothing_to_read(path: Path, schema: DatabaseSchema) -> StoreError:
+    return StoreError(f"{path}: there is no {schema.called} to read. {schema.absent}")
 
 
-def _remedy(error: sqlite3.Error | OSError) -> str:
+def _remedy(error: sqlite3.Error | OSError, schema: DatabaseSchema) -> str:
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     if primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return _DAMAGED
+        return schema.damaged
     if primary in {sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_INTERRUPT}:
-        return f"No run writes values of more than {LONGEST_VALUE // 2**20} MiB, or tables that take minutes to read. {_DAMAGED}"
+        most = f"{LONGEST_VALUE // 2**20} MiB"
+        return f"No run writes values of more than {most}, or tables that take minutes to read. {schema.damaged}"
     if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return f"Another process has held it for {BUSY_SECONDS:g} s: end that process, or name another directory with --vlm-store"
+        return f"Another process has held it for {BUSY_SECONDS:g} s: end that process, or {schema.elsewhere}"
     if primary == sqlite3.SQLITE_FULL:
         return "Make room on the disk: what was stored before is intact, and the run resumes there"
-    return "Check that the directory exists and is writable, or name another one with --vlm-store"
+    return f"Check that the directory exists and is writable, or {schema.elsewhere}"

@@ -5,11 +5,13 @@ All workers of a run write to it, each cell in one transaction, so that a killed
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +105,17 @@ _TABLES = (
     ) without rowid
     """,
 )
-SCHEMA = DatabaseSchema(0x564C4D45, 2, _TABLES, {"pictures": _PICTURES})  # "VLME"
+SCHEMA = DatabaseSchema(  # "VLME"
+    0x564C4D45,
+    2,
+    _TABLES,
+    {"pictures": _PICTURES},
+    called="evidence of a run",
+    damaged=RUN_AGAIN,
+    absent="Name the directory of a run that asked a model, such as .vlmrobust/runs/RUN",
+    elsewhere="name the directory of another run",
+)
+_explain_errors = partial(explain_errors, schema=SCHEMA)
 _ANSWERED = ("scored", "unparsed")
 """The states of answers that are the same whichever process writes them down."""
 _LEAST_ROW = 4
@@ -163,13 +175,29 @@ class Evidence(Database):
 
     def _refuse_impossible_counts(self) -> None:
         """Refuses a file that claims more rows than its bytes can hold: pages may be linked so that they are met many times."""
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             log = self.path.with_name(f"{self.path.name}-wal")
             size = self.path.stat().st_size + (log.stat().st_size if log.exists() else 0)
             for table in sorted(name for name in _OWN if has_table(self._connection, name)):
                 (rows,) = self._connection.execute(f"select count(*) from {table}").fetchone()  # noqa: S608 - a name of ours
                 if rows * _LEAST_ROW > size:
                     raise StoreError(f"{self.path}: claims {rows} rows in {table}, more than {size} bytes can hold. {RUN_AGAIN}")
+
+    def digest(self) -> str:
+        """Returns the SHA-256 of all answers with what they are about: that of a copy, wherever it is and however it was packed.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        found = hashlib.sha256()
+        with self._lock, _explain_errors(self.path, "read"):
+            query = (
+                "select model, dataset, setting, place, key, prediction, value, state, rule, answer from answers "
+                "join cells on cells.id = answers.cell order by model, dataset, setting, place"
+            )
+            for row in self._connection.execute(query):
+                found.update(repr(row).encode("utf-8", "backslashreplace"))
+        return found.hexdigest()
 
     def put_model(self, name: str, fingerprint: Mapping[str, Any]) -> None:
         """Stores what determines the answers of a model; the same again changes nothing.
@@ -178,12 +206,12 @@ class Evidence(Database):
             StoreError: it cannot be written.
         """
         content = without_halves(canonical_json(dict(fingerprint)))
-        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
+        with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.execute("insert or ignore into models (name, fingerprint) values (?, ?)", (name, content))
 
     def models(self) -> dict[str, dict[str, Any]]:
         """Returns what determines the answers of each model that was asked, by its name in test ids."""
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             rows = self._connection.execute("select name, fingerprint from models order by name").fetchall()
         return {
             text_of(self.path, name, "a name in models"): dict(
@@ -205,7 +233,7 @@ class Evidence(Database):
             StoreError: it cannot be written.
         """
         rows = [(dataset, place, sample.id, sample_to_json(sample)) for place, sample in enumerate(samples)]
-        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
+        with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.execute(
                 "insert or ignore into datasets (name, digest, metric) values (?, ?, ?)", (dataset, digest, metric)
             )
@@ -219,7 +247,7 @@ class Evidence(Database):
             StoreError: it cannot be written.
         """
         rows = [(dataset, sample, digests.sources, digests.pixels) for sample, digests in pictures.items()]
-        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
+        with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.executemany(
                 "insert or ignore into pictures (dataset, sample, sources, pixels) values (?, ?, ?, ?)", rows
             )
@@ -232,7 +260,7 @@ class Evidence(Database):
         Raises:
             StoreError: it cannot be read.
         """
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             if not has_table(self._connection, "pictures"):
                 return {}
             rows = self._connection.execute(
@@ -252,7 +280,7 @@ class Evidence(Database):
         if not any(spaces):
             return
         content = json.dumps(to_plain(spaces))
-        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
+        with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.execute(
                 "insert or ignore into spaces (model, dataset, content) values (?, ?, ?)", (model, dataset, content)
             )
@@ -268,7 +296,7 @@ class Evidence(Database):
         cell = stored.cell
         key = (cell.model, cell.dataset, str(cell.setting))
         notes = {sample: list(notes) for sample, notes in stored.notes.items()}
-        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
+        with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
             number = self._number(key)
             if number is not None and stored.places is None:
                 self._connection.execute("delete from answers where cell = ?", (number,))
@@ -315,7 +343,7 @@ class Evidence(Database):
         Raises:
             StoreError: it cannot be read.
         """
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             query = "select place, key, prediction, value, state, rule, answer from answers where cell = ?"
             found = {row[0]: row for row in self._connection.execute(query, (self._number(cell),))}
         return all(place in found and expected in (None, hash(found[place])) for place, expected in hashes.items())
@@ -329,7 +357,7 @@ class Evidence(Database):
         return [cell for cell in self._cells() if cell.setting in PROBES]
 
     def _cells(self) -> list[Cell]:
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             rows = self._connection.execute("select model, dataset, setting from cells").fetchall()
         texts = ([text_of(self.path, value, "a row in cells") for value in row] for row in rows)
         return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in texts)
@@ -340,7 +368,7 @@ class Evidence(Database):
         Raises:
             StoreError: there are none, some are missing, or they cannot be read.
         """
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             number, views, notes = self._whole(cell) if whole else self._views_and_notes(cell)
             rows = self._connection.execute(
                 "select place, key, prediction, value, state, rule, answer from answers where cell = ? order by place", (number,)
@@ -361,7 +389,7 @@ class Evidence(Database):
         Raises:
             StoreError: there are none, or they cannot be read.
         """
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             number, _, _ = self._whole(cell)
             query = "select place, value from answers where cell = ? order by place"
             rows = self._connection.execute(query, (number,)).fetchall()
@@ -369,7 +397,7 @@ class Evidence(Database):
 
     def datasets(self) -> dict[str, str]:
         """Returns the digest of each dataset that was asked from, by its name in test ids."""
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             rows = self._connection.execute("select name, digest from datasets order by name").fetchall()
         return {
             text_of(self.path, name, "a name in datasets"): text_of(self.path, digest, f"the digest of {name!r}")
@@ -382,7 +410,7 @@ class Evidence(Database):
         Raises:
             StoreError: nothing was asked of it, or it cannot be read.
         """
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             row = self._connection.execute("select metric from datasets where name = ?", (dataset,)).fetchone()
         if row is None:
             raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
@@ -396,7 +424,7 @@ class Evidence(Database):
         Raises:
             StoreError: nothing was asked of it, or it cannot be read.
         """
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             query = "select id, content from samples where dataset = ? order by place"
             rows = self._connection.execute(query, (dataset,)).fetchall()
             spaces = self._connection.execute(
@@ -418,7 +446,7 @@ class Evidence(Database):
         Raises:
             StoreError: it cannot be read.
         """
-        with self._lock, explain_errors(self.path, "read"):
+        with self._lock, _explain_errors(self.path, "read"):
             rows = self._connection.execute("select name from sqlite_master where name not like 'sqlite_%'").fetchall()
         return sorted({str(name) for (name,) in rows} - _OWN)
 
@@ -430,7 +458,7 @@ class Evidence(Database):
         """
         target = directory / FILE_NAME
         partial = target.with_name(f".{FILE_NAME}.part")
-        with self._lock, explain_errors(target, "write"):
+        with self._lock, _explain_errors(target, "write"):
             directory.mkdir(parents=True, exist_ok=True)
             partial.unlink(missing_ok=True)
             copy = sqlite3.connect(partial)

@@ -248,3 +248,23 @@ def test_an_option_whose_value_got_lost(project: Project, name: str, value: str)
 @pytest.mark.parametrize("size", ["9" * 6000, "9" * 6000 + "%", "0." + "0" * 6000 + "1%", "1e999999999%", "\u0661\u0662"])
 def test_a_sample_size_that_no_number_can_hold(project: Project, size: str) -> None:
     refused(project.run(f"--vlm-sample={size}"), "sample size ", "expected a count such as '200'")
+
+
+def test_data_that_do_not_say_how_they_are_scored(any_project: Project) -> None:
+    any_project.write("data.jsonl", '{"id": "q0", "image": "pictures/0.png", "question": "How many?", "answer": "3"}\n')
+    result = any_project.run()
+    refused(
+        result, "dataset 'data', sample 'q0' is not scored", "Expected a scorer, one of choice, yes_no", '"scorer" of each line'
+    )
+    assert result.stdout.str().count("is not scored") + result.stderr.str().count("is not scored") == 1
+
+
+def test_a_plan_without_a_scorer_and_a_list_of_its_tests(project: Project) -> None:
+    project.write("data.jsonl", '{"id": "q0", "image": "pictures/0.png", "question": "How many?", "answer": "3"}\n')
+    refused(project.run("--vlm-plan"), "dataset 'data', sample 'q0' is not scored")
+    assert project.run("--collect-only", "-q").ret == 0
+
+
+def test_a_benchmark_that_is_graded_by_a_language_model(project: Project) -> None:
+    project.write("MMVet.tsv", "index\timage_path\tquestion\tanswer\n0\tpictures/0.png\tWhat is it?\ta dog\n")
+    refused(project.run("--vlm-dataset=MMVet.tsv"), "MM-Vet is not scored here, since its rule asks a language model: dataset")

@@ -256,10 +256,31 @@ def test_sizes_of_a_family_and_a_thinking_twin_are_compared(observatory: Observa
     records = observatory.records
     for split in ("clean", *SPLITS):
         assert value(records[f"thinks-people.matching-thinking_gain-{split}"]) == 0.25
+        chains = records[f"thinks-people.matching-thinking_gain-{split}"]["chains"]
+        assert {name.partition(",")[0] for name in chains} == {"fixes", "keeps"}
         assert value(records[f"oracle-people.matching-scale_gain-{split}"]) == pytest.approx(0.125)
         assert value(records[f"oracle-people.matching-scale_consistency-{split}"]) == 1.0
         assert value(records[f"oracle-people.guided-scale_gain-{split}"]) == pytest.approx(0.0, abs=1e-6)
     assert {record["outcome"] for record in records.values()} <= {"PASS", "MEASURED"}
+
+
+def test_a_gain_of_text_over_letters_is_no_gain_of_thinking(observatory: Observatory) -> None:
+    letters = [{"letter" if key == "answer" else key: value for key, value in rule.items()} for rule in matching()]
+    observatory.script("plain", *letters)
+    observatory.script("thinks")
+    entries = {"plain": {"path": "plain.yaml"}, "thinks": {"path": "thinks.yaml", "prompt_mode": "thinking"}}
+    models = {name: {"backend": "scripted", "family": "oracle", "parameters_billion": 4, **one} for name, one in entries.items()}
+    observatory.write("models.yaml", json.dumps({"models": models}))
+    observatory.keep("test_thinking")
+    asked = ["--vlm-models=models.yaml", "--vlm=plain", "--vlm=thinks", "-k", "matching and clean"]
+    assert observatory.run(*asked).ret == 11
+    (record,) = observatory.records.values()
+    assert record["outcome"] == "ERROR"
+    assert "the choices were not answered in one way (by text: thinks; by letters: plain)" in record["reason"]
+    assert "--vlm-answer=text is what every model can do" in record["reason"]
+    observatory.run(*asked, "--vlm-answer=text")
+    (record,) = observatory.records.values()
+    assert (record["outcome"], value(record)) == ("PASS", 0.0)
 
 
 class Folder:

@@ -33,10 +33,10 @@ from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.judge.baseline import best_scores
 from pytest_vlmrobust.evaluation.judge.context import floors, groups_of
 from pytest_vlmrobust.evaluation.run.answers import chances
+from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
 from pytest_vlmrobust.evaluation.run.families import DIRECT, families
 from pytest_vlmrobust.metrics.statistics.paired import interval_of
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.scoring.text import after_thinking
 
 from .boards import Part, RankingOptions, contest_estimates
 
@@ -191,28 +191,18 @@ def chain_lengths(pair: tuple[str, str], cells: Sequence[tuple[Setting, Chains, 
     """
     plain, thinking = pair
     for split, perturbed in (("clean", False), ("perturbed", True)):
-        words: dict[str, list[int]] = {outcome: [] for outcome in _OUTCOMES.values()}
+        words: dict[str, list[int]] = {outcome: [] for outcome in OUTCOMES.values()}
         for setting, before, after in cells:
             if (setting != CLEAN) == perturbed:
                 for first, second, length in zip(before.scores, after.scores, after.words, strict=True):
-                    if not math.isnan(first + second):
-                        words[_OUTCOMES[first > 0.5, second > 0.5]].append(length)
+                    if outcome := outcome_of_chain(first, second):
+                        words[outcome].append(length)
         for outcome, lengths in words.items():
             quarters = np.quantile(lengths, (0.25, 0.5, 0.75)).tolist() if lengths else [math.nan] * 3
             names = ("lower_quartile", "median", "upper_quartile")
             values = {"answers": Estimate(float(len(lengths)), len(lengths))}
             values |= {name: Estimate(value, len(lengths)) for name, value in zip(names, quarters, strict=True)}
             yield ModelAnalysis(CHAIN_LENGTHS, f"{thinking} after {plain}", values, f"{outcome}, {split}", "words of thinking")
-
-
-_OUTCOMES = {(False, True): "fixes", (False, False): "does not fix", (True, False): "breaks", (True, True): "keeps"}
-"""Whether a sample is right without and with a chain of thought, to what the chain does."""
-
-
-def words_of_thinking(text: str) -> int:
-    """Returns how many words a model wrote before its answer: of marked thinking those inside, else all words."""
-    after = after_thinking(text)
-    return len(text.split()) - (len(after.split()) if after is not None and after != text else 0)
 
 
 # PCRI by task, over datasets.

@@ -248,7 +248,7 @@ def differing_conditions(entries: Sequence[Entry], datasets: Iterable[str]) -> l
         for where, names in lacking.items()
         if names
     ]
-    manifests = {entry.where: _manifest(entry) for entry in entries}
+    manifests = {entry.where: manifest(entry) for entry in entries}
     for what, values in {
         "seeds of perturbations": {where: manifest.get("settings", {}).get("vlm_seed") for where, manifest in manifests.items()},
         "releases of pytest-vlmrobust": {where: manifest.get("version") for where, manifest in manifests.items()},
@@ -260,7 +260,7 @@ def differing_conditions(entries: Sequence[Entry], datasets: Iterable[str]) -> l
     return notes
 
 
-def _manifest(entry: Entry) -> Mapping[str, Any]:
+def manifest(entry: Entry) -> Mapping[str, Any]:
     """Returns the manifest of a run; empty if it has none, as for evidence that was copied alone."""
     try:
         return read_manifest(entry.run.evidence.path.parent)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
+from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.ranking import BY, Board, ModelAnalysis, Ranking
 from pytest_vlmrobust.core.words import first_few, quantity
-from pytest_vlmrobust.evaluation.judge.baseline import UNLIKE_ANSWERS
+from pytest_vlmrobust.evaluation.judge.baseline import refuse_unlike_answers
+from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
 from pytest_vlmrobust.evaluation.run.families import DIRECT
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
 from pytest_vlmrobust.store.run_directory import read_docket
@@ -101,7 +102,7 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
         raise UsageError(f"--by {by} needs a model whose errors are its unit: --reference with one of {', '.join(names)}")
     common, left_out = _common(models, by)
     for dataset in common:
-        _refuse_unlike_answers(models, dataset)
+        refuse_unlike_answers({one.name: one.entry.run.answered_by(Cell(one.own, dataset, CLEAN)) for one in models}, dataset)
     parts = [_part(models, dataset, settings, left_out) for dataset, settings in common.items()]
     options = RankingOptions(names, by, reference, confidence)
     return Ranking(
@@ -142,7 +143,7 @@ def _with_analyses(
 
 def _chain_lengths(models: Sequence[_Model], dataset: str, part: Part, refs: Mapping[str, ModelRef]) -> Iterator[ModelAnalysis]:
     """Yields the lengths of chains of thought of each model that is also there without them."""
-    from .analyses import Chains, chain_lengths, mode_pairs, words_of_thinking
+    from .analyses import Chains, chain_lengths, mode_pairs
 
     by_name = {model.name: model for model in models}
     for plain, thinking in mode_pairs(refs):
@@ -213,21 +214,6 @@ def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]]
     if not common:
         raise UsageError(f"no cell was measured for all of {', '.join(model.name for model in models)}. {'; '.join(left_out)}")
     return common, left_out
-
-
-def _refuse_unlike_answers(models: Sequence[_Model], dataset: str) -> None:
-    """Refuses models of which some answered choices by letters, and others by text.
-
-    Raises:
-        DatasetError: there are both.
-    """
-    by: dict[frozenset[str], list[str]] = {}
-    for model in models:
-        if answered := model.entry.run.answered_by(Cell(model.own, dataset, CLEAN)):
-            by.setdefault(answered, []).append(model.name)
-    if len(by) > 1:
-        each = "; ".join(f"by {' and '.join(sorted(ways))}: {first_few(names, SHOWN)}" for ways, names in by.items())
-        raise DatasetError(f"{dataset}: the choices were not answered in one way ({each}). {UNLIKE_ANSWERS}")
 
 
 def _uncounted_settings(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:

@@ -31,7 +31,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.registry import find
 
-from .comparison import Entry, places
+from .comparison import Entry, manifest, places
 from .published import Paper, paper
 
 CONFIDENCE = 0.90
@@ -62,13 +62,10 @@ def reproduce(
     """
     published = paper(name)
     tables = [published.table(number)] if number else list(published.tables.values())
-    places = [directory.resolve() for _, directory in runs]
-    for place, (_, directory) in enumerate(runs):
-        if places[place] in places[:place]:
-            raise UsageError(f"--run: {str(directory)!r} is named twice. A run counts once: a mean over runs needs other ones")
     opened: list[Entry] = []
     try:
         opened += [Entry.open(directory, prefix) for prefix, directory in runs]
+        _refuse_copies(opened)
         own = _Runs(published, opened, called or {})
         beside = [_Beside(own, confidence).table(table) for table in tables]
         notes = (*published.notes, *own.notes()) if opened else published.notes
@@ -76,6 +73,23 @@ def reproduce(
     finally:
         for entry in opened:
             entry.run.close()
+
+
+def _refuse_copies(entries: Sequence[Entry]) -> None:
+    """Refuses a run that is named twice: by one path, or as a copy, which its manifest or, without one, its answers tell.
+
+    Raises:
+        UsageError: one is.
+    """
+    for place, entry in enumerate(entries):
+        for other in entries[:place]:
+            names = {manifest(one).get("run", "") for one in (entry, other)}
+            told_by = "answers" if "" in names else "name"
+            if len(names if told_by == "name" else {one.run.evidence.digest() for one in (entry, other)}) == 1:
+                raise UsageError(
+                    f"--run: {entry.where!r} is the same run as {other.where!r}, by its {told_by}. "
+                    "A run counts once: a mean over runs needs other ones"
+                )
 
 
 class _AbsentError(Exception):

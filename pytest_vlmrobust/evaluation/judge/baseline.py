@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, did_you_mean
-from pytest_vlmrobust.core.prediction import ANSWERS, LETTER_LOGITS, LOGIT_BIAS, STRUCTURED_CHOICE, Prediction, Score
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.answers import Questions
@@ -276,6 +276,25 @@ UNLIKE_ANSWERS = (
 """Why answers by letters and by text are not compared, and what to do."""
 
 
+def refuse_unlike_answers(ways: Mapping[str, frozenset[str]], dataset: str) -> None:
+    """Refuses to compare models of which some answered choices by letters, and others by text.
+
+    Args:
+        ways: name of each model to how it answered, see :func:`answered_by`; one without any is accepted.
+        dataset: what they were asked.
+
+    Raises:
+        DatasetError: there are both.
+    """
+    by: dict[frozenset[str], list[str]] = {}
+    for name, answered in ways.items():
+        by.setdefault(answered, []).append(name)
+    by.pop(frozenset(), None)
+    if len(by) > 1:
+        each = "; ".join(f"by {' and '.join(sorted(how))}: {first_few(names, _MOST)}" for how, names in by.items())
+        raise DatasetError(f"{dataset}: the choices were not answered in one way ({each}). {UNLIKE_ANSWERS}")
+
+
 def answered_by(samples: Sequence[Sample], predictions: Sequence[Prediction], views: int = 1) -> frozenset[str]:
     """Returns how choices were answered: ``letters``, ``text``, or the method by which a server was kept to letters.
 
@@ -286,10 +305,8 @@ def answered_by(samples: Sequence[Sample], predictions: Sequence[Prediction], vi
         predictions: those to all views of the first sample, then of the second, and so on.
         views: how often each sample was asked about.
     """
-    letters, text = ANSWERS
-    ways = {LETTER_LOGITS: letters, STRUCTURED_CHOICE: STRUCTURED_CHOICE, LOGIT_BIAS: LOGIT_BIAS}
     return frozenset(
-        ways.get(prediction.method, text)
+        prediction.answered_by
         for place, prediction in enumerate(predictions)
         if scorable_choices(samples[place // views], DIRECT) and not prediction.error
     )

@@ -28,9 +28,10 @@ from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.judge.strata import SUITE
 from pytest_vlmrobust.evaluation.run.answers import Measured, score_table
+from pytest_vlmrobust.evaluation.run.chains import chains_by_change, chains_by_outcome
 from pytest_vlmrobust.evaluation.run.data import TaskData
 from pytest_vlmrobust.evaluation.run.evidence import examples
-from pytest_vlmrobust.evaluation.run.families import Family, twin
+from pytest_vlmrobust.evaluation.run.families import DIRECT, Family, twin
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, collapsed_rungs, received, same_pictures
 from pytest_vlmrobust.evaluation.run.results import (
     CellResult,
@@ -44,7 +45,14 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import canaries, observatory
-from .baseline import Baseline, answered_by, baseline_scores, changed_samples, why_not_compared
+from .baseline import (
+    Baseline,
+    answered_by,
+    baseline_scores,
+    changed_samples,
+    refuse_unlike_answers,
+    why_not_compared,
+)
 from .budgets import blind_unparsed, budget_measures
 from .context import (
     Asked,
@@ -136,6 +144,7 @@ class Judge:
             n=result.n_requested - result.count("error"),
             seconds=result.seconds,
             categories=mean_by_category(result),
+            chains={} if self.evaluator.models[cell.model].prompt_mode == DIRECT else chains_by_outcome(result),
             worst=_newly_wrong(scores),
             positions=positions(result),
             received=received(result) if LADDER_FAMILY in family.split("+") else "",
@@ -192,9 +201,18 @@ class Judge:
         more = [*more, *by_grouping]
         if sweep.metric == LADDER_METRIC and not self._is_task(sweep.dataset):
             more += canaries.warnings_about_rungs(sweep.model, results)
-        return self.summary(
-            "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
-        )
+        changes = {} if refusal else self._chains_by_change(sweep, needs, asked)
+        facts = {"notes": notes, "not_asked": refusal, "categories": by_stratum, "chains": changes}
+        return self.summary("sweep", sweep, estimate, results, before, more=more, **facts)
+
+    def _chains_by_change(self, sweep: SweepMetric, needs: set[metrics.Needs], asked: Sequence[Setting]) -> dict[str, float]:
+        """Returns the lengths of chains of thought by what they change, where a model is compared with itself without them."""
+        if metrics.Needs.BASE_BY_SETTING not in needs or self.early is not None:
+            return {}
+        both = (twin(self.evaluator.models, sweep.model), sweep.model)
+        shown = [setting for setting in asked if setting != NO_IMAGE]
+        before, after = ([self.evaluator.result(Cell(name, sweep.dataset, setting)) for setting in shown] for name in both)
+        return chains_by_change(before, after)
 
     def family(self, about: FamilyMetric, settings: Sequence[Setting]) -> Record:
         """Computes a property of a family of models over ``settings`` and judges it by the policy of the largest one.
@@ -206,6 +224,7 @@ class Judge:
         if lacking := self.why_nothing_asked(about.dataset):
             return self._unasked_record(FAMILY, about, lacking)
         family = self.families[about.family]
+        self._refuse_unlike_answers(family.members, about.dataset)
         refusals = [self.why_task_not_shown(name, about.dataset) for name in family.members]
         asked = observatory.BASELINES if all(refusals) else settings
         results = [[self.evaluator.result(Cell(name, about.dataset, s)) for s in asked] for name in family.members]
@@ -396,7 +415,11 @@ class Judge:
         if metrics.Needs.UNHINTED_BY_SETTING in needs and self.data is not None:
             added["unhinted_by_setting"] = self._values(sweep.model, self.data.unhinted(sweep.dataset), asked)
         if metrics.Needs.BASE_BY_SETTING in needs:
-            added["base_by_setting"] = self._values(twin(self.evaluator.models, sweep.model), sweep.dataset, asked)
+            base = twin(self.evaluator.models, sweep.model)
+            self._refuse_unlike_answers((sweep.model, base), sweep.dataset)
+            added["base_by_setting"] = self._values(base, sweep.dataset, asked)
+        if metrics.Needs.REFERENCE_BY_SETTING in needs and self.reference is not None:
+            self._refuse_unlike_answers((sweep.model, self.reference), sweep.dataset)
         if metrics.Needs.BASELINE_BY_SETTING in needs and self.baseline is not None:
             for result in [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in settings[:1]]:
                 self.baseline.refuse_answers(result.cell, answered_by(result.samples, result.predictions, result.views))
@@ -405,6 +428,16 @@ class Judge:
         if metrics.Needs.FLOORS in needs:
             added |= floors(self.evaluator.samples(sweep.dataset))
         return dataclasses.replace(table, **added)
+
+    def _refuse_unlike_answers(self, models: Iterable[str], dataset: str) -> None:
+        """Refuses to compare models that did not all answer by one method, letters or text.
+
+        Raises:
+            DatasetError: they did not.
+        """
+        clean = {name: self.evaluator.result(Cell(name, dataset, CLEAN)) for name in models}
+        ways = {name: answered_by(one.samples, one.predictions, one.views) for name, one in clean.items()}
+        refuse_unlike_answers(ways, dataset)
 
     def _why_flat(self, sweep: SweepMetric, used: Sequence[Setting]) -> str:
         """Returns why a curve over resolutions is invalid: all its rungs showed the same picture of each sample."""

@@ -13,9 +13,20 @@ from typing import Protocol
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, VlmRobustError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.datasets import DATASETS, Collection, Dataset, dataset_id, resolve, resolve_collection, sampling
+from pytest_vlmrobust.datasets import (
+    DATASETS,
+    Collection,
+    Dataset,
+    corpus_metric,
+    dataset_id,
+    resolve,
+    resolve_collection,
+    sampling,
+)
+from pytest_vlmrobust.datasets.benchmarks import UNKNOWN
 from pytest_vlmrobust.datasets.files import DatasetWarning
 from pytest_vlmrobust.evaluation.tasks import TASKS, TaskDataset, task_dataset
+from pytest_vlmrobust.scoring import check_scoring
 
 QUESTIONS = ("shapes", "words")
 COLLECTIONS = ("faces", "words")
@@ -171,6 +182,32 @@ class RunData:
         """
         chosen = {name: found for name in dict.fromkeys(names) if (found := self._chosen(name, sample))}
         return {name: (len({one.group or one.id for one in samples}), len(samples)) for name, samples in chosen.items()}
+
+    def check_scoring(self, names: Iterable[str], sample: str) -> None:
+        """Looks whether something says how the answers to each question are scored, before any model is asked.
+
+        Tasks of collections name their scorers themselves, and data that cannot be read are left out: the tests that need them
+        say why.
+
+        Args:
+            names: of the datasets, in test ids.
+            sample: how much of each is asked, as after ``--vlm-sample``; empty for all.
+
+        Raises:
+            UsageError: nothing says how a sample, or its dataset as a whole, is scored, or it names what is not registered.
+        """
+        for name in dict.fromkeys(names):
+            samples = self._chosen(name, sample) if name in self.questions else ()
+            if not samples:
+                continue
+            dataset = self.open(name)
+            try:
+                check_scoring(name, corpus_metric(dataset), samples)
+            except UsageError as error:
+                benchmark = getattr(dataset, "benchmark", UNKNOWN)
+                if benchmark.number != "refused":
+                    raise
+                raise UsageError(f"{benchmark.name} is not scored here, since {benchmark.why}: {error}") from None
 
     def samples_asked(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
         """Returns, of the datasets of which ``sample`` leaves samples out, how many are asked and how many there are."""

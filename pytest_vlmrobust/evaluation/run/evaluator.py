@@ -17,7 +17,7 @@ from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
 from pytest_vlmrobust.backends.protocol import Backend, RemoteBackend, accepted
 from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.core.errors import BudgetSpent, DatasetError, OfflineError, VlmRobustError
+from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint_of_json
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
@@ -444,7 +444,24 @@ class Evaluator:
             found |= answers
             inferred += len({asking.key for asking in answers})
             self.listener(Progress(cell, len(found), len(asked), inferred))
+        self._refuse_other_method(cell, found)
         return found
+
+    def _refuse_other_method(self, cell: Cell, found: Mapping[Asking, Prediction]) -> None:
+        """Refuses answers to choices that are not of the method that the user asked for, whoever gave them and whenever.
+
+        Raises:
+            BackendError: some are.
+        """
+        ref = self.models[cell.model]
+        for asking, prediction in found.items() if ref.answer else ():
+            other = prediction.answered_by
+            if prediction.finish_reason == "error" or other == ref.answer or not scorable_choices(asking.sample, ref.prompt_mode):
+                continue
+            raise BackendError(
+                f"model {cell.model!r}: sample {asking.sample.id!r} of {cell.dataset!r} was answered by {other}, and choices are "
+                f"to be answered by {ref.answer} (--vlm-answer, or answer in the models file). Say {other} there, or leave it out"
+            )
 
     def work_ahead(self, model: str) -> None:
         """Goes on with what is expected next of a model that is asked, as far as there is room for it."""

@@ -120,3 +120,10 @@ def test_sampling_applies_temperature_top_k_top_p_then_draws() -> None:
     assert names == ["NonFiniteWatch", "TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper", "SeededDraw"]
     names = [type(step).__name__ for step in score_processors(Generation(8, 0.6), [1], NonFiniteWatch())]
     assert names == ["NonFiniteWatch", "TemperatureLogitsWarper", "SeededDraw"]
+
+
+@pytest.mark.parametrize("mode", ["cot", "thinking"])
+def test_letters_of_a_mode_that_writes_text_are_refused(mode: str) -> None:
+    ref = ModelRef("m", "transformers", "x", prompt_mode=mode, answer="letters")
+    with pytest.raises(ModelError, match=f"by letters, and prompt mode '{mode}' answers with text.* --vlm-answer=text.*direct"):
+        generation_for(ref)

@@ -694,7 +694,10 @@ def test_offline_the_method_has_to_be_known(opened: Open) -> None:
 def test_letters_that_are_declared_and_not_given_are_refused(opened: Open) -> None:
     with (
         ModelServer(model(fine), letters=False) as served,
-        pytest.raises(BackendError, match="gives no log-probabilities, and the models file says answer: letters"),
+        pytest.raises(
+            BackendError,
+            match=r"gives no log-probabilities, and choices are to be answered by letters. Ask by text: --vlm-answer=text",
+        ),
     ):
         opened(served.url, answer="letters").infer(numbered(1))
 

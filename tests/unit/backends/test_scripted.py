@@ -51,6 +51,20 @@ def test_a_rule_can_fail_a_request(backend: ScriptedBackend) -> None:
     assert (prediction.finish_reason, prediction.error) == ("error", "the endpoint is down")
 
 
+def test_by_text_a_letter_is_written_and_the_fingerprint_says_so(tmp_path: Path, backend: ScriptedBackend) -> None:
+    writes = ScriptedBackend.from_file(_write(tmp_path, SCRIPT), answer="text")
+    assert writes.infer([_ask("s3", "fog:mid")]) == [Prediction("B", "generate")]
+    assert writes.fingerprint() == {**backend.fingerprint(), "answer": "text"}
+    plain = _write(tmp_path, "default: A")
+    assert "answer" not in ScriptedBackend.from_file(plain, answer="text").fingerprint()  # its answers were text anyway
+
+
+def test_letters_that_no_rule_gives_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"model 'm': .* no rule of .*answers.yaml has a 'letter'.* --vlm-answer=text"):
+        ScriptedBackend.from_file(_write(tmp_path, "default: A"), name="m", answer="letters")
+    assert ScriptedBackend.from_file(_write(tmp_path, SCRIPT), answer="letters").infer([_ask("s3", "fog:mid")])[0].text == "B"
+
+
 def test_a_letter_that_is_not_offered_is_an_error(backend: ScriptedBackend) -> None:
     (prediction,) = backend.infer([_ask("odd")])
     assert prediction.finish_reason == "error"

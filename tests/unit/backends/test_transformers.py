@@ -84,6 +84,15 @@ class TestAnswers:
         assert prediction.details["letters_not_scored"] == "'AB' and 'AC' begin with the same token"
         assert not prediction.logprobs
 
+    def test_letters_that_share_a_token_and_were_asked_for_are_refused(self, checkpoint: Find, request_for: Ask) -> None:
+        opened = _open(checkpoint("qwen2_vl"), answer="letters")
+        with pytest.raises(
+            BackendError, match=r"AB, AC are to be .* 'AB' and 'AC' begin with the same token. Ask by text: --vlm-a"
+        ):
+            opened.infer([request_for("a", (28, 28), choices=("AB", "AC"))])
+        (prediction,) = opened.infer([request_for("a", (28, 28), choices=("A", "B"))])
+        assert prediction.method == "letter_logits"
+
     def test_letters_have_the_probabilities_of_a_plain_forward_pass(self, backend: TransformersBackend, request_for: Ask) -> None:
         asked = request_for("a", (56, 84))
         (scored,) = backend.infer([asked])

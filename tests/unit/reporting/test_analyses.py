@@ -189,3 +189,27 @@ def test_a_gap_in_a_grouping_that_is_not_known_says_why() -> None:
     (table,) = analysis_tables(analyses([dataclasses.replace(early, n_samples=0)]))
     assert table.header == ("model", "dataset", "grouping, pictures", "gap", "low", "high", "samples")
     assert table.rows == [("m", "d", "sex, clean", "20.0", "10.0", "40.0", "90")]
+
+
+def test_lengths_of_chains_are_added_up_over_perturbed_cells() -> None:
+    records = (
+        cell("clean", family="", chains={"right, to 31": 3.0, "wrong, 32 to 63": 1.0}),
+        cell("fog:low", chains={"right, to 31": 2.0}, task="matching"),
+        cell("fog:mid", chains={"right, 64 to 127": 5.0}),
+        cell("fog:high", chains={"right, to 31": 9.0}, n_errors=3),
+        cell("no_image", family="", chains={"right, to 31": 9.0}),
+        Record("sweep", "m-d-thinking_gain", "m", "d", metric="thinking_gain", split="clean", chains={"fixes, to 31": 4.0}),
+    )
+    found = rows("chain_lengths", *records)
+    assert set(found) == {"right, clean", "wrong, clean", "right, perturbed", "fixes, clean"}
+    assert found["right, perturbed"].values["answers"] == 7.0
+    assert (found["right, perturbed"].values["to 31"], found["right, perturbed"].values["64 to 127"]) == (2.0, 5.0)
+    assert (found["right, perturbed"].cells, list(found["right, perturbed"].missing)) == (2, ["fog:high"])
+    assert found["fixes, clean"].values["to 31"] == 4.0
+    (table,) = [one for one in analysis_tables(list(found.values())) if "chains" in one.title]
+    assert tuple(table.rows[0][:6]) == ("m", "d", "right, clean", "3", "3", "0")
+
+
+def test_a_model_that_answers_at_once_has_no_lengths_of_chains() -> None:
+    assert rows("chain_lengths", cell("clean", family=""), cell("fog:low")) == {}
+    assert "chains" not in json.loads(cell("clean").to_json())

@@ -365,3 +365,75 @@ def test_a_repeated_denial_takes_time_in_proportion_to_its_length() -> None:
     shorter, longer = (min(_seconds("no dog " * count) for _ in range(2)) for count in (2_000, 8_000))
 
     assert longer < 8 * max(shorter, 0.005)
+
+
+COMPOUNDS = {"A": "dog", "B": "cake", "C": "bus", "D": "flower pot"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hot dog",
+        "It is a hot dog.",
+        "hot-dog",
+        "The answer is a hot dog.",
+        "<answer>hot dog</answer>",
+        r"\boxed{hot dog}",
+        '{"answer": "hot dog"}',
+        "A dog house stands in the garden.",
+        "It is a dog toy.",
+        "This is a bus stop.",
+        "the bus driver",
+    ],
+)
+def test_a_part_of_a_compound_is_no_option(text: str) -> None:
+    assert extract_choice(text, COMPOUNDS).answer is None
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("It is a small dog.", "A"),
+        ("The dog sits on the grass.", "A"),
+        ("a dog and a dog house", "A"),
+        ("A hot dog on a cake", "B"),
+        ("The bus stopped here.", "C"),
+        ("a flower pot", "D"),
+        ("A. hot dog", "A"),
+    ],
+)
+def test_what_only_looks_like_a_compound_is_read(text: str, answer: str) -> None:
+    assert extract_choice(text, COMPOUNDS).answer == answer
+
+
+def test_a_compound_that_is_an_option_is_read() -> None:
+    assert extract_choice("It is a hot dog.", {"A": "dog", "B": "hot dog"}).answer == "B"
+
+
+def test_a_json_answer_of_null_is_none_whatever_the_reason_mentions() -> None:
+    assert extract_choice('{"answer": null, "reason": "A dog-like cat"}', OPTIONS).answer is None
+    assert extract_choice('{"answer": null, "choice": "B"}', OPTIONS).answer == "B"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (
+            "Looking at each option:\nA. cat - no, wrong ears.\nB. dog - matches!\nC. red car - no vehicle.\nD. 12 - not there.",
+            "B",
+        ),
+        ("Option: B", "B"),
+        ("Not A, not C, not D. That leaves B.", "B"),
+        ("A and B are both plausible but B is better.", "B"),
+        ("cat? No. dog? Yes.", "B"),
+        ("answer: dog (A)", None),
+        ("A letra é B", "B"),
+        ("不选A，选B", "B"),
+        ("Не A, а B", "B"),
+        ("No es A, es B", "B"),
+        ("विकल्प B सही है", "B"),
+        ('{"scores": {"A": 0.5, "B": 0.5}}', None),
+    ],
+)
+def test_answers_of_further_styles(text: str, answer: str | None) -> None:
+    assert extract_choice(text, OPTIONS).answer == answer

@@ -107,3 +107,21 @@ def test_a_verifier_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(latex, "_WORKER", "import sys\nfor line in sys.stdin: print('true', flush=True)")
     assert worker.ask("1", "1") is True
     worker.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "value"),
+    [
+        (r"\boxed{2^{5}}", "32", 1.0),
+        (r"$10^{3}$", "1000", 1.0),
+        (r"\boxed{2^5}", "25", 0.0),
+        (r"\boxed{3.0\times 10^{8}}", "300000000", 1.0),
+        (r"\boxed{\frac{2^{2}}{8}}", "0.5", 1.0),
+        (r"$3\cdot 2^{2}$", "3", 0.0),
+        (r"12\text{ cm}^2", "12", 1.0),
+        (r"$x^{2}$", "2", 0.0),
+    ],
+)
+def test_powers_of_whole_numbers_are_worked_out(text: str, target: str, value: float) -> None:
+    asked = Sample("1", (), "?", (target,), "open", scorer="numeric")
+    assert score(asked, Prediction(text, "generate")).value == value

@@ -178,3 +178,10 @@ def test_a_cut_calculation_is_truncated() -> None:
 )
 def test_targets_in_latex_are_numbers(target: str, text: str, right: bool) -> None:
     assert (numeric(text, target).value, relaxed(text, target).value) == (right, right)
+
+
+@pytest.mark.parametrize("target", ["5", "7"])
+def test_two_solutions_are_no_number(target: str) -> None:
+    asked = Sample("1", (), "?", (target,), "open", scorer="numeric")
+    assert score(asked, Prediction("x = 5 or x = 7", "generate")) == Score.unparsed("ambiguous")
+    assert score(asked, Prediction("So x = 3, and then y = 2x = 7.", "generate")).value == float(target == "7")

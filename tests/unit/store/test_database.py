@@ -42,7 +42,7 @@ def test_it_is_a_write_ahead_log_with_versions(tmp_path: Path) -> None:
 def test_a_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("")
     with pytest.raises(
-        StoreError, match=r"store/predictions\.sqlite: cannot open the store: .*File exists.* or name another one"
+        StoreError, match=r"store/predictions\.sqlite: cannot open the store: .*File exists.* or name another directory"
     ):
         Store.open(tmp_path / "store")
 
@@ -76,7 +76,7 @@ def test_a_directory_without_permission_is_named(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_PERMISSION, str(tmp_path)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     assert "store/predictions.sqlite: cannot open the store: [Errno 13] Permission denied: " in done.stdout
-    assert "Check that the directory exists and is writable, or name another one with --vlm-store" in done.stdout
+    assert "Check that the directory exists and is writable, or name another directory with --vlm-store" in done.stdout
 
 
 def test_rubbish_is_named_and_kept(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     connection.execute("create table bookmarks (url text)")
     connection.close()
     before = file_of(tmp_path).read_bytes()
-    with pytest.raises(StoreError, match=r"a database of another program\. Name another directory with --vlm-store"):
+    with pytest.raises(StoreError, match=r"a database of another program, no store: name another directory with --vlm-store"):
         Store.open(tmp_path)
     assert file_of(tmp_path).read_bytes() == before
 

@@ -17,8 +17,9 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
 from pytest_vlmrobust.core.ranking import ModelAnalysis
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.after.analyses import mode_pairs, words_of_thinking
+from pytest_vlmrobust.evaluation.after.analyses import mode_pairs
 from pytest_vlmrobust.evaluation.after.ranking import rank
+from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
 from pytest_vlmrobust.reporting.html.models import render_models
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.run_directory import write_docket

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -366,7 +367,36 @@ def test_a_paper_is_printed_without_a_run(name: str, capsys: pytest.CaptureFixtu
 
 def test_a_run_that_is_named_twice_is_refused(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "vlm-robustbench", "3", f"--run={qwen}", f"--run=b={qwen}/../{qwen.name}"]) == 4
-    assert "is named twice. A run counts once: a mean over runs needs other ones" in capsys.readouterr().err
+    assert "by its answers. A run counts once: a mean over runs needs other ones" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("names", "told_by"), [(("r1", "r1"), "name"), (("r1", None), "answers"), (("r1", "r2"), "")])
+def test_a_copy_of_a_run_is_the_same_run(
+    qwen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], names: Sequence[str | None], told_by: str
+) -> None:
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(qwen, copy)
+    for directory, name in zip((qwen, copy), names, strict=True):
+        if name:
+            (directory / "manifest.json").write_text(json.dumps({"manifest_version": 1, "run": name}))
+    assert main(["reproduce", "vlm-robustbench", "3", f"--run={qwen}", f"--run={copy}"]) == (4 if told_by else 0)
+    assert (f"is the same run as {str(qwen)!r}, by its {told_by}." in capsys.readouterr().err) is bool(told_by)
+
+
+def test_damaged_evidence_is_not_called_a_store(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (qwen / "predictions.sqlite").write_text("no database at all")
+    assert main(["reproduce", "vlm-robustbench", "3", f"--run={qwen}"]) == 4
+    error = capsys.readouterr().err
+    assert "predictions.sqlite: cannot open the evidence of a run: file is not a database." in error
+    assert "run the model again" in error
+
+
+def test_a_table_whose_numbers_are_absent_shows_ours_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    (table,) = reproduce("res-bench", "6").tables
+    assert {value.value.printed for value in table.values} == {""}
+    assert {value.value.about["category"] for value in table.values} >= {"IS", "STU"}
+    assert main(["reproduce"]) == 0
+    assert "GPT-4o on each of the fifteen sub-tasks. [240 numbers, none at hand]" in " ".join(capsys.readouterr().out.split())
 
 
 def test_names_without_a_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,19 @@ def test_a_model_that_writes_first_is_offered_no_letters(world: World) -> None:
     assert world.model.asked[0].choices == ()
 
 
+@pytest.mark.parametrize("answer", ["letters", "text"])
+def test_an_answer_of_another_method_than_asked_for_is_refused_also_from_the_store(world: World, answer: str) -> None:
+    said = Prediction("B", "letter_logits", logprobs={"B": -0.1}) if answer == "text" else "B"
+    world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q0" else said
+    world.evaluator().result(cell("clean"))
+    world.refs["model"] = ModelRef("model", "scripted", "", answer=answer)
+    other = {"letters": "text", "text": "letters"}[answer]
+    with pytest.raises(
+        BackendError, match=f"sample 'q1' of 'data' was answered by {other}, and choices are to be .* by {answer} "
+    ):
+        world.evaluator(owner="later").result(cell("clean"))
+
+
 def test_asking_twice_infers_once(world: World) -> None:
     evaluator = world.evaluator()
     assert evaluator.result(cell("invert")) is evaluator.result(cell("invert"))

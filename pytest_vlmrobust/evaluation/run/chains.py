@@ -1,0 +1,68 @@
+"""Chains of thought: how long each is, in words, and how many of each length came to which outcome."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.record import CHAIN_BINS
+from pytest_vlmrobust.scoring.text import after_thinking
+
+from .results import CellResult
+
+RIGHT, WRONG, UNREAD = "right", "wrong", "unread"
+OUTCOMES = {(False, True): "fixes", (False, False): "does not fix", (True, False): "breaks", (True, True): "keeps"}
+"""Whether a sample is right without and with a chain of thought, to what the chain does."""
+_MOST_WRONG = 0.5
+"""A graded score above this is right."""
+
+
+def words_of_thinking(text: str) -> int:
+    """Returns how many words a model wrote before its answer: of marked thinking those inside, else all words."""
+    after = after_thinking(text)
+    return len(text.split()) - (len(after.split()) if after is not None and after != text else 0)
+
+
+def outcome_of_chain(before: float, after: float) -> str:
+    """Returns what a chain of thought does to a sample, by its scores without and with it; empty where one is unknown."""
+    return "" if math.isnan(before + after) else OUTCOMES[before > _MOST_WRONG, after > _MOST_WRONG]
+
+
+def chains_by_outcome(result: CellResult) -> dict[str, float]:
+    """Returns how many answers of a cell have chains of each length, by whether they are right, wrong or unread.
+
+    Failed inferences count nowhere; what is asked view by view has no chain of a sample.
+    """
+    if result.views > 1:
+        return {}
+    outcomes = [
+        UNREAD if score.state == "unparsed" else "" if score.state != "scored" else RIGHT if score.value > _MOST_WRONG else WRONG
+        for score in result.scores
+    ]
+    return _counted(outcomes, result.predictions)
+
+
+def chains_by_change(before: Sequence[CellResult], after: Sequence[CellResult]) -> dict[str, float]:
+    """Returns how many answers have chains of each length, by what these change beside the same model without them.
+
+    Args:
+        before: cells of the model without a chain of thought.
+        after: the same cells with one, samples in one order.
+    """
+    found: Counter[str] = Counter()
+    for plain, thinking in zip(before, after, strict=True):
+        outcomes = [outcome_of_chain(*pair) for pair in zip(plain.values.tolist(), thinking.values.tolist(), strict=True)]
+        found.update(_counted(outcomes, thinking.predictions))
+    return dict(found)
+
+
+def _counted(outcomes: Iterable[str], predictions: Iterable[Prediction]) -> dict[str, float]:
+    pairs = [(one, words_of_thinking(said.text)) for one, said in zip(outcomes, predictions, strict=True) if one]
+    counts = Counter(f"{outcome}, {_bin_of(length)}" for outcome, length in pairs)
+    return {name: float(count) for name, count in sorted(counts.items())}
+
+
+def _bin_of(length: int) -> str:
+    return next(name for name, most in CHAIN_BINS.items() if length <= most)
