@@ -1,7 +1,7 @@
 """What is promised on a bad day, and how often it was kept: faults survived, inputs tried, mutants found.
 
     python benchmarks/reliability.py                                # all three, on the terminal
-    python benchmarks/reliability.py --markdown docs/explanation/reliability.md   # and into the page
+    python benchmarks/reliability.py --markdown docs/reliability.md   # and into the page
 
 The parts are independent of each other: ``--only faults`` measures one, and replaces its table in the page alone.
 """

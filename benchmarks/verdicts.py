@@ -4,7 +4,7 @@
     python benchmarks/verdicts.py --quick                                 # 300 runs a row
     python benchmarks/verdicts.py --telling                               # each metric where it errs most, 324 samples
     python benchmarks/verdicts.py --metric 'mean_*' --world 'rare*'       # some of it
-    python benchmarks/verdicts.py --markdown docs/explanation/verdicts.md             # the worst rows of each metric, into a page
+    python benchmarks/verdicts.py --markdown docs/verdicts.md             # the worst rows of each metric, into a page
     python benchmarks/verdicts.py --json rows.json                        # all rows, for a program; both are written row by row
 
 Answers are drawn from populations whose true values are known (populations.py). The bound lies a hair beside the truth: once so

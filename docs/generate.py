@@ -387,7 +387,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "boxes": lambda: described(("rule", "reads"), scoring.BOX_RULES),
         "corpus": corpus_metrics,
     },
-    "docs/explanation/reviewers.md": {"reviewers": reviewers},
+    "docs/reviewers.md": {"reviewers": reviewers},
     "docs/reference/data.md": {"benchmarks": benchmarks, "published": published},
 }
 

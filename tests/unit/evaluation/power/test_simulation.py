@@ -145,7 +145,7 @@ MATCHED = rule("pcri_matched", low=-0.1)
         ("neutral-independent", Outcome.PASS),
         ("neutral-identical", Outcome.PASS),
         ("neutral-guesses", Outcome.PASS),
-        ("neutral-unshaken", Outcome.INCONCLUSIVE),  # docs/explanation/patches.md: what luck may explain is never FAIL, nor PASS
+        ("neutral-unshaken", Outcome.INCONCLUSIVE),  # docs/patches.md: what luck may explain is never FAIL, nor PASS
         ("needs-context", Outcome.PASS),
         ("distracted", Outcome.FAIL),
     ],
