@@ -217,7 +217,7 @@ class Pages:
                     "sample": sample,
                     "question": words_of(sample.question) if sample else "",
                     "url": asked.address("/sample", data=one.dataset, id=one.id, under=worst, at=start + number, among="samples"),
-                    "picture": asked.address("/picture", data=one.dataset, id=one.id, under=CLEAN_NAME),
+                    "picture": asked.address("/picture", data=one.dataset, id=one.id, under=CLEAN_NAME, number=_changed(sample)),
                     "strips": _dots(asked, one, start + number, marks, people),
                 }
             )
@@ -263,7 +263,7 @@ class Pages:
             target=_target(sample),
             boards=[_board(who, one) for who, one in seen.items()],
             galleries=_galleries(runs, asked, under, [who.run for who, one in seen.items() if one], seen),
-            strip=_strip(asked, marks, people),
+            strip=_strip(asked, marks, people, _changed(sample)),
             before=before,
             after=after,
             back=asked.address(f"/{asked.among}", data="", id="", under="", at=-1, among="answers", page=_page_of(asked)),
@@ -283,7 +283,7 @@ class Pages:
                 return run.pictures.picture(asked.data, asked.id, asked.under or CLEAN_NAME, asked.number, small=small)
             except VlmRobustError as error:
                 problems.append(error)
-            if small and asked.number == 0 and (stored := run.thumbnail(asked.data, asked.id, asked.under or CLEAN_NAME)):
+            if small and (stored := run.thumbnail(asked.data, asked.id, asked.under or CLEAN_NAME)):
                 return stored, "image/webp"
         raise problems[0] if problems else StoreError("there is no run")
 
@@ -392,8 +392,8 @@ class Pages:
             "before": _read(seen.clean) if seen.clean else "",
             "sure": _confidence(best),
             "url": asked.address("/sample", **named, under=cell.setting, at=at, among="answers"),
-            "clean": asked.address("/picture", **named, run=(cell.run,), under=CLEAN_NAME),
-            "shown": asked.address("/picture", **named, run=(cell.run,), under=cell.setting),
+            "clean": asked.address("/picture", **named, run=(cell.run,), under=CLEAN_NAME, number=_changed(sample)),
+            "shown": asked.address("/picture", **named, run=(cell.run,), under=cell.setting, number=_changed(sample)),
             "apart": cell.setting not in (CLEAN_NAME, NO_IMAGE_NAME),
             "pictured": bool(sample.images),
         }
@@ -470,8 +470,13 @@ def _target(sample: Sample | None) -> str:
         return ""
     if sample.localisation is not None:
         boxes = sample.localisation.boxes.items()
-        return "; ".join(f"{name} ({', '.join(f'{edge:g}' for edge in box)})" for name, box in boxes)
+        return "; ".join(f"{name} ({', '.join(f'{edge:.0f}' for edge in box)})" for name, box in boxes)
     return sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
+
+
+def _changed(sample: Sample | None) -> int:
+    """Returns which picture stands for a sample: the first one that settings change."""
+    return next(iter(sample.perturbed or (0,)), 0) if sample else 0
 
 
 def _first_seen(browser: Browser, marks: Sequence[Scored], sample: str) -> Sample | None:
@@ -605,8 +610,8 @@ def _gallery(
     return content
 
 
-def _strip(asked: Asked, marks: Sequence[Scored], people: Sequence[Contender]) -> dict[str, list[dict[str, Any]]]:
-    """Returns all settings, by perturbation, each with the score of every model."""
+def _strip(asked: Asked, marks: Sequence[Scored], people: Sequence[Contender], number: int) -> dict[str, list[dict[str, Any]]]:
+    """Returns all settings, by perturbation, each with the score of every model and one of its pictures."""
     by_setting: dict[str, dict[tuple[str, str], Scored]] = {}
     for mark in marks:
         by_setting.setdefault(mark.cell.setting, {})[mark.cell.run, mark.cell.model] = mark
@@ -616,7 +621,7 @@ def _strip(asked: Asked, marks: Sequence[Scored], people: Sequence[Contender]) -
             "setting": setting,
             "signs": [(who.name, by_setting[setting].get((who.run, who.model))) for who in people],
             "url": asked.address("/sample", under=setting),
-            "picture": asked.address("/picture", under=setting),
+            "picture": asked.address("/picture", under=setting, number=number),
         }
         groups.setdefault(setting.partition(":")[0], []).append(frame)
     return groups

@@ -114,6 +114,17 @@ def test_views_of_a_picture_are_shown_in_their_places(serve: Callable[..., Serve
     assert "✕ patch 2,1" in said
 
 
+def test_of_several_pictures_the_one_that_settings_change_stands_for_the_sample(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr", "invert": "wrrrrr"}}, changes={"perturbed": (2, 3)})
+    served = serve(directory)
+    for path in ("/answers?setting=invert", "/samples", "/sample?data=d&id=d0&under=invert"):
+        pictures = re.findall(r'src="/picture/small([^"]+)"', served.get(path)[2])
+        assert pictures
+        assert all("number=2" in picture for picture in pictures)
+
+
 def test_a_sample_without_pictures_says_why_and_shows_the_rest(viewer: Served) -> None:
     _, _, page = viewer.get("/sample?run=first&data=d&id=d5&under=fog:high")
     assert "the picture of d5 is lost" in text(page)
