@@ -1,163 +1,58 @@
-"""The pages of the viewer: what an address asks for, and what the page about it holds.
-
-An address says everything: which runs, which answers, in which order, and which of them is looked at. So it can be shared.
-"""
+"""The pages of the viewer, made of what an address asks for."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 from markupsafe import Markup, escape
 
-from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import WORST_FIRST
-from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError, VlmRobustError
+from pytest_vlmrobust.core.errors import StoreError, UnknownName, VlmRobustError
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
+from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.reporting.html.page import asset, templates
-from pytest_vlmrobust.reporting.html.words import DECISIONS, MARKS, Mark
-from pytest_vlmrobust.store.browsing import (
-    FLIPS,
-    SORTS,
-    STATES,
-    AnswerKey,
-    BrowsedCell,
-    Browser,
-    FoundSample,
-    Scored,
-    Seen,
-    Wanted,
-    probabilities,
-)
-from pytest_vlmrobust.store.questions import Answer
+from pytest_vlmrobust.reporting.html.words import DECISIONS, MARKS
+from pytest_vlmrobust.store.browsing import AnswerKey, BrowsedCell, Browser, FoundSample, Scored
 
-from .runs import NEWEST, PictureSource, Runs, RunState, ShownRun, cells_with
+from .address import LONGEST_VALUE, Asked
+from .contents import (
+    FLIP_WORDS,
+    SORT_WORDS,
+    STATE_MARKS,
+    Contender,
+    best_answer,
+    board,
+    changed_picture,
+    confidence,
+    contenders,
+    dots,
+    galleries,
+    is_of,
+    mark_class,
+    read_as,
+    setting_order,
+    strip,
+    target_of,
+    verdicts_of,
+    words_of,
+)
+from .runs import NEWEST, Runs, RunState, ShownRun, cells_with
 
 RUNS_A_PAGE = 20
 ANSWERS_A_PAGE = 24
 SAMPLES_A_PAGE = 25
-_LONGEST_VALUE = 400
-"""Characters of a value in an address."""
-_MOST_VALUES = 40
-_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _LONGEST_ANSWER = 20_000
 """Characters of an answer on the page about its sample: a chain of thought is read as a whole."""
 _SILENT = 120.0
 """Seconds without a word after which a run may have been killed."""
-
-STATE_MARKS = {
-    "right": Mark("✓", "pass", "right"),
-    "wrong": Mark("✕", "fail", "wrong"),
-    "unparsed": Mark("?", "open", "unreadable, counts as wrong"),
-    "error": Mark("!", "error", "the inference failed: no score"),
-}
-FLIP_WORDS = {"harmful": "scores less than with the clean picture", "helpful": "scores more than with the clean picture"}
-SORT_WORDS = {"worst": "worst first", "surest": "wrong and surest first", "data": "as in the data"}
-
-
-# What an address asks for.
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What an address asks for; values that a page does not know are refused, not passed over."""
-
-    run: tuple[str, ...] = ()
-    model: str = ""
-    dataset: str = ""
-    setting: str = ""
-    state: str = ""
-    flip: str = ""
-    verdict: str = ""
-    category: str = ""
-    text: str = ""
-    differs: str = ""
-    sort: str = "worst"
-    page: int = 1
-    data: str = ""
-    """The dataset of the sample that is looked at."""
-    id: str = ""
-    """Its id."""
-    under: str = ""
-    """The setting under which it is looked at."""
-    number: int = 0
-    """Which of its pictures."""
-    at: int = -1
-    """Its place among the answers that are looked for."""
-    among: str = "answers"
-    """``answers`` or ``samples``: what it was chosen from."""
-
-    @classmethod
-    def read(cls, pairs: Iterable[tuple[str, str]]) -> Asked:
-        """Reads the names and values of an address.
-
-        Raises:
-            UsageError: it asks for something that there is not.
-        """
-        known = {field.name: field.type for field in fields(cls)}
-        values: dict[str, Any] = {}
-        for number, (name, value) in enumerate(pairs):
-            if name not in known:
-                raise UnknownName("part of the address", name, known)
-            if number >= _MOST_VALUES or len(value) > _LONGEST_VALUE:
-                raise UsageError(f"the address is too long: expected up to {_MOST_VALUES} values of {_LONGEST_VALUE} characters")
-            if known[name] == "int":
-                if not _NUMBER.fullmatch(value):
-                    raise UsageError(f"the address has {name}={value!r}, expected a number")
-                values[name] = int(value)
-            elif name == "run":
-                values[name] = (*values.get(name, ()), value)
-            elif value:
-                values[name] = value
-        asked = cls(**values)
-        choices = {"state": STATES, "flip": FLIPS, "verdict": [*map(str, WORST_FIRST)], "sort": SORTS, "differs": ("yes",)}
-        for name, allowed in (choices | {"among": ("answers", "samples")}).items():
-            if (value := getattr(asked, name)) and value not in allowed:
-                raise UnknownName(name, value, allowed, where="the address")
-        return asked
-
-    @property
-    def wanted(self) -> Wanted:
-        """Which answers it asks for."""
-        own = {field.name: getattr(self, field.name) for field in fields(Wanted) if field.name != "differs"}
-        return Wanted(**own, differs=bool(self.differs))
-
-    def address(self, path: str, **changes: object) -> Markup:
-        """Returns the address of another page that asks for the same but for these changes, as it stands in an attribute."""
-        standard = Asked()
-        values = {field.name: changes.get(field.name, getattr(self, field.name)) for field in fields(Asked)}
-        kept = {name: value for name, value in values.items() if value != getattr(standard, name)}
-        query = urlencode(kept, doseq=True, errors="backslashreplace")
-        return Markup(escape(f"{path}?{query}" if query else path))  # noqa: S704 - escaped
-
-    @property
-    def filters(self) -> dict[str, str]:
-        """The parts that leave answers out, by name."""
-        names = ("model", "dataset", "setting", "state", "flip", "verdict", "category", "text", "differs")
-        return {name: value for name in names if (value := getattr(self, name))}
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """One model in one of the runs that are looked at."""
-
-    run: str
-    model: str
-    name: str
-    """What it is called beside the others."""
-
-
-# The pages.
 
 
 class Pages:
@@ -204,23 +99,10 @@ class Pages:
         found = browser.samples(asked.wanted, asked.sort, self._judged(asked, states, cells))
         start, pages = _span(asked.page, len(found), SAMPLES_A_PAGE)
         people = contenders(cells)
-        rows = []
-        for number, one in enumerate(found[start : start + SAMPLES_A_PAGE]):
-            marks = browser.marks(one.dataset, one.id)
-            sample = _first_seen(browser, marks, one.id)
-            worst = next(
-                (mark.cell.setting for mark in marks if mark.flip == "harmful" and mark.cell.setting != NO_IMAGE_NAME), CLEAN_NAME
-            )
-            rows.append(
-                {
-                    "one": one,
-                    "sample": sample,
-                    "question": words_of(sample.question) if sample else "",
-                    "url": asked.address("/sample", data=one.dataset, id=one.id, under=worst, at=start + number, among="samples"),
-                    "picture": asked.address("/picture", data=one.dataset, id=one.id, under=CLEAN_NAME),
-                    "strips": _dots(asked, one, start + number, marks, people),
-                }
-            )
+        rows = [
+            self._row(asked, browser, one, start + number, people)
+            for number, one in enumerate(found[start : start + SAMPLES_A_PAGE])
+        ]
         return self._rendered(
             "samples.html",
             asked,
@@ -247,7 +129,7 @@ class Pages:
                 "sample", asked.id, (), where=f"dataset {asked.data!r}", more="No run that is shown here asked about it"
             )
         under = asked.under or CLEAN_NAME
-        people = [who for who in contenders(cells) if any(_is_of(mark.cell, who) for mark in marks)]
+        people = [who for who in contenders(cells) if any(is_of(mark.cell, who) for mark in marks)]
         seen = {who: browser.find(who.run, who.model, asked.data, asked.id, under) for who in people}
         sample = next((one.sample for one in seen.values() if one), None) or _first_seen(browser, marks, asked.id)
         before, after = self._around(asked, browser, states, cells)
@@ -260,14 +142,14 @@ class Pages:
             under=under,
             question=words_of(sample.question) if sample else "",
             options={letter: words_of(text) for letter, text in sample.options.items()} if sample else {},
-            target=_target(sample),
-            boards=[_board(who, one) for who, one in seen.items()],
-            galleries=_galleries(runs, asked, under, [who.run for who, one in seen.items() if one], seen),
-            strip=_strip(asked, marks, people),
+            target=target_of(sample),
+            boards=[board(who, one) for who, one in seen.items()],
+            galleries=galleries(runs, asked, under, [who.run for who, one in seen.items() if one], seen),
+            strip=strip(asked, marks, people, changed_picture(sample)),
             before=before,
             after=after,
             back=asked.address(f"/{asked.among}", data="", id="", under="", at=-1, among="answers", page=_page_of(asked)),
-            verdicts=_verdicts(states, people, asked.data, under),
+            verdicts=verdicts_of(states, people, asked.data, under),
             several=len(people) > 1,
         )
 
@@ -283,7 +165,7 @@ class Pages:
                 return run.pictures.picture(asked.data, asked.id, asked.under or CLEAN_NAME, asked.number, small=small)
             except VlmRobustError as error:
                 problems.append(error)
-            if small and asked.number == 0 and (stored := run.thumbnail(asked.data, asked.id, asked.under or CLEAN_NAME)):
+            if small and (stored := run.thumbnail(asked.data, asked.id, asked.under or CLEAN_NAME)):
                 return stored, "image/webp"
         raise problems[0] if problems else StoreError("there is no run")
 
@@ -308,7 +190,7 @@ class Pages:
         if not state.decision and state.quiet > _SILENT:
             text = f"no decision; nothing was written for {state.quiet / 60:.0f} minutes, so it may have been killed"
         return {
-            "name": printable(state.name, _LONGEST_VALUE),
+            "name": printable(state.name, LONGEST_VALUE),
             "text": text,
             "css": mark.css if mark else "measured",
             "sign": mark.sign if mark else "…",
@@ -317,7 +199,7 @@ class Pages:
             "going": state.decision is None,
             "version": state.version,
             "problem": state.problem,
-            "about": {name: printable(value, _LONGEST_VALUE) for name, value in state.about.items()},
+            "about": {name: printable(value, LONGEST_VALUE) for name, value in state.about.items()},
             "tally": [
                 {
                     "name": str(outcome),
@@ -330,7 +212,7 @@ class Pages:
             ],
             "newest": [
                 {
-                    "id": printable(record.id, _LONGEST_VALUE),
+                    "id": printable(record.id, LONGEST_VALUE),
                     "name": str(record.outcome),
                     "sign": MARKS[record.outcome].sign,
                     "css": MARKS[record.outcome].css,
@@ -380,22 +262,36 @@ class Pages:
             return {"problem": str(error)}
         cell, sample = seen.cell, seen.sample
         named = {"data": cell.dataset, "id": sample.id}
-        who = next(who for who in people if _is_of(cell, who))
-        best = _best(seen.answers)
+        who = next(who for who in people if is_of(cell, who))
+        best = best_answer(seen.answers)
         return {
             "seen": seen,
             "problem": "",
             "who": who.name,
             "question": words_of(sample.question),
-            "target": _target(sample),
-            "read": _read(best),
-            "before": _read(seen.clean) if seen.clean else "",
-            "sure": _confidence(best),
+            "target": target_of(sample),
+            "read": read_as(best),
+            "before": read_as(seen.clean) if seen.clean else "",
+            "sure": confidence(best),
             "url": asked.address("/sample", **named, under=cell.setting, at=at, among="answers"),
-            "clean": asked.address("/picture", **named, run=(cell.run,), under=CLEAN_NAME),
-            "shown": asked.address("/picture", **named, run=(cell.run,), under=cell.setting),
+            "clean": asked.address("/picture", **named, run=(cell.run,), under=CLEAN_NAME, number=changed_picture(sample)),
+            "shown": asked.address("/picture", **named, run=(cell.run,), under=cell.setting, number=changed_picture(sample)),
             "apart": cell.setting not in (CLEAN_NAME, NO_IMAGE_NAME),
             "pictured": bool(sample.images),
+        }
+
+    def _row(self, asked: Asked, browser: Browser, one: FoundSample, at: int, people: Sequence[Contender]) -> dict[str, Any]:
+        marks = browser.marks(one.dataset, one.id)
+        sample = _first_seen(browser, marks, one.id)
+        harmful = (mark.cell.setting for mark in marks if mark.flip == "harmful" and mark.cell.setting != NO_IMAGE_NAME)
+        named = {"data": one.dataset, "id": one.id}
+        return {
+            "one": one,
+            "sample": sample,
+            "question": words_of(sample.question) if sample else "",
+            "url": asked.address("/sample", **named, under=next(harmful, CLEAN_NAME), at=at, among="samples"),
+            "picture": asked.address("/picture", **named, under=CLEAN_NAME, number=changed_picture(sample)),
+            "strips": dots(asked, one, at, marks, people),
         }
 
     def _around(
@@ -424,33 +320,6 @@ class Pages:
         )
 
 
-def contenders(cells: Iterable[BrowsedCell]) -> list[Contender]:
-    """Returns the models of all runs; a name that two runs have is said with its run."""
-    pairs = list(dict.fromkeys((cell.run, cell.model) for cell in cells))
-    runs = {run for run, _ in pairs}
-    return [Contender(run, model, model if len(runs) == 1 else f"{model} in {run}") for run, model in pairs]
-
-
-def setting_order(setting: str) -> tuple[int, str, float, str]:
-    """Returns what settings are sorted by: without perturbation first, then by name, and from low to high.
-
-    >>> sorted(["fog:high", "no_image", "resolution:96", "fog:low", "clean", "resolution:448"], key=setting_order)
-    ['clean', 'no_image', 'fog:low', 'fog:high', 'resolution:96', 'resolution:448']
-    """
-    name, _, level = setting.partition(":")
-    rank = LEVELS.index(level) if level in LEVELS else float(level) if level.isdecimal() else 0.0
-    return [CLEAN_NAME, NO_IMAGE_NAME, setting].index(setting), name, rank, level
-
-
-def words_of(text: str) -> str:
-    """Returns a text of a sample with words where it shows a picture."""
-    return text.replace(IMAGE_MARK, "[picture]")
-
-
-def _is_of(cell: BrowsedCell, who: Contender) -> bool:
-    return (cell.run, cell.model) == (who.run, who.model)
-
-
 def _url(address: Markup) -> str:
     return address.unescape()
 
@@ -465,172 +334,12 @@ def _page_of(asked: Asked) -> int:
     return max(asked.at, 0) // (SAMPLES_A_PAGE if asked.among == "samples" else ANSWERS_A_PAGE) + 1
 
 
-def _target(sample: Sample | None) -> str:
-    if sample is None:
-        return ""
-    if sample.localisation is not None:
-        boxes = sample.localisation.boxes.items()
-        return "; ".join(f"{name} ({', '.join(f'{edge:g}' for edge in box)})" for name, box in boxes)
-    return sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
-
-
 def _first_seen(browser: Browser, marks: Sequence[Scored], sample: str) -> Sample | None:
     for mark in marks:
         cell = mark.cell
         if seen := browser.find(cell.run, cell.model, cell.dataset, sample, cell.setting):
             return seen.sample
     return None
-
-
-def _best(answers: Sequence[Answer]) -> Answer:
-    """Returns the answer that the score of the sample is: of several views the best one's."""
-    return max(answers, key=lambda answer: -1.0 if math.isnan(answer.score.value) else answer.score.value)
-
-
-def _read(answer: Answer) -> str:
-    return answer.score.answer or answer.prediction.text or answer.prediction.error
-
-
-def _confidence(answer: Answer) -> float | None:
-    return max(probabilities(list(answer.prediction.logprobs.values())), default=None)
-
-
-# The page of a sample.
-
-
-def _board(who: Contender, seen: Seen | None) -> dict[str, Any]:
-    """Returns what a model answered, clean and under the setting, column beside column."""
-    if seen is None:
-        return {"who": who, "seen": None}
-    is_clean = seen.cell.setting == CLEAN_NAME
-    columns = [] if is_clean or seen.clean is None else [(CLEAN_NAME, seen.clean)]
-    own = (
-        [(seen.cell.setting, seen.answers[0])]
-        if len(seen.answers) == 1
-        else [
-            (_view_name(number, len(seen.answers)), answer)
-            for number, answer in enumerate(seen.answers)
-            if answer.score.state != "unasked"
-        ]
-    )
-    columns += own
-    letters = list(dict.fromkeys(letter for _, answer in columns for letter in answer.prediction.logprobs))
-    return {
-        "who": who,
-        "seen": seen,
-        "columns": [_column(name, answer) for name, answer in columns],
-        "letters": [
-            (letter, seen.sample.options.get(letter, ""), [_bar(answer, letter) for _, answer in columns]) for letter in letters
-        ]
-        if len(columns) <= 2
-        else [],
-    }
-
-
-def _view_name(number: int, views: int) -> str:
-    side = math.isqrt(views)
-    return f"patch {number // side + 1},{number % side + 1}" if side * side == views else f"view {number + 1}"
-
-
-def _column(name: str, answer: Answer) -> dict[str, Any]:
-    score = answer.score
-    state = ("right" if score.value >= 0.5 else "wrong") if score.state == "scored" else score.state
-    details = {key: str(value) for key, value in answer.prediction.details.items()}
-    return {"name": name, "answer": answer, "mark": STATE_MARKS.get(state, STATE_MARKS["error"]), "details": details}
-
-
-def _bar(answer: Answer, letter: str) -> dict[str, Any]:
-    logprobs = answer.prediction.logprobs
-    if letter not in logprobs:
-        return {"known": False}
-    shares = dict(zip(logprobs, probabilities(list(logprobs.values())), strict=False))
-    share = shares.get(letter, math.nan)
-    return {
-        "known": True,
-        "logprob": float(logprobs[letter]),
-        "share": share,
-        "width": 0 if math.isnan(share) else round(100 * share, 1),
-    }
-
-
-def _galleries(
-    runs: Sequence[ShownRun], asked: Asked, under: str, answered: Sequence[str], seen: Mapping[Contender, Seen | None]
-) -> list[dict[str, Any]]:
-    """Returns the pictures side by side: clean, then as shown, apart for runs whose models saw other pixels."""
-    found: list[dict[str, Any]] = []
-    for setting in dict.fromkeys((CLEAN_NAME, under)):
-        known: dict[tuple[str, ...], dict[str, Any]] = {}
-        for run in runs:
-            if answered and run.name not in answered:
-                continue
-            one = _gallery(run.pictures, asked, run.name, setting, seen)
-            same = known.setdefault(one["digests"], one)
-            if same is not one:
-                same["runs"].append(run.name)
-        found += known.values()
-    return found
-
-
-def _gallery(
-    pictures: PictureSource, asked: Asked, run: str, setting: str, seen: Mapping[Contender, Seen | None]
-) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "setting": setting,
-        "runs": [run],
-        "digests": (),
-        "pictures": [],
-        "check": "",
-        "problem": "",
-        "side": 0,
-    }
-    if setting == NO_IMAGE_NAME:
-        return {**content, "problem": "No picture is shown under this setting."}
-    try:
-        shown = pictures.shown(asked.data, asked.id, setting)
-    except VlmRobustError as error:
-        return {**content, "problem": str(error), "small": asked.address("/picture", run=(run,), under=setting, number=0)}
-    views = [one for who, one in seen.items() if one and who.run == run and one.cell.setting == setting]
-    right = [answer.score.value >= 0.5 for answer in views[0].answers] if len(views) == 1 and shown.views > 1 else []
-    each = len(shown.names) or 1
-    side = math.isqrt(shown.views) if shown.views > 1 else 0
-    content |= {"digests": shown.digests, "check": shown.check, "side": side}
-    content["pictures"] = [
-        {
-            "url": asked.address("/picture", run=(run,), under=setting, number=number),
-            "name": shown.names[number % each] or (_view_name(number // each, shown.views) if side else ""),
-            "frame": ("right" if right[number // each] else "wrong") if number // each < len(right) else "",
-        }
-        for number in range(len(shown.digests))
-    ]
-    return content
-
-
-def _strip(asked: Asked, marks: Sequence[Scored], people: Sequence[Contender]) -> dict[str, list[dict[str, Any]]]:
-    """Returns all settings, by perturbation, each with the score of every model."""
-    by_setting: dict[str, dict[tuple[str, str], Scored]] = {}
-    for mark in marks:
-        by_setting.setdefault(mark.cell.setting, {})[mark.cell.run, mark.cell.model] = mark
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for setting in sorted(by_setting, key=setting_order):
-        frame = {
-            "setting": setting,
-            "signs": [(who.name, by_setting[setting].get((who.run, who.model))) for who in people],
-            "url": asked.address("/sample", under=setting),
-            "picture": asked.address("/picture", under=setting),
-        }
-        groups.setdefault(setting.partition(":")[0], []).append(frame)
-    return groups
-
-
-def _verdicts(states: Sequence[RunState], people: Sequence[Contender], dataset: str, setting: str) -> dict[Contender, Any]:
-    """Returns the record of the test that each model's answer belongs to."""
-    by_name = {state.name: state for state in states}
-    return {
-        who: record
-        for who in people
-        for record in by_name[who.run].records
-        if record.test == "cell" and (record.model, record.dataset, record.setting) == (who.model, dataset, setting)
-    }
 
 
 # How they are written.
@@ -657,33 +366,10 @@ def _environment() -> Environment:
         "flips": FLIP_WORDS,
         "sorts": SORT_WORDS,
         "decisions": DECISIONS,
-        "mark_class": _mark_class,
+        "mark_class": mark_class,
         "a_page": {"/": RUNS_A_PAGE, "/answers": ANSWERS_A_PAGE, "/samples": SAMPLES_A_PAGE},
     }
     return environment
-
-
-def _dots(
-    asked: Asked, one: FoundSample, at: int, marks: Sequence[Scored], people: Sequence[Contender]
-) -> list[tuple[Contender, list[tuple[str, Scored | None, Markup]]]]:
-    """Returns, for each model, its answers under all settings: the settings of all models stand below each other."""
-    settings = sorted({mark.cell.setting for mark in marks}, key=setting_order)
-    urls = {
-        setting: asked.address("/sample", data=one.dataset, id=one.id, under=setting, at=at, among="samples")
-        for setting in settings
-    }
-    found = []
-    for who in people:
-        own = {mark.cell.setting: mark for mark in marks if _is_of(mark.cell, who)}
-        if own:
-            found.append((who, [(setting, own.get(setting), urls[setting]) for setting in settings]))
-    return found
-
-
-def _mark_class(mark: Scored) -> str:
-    """Returns how an answer is drawn in a strip: a flip where a picture was shown, else what it is."""
-    flipped = mark.flip == "harmful" and mark.state in ("right", "wrong") and mark.cell.setting != NO_IMAGE_NAME
-    return "harmful" if flipped else mark.state
 
 
 def _whole(text: str) -> Markup:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.errors import InfrastructureError, MissingExtra, UsageError, VlmRobustError
 
-from .page import Asked, Pages, script, stylesheet
+from .address import Asked
+from .page import Pages, script, stylesheet
 
 if TYPE_CHECKING:
     import uvicorn

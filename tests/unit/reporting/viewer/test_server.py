@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import MissingExtra, UsageError
+from pytest_vlmrobust.core.record import Example, Picture
 from pytest_vlmrobust.store import Evidence, Journal, write_manifest
 from tests.unit.reporting.viewer.conftest import EVIL, Served
 from tests.unit.store.browsed import answer, put, record, run
@@ -112,6 +114,17 @@ def test_views_of_a_picture_are_shown_in_their_places(serve: Callable[..., Serve
     assert "side-2" in page
     assert "✓ patch 1,2" in said
     assert "✕ patch 2,1" in said
+
+
+def test_of_several_pictures_the_one_that_settings_change_stands_for_the_sample(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr", "invert": "wrrrrr"}}, changes={"perturbed": (2, 3)})
+    served = serve(directory)
+    for path in ("/answers?setting=invert", "/samples", "/sample?data=d&id=d0&under=invert"):
+        pictures = re.findall(r'src="/picture/small([^"]+)"', served.get(path)[2])
+        assert pictures
+        assert all("number=2" in picture for picture in pictures)
 
 
 def test_a_sample_without_pictures_says_why_and_shows_the_rest(viewer: Served) -> None:
@@ -305,3 +318,37 @@ def test_an_evil_name_of_a_run_is_text(serve: Callable[..., Served], tmp_path: P
     assert EVIL not in page
     link = next(link for link in links(page) if link.startswith("/answers?run="))
     assert served.get(link.replace(" ", "%20"))[0] == 200
+
+
+def test_a_stored_thumbnail_is_shown_where_a_picture_cannot_be_made_again(serve: Callable[..., Served], tmp_path: Path) -> None:
+    directory = run(tmp_path / "store" / "runs" / "one", {"m": {"clean": "rrrrrr", "fog:high": "rrrrrw"}})
+    name, content = "ab" * 32 + ".webp", b"RIFF\x04\x00\x00\x00WEBPtext"
+    (tmp_path / "store" / "pictures").mkdir()
+    (tmp_path / "store" / "pictures" / name).write_bytes(content)
+    (tmp_path / "store" / "secret.webp").write_bytes(content)
+    seen = (Picture(name, "clean"), Picture("../secret.webp", "fog:high"))
+    with Journal(directory) as journal:
+        kept = replace(record("m", "d", "fog:high"), examples=(Example("d5", "newly_wrong", "Which one?", pictures=seen),))
+        journal.append(kept)
+    served = serve(directory)
+    status, headers, body = served.get("/picture/small?data=d&id=d5&under=clean")
+    assert (status, headers["content-type"], body) == (200, "image/webp", content.decode())
+    assert served.get("/picture/full?data=d&id=d5&under=clean")[0] == 404
+    assert served.get("/picture/small?data=d&id=d5&under=fog:high")[0] == 404  # its name leads out of the folder
+
+
+def test_many_runs_are_shown_page_by_page(serve: Callable[..., Served], tmp_path: Path) -> None:
+    directories = [tmp_path / f"run{number:02}" for number in range(21)]
+    for directory in directories:
+        Journal(directory).close()
+    served = serve(*directories, together=False)
+    assert served.get("/")[2].count("data-run=") == 20
+    assert re.findall(r'data-run="([^"]+)"', served.get("/?page=2")[2]) == ["run20"]
+
+
+def test_two_directories_of_one_name_are_told_apart(serve: Callable[..., Served], tmp_path: Path) -> None:
+    one = run(tmp_path / "a" / "same", {"m": {"clean": "rrrrrr"}})
+    other = run(tmp_path / "b" / "same", {"m": {"clean": "wrrrrr"}})
+    page = serve(one, other).get("/answers?differs=yes")[2]
+    assert "m in same~2" in text(page)
+    assert "2 answers" in text(page)

@@ -1,0 +1,261 @@
+"""What the pages of the viewer hold of answers: models side by side, strips of settings, and pictures beside each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME
+from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
+from pytest_vlmrobust.reporting.html.words import Mark
+from pytest_vlmrobust.store.browsing import RIGHT, BrowsedCell, FoundSample, Scored, Seen, probabilities
+from pytest_vlmrobust.store.questions import Answer
+
+from .address import Asked
+from .runs import PictureSource, RunState, ShownRun
+
+STATE_MARKS = {
+    "right": Mark("✓", "pass", "right"),
+    "wrong": Mark("✕", "fail", "wrong"),
+    "unparsed": Mark("?", "open", "unreadable, counts as wrong"),
+    "error": Mark("!", "error", "the inference failed: no score"),
+}
+FLIP_WORDS = {"harmful": "scores less than with the clean picture", "helpful": "scores more than with the clean picture"}
+SORT_WORDS = {"worst": "worst first", "surest": "wrong and surest first", "data": "as in the data"}
+
+
+# Models side by side.
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One model in one of the runs that are looked at."""
+
+    run: str
+    model: str
+    name: str
+    """What it is called beside the others."""
+
+
+def contenders(cells: Iterable[BrowsedCell]) -> list[Contender]:
+    """Returns the models of all runs; a name that two runs have is said with its run."""
+    pairs = list(dict.fromkeys((cell.run, cell.model) for cell in cells))
+    runs = {run for run, _ in pairs}
+    return [Contender(run, model, model if len(runs) == 1 else f"{model} in {run}") for run, model in pairs]
+
+
+def setting_order(setting: str) -> tuple[int, str, float, str]:
+    """Returns what settings are sorted by: without perturbation first, then by name, and from low to high.
+
+    >>> sorted(["fog:high", "no_image", "resolution:96", "fog:low", "clean", "resolution:448"], key=setting_order)
+    ['clean', 'no_image', 'fog:low', 'fog:high', 'resolution:96', 'resolution:448']
+    """
+    name, _, level = setting.partition(":")
+    rank = LEVELS.index(level) if level in LEVELS else float(level) if level.isdecimal() else 0.0
+    return [CLEAN_NAME, NO_IMAGE_NAME, setting].index(setting), name, rank, level
+
+
+def words_of(text: str) -> str:
+    """Returns a text of a sample with words where it shows a picture."""
+    return text.replace(IMAGE_MARK, "[picture]")
+
+
+def is_of(cell: BrowsedCell, who: Contender) -> bool:
+    """Whether a cell is one of this model in this run."""
+    return (cell.run, cell.model) == (who.run, who.model)
+
+
+# Questions and answers.
+
+
+def target_of(sample: Sample | None) -> str:
+    """Returns the right answer of a sample; several accepted ones stand between bars, boxes with what they are of."""
+    if sample is None:
+        return ""
+    if sample.localisation is not None:
+        boxes = sample.localisation.boxes.items()
+        return "; ".join(f"{name} ({', '.join(f'{edge:.0f}' for edge in box)})" for name, box in boxes)
+    return sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
+
+
+def changed_picture(sample: Sample | None) -> int:
+    """Returns which picture stands for a sample: the first one that settings change."""
+    return next(iter(sample.perturbed or (0,)), 0) if sample else 0
+
+
+def best_answer(answers: Sequence[Answer]) -> Answer:
+    """Returns the answer that the score of the sample is: of several views the best one's."""
+    return max(answers, key=lambda answer: -1.0 if math.isnan(answer.score.value) else answer.score.value)
+
+
+def read_as(answer: Answer) -> str:
+    """Returns what was read from an answer, else what the model wrote, else why the inference failed."""
+    return answer.score.answer or answer.prediction.text or answer.prediction.error
+
+
+def confidence(answer: Answer) -> float | None:
+    """Returns the probability of the most probable letter among those offered; ``None`` where none is known."""
+    return max(probabilities(list(answer.prediction.logprobs.values())), default=None)
+
+
+def board(who: Contender, seen: Seen | None) -> dict[str, Any]:
+    """Returns what a model answered, clean and under the setting, column beside column."""
+    if seen is None:
+        return {"who": who, "seen": None}
+    is_clean = seen.cell.setting == CLEAN_NAME
+    columns = [] if is_clean or seen.clean is None else [(CLEAN_NAME, seen.clean)]
+    own = (
+        [(seen.cell.setting, seen.answers[0])]
+        if len(seen.answers) == 1
+        else [
+            (_view_name(number, len(seen.answers)), answer)
+            for number, answer in enumerate(seen.answers)
+            if answer.score.state != "unasked"
+        ]
+    )
+    columns += own
+    letters = list(dict.fromkeys(letter for _, answer in columns for letter in answer.prediction.logprobs))
+    return {
+        "who": who,
+        "seen": seen,
+        "columns": [_column(name, answer) for name, answer in columns],
+        "letters": [
+            (letter, seen.sample.options.get(letter, ""), [_bar(answer, letter) for _, answer in columns]) for letter in letters
+        ]
+        if len(columns) <= 2
+        else [],
+    }
+
+
+def _view_name(number: int, views: int) -> str:
+    side = math.isqrt(views)
+    return f"patch {number // side + 1},{number % side + 1}" if side * side == views else f"view {number + 1}"
+
+
+def _column(name: str, answer: Answer) -> dict[str, Any]:
+    score = answer.score
+    state = ("right" if score.value >= RIGHT else "wrong") if score.state == "scored" else score.state
+    details = {key: str(value) for key, value in answer.prediction.details.items()}
+    return {"name": name, "answer": answer, "mark": STATE_MARKS.get(state, STATE_MARKS["error"]), "details": details}
+
+
+def _bar(answer: Answer, letter: str) -> dict[str, Any]:
+    logprobs = answer.prediction.logprobs
+    if letter not in logprobs:
+        return {"known": False}
+    shares = dict(zip(logprobs, probabilities(list(logprobs.values())), strict=False))
+    share = shares.get(letter, math.nan)
+    return {
+        "known": True,
+        "logprob": float(logprobs[letter]),
+        "share": share,
+        "width": 0 if math.isnan(share) else round(100 * share, 1),
+    }
+
+
+def galleries(
+    runs: Sequence[ShownRun], asked: Asked, under: str, answered: Sequence[str], seen: Mapping[Contender, Seen | None]
+) -> list[dict[str, Any]]:
+    """Returns the pictures side by side: clean, then as shown, apart for runs whose models saw other pixels."""
+    found: list[dict[str, Any]] = []
+    for setting in dict.fromkeys((CLEAN_NAME, under)):
+        known: dict[tuple[str, ...], dict[str, Any]] = {}
+        for run in runs:
+            if answered and run.name not in answered:
+                continue
+            one = _gallery(run.pictures, asked, run.name, setting, seen)
+            same = known.setdefault(one["digests"], one)
+            if same is not one:
+                same["runs"].append(run.name)
+        found += known.values()
+    return found
+
+
+def _gallery(
+    pictures: PictureSource, asked: Asked, run: str, setting: str, seen: Mapping[Contender, Seen | None]
+) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "setting": setting,
+        "runs": [run],
+        "digests": (),
+        "pictures": [],
+        "check": "",
+        "problem": "",
+        "side": 0,
+    }
+    if setting == NO_IMAGE_NAME:
+        return {**content, "problem": "No picture is shown under this setting."}
+    try:
+        shown = pictures.shown(asked.data, asked.id, setting)
+    except VlmRobustError as error:
+        return {**content, "problem": str(error), "small": asked.address("/picture", run=(run,), under=setting, number=0)}
+    views = [one for who, one in seen.items() if one and who.run == run and one.cell.setting == setting]
+    right = [answer.score.value >= RIGHT for answer in views[0].answers] if len(views) == 1 and shown.views > 1 else []
+    each = len(shown.names) or 1
+    side = math.isqrt(shown.views) if shown.views > 1 else 0
+    content |= {"digests": shown.digests, "check": shown.check, "side": side}
+    content["pictures"] = [
+        {
+            "url": asked.address("/picture", run=(run,), under=setting, number=number),
+            "name": shown.names[number % each] or (_view_name(number // each, shown.views) if side else ""),
+            "frame": ("right" if right[number // each] else "wrong") if number // each < len(right) else "",
+        }
+        for number in range(len(shown.digests))
+    ]
+    return content
+
+
+def strip(asked: Asked, marks: Sequence[Scored], people: Sequence[Contender], number: int) -> dict[str, list[dict[str, Any]]]:
+    """Returns all settings, by perturbation, each with the score of every model and one of its pictures."""
+    by_setting: dict[str, dict[tuple[str, str], Scored]] = {}
+    for mark in marks:
+        by_setting.setdefault(mark.cell.setting, {})[mark.cell.run, mark.cell.model] = mark
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for setting in sorted(by_setting, key=setting_order):
+        frame = {
+            "setting": setting,
+            "signs": [(who.name, by_setting[setting].get((who.run, who.model))) for who in people],
+            "url": asked.address("/sample", under=setting),
+            "picture": asked.address("/picture", under=setting, number=number),
+        }
+        groups.setdefault(setting.partition(":")[0], []).append(frame)
+    return groups
+
+
+def verdicts_of(states: Sequence[RunState], people: Sequence[Contender], dataset: str, setting: str) -> dict[Contender, Any]:
+    """Returns the record of the test that each model's answer belongs to."""
+    by_name = {state.name: state for state in states}
+    return {
+        who: record
+        for who in people
+        for record in by_name[who.run].records
+        if record.test == "cell" and (record.model, record.dataset, record.setting) == (who.model, dataset, setting)
+    }
+
+
+def dots(
+    asked: Asked, one: FoundSample, at: int, marks: Sequence[Scored], people: Sequence[Contender]
+) -> list[tuple[Contender, list[tuple[str, Scored | None, Markup]]]]:
+    """Returns, for each model, its answers under all settings: the settings of all models stand below each other."""
+    settings = sorted({mark.cell.setting for mark in marks}, key=setting_order)
+    urls = {
+        setting: asked.address("/sample", data=one.dataset, id=one.id, under=setting, at=at, among="samples")
+        for setting in settings
+    }
+    found = []
+    for who in people:
+        own = {mark.cell.setting: mark for mark in marks if is_of(mark.cell, who)}
+        if own:
+            found.append((who, [(setting, own.get(setting), urls[setting]) for setting in settings]))
+    return found
+
+
+def mark_class(mark: Scored) -> str:
+    """Returns how an answer is drawn in a strip: a flip where a picture was shown, else what it is."""
+    flipped = mark.flip == "harmful" and mark.state in ("right", "wrong") and mark.cell.setting != NO_IMAGE_NAME
+    return "harmful" if flipped else mark.state
