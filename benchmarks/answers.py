@@ -87,7 +87,7 @@ def reasoned() -> list[Question]:
             f"{' '.join(REASONS[(number + place) % len(REASONS)] for place in range(10))}\n\n{end.format(number)}",
             OPTIONS,
         )
-        for number, end in zip(range(10_000), itertools.cycle(ENDS))  # noqa: B905 - one of them has no end
+        for number, end in zip(range(10_000), itertools.cycle(ENDS))
     ]
 
 

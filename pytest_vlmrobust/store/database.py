@@ -233,7 +233,9 @@ def _connect_writable(path: Path) -> sqlite3.Connection:
 
 
 def _connect_read_only(path: Path, schema: DatabaseSchema) -> sqlite3.Connection:
-    return sqlite3.connect(read_only_uri(path, schema), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(
+        read_only_uri(path, schema), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
 
 
 def read_only_uri(path: Path, schema: DatabaseSchema = STORE) -> str:
