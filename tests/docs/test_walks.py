@@ -71,14 +71,13 @@ def printed(block: Block, command: str, directory: Path, variables: Mapping[str,
         ["bash", "-c", command],
         cwd=directory,
         env=dict(variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,  # apart: what libraries say on the way must not fall into the middle of a line
         text=True,
         check=False,
         timeout=600,
     )
-    assert done.returncode == 0, f"{block}: {command}\n{done.stdout}"
-    return done.stdout
+    assert done.returncode == 0, f"{block}: {command}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
 
 
 def compare(block: Block, command: str, expected: str, got: str) -> None:

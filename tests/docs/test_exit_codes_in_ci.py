@@ -1,4 +1,4 @@
-"""The recipes of `vlmrobust init --ci`: their shell commands run, and each exit code of the gate ends as the page says."""
+"""What the page about CI says of exit codes holds of the recipes, and their commands run."""
 
 from __future__ import annotations
 
