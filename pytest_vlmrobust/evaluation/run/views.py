@@ -31,7 +31,7 @@ KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
 
 _RUNG = "resolution"
 """The setting that shows pictures at a long edge in pixels."""
-_SOURCE_BYTES = 256 * 2**20
+_SOURCE_BYTES = 48 * 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
