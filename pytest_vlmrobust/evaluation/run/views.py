@@ -32,6 +32,7 @@ KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
 _RUNG = "resolution"
 """The setting that shows pictures at a long edge in pixels."""
 _SOURCE_BYTES = 48 * 2**20
+"""Source pictures that are kept for further settings: as many as the embedded collections show in one task."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +74,6 @@ class ViewMaker:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._steps_left = _StepsLeft()
         self._sources: OrderedDict[str, NDArray[np.uint8]] = OrderedDict()
         self._held = 0
         self._lock = Lock()
@@ -86,11 +86,11 @@ class ViewMaker:
         """Returns the recipe of the view of each sample: what all have in common is looked up and spelled once."""
         if setting == NO_IMAGE:
             return ["no image"] * len(samples)
-        code = canonical_json(code_digest())
-        return [self._recipe(code, sample, *_begun(sample, setting)) for sample in samples]
+        code, steps_left = canonical_json(code_digest()), _StepsLeft()
+        return [self._recipe(code, steps_left, sample, *_begun(sample, setting)) for sample in samples]
 
-    def _recipe(self, code: str, sample: Sample, shown: Iterable[ImageSource], setting: Setting) -> str:
-        steps, is_drawn = self._steps_left[setting]
+    def _recipe(self, code: str, steps_left: _StepsLeft, sample: Sample, shown: Iterable[ImageSource], setting: Setting) -> str:
+        steps, is_drawn = steps_left[setting]
         seed = derive_seed(self._seed, sample.seeded_by or sample.id) if is_drawn else 0
         sources = canonical_json([source.identity() for source in shown])
         chosen = [] if sample.perturbed is None else [canonical_json(list(sample.perturbed))]
