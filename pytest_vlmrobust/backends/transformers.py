@@ -36,8 +36,11 @@ ENCODING_VERSION = 1
 """Raised when this package changes how it puts a request to a model or reads its answer: older predictions then do not count."""
 
 _MOST_LANES = 2
-_TOKENS_ON_CPU = 4096
+_TOKENS_ON_CPU = 2048
 """Tokens and patches of a batch on a CPU: more of them take more memory, and no less time."""
+_TRIM_SECONDS = 2.0
+"""How often memory that batches on a CPU have freed is given back: the GNU C library keeps it for the next ones, some hundred
+megabytes in pieces after a few minutes, and whoever takes it again pays a tenth of the time of a batch."""
 _LIBRARIES = ("torch", "transformers", "tokenizers", "pillow", "numpy")
 
 
@@ -63,6 +66,7 @@ class TransformersBackend:
         self._answerer: Answerer | None = None
         self._idle: list[Answerer] = []
         self._copies = 0
+        self._trimmed = 0.0
         self._limited = threading.local()
         self._loading = threading.RLock()
         self._fingerprinting = threading.Lock()
@@ -193,6 +197,7 @@ class TransformersBackend:
             for batch in batches([job for job in jobs if not prepared[job.index].failure], self.batch_size, most):
                 predictions = self._answered(batch, answerer, getattr(torch, "AcceleratorError", None))
                 answers.update(zip((job.index for job in batch), predictions, strict=True))
+                self._trim()
         return [answers[index] for index in range(len(prepared))]
 
     def seen_size(self, width: int, height: int) -> tuple[int, int] | None:
@@ -245,6 +250,13 @@ class TransformersBackend:
     def _has_room(self) -> bool:
         """Whether larger batches may be tried: a GPU refuses what it cannot hold, but a process that takes too much is ended."""
         return self._placement().device != "cpu" or room_for_twice(self._held)
+
+    def _trim(self) -> None:
+        """Gives back what batches on a CPU have freed, where that was not done for a while."""
+        now = time.monotonic()
+        if now - self._trimmed > _TRIM_SECONDS and self._placement().device == "cpu":
+            self._trimmed = now
+            _return_freed()
 
     def _recover(self) -> None:
         """Makes room after a batch failed, and counts it: a model that never takes a whole batch is slow, and should be seen."""
@@ -431,5 +443,14 @@ def _free_memory() -> None:
     import torch
 
     gc.collect()
+    _return_freed()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def _return_freed() -> None:
+    """Has the C library give memory that it keeps for later back to the system; only the GNU one can be told to."""
+    import ctypes
+
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)

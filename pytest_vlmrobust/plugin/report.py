@@ -327,11 +327,12 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
 
     writer = config.get_terminal_writer()
     width = writer.fullwidth if writer.hasmarkup else max(120, writer.fullwidth)  # a log has no right edge
+    facts = run.facts()
     terminalreporter.section("vision-language model robustness", "=")
-    terminalreporter.write(render_terminal(run.records, run.facts(), width=width, color=writer.hasmarkup))
+    terminalreporter.write(render_terminal(run.records, facts, width=width, color=writer.hasmarkup))
     for problem in config.stash.get(_UNWRITTEN, []):
         terminalreporter.write_line(problem, yellow=True)
-    for line in annotation_lines(run.records, run.facts()):
+    for line in annotation_lines(run.records, facts):
         terminalreporter.write_line(line)
     if names := [record.id for record in run.records if not record.is_gated]:
         text = f"FAILED  non-gate tests failed, so that the run fails whatever the gate decides: {first_few(names, _MOST)}"

@@ -311,13 +311,15 @@ class Rule:
 
         A rule that names no category bounds whole datasets only, so that it does not meet strata of ten samples by accident.
         """
-        excluded = self.unless is not None and self.unless.matches(test)
-        return self.metric == test.metric and _covers(self.where, test) and not excluded
+        if self.metric != test.metric or not _covers(self.where, test):
+            return False
+        return self.unless is None or not self.unless.matches(test)
 
     def bounds(self, test: JudgedTest) -> bool:
         """Whether the rule bounds this test, or strata of its dataset."""
-        excluded = self.unless is not None and not self.unless.category and self.unless.matches(test)
-        return self.metric == test.metric and replace(self.where, category=()).matches(test) and not excluded
+        if self.metric != test.metric or not replace(self.where, category=()).matches(test):
+            return False
+        return self.unless is None or bool(self.unless.category) or not self.unless.matches(test)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ VERSION = 1
 """Changes whenever a pixel or an identity changes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PortraitImage:
     """The picture of one portrait, drawn when loaded."""
 
@@ -40,6 +40,10 @@ class PortraitImage:
 
     def identity(self) -> str:
         """Returns what the pixels are a function of; the renderer is part of it, as edges may differ between its versions."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> str:
         from cv2 import __version__
 
         return fingerprint(["portrait", VERSION, __version__, self.side, repr(self.portrait)])

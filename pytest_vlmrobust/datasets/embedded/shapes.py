@@ -339,7 +339,7 @@ REFERENCE_KINDS = ("color_at", "color_of", "shape_at", "shape_of", "relation", "
 """Kinds that the embedded reference model can answer; the others are in ``shapes_all``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SceneImage:
     """The picture of one scene, drawn when loaded."""
 
@@ -351,6 +351,10 @@ class SceneImage:
 
     def identity(self) -> str:
         """Returns what the pixels are a function of."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> str:
         return fingerprint(["scene", VERSION, repr(self.scene)])
 
 

@@ -159,7 +159,7 @@ SMALLEST = 96
 """Side of a picture in which a word of ten letters can still be read, pixels."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PrintImage:
     """The picture of one word, drawn when loaded."""
 
@@ -171,6 +171,10 @@ class PrintImage:
 
     def identity(self) -> str:
         """Returns what the pixels are a function of, with the versions of the libraries that rasterise the letters."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> str:
         import cv2
         import PIL
 

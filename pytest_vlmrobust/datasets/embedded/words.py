@@ -238,7 +238,7 @@ VERSION = 1
 """Changes whenever a pixel or a question changes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PageImage:
     """The picture of one page, drawn when loaded."""
 
@@ -250,6 +250,10 @@ class PageImage:
 
     def identity(self) -> str:
         """Returns what the pixels are a function of; the renderer is part of it, as glyphs differ between its versions."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> str:
         from PIL import __version__
 
         return fingerprint(["page", VERSION, __version__, repr(self.page)])

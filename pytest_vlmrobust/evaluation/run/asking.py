@@ -28,17 +28,17 @@ from .leases import LEASE_SECONDS, Wait, renewed
 from .ledger import Ledger
 from .views import View, ViewMaker
 
-AHEAD_BYTES = 32 * 2**20
+AHEAD_BYTES = 16 * 2**20
 """Prepared requests that may wait for their turn, beside those of the next batch."""
 BATCH_BYTES = 512 * 2**20
 """A batch that has reached this is not filled up further; a request alone may be larger."""
-MIXED_BATCH_BYTES = 24 * 2**20
+MIXED_BATCH_BYTES = 12 * 2**20
 """The same where batches are filled across cells, on a CPU: larger ones take no less time."""
 _BATCHES_AHEAD = 8
 """How many batches of questions are expected at a time, for each lane."""
 _PREPARED_AHEAD = 4
 """How many batches of them at most are prepared at a time, for each lane."""
-_RECENT_VIEWS, _RECENT_BYTES = 32, 32 * 2**20
+_RECENT_VIEWS, _RECENT_BYTES = 32, 16 * 2**20
 """Views that are kept for questions about the same pixels."""
 _POLL_SECONDS = 0.2
 _SWITCH_SECONDS = 0.0005
@@ -55,7 +55,7 @@ class Want:
     places: Sequence[int] | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Asking:
     """One view of a sample on its way: where it comes from, and the key of its answer once known."""
 
@@ -140,7 +140,10 @@ class Engine:
         """Those that somebody waits for and has not been told of yet."""
         self._fresh: dict[str, float] = {}
         """Keys of answers that a model gave and nobody has counted yet, and the seconds that each took."""
-        self._made: list[tuple[str, View]] = []
+        self._made: dict[str, tuple[str, ...]] = {}
+        """The digests of views that were made since the last batch, by recipe."""
+        self._noted: dict[str, tuple[str, ...]] = {}
+        """Likewise what could not be done to their pictures."""
         self._recent: OrderedDict[str, Future[View]] = OrderedDict()
         self._model = ""
         self._backend: Backend | None = None
@@ -467,7 +470,7 @@ class Engine:
             request = self._request(question.cell, asking, view)
             with self._changed:
                 if view.digests:
-                    self._made.append((asking.recipe, view))
+                    self._made[asking.recipe], self._noted[asking.recipe] = view.digests, view.notes
                 leads = self._leaders.setdefault(request.key, question) is question
             if leads:
                 stored = self._store.get_many([request.key]).get(request.key)
@@ -538,11 +541,10 @@ class Engine:
 
     def _remember_views(self) -> None:
         with self._changed:
-            made, self._made = self._made, []
+            made, noted = self._made, self._noted
+            self._made, self._noted = {}, {}
         if made:
-            self._store.put_digests(
-                {recipe: view.digests for recipe, view in made}, {recipe: view.notes for recipe, view in made}
-            )
+            self._store.put_digests(made, noted)
 
     def _compute(self, batch: Sequence[Question]) -> BaseException | None:
         """Has a batch answered and stored; returns what went wrong."""

@@ -33,7 +33,8 @@ KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
 
 _RUNG = "resolution"
 """The setting that shows pictures at a long edge in pixels."""
-_SOURCE_BYTES = 256 * 2**20
+_SOURCE_BYTES = 48 * 2**20
+"""Source pictures that are kept for further settings: as many as the embedded collections show in one task."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import json
 import math
@@ -20,6 +21,7 @@ from PIL import Image
 from pytest_vlmrobust.backends import Backend, BackendOptions, loading, open_backend, resolve
 from pytest_vlmrobust.backends import transformers as transformers_module
 from pytest_vlmrobust.backends.answering import Job
+from pytest_vlmrobust.backends.batch_size import held_bytes
 from pytest_vlmrobust.backends.devices import Leased
 from pytest_vlmrobust.backends.transformers import TransformersBackend
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
@@ -589,3 +591,33 @@ def test_predictions_are_the_same_in_another_backend_object(checkpoint: Find, re
     asked = [request_for("a", (56, 56)), request_for("b", choices=(), max_new_tokens=4)]
     answers: list[list[Prediction]] = [_open(checkpoint("internvl")).infer(asked) for _ in range(2)]
     assert answers[0] == answers[1]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is given back where the GNU C library is")
+def test_memory_that_was_freed_goes_back_to_the_system(
+    backend: TransformersBackend, request_for: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend.infer([request_for("a")])  # whatever is loaded once is loaded
+    pieces = [bytearray(b"1") * 60_000 for _ in range(2000)]  # below the size that is given back by itself
+    kept = pieces[::100]
+    del pieces
+    before = held_bytes()
+    monkeypatch.setattr(transformers_module, "_TRIM_SECONDS", 0.0)
+    backend.infer([request_for("a")])
+    after = held_bytes()
+    if before is None or after is None or not hasattr(ctypes.CDLL(None), "malloc_trim"):
+        pytest.skip("the system does not tell, or has another C library")
+    assert before - after > 60 * 2**20
+    assert len(kept) == 20
+
+
+def test_memory_is_given_back_every_few_seconds_only(
+    backend: TransformersBackend, request_for: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[int] = []
+    monkeypatch.setattr(transformers_module, "_return_freed", lambda: times.append(1))
+    monkeypatch.setattr(transformers_module, "_TRIM_SECONDS", 3600.0)
+    monkeypatch.setattr(backend, "_trimmed", -3600.0)
+    for _ in range(3):
+        backend.infer([request_for("a")])
+    assert len(times) == 1
