@@ -284,5 +284,3 @@ def test_kept_to_letters_by_a_bias_the_server_names_the_letters_that_are_most_pr
     there, here = gate.answers("served"), gate.answers("here")
     assert len(here) == SAMPLES * SETTINGS
     assert [key for key in here if there[key] != here[key]] == []
-    code, said = gate.run("compared", "--vlm-baseline=here", models="served")
-    assert "choices were answered" in said or code == 4, said
