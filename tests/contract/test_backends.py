@@ -52,7 +52,8 @@ def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @contextlib.contextmanager
 def _ray() -> Iterator[None]:
     ray = pytest.importorskip("ray")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
+        patched.setenv("RAY_worker_niceness", "0")  # by default actors step back behind whatever else runs here
         warnings.simplefilter("ignore")
         ray.init("local", num_cpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False)
         yield

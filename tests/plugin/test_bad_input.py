@@ -268,3 +268,24 @@ def test_a_plan_without_a_scorer_and_a_list_of_its_tests(project: Project) -> No
 def test_a_benchmark_that_is_graded_by_a_language_model(project: Project) -> None:
     project.write("MMVet.tsv", "index\timage_path\tquestion\tanswer\n0\tpictures/0.png\tWhat is it?\ta dog\n")
     refused(project.run("--vlm-dataset=MMVet.tsv"), "MM-Vet is not scored here, since its rule asks a language model: dataset")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--vlm-engine=rey",), ("--vlm-engine 'rey': expected one of local, ray.", "Did you mean 'ray'?")),
+        (("--vlm-ray-address=auto",), ("--vlm-ray-address is about Ray. Add --vlm-engine ray, or leave it out",)),
+        (("--vlm-ray-gpus=0.5",), ("--vlm-ray-gpus is about Ray.",)),
+        (("--vlm-engine=ray", "--vlm-ray-gpus=1.5"), ("--vlm-ray-gpus 1.5: expected a share of a GPU",)),
+        (("--vlm-engine=ray", "--vlm-ray-cpus=0"), ("--vlm-ray-cpus 0: expected 1 or more",)),
+        (("--vlm-engine=ray", "--vlm-ray-actors=-1"), ("--vlm-ray-actors -1: expected 0 or more actors",)),
+        (("--vlm-engine=ray", "--vlm-batch-size=auto"), ("--vlm-batch-size auto finds a size by timing this process.",)),
+        (("--vlm-engine=ray", "--vlm-device=cuda:1"), ("--vlm-device cuda:1: Ray gives each actor its GPU.",)),
+    ],
+)
+def test_options_of_the_engine_that_make_no_sense(project: Project, options: tuple[str, ...], words: tuple[str, ...]) -> None:
+    refused(project.run(*options), *words)
+
+
+def test_a_scripted_model_is_not_hosted_by_ray(project: Project) -> None:
+    assert project.run("--vlm-engine=ray").ret == 0

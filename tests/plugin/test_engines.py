@@ -164,6 +164,7 @@ def cluster() -> Iterator[Any]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("RAY_AUTH_MODE", "disabled")  # the token lies in the home directory, of which tests have another one
+        patched.setenv("RAY_worker_niceness", "0")  # by default actors step back behind whatever else runs here
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
         cluster.add_node(num_cpus=1)
         cluster.add_node(num_cpus=1)
@@ -283,5 +284,3 @@ def test_kept_to_letters_by_a_bias_the_server_names_the_letters_that_are_most_pr
     there, here = gate.answers("served"), gate.answers("here")
     assert len(here) == SAMPLES * SETTINGS
     assert [key for key in here if there[key] != here[key]] == []
-    code, said = gate.run("compared", "--vlm-baseline=here", models="served")
-    assert "choices were answered" in said or code == 4, said

@@ -69,7 +69,8 @@ def asking(*texts: str) -> list[Request]:
 def ray() -> Iterator[Any]:
     ray = pytest.importorskip("ray")
     ray.cloudpickle.register_pickle_by_value(__import__("sys").modules[__name__])  # actors do not know this module
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
+        patched.setenv("RAY_worker_niceness", "0")  # by default actors step back behind whatever else runs here
         warnings.simplefilter("ignore")
         ray.init("local", num_cpus=2, include_dashboard=False, configure_logging=False, log_to_driver=False)
         yield ray

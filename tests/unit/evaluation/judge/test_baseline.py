@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline, answered_by
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
@@ -241,3 +241,17 @@ def test_the_comparison_is_planned_only_with_a_baseline() -> None:
     names = {test.metric for test in judged_tests(cell("flip_v"))}
     more = {test.metric for test in judged_tests(cell("flip_v"), baseline=True)}
     assert more - names == {"baseline_drop", "baseline_flip_rate", "drop_increase"}
+
+
+@pytest.mark.parametrize(
+    ("method", "way"),
+    [
+        ("letter_logits", "letters"),
+        ("generate", "text"),
+        ("sample", "text"),
+        ("structured_choice", "structured_choice"),
+        ("logit_bias", "logit_bias"),
+    ],
+)
+def test_ways_of_answering_choices_that_are_not_compared_have_names_of_their_own(method: str, way: str) -> None:
+    assert answered_by([sample(0)], [Prediction("A", method)]) == {way}
