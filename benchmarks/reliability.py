@@ -13,17 +13,25 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import mutants
 
+Row = TypeVar("Row")
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def shown(row: Row) -> Row:
+    """Returns a row of a table, and says it at once: the whole takes hours."""
+    print(row, file=sys.stderr, flush=True)
+    return row
 
 
 def faults(options: argparse.Namespace) -> list[str]:
     """Returns the table of the faults that gates met."""
     from tests.faults import campaign
 
-    rows = list(campaign.run_campaign([*campaign.FAULTS], options.trials, options.seed))
+    rows = [shown(row) for row in campaign.run_campaign([*campaign.FAULTS], options.trials, options.seed)]
     total, survived = sum(row.trials for row in rows), sum(row.survived for row in rows)
     lines = [campaign.HEADER, *map(str, rows), f"| **all** | **{survived} of {total}** | |"]
     return [*lines, *(f"\n{problem}" for row in rows for problem in row.problems)]
@@ -33,7 +41,7 @@ def inputs(options: argparse.Namespace) -> list[str]:
     """Returns the table of the inputs that readers were given."""
     from tests.fuzz import readers
 
-    rows = [readers.fuzz(reader, options.seconds, options.seed) for reader in readers.READERS.values()]
+    rows = [shown(readers.fuzz(reader, options.seconds, options.seed)) for reader in readers.READERS.values()]
     tried, failed = sum(row.tried for row in rows), sum(len(row.failures) for row in rows)
     lines = [readers.HEADER, *map(str, rows), f"| **all** | **{tried:,}** | | | | **{failed}** |"]
     return [*lines, *(f"\n{failure}" for row in rows for failure in row.failures)]

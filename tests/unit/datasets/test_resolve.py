@@ -329,4 +329,4 @@ def test_an_index_of_thousands_of_digits_is_a_name_like_any_other(tmp_path: Path
 def test_a_pipe_is_refused_for_it_might_never_end(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises(DatasetError, match=r"is not a dataset: it is no file\. Expected a \.tsv, a \.jsonl, or a folder"):
-        datasets.resolve(str(tmp_path / name))
+        resolve(tmp_path / name)
