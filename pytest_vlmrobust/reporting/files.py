@@ -75,15 +75,8 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
 def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
     decision = facts.decision(records)
-    about = [f"- {name}: {inert(said)}" for name, said in subject(records, facts.origins).lines]
-    lines = [
-        f"# {decision}",
-        "",
-        *about,
-        "",
-        f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.",
-        "",
-    ]
+    lines = [f"# {decision}", "", f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.", ""]
+    lines += [*(f"- {name}: {inert(said)}" for name, said in subject(records, facts.origins).lines), ""]
     commit = str(facts.origins.get("commit", ""))
     if made := {**({"commit": commit} if commit else {}), **ci_variables(facts.origins)}:
         lines += [f"Made from {', '.join(f'{inert(name)} {code(value)}' for name, value in made.items())}.", ""]

@@ -272,7 +272,7 @@ def _judged_by_value(records: Iterable[Record]) -> str:
     """Returns how many verdicts hold for these samples only, so that a GO does not look like one about all such questions."""
     judged = [measure for record in records if record.outcome in (Outcome.PASS, Outcome.WAIVED) and (measure := headline(record))]
     count = sum(measure.judge == "value" for measure in judged)
-    return f"; {'all verdicts' if count == len(judged) else quantity(count, 'verdict')} {BY_VALUE}" if count else ""
+    return f"; {'all' if count == len(judged) else count} {BY_VALUE}" if count else ""
 
 
 def _warnings(records: Iterable[Record]) -> str:

@@ -95,13 +95,13 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monke
 SUMMARY = """\
 # NO-GO
 
+1 verdict broke a bound. 1 FAIL, 1 PASS.
+
 - model: m (revision not recorded)
 - data: d (100 samples)
 - date: not recorded
 - gate: pytest-vlmrobust of a version not recorded
 - policy: none: nothing was gated
-
-1 verdict broke a bound. 1 FAIL, 1 PASS.
 
 | verdict | test | metric | value | interval | bound | n |
 |---|---|---|--:|--:|--:|--:|
