@@ -86,7 +86,7 @@ def derived_files(run: RunFiles) -> dict[str, str]:
         results.FILE_NAME: results.results_json(run.records, run.facts),
         results.CSV_FILE: results.cells_csv(run.records),
         SUMMARY: summary(run.records, run.facts),
-        model_card.FILE_NAME: model_card.model_card(run.records, run.facts, run.manifest),
+        model_card.FILE_NAME: model_card.model_card(run.records, run.facts, run.facts.origins),
         junit.FILE_NAME: run.junit,
     }
 
@@ -110,7 +110,7 @@ def underivable_claims(run: RunFiles) -> list[str]:
     page = run.directory / REPORT
     if page.is_file():
         text = page.read_text(encoding="utf-8", errors="replace")
-        problems += [f"{REPORT}: {claim}" for claim in contradictions(text, run.records, run.decision, run.manifest)]
+        problems += [f"{REPORT}: {claim}" for claim in contradictions(text, run.records, run.decision, run.facts.origins)]
     return problems
 
 

@@ -15,7 +15,8 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import on_one_line, quantity
-from pytest_vlmrobust.store import last_records, read_manifest, write_manifest
+from pytest_vlmrobust.store import Evidence, last_records, read_manifest, write_manifest
+from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
@@ -26,7 +27,7 @@ from .explanation import Command
 from .html import render_html
 from .junit import junit_xml, suite_properties
 from .ranking import write_ranking
-from .subject import subject
+from .subject import mapping, subject
 from .wording import (
     EXPLAINED,
     RunFacts,
@@ -75,15 +76,8 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
 def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
     decision = facts.decision(records)
-    about = [f"- {name}: {inert(said)}" for name, said in subject(records, facts.origins).lines]
-    lines = [
-        f"# {decision}",
-        "",
-        *about,
-        "",
-        f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.",
-        "",
-    ]
+    lines = [f"# {decision}", "", f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.", ""]
+    lines += [*(f"- {name}: {inert(said)}" for name, said in subject(records, facts.origins).lines), ""]
     commit = str(facts.origins.get("commit", ""))
     if made := {**({"commit": commit} if commit else {}), **ci_variables(facts.origins)}:
         lines += [f"Made from {', '.join(f'{inert(name)} {code(value)}' for name, value in made.items())}.", ""]
@@ -169,7 +163,7 @@ def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
         shortfalls=manifest.get("shortfalls", ()),
         stopped=str(manifest.get("stopped", "")),
         pictures=directory / manifest.get("store", _STORE) / FOLDER,
-        origins=manifest,
+        origins=_with_fingerprints(manifest, directory),
         tests=planned_tests(directory),
         repeatability=repeatability,
         spending=tuple(map(Spending.from_dict, manifest.get("spending", {}).values())),
@@ -177,6 +171,23 @@ def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
         directory=str(directory),
         command=Command.read(manifest.get("command")),
     )
+
+
+def _with_fingerprints(manifest: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
+    """Returns the manifest with what the evidence says of each model, which tells the weights of one without a revision.
+
+    Without evidence that can be read it stays as it is: a report says then that nothing is recorded.
+    """
+    if not (directory / EVIDENCE).is_file():
+        return manifest
+    try:
+        with Evidence.open(directory, read_only=True) as evidence:
+            fingerprints = evidence.models()
+    except StoreError:
+        return manifest
+    models = mapping(manifest.get("models"))
+    known = {name: {"fingerprint": fingerprints[name]} if name in fingerprints else {} for name in models}
+    return {**manifest, "models": {name: {**mapping(origin), **known[name]} for name, origin in models.items()}}
 
 
 # What GitHub Actions shows: the summary on the page of a job, and annotations beside the lines of thresholds files.

@@ -119,10 +119,12 @@ def _numbers(console: Console, records: Sequence[Record], facts: RunFacts) -> No
         more = quantity(len(blocks) - room, "more pair of model and dataset", "more pairs of model and dataset")
         console.print(f"… and {more}{_read_in(facts)}", style="dim", soft_wrap=True)
     numbers = [number for about in found for number in about.numbers]
-    if any(number.text.startswith(PARTIAL) for number in numbers):
-        console.print(f"{PARTIAL} from a part of the samples: the test stopped once its verdict was decided", style="dim")
-    if any(number.by_value for number in numbers):
-        console.print(f"{BY_VALUE_MARK} {BY_VALUE}, not by its interval", style="dim")
+    told = {
+        f"{PARTIAL} from a part of the samples: enough for the verdict": any(one.text.startswith(PARTIAL) for one in numbers),
+        f"{BY_VALUE_MARK} {BY_VALUE}": any(one.by_value for one in numbers),
+    }
+    if any(told.values()):
+        console.print(_GAP.join(line for line, needed in told.items() if needed), style="dim", soft_wrap=True)
 
 
 def _name(about: Headline) -> str:

@@ -249,7 +249,7 @@ def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunF
     passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
     covered = f"{quantity(waived, 'is waived', 'are waived')}, " if waived else ""
     reasons = {
-        Decision.GO: f"{passed}, {covered}none failed{_judged_by_value(records)}{_warnings(records)}",
+        Decision.GO: f"{passed}, {covered}none failed{_warnings(records)}{_judged_by_value(records)}",
         Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
         Decision.INCONCLUSIVE: f"nothing was broken, but {_open_points(records, facts)}",
         Decision.INCOMPLETE: f"{_unmeasured(counts[Outcome.ERROR], records, facts)}: this says nothing about the model",
@@ -272,7 +272,7 @@ def _judged_by_value(records: Iterable[Record]) -> str:
     """Returns how many verdicts hold for these samples only, so that a GO does not look like one about all such questions."""
     judged = [measure for record in records if record.outcome in (Outcome.PASS, Outcome.WAIVED) and (measure := headline(record))]
     count = sum(measure.judge == "value" for measure in judged)
-    return f"; {'all' if count == len(judged) else count} of them {BY_VALUE}" if count else ""
+    return f"; {'all' if count == len(judged) else count} {BY_VALUE}" if count else ""
 
 
 def _warnings(records: Iterable[Record]) -> str:

@@ -96,6 +96,7 @@ def ranking(bars: Sequence[Bar], *, axis: str, label: str, zero: bool = True) ->
         if zero:
             left, right = sorted((at(0), at(bar.value)))
             _rect(chart, (left, y - 5.5, right - left, 11), f"f-{bar.role}")
+        _line(chart, (at(bar.low), y), (at(bar.high), y), "s-paper", 3.6)  # the interval has to stand out from its bar
         _line(chart, (at(bar.low), y), (at(bar.high), y), "s-ink", 1.4)
         if not zero:
             _dot(chart, (at(bar.value), y), f"f-{bar.role}")
@@ -169,7 +170,7 @@ def flips(rows: Sequence[Flip], *, label: str) -> Markup:
         _rect(chart, (wrong, y - 5.5, at(0) - wrong, 11), "f-harm")
         _rect(chart, (at(0), y - 5.5, right - at(0), 11), "f-help")
 
-    scale = _Scale.over([0.0, *(end for row in rows for end in (-100 * row.harmful, 100 * row.helpful))])
+    scale = _Scale.over([-1.0, 1.0, *(end for row in rows for end in (-100 * row.harmful, 100 * row.helpful))])
     named = [_Row(row.label, row.told, math.isfinite(row.harmful + row.helpful)) for row in rows]
     return _draw_rows(named, draw, scale, axis="% turned wrong | % turned right", label=label, signed=False)
 
@@ -373,9 +374,7 @@ class _Scale:
         known = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
         low, high = min(known), max(known)
         margin = (high - low) * 0.05 or 0.05
-        if low == high:
-            return cls(low - margin, high + margin)
-        return cls(low if low == 0 else low - margin, high if high == 0 else high + margin)
+        return cls(low if low == 0 < high else low - margin, high if high == 0 > low else high + margin)
 
     def between(self, start: float, stop: float) -> _Scale:
         """Returns the scale over these units."""

@@ -223,7 +223,9 @@
 
   /* Paper has no drill-down: samples of the worst tests are printed at the end. */
   const printed = document.getElementById("samples");
+  const emptied = () => printed.querySelectorAll(":scope > :not(h2)").forEach((node) => node.remove());
   addEventListener("beforeprint", () => {
+    emptied();
     const having = data.tests.filter((test) => (test.examples || []).length > 0);
     const shown = having.slice(0, data.printed.tests);
     const most = data.printed.samples;
@@ -236,7 +238,7 @@
       el("p", { class: "note" }, `Samples of ${having.length - shown.length} more tests are on the page on the screen.`),
       having.length === 0 && el("p", { class: "quiet" }, "The records hold no samples.")]);
   });
-  addEventListener("afterprint", () => printed.querySelectorAll(":scope > :not(h2, .quiet.lead)").forEach((node) => node.remove()));
+  addEventListener("afterprint", emptied);
 
   show();
 })();

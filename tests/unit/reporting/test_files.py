@@ -11,7 +11,8 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
 from pytest_vlmrobust.reporting import RunFacts, write_report
-from pytest_vlmrobust.reporting.files import add_step_summary, annotation_lines, summary
+from pytest_vlmrobust.reporting.files import add_step_summary, annotation_lines, read_run, summary
+from pytest_vlmrobust.store import Evidence, Journal, write_manifest
 
 from .conftest import record
 
@@ -95,13 +96,13 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monke
 SUMMARY = """\
 # NO-GO
 
+1 verdict broke a bound. 1 FAIL, 1 PASS.
+
 - model: m (revision not recorded)
 - data: d (100 samples)
 - date: not recorded
 - gate: pytest-vlmrobust of a version not recorded
 - policy: none: nothing was gated
-
-1 verdict broke a bound. 1 FAIL, 1 PASS.
 
 | verdict | test | metric | value | interval | bound | n |
 |---|---|---|--:|--:|--:|--:|
@@ -209,3 +210,19 @@ def test_the_summary_names_commit_and_job() -> None:
     facts = RunFacts(origins={"commit": "0123abcd", "ci": {"GITHUB_RUN_ID": "77"}})
     assert "Made from commit `0123abcd`, GITHUB_RUN_ID `77`.\n" in summary([record("a")], facts)
     assert "Made from" not in summary([record("a")], RunFacts())
+
+
+@pytest.mark.parametrize("evidence", ["", "whole", "broken"])
+def test_a_model_without_a_revision_is_named_by_its_weights_where_the_evidence_tells(tmp_path: Path, evidence: str) -> None:
+    write_manifest(tmp_path, {"run": "r1", "planned": 1, "selected": 1, "models": {"m": {"location": "/opt/m", "revision": ""}}})
+    with Journal(tmp_path) as journal:
+        journal.append(record("m-d-x"))
+    if evidence:
+        with Evidence.open(tmp_path) as opened:
+            opened.put_model("m", {"weights": {"sha256": "d90cf1babcfd" + "0" * 52}})
+    if evidence == "broken":
+        (tmp_path / "predictions.sqlite").write_bytes(b"no database")
+    run = read_run(tmp_path)
+    known = "weights d90cf1babcfd" if evidence == "whole" else "revision not recorded"
+    assert f"- model: m ({known})\n" in summary(run.records, run.facts)
+    assert "fingerprint" not in run.manifest["models"]["m"]  # what the run wrote is compared as it is

@@ -178,9 +178,9 @@ def test_a_go_says_how_many_verdicts_hold_for_these_samples_only() -> None:
     point = Measure("accuracy_drop", 0.1, threshold="0.2", outcome=Outcome.PASS, rule="r", target="dataset")
     by_value = record("a", measures=(point,))
     waived = record("b", Outcome.WAIVED)
-    assert decision_sentence(Decision.GO, [by_value]) == "1 verdict passed, none failed; all of them judged by value"
+    assert decision_sentence(Decision.GO, [by_value]) == "1 verdict passed, none failed; all judged by value"
     assert decision_sentence(Decision.GO, [by_value, waived, record("c")]) == (
-        "2 verdicts passed, 1 is waived, none failed; 1 of them judged by value"
+        "2 verdicts passed, 1 is waived, none failed; 1 judged by value"
     )
 
 

@@ -123,6 +123,21 @@ def test_equal_values_have_a_scale_of_their_own(value: float) -> None:
     assert first.get("cx") == second.get("cx")
 
 
+def test_a_run_in_which_nothing_changed_is_drawn() -> None:
+    nothing = [Bar("a", 0.0, 0.0, 0.0), Bar("b", 0.0, 0.0, 0.0)]
+    for svg in (
+        drawing.ranking(nothing, axis="drop", label="x"),
+        drawing.ranking(nothing, axis="drop", label="x", zero=False),
+        drawing.dots(nothing, axis="drop", label="x"),
+        drawing.boxes([("a", (0.0,) * 5)], axis="share", label="x"),
+        drawing.flips([Flip("a", 0.0, 0.0)], label="x"),
+        drawing.line([Point(0, "a", 0.0), Point(1, "b", 0.0)], across="run", up="drop", label="x"),
+        drawing.line([Point(0, "a", math.nan)], across="run", up="drop", label="x"),
+    ):
+        assert "0" in texts(svg)
+        assert not re.search("nan|inf", svg)
+
+
 def test_a_change_is_marked_between_two_points() -> None:
     before, after = (nodes(DRAWN["line"], "circle", "s-line" if hollow else "f-line")[0]["cx"] for hollow in (False, True))
     (change,) = nodes(DRAWN["line"], "line", "s-open")

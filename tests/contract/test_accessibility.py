@@ -17,7 +17,7 @@ from tests.unit.reporting.pages import COMMAND, asked_twice, cell, run, store
 from tests.unit.reporting.rankings import board, ranking
 
 __all__ = ["browser"]
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[2]
 PLACES = [*map(Path, filter(None, os.environ.get("NODE_PATH", "").split(os.pathsep))), ROOT / "node_modules"]
 WIDTHS = {"wide": 1280, "phone": 390}
 
