@@ -131,7 +131,8 @@ def _history(options: argparse.Namespace) -> int:
         except StoreError as error:
             complain(str(error))
             continue
-        for name, point in points_of(run, options.metric, options.setting).items():
+        about = {"run": directory.name, "decision": str(run.decision), "digests": run.manifest.get("datasets", {})}
+        for name, point in points_of(run.records, options.metric, options.setting, **about).items():
             series.setdefault(name, []).append(point)
     if not series:
         what = f"{options.metric} over several settings or under {options.setting}, the value of --setting"

@@ -74,6 +74,12 @@ class Comparison:
     """Cells that only the earlier run has."""
     only_after: tuple[str, ...] = ()
     """Cells that only the later run has."""
+    stopped_early: tuple[str, ...] = ()
+    """Cells of which a run has a part of the answers: their changes have no interval."""
+    early_answers: int = 0
+    """Answers of these that both runs have."""
+    early_changed: int = 0
+    """Those of them that score otherwise, and answers of these cells that only one run has."""
     confidence: float = field(default=0.90)
     """Level of the intervals."""
     notes: tuple[str, ...] = ()
@@ -83,7 +89,8 @@ class Comparison:
     def unchanged(self) -> bool:
         """Whether both runs have the same cells, and every sample scores the same in both."""
         same = all(change.drop.value == 0 and not change.broken and not change.fixed for change in self.cells)
-        return bool(self.cells) and same and not self.only_before and not self.only_after
+        any_answer = bool(self.cells) or self.early_answers > 0
+        return any_answer and same and not self.early_changed and not self.only_before and not self.only_after
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the comparison as what JSON can hold; undefined numbers are ``None``."""
@@ -97,6 +104,11 @@ class Comparison:
             "cells": [_cell(change) for change in self.cells],
             "only_before": list(self.only_before),
             "only_after": list(self.only_after),
+            "stopped_early": {
+                "cells": list(self.stopped_early),
+                "answers": self.early_answers,
+                "changed": self.early_changed,
+            },
             "notes": list(self.notes),
         }
 

@@ -183,6 +183,8 @@ def _answers(comparison: Comparison, most: int) -> list[str]:
         f"A change is shown in {len(shown)} of {quantity(len(comparison.cells), 'cell')} ({level} intervals, paired by sample)"
     ]
     parts += [f"unknown in {len(unknown)}, where inferences failed"] if unknown else []
+    early = len(comparison.stopped_early)
+    parts += [f"{quantity(early, 'cell')} stopped early, {comparison.early_changed} answers changed there"] if early else []
     alone = len(comparison.only_before) + len(comparison.only_after)
     parts += [quantity(alone, "cell is in one run only", "cells are in one run only")] if alone else []
     lines = [f"{'; '.join(parts)}.", ""]

@@ -83,6 +83,10 @@ def _below(comparison: Comparison) -> list[str]:
     for cells, run in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
         if cells:
             lines.append(f"only in {run}: {first_few(cells, _LEFT_OUT)}")
+    if comparison.stopped_early:
+        count = quantity(len(comparison.stopped_early), "cell")
+        changed = f"{comparison.early_changed} answers changed beside {comparison.early_answers} that both runs have"
+        lines.append(f"{count} stopped early (adaptive mode): {changed}; no interval, for what is asked depends on what is found")
     lines += [f"{change.name}: {change.drop.reason}" for change in comparison.cells if math.isnan(change.drop.value)]
     lines += comparison.notes
     level = f"intervals: {comparison.confidence:.0%}, paired by sample, samples of one source picture taken together"

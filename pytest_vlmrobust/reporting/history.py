@@ -7,14 +7,12 @@ Without a change all of them hold the one true value but for the declared risk, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pytest_vlmrobust.core.record import Measure
+from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
-
-from .files import RunFiles
 
 _NARROWEST = 20
 """Columns of the drawing at least."""
@@ -63,23 +61,26 @@ class Change(NamedTuple):
         return f"changed between {self.before.run} and {self.after.run}: {self.before.told}, then {self.after.told}{data}"
 
 
-def points_of(run: RunFiles, metric: str, setting: str) -> dict[str, Point]:
+def points_of(
+    records: Iterable[Record], metric: str, setting: str, *, run: str, decision: str, digests: Mapping[str, str]
+) -> dict[str, Point]:
     """Returns what a run measured by a metric, by the id of the model, the dataset and what it was taken over.
 
     Args:
-        run: what is read.
+        records: of the run.
         metric: its name.
         setting: of metrics of cells, whose cell is meant.
+        run: what it is called.
+        decision: what the gate concluded.
+        digests: of its datasets, as far as they are known.
     """
     found: dict[str, Point] = {}
-    digests = run.manifest.get("datasets", {})
-    for record in run.records:
+    for record in records:
         if record.metric == metric or (not record.metric and record.setting == setting):
             name = "-".join(filter(None, (record.model, record.dataset, record.split or record.setting)))
             for measure in record.measures:
                 if measure.metric == metric and not measure.category:
-                    digest = str(digests.get(record.dataset, ""))
-                    found[name] = Point(run.directory.name, str(run.decision), measure, digest)
+                    found[name] = Point(run, decision, measure, digests.get(record.dataset, ""))
     return found
 
 

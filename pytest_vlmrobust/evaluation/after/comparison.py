@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.store import Evidence, read_manifest
+from pytest_vlmrobust.store import Evidence, last_records, read_manifest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +56,8 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
             then.refuse_answers(cell, now.answered_by(cell))
         model_pairs = [_Pair(then, now, name, confidence) for name in pairs]
         cells = [change for pair in model_pairs for change in pair.cells()]
-        if not cells:
+        early = [pair.changed_answers(cell) for pair in model_pairs for cell in pair.stopped_early()]
+        if not cells and not early:
             raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no dataset under the same setting")
         sweeps = [change for pair in model_pairs for change in pair.sweeps()]
         return Comparison(
@@ -66,6 +68,9 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
             sweeps=tuple(sorted(sweeps, key=lambda change: _worst_first(change.drop, change.name))),
             only_before=_unmatched_names(then.evidence.cells(), {_with_model(pairs[cell.model], cell) for cell in ours}),
             only_after=_unmatched_names(ours, {cell for cell in ours if then.has_cell(cell)}),
+            stopped_early=tuple(str(cell) for pair in model_pairs for cell in pair.stopped_early()),
+            early_answers=sum(shared for shared, _ in early),
+            early_changed=sum(changed for _, changed in early),
             confidence=confidence,
             notes=_missing_picture_notes({str(before): then, str(after): now}, {change.dataset for change in cells}),
         )
@@ -125,7 +130,42 @@ class _Pair:
         return [self._sweep(dataset, cells) for dataset, cells in by_dataset.items()]
 
     def _common(self) -> list[Cell]:
+        return [cell for cell in self._shared() if cell not in self.stopped_early()]
+
+    def _shared(self) -> list[Cell]:
         return [cell for cell in self.now.evidence.cells() if cell.model == self.model and self.then.has_cell(cell)]
+
+    @cache  # noqa: B019 - a pair lives as long as a comparison
+    def stopped_early(self) -> list[Cell]:
+        """Returns the cells of which one of the runs has a part of the answers, for its tests stopped once they were decided."""
+        parts = [run for run in (self.then, self.now) if _is_adaptive(run)]
+        return [cell for cell in self._shared() if any(self._is_part(run, cell) for run in parts)]
+
+    def changed_answers(self, cell: Cell) -> tuple[int, int]:
+        """Returns of a cell how many answers both runs have, and how many of those score otherwise or only one run has.
+
+        Nothing is said about how much was lost: what a run asked depends on what it found.
+        """
+        now, then = self._stored(self.now, cell), self._stored(self.then, self._then(cell))
+        shared = now.keys() & then.keys()
+        changed = sum(now[key] != then[key] for key in shared)
+        return len(shared), changed + len(now.keys() ^ then.keys())
+
+    def _then(self, cell: Cell) -> Cell:
+        return _with_model(self.then.model(cell.model), cell)
+
+    def _is_part(self, run: Baseline, cell: Cell) -> bool:
+        stored = run.evidence.get_cell(self._then(cell) if run is self.then else cell, whole=False)
+        return stored.places is not None and len(stored.places) < len(run.samples(cell.dataset))
+
+    def _stored(self, run: Baseline, cell: Cell) -> dict[tuple[str, int], tuple[float | None, str]]:
+        """Returns value and state of each stored answer by sample and view; a missing value is ``None``, which equals itself."""
+        stored, samples = run.evidence.get_cell(cell, whole=False), run.evidence.samples(cell.dataset, cell.model)
+        scores = {divmod(place, stored.views): answer.score for place, answer in stored.rows}
+        return {
+            (samples[number].id, view): (None if math.isnan(score.value) else score.value, score.state)
+            for (number, view), score in scores.items()
+        }
 
     def _cell(self, cell: Cell) -> CellChange:
         import numpy as np
@@ -171,6 +211,14 @@ class _Pair:
         import numpy as np
 
         return np.array(self.now.own_scores(cell), float)
+
+
+def _is_adaptive(run: Baseline) -> bool:
+    """Whether tests of a run stopped early, as its records say; of any other one, answers that are missing were removed."""
+    try:
+        return any(record.n_samples for record in last_records(run.evidence.path.parent))
+    except StoreError:
+        return False
 
 
 def _groups(samples: Sequence[Sample]) -> list[str]:

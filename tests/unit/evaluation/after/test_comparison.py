@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pytest_vlmrobust.cli import main
-from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
+from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.after.comparison import compare
 from pytest_vlmrobust.metrics.statistics.paired import TangoTest
+from pytest_vlmrobust.store import Journal
 from tests.unit.evaluation.conftest import World
 from tests.unit.evaluation.judge.test_baseline import measured, wrong
 
@@ -63,6 +67,40 @@ def test_cells_of_one_run_are_named(world: World) -> None:
     found = compare(before, after)
     assert [one.setting for one in found.cells] == ["clean"]
     assert (found.only_before, found.only_after, found.sweeps) == (("model-data-flip_h",), ("model-data-flip_v",), ())
+
+
+def stop_early(run: Path, cell: str, *, asked: int, told: bool = True) -> Path:
+    """Leaves the answers to the first samples of a cell, and where ``told``, a record that says so."""
+    with sqlite3.connect(run / "predictions.sqlite") as connection:
+        setting = cell.rpartition("-")[2]
+        (number,) = connection.execute("select id from cells where setting = ?", (setting,)).fetchone()
+        connection.execute("delete from answers where cell = ? and place >= ?", (number, asked))
+    connection.close()
+    with Journal(run) as journal:
+        journal.append(Record("cell", cell, "model", "data", setting, n_samples=6 if told else 0))
+    return run
+
+
+def test_what_stopped_early_is_counted_and_has_no_interval(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    before = stop_early(measured(world, "before"), "model-data-flip_v", asked=3)
+    same = stop_early(measured(world, "same"), "model-data-flip_v", asked=3)
+    world.model.answer, world.model.version = wrong("flip_v", 1), "2"
+    other = stop_early(measured(world, "other"), "model-data-flip_v", asked=4)
+    found = compare(before, same)
+    assert (found.stopped_early, found.early_answers, found.early_changed) == (("model-data-flip_v",), 3, 0)
+    assert "model-data-flip_v" not in [one.name for one in found.cells]
+    assert found.unchanged
+    found = compare(before, other)
+    assert (found.early_answers, found.early_changed) == (3, 2), "q1 is wrong, and q3 was asked in one run only"
+    assert not found.unchanged
+    assert main(["compare", str(before), str(other)]) == 0
+    assert "1 cell stopped early (adaptive mode): 2 answers changed beside 3 that both runs have" in capsys.readouterr().out
+
+
+def test_answers_that_were_removed_are_not_taken_for_a_test_that_stopped(world: World) -> None:
+    run = stop_early(measured(world, "run"), "model-data-flip_v", asked=3, told=False)
+    with pytest.raises(StoreError, match="model-data-flip_v has 3 answers, expected 6"):
+        compare(run, run)
 
 
 def test_it_is_json(world: World) -> None:
