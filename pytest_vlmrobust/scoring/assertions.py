@@ -63,7 +63,9 @@ _LEFT_OUT: Final = (
 """What begins a clause that is left out, and sets of words: every such beginning has a word of each set of one of the groups."""
 _SIGNS_OF_DISSENT: Final = _telling("dissent")
 _SIGNS_OF_RETRACTION: Final = _telling("retract")
-_SIGNS: Final = frozenset().union(_SIGNS_OF_DISSENT, _SIGNS_OF_RETRACTION, *(group[-1] for _, groups in _LEFT_OUT for group in groups))
+_SIGNS: Final = frozenset().union(
+    _SIGNS_OF_DISSENT, _SIGNS_OF_RETRACTION, *(group[-1] for _, groups in _LEFT_OUT for group in groups)
+)
 _SIGNS_OF_CORRECTION: Final = _telling("correction") | frozenset(
     [
         "wait",
