@@ -8,7 +8,8 @@ function there. Three sets: ``answers.csv`` (written by hand, and looked at whil
 peers read what ours were made for); ``tests/golden/extraction.csv``; and answers that are composed of the phrases of every
 language, of which ours must read none as another letter. Right is the letter, or nothing where nothing single is said; wrong is
 another letter, or a letter where nothing single is said. At last the CPU time of 10,000 answers of the first set, and of
-10,000 that give their reasons first. The program ends with 1 where a peer reads a set better, or a composed answer is read as another letter.
+10,000 that give their reasons first. The program ends with 1 where a peer reads a set better, or a composed answer is read as
+another letter.
 """
 
 from __future__ import annotations

@@ -55,15 +55,17 @@ def _telling(*roles: str) -> frozenset[str]:
 
 
 _LEFT_OUT: Final = (
-    (_REPORTED, _telling("says", "others")),
-    (_BEFORE, _telling("at_first") | {"thought"}),
-    (_DENIED_LABEL, _telling("wrong_answer")),
-    (_SUPPOSED, _telling("suppose") | {"if"}),
+    (_REPORTED, ((_telling("somebody"), _telling("says")), (_telling("others"),))),
+    (_BEFORE, ((_telling("at_first") | {"thought"},),)),
+    (_DENIED_LABEL, ((_telling("wrong_answer"),),)),
+    (_SUPPOSED, ((_telling("suppose") | {"if"},),)),
 )
-"""What begins a clause that is left out, and words of which every such beginning has one."""
+"""What begins a clause that is left out, and sets of words: every such beginning has a word of each set of one of the groups."""
 _SIGNS_OF_DISSENT: Final = _telling("dissent")
 _SIGNS_OF_RETRACTION: Final = _telling("retract")
-_SIGNS: Final = frozenset().union(_SIGNS_OF_DISSENT, _SIGNS_OF_RETRACTION, *(signs for _, signs in _LEFT_OUT))
+_SIGNS: Final = frozenset().union(
+    _SIGNS_OF_DISSENT, _SIGNS_OF_RETRACTION, *(group[-1] for _, groups in _LEFT_OUT for group in groups)
+)
 _SIGNS_OF_CORRECTION: Final = _telling("correction") | frozenset(
     [
         "wait",
@@ -128,13 +130,17 @@ def asserted(text: str, options: Options | None = None) -> str:
         options: the options, where there are any: the full stop of "A. cat" ends no sentence.
     """
     lowered = text.lower()
-    if ("?" not in lowered and _SIGNS.isdisjoint(words_of(lowered))) or len(lowered) != len(text):
+    signs = _SIGNS.intersection(words_of(lowered))
+    if ("?" not in lowered and not signs) or len(lowered) != len(text):
         return text
     sentences = _sentences(text, options)[-_MOST_SENTENCES:]
-    only_questions = all(not sentence.strip() or sentence.rstrip().endswith("?") for sentence in sentences)
+    only_questions = "?" in lowered and all(not one.strip() or one.rstrip().endswith("?") for one in sentences)
     kept: list[str] = []
     for place, sentence in enumerate(sentences):
         words = sentence.lower()
+        if "?" not in words and not any(sign in words for sign in signs):  # most sentences: nothing in them is taken back
+            kept.append(sentence)
+            continue
         said = frozenset(words_of(words))
         if not said.isdisjoint(_SIGNS_OF_RETRACTION) and _RETRACTED.search(words):
             kept.clear()
@@ -151,7 +157,7 @@ def _sentences(text: str, options: Options | None) -> list[str]:
     for match in _SENTENCE.finditer(text):
         if not match[0]:
             continue
-        opened = _OPEN_LETTER.search(sentences[-1]) if sentences else None
+        opened = _OPEN_LETTER.search(sentences[-1], max(0, len(sentences[-1]) - 4)) if sentences else None
         if (sentences and sentences[-1].endswith("..") and match[0].lstrip()[:1].islower()) or (
             opened and options and opened[1].upper() in options.letters and _is_text(match[0], opened[1].upper(), options)
         ):
@@ -174,8 +180,8 @@ def _asserted_part(sentence: str, following: str, said: frozenset[str], *, alone
             return "\n" if sentence.endswith("\n") else " "
         asked = _ASKED.search(words) or _ASKED_LETTER.match(words)
         return f" it is {sentence[asked.end() :]}".replace("?", ".") if asked else sentence.replace("?", ".")
-    for pattern, signs in _LEFT_OUT:
-        if said.isdisjoint(signs):
+    for pattern, groups in _LEFT_OUT:
+        if all(any(map(said.isdisjoint, group)) for group in groups):
             continue
         for _ in range(_MOST_CLAUSES):
             match = pattern.search(words)

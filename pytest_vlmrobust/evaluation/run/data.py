@@ -72,6 +72,7 @@ class RunData:
     data_dir: Path | None = None
     small: bool = False
     _opened: dict[str, Collection | None] = field(default_factory=dict)
+    _looked: dict[str, Dataset] = field(default_factory=dict)
 
     @cached_property
     def questions(self) -> dict[str, str]:
@@ -200,7 +201,7 @@ class RunData:
             samples = self._chosen(name, sample) if name in self.questions else ()
             if not samples:
                 continue
-            dataset = self.open(name)
+            dataset = self._looked_at(name)
             try:
                 check_scoring(name, corpus_metric(dataset), samples)
             except UsageError as error:
@@ -224,9 +225,15 @@ class RunData:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DatasetWarning)  # the evaluation says the same when it reads them
-                return sampling.chosen(self.open(name), sample or None)
+                return sampling.chosen(self._looked_at(name), sample or None)
         except VlmRobustError:
             return ()
+
+    def _looked_at(self, name: str) -> Dataset:
+        """Returns a dataset for a look at it before the run: read once, and apart from the one that the run asks from."""
+        if name not in self._looked:
+            self._looked[name] = self.open(name)
+        return self._looked[name]
 
     def _made(self, name: str) -> TaskDataset:
         task = self.tasks[name]
