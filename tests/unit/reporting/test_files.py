@@ -49,7 +49,7 @@ def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
     for written in results["records"]:
         assert set(written) == every - {"n_samples", "chains"}  # left out where they are empty, as of earlier releases
         assert set(written["measures"][0]) == {field.name for field in dataclasses.fields(Measure)}
-    stopped = json.loads(dataclasses.replace(record("a"), n_samples=128).to_json())
+    stopped = json.loads(dataclasses.replace(record("a"), n_samples=128, chains={"right, to 31": 3.0}).to_json())
     assert {"key", *stopped} == every
     assert [Record.from_json(json.dumps(one)) for one in results["records"]] == [record("a"), record("b", Outcome.FAIL)]
 
