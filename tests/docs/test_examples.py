@@ -66,13 +66,8 @@ def test_examples_in_docstrings_hold(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_backend_of_ones_own_holds_what_the_page_says(tmp_path: Path) -> None:
-    (block,) = [block for block in blocks("python") if "class Brightness" in block.text]
-    check = (
-        "from pytest_vlmrobust.backends import open_backend\nfrom pytest_vlmrobust.core.prediction import ModelRef\n"
-        "from pytest_vlmrobust.testing import check_backend\n"
-        'check_backend(open_backend(ModelRef("mine", "brightness", "")))\n'
-    )
-    run(f"{block.text}\n{check}", tmp_path)
+    backend, check = (next(block for block in blocks("python") if text in block.text) for text in ("class Brightness", "check_backend"))
+    run(f"{backend.text}\n\n{check.text}\ntest_my_backend()\n", tmp_path)
 
 
 @pytest.mark.parametrize("block", alone("yaml"), ids=str)
