@@ -66,7 +66,9 @@ def test_examples_in_docstrings_hold(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_backend_of_ones_own_holds_what_the_page_says(tmp_path: Path) -> None:
-    backend, check = (next(block for block in blocks("python") if text in block.text) for text in ("class Brightness", "check_backend"))
+    backend, check = (
+        next(block for block in blocks("python") if text in block.text) for text in ("class Lightness", "check_backend")
+    )
     run(f"{backend.text}\n\n{check.text}\ntest_my_backend()\n", tmp_path)
 
 

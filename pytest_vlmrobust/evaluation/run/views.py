@@ -33,7 +33,7 @@ KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
 
 _RUNG = "resolution"
 """The setting that shows pictures at a long edge in pixels."""
-_SOURCE_BYTES = 48 * 2**20
+_SOURCE_BYTES = 128 * 2**20
 """Source pictures that are kept for further settings: as many as the embedded collections show in one task."""
 
 
