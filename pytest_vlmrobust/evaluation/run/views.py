@@ -34,7 +34,7 @@ KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
 _RUNG = "resolution"
 """The setting that shows pictures at a long edge in pixels."""
 _SOURCE_BYTES = 128 * 2**20
-"""Source pictures that are kept for further settings: about 140 of 640 x 480, and all that the embedded collections show in a task."""
+"""Source pictures that are kept for further settings: about 140 of 640 x 480, and all that a task of the embedded ones shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
