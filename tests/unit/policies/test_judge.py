@@ -10,7 +10,7 @@ from statistics import NormalDist
 import pytest
 
 from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded
 from pytest_vlmrobust.policies import (
     Bound,
     JudgedBy,
@@ -24,7 +24,6 @@ from pytest_vlmrobust.policies import (
     Waiver,
 )
 from pytest_vlmrobust.policies.judge import (
-    SamplesNeeded,
     _samples_in_words,
     early_verdict,
     judge_rule,
