@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -320,10 +321,10 @@ class Damaged:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
 
-    def execute(self, query: str, *values: object) -> sqlite3.Cursor:
+    def execute(self, query: str, values: Sequence[str | int] = ()) -> sqlite3.Cursor:
         if "from samples" in query:
             raise sqlite3.DatabaseError("database disk image is malformed")
-        return self.connection.execute(query, *values)
+        return self.connection.execute(query, values)
 
 
 def test_samples_that_cannot_be_counted_are_an_error_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
