@@ -380,7 +380,8 @@ class Evidence(Database):
             for sample, every in listed.items()
         }
         answers = tuple(answer_of(self.path, cell, row) for row in rows)
-        places = None if whole else self._places(cell, views, [row[0] for row in rows])
+        with self._lock, explain_errors(self.path, "read"):
+            places = None if whole else self._places(cell, views, [row[0] for row in rows])
         return StoredCell(cell, views, answers, notes_by_sample, places)
 
     def get_scores(self, cell: Cell) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -312,3 +313,27 @@ def execute(directory: Path, statement: str) -> None:
     connection.execute(statement)
     connection.commit()
     connection.close()
+
+
+class Damaged:
+    """A connection to a file of which the samples cannot be counted."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def execute(self, query: str, values: Sequence[str | int] = ()) -> sqlite3.Cursor:
+        if "from samples" in query:
+            raise sqlite3.DatabaseError("database disk image is malformed")
+        return self.connection.execute(query, values)
+
+
+def test_samples_that_cannot_be_counted_are_an_error_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what asks for a part of a cell counts them."""
+    with Evidence.open(tmp_path) as evidence:
+        keep(evidence)
+    with Evidence.open(tmp_path, read_only=True) as evidence:
+        connection = evidence._connection
+        monkeypatch.setattr(evidence, "_connection", Damaged(connection))
+        with pytest.raises(StoreError, match="malformed"):
+            evidence.get_cell(CELL, whole=False)
+        monkeypatch.setattr(evidence, "_connection", connection)

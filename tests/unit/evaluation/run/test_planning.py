@@ -14,3 +14,9 @@ def test_the_examples_hold() -> None:
 def test_units_change_where_people_change_them() -> None:
     assert [planning.duration(seconds) for seconds in (0, 119, 120, 7199, 7200)] == ["0 s", "119 s", "2 min", "120 min", "2.0 h"]
     assert [planning.size(count) for count in (1023, 1024, 2**20, 2**30)] == ["1023 B", "1.0 KiB", "1.0 MiB", "1.0 GiB"]
+
+
+def test_what_is_asked_once_more_is_counted_where_anything_is() -> None:
+    said = "beside these at most 24 questions are asked once more, in another way"
+    assert said in planning.RunForecast([], "", 24).lines
+    assert not any("once more" in line for line in planning.RunForecast([], "").lines)
