@@ -421,7 +421,8 @@ class Judge:
         if metrics.Needs.REFERENCE_BY_SETTING in needs and self.reference is not None:
             self._refuse_unlike_answers((sweep.model, self.reference), sweep.dataset)
         if metrics.Needs.BASELINE_BY_SETTING in needs and self.baseline is not None:
-            for result in [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in settings[:1]]:
+            if settings:  # one cell says it for all: a model answers by one method
+                result = self.evaluator.result(Cell(sweep.model, sweep.dataset, settings[0]))
                 self.baseline.refuse_answers(result.cell, answered_by(result.samples, result.predictions, result.views))
             scores = baseline_scores(self.baseline, sweep.model, sweep.dataset, self.evaluator, table)
             added["baseline_by_setting"] = scores
