@@ -121,7 +121,7 @@ def test_a_page_that_says_something_else_differs(project: Project, capsys: pytes
     one_more = page.replace("</main>", "<h1>GO</h1></main>")
     changes = {
         page.replace("NO-GO", "GO").replace("✗ GO", "✓ GO"): [
-            "its title is 'GO ",
+            "its title is 'GO: ",
             "the mark at its top is '",
             "its decision is ",
         ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,7 +158,7 @@ def test_answers_do_not_depend_on_the_size_beyond_rounding(monkeypatch: pytest.M
     by_number = open_backend(resolve("tiny"), BackendOptions(batch_size=16)).infer(asked)
     backend = open_backend(resolve("tiny"), BackendOptions(batch_size="auto"))
     ticks = itertools.count()  # every batch takes a second
-    monkeypatch.setattr(transformers, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    monkeypatch.setattr(transformers, "time", SimpleNamespace(perf_counter=lambda: next(ticks), monotonic=time.monotonic))
     monkeypatch.setattr(transformers, "room_for_twice", lambda _held: True)
     found = backend.infer(asked[:48]) + backend.infer(asked[48:])
     assert {prediction.details["batch_rows"] for prediction in found} == {16, 32}

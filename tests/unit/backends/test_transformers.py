@@ -439,12 +439,13 @@ class TestBrokenCheckpoints:
         message = _fails(folder, request_for("a"))
         assert "the chat template does not render a user message that is a list of image and text parts: TypeError" in message
 
-    def test_code_in_a_checkpoint_is_never_run(self, copied: Find, request_for: Ask) -> None:
+    def test_code_in_a_checkpoint_is_not_run_unasked(self, copied: Find, request_for: Ask) -> None:
         folder = copied("qwen2_vl")
         (folder / "evil.py").write_text("raise SystemExit('ran')")
         _edit(folder / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Config"})
         _edit(folder / "preprocessor_config.json", processor_class="EvilProcessor")
-        assert "It needs code from the checkpoint, which is never run here" in _fails(folder, request_for("a"))
+        said = _fails(folder, request_for("a"))
+        assert "It needs Python code from the checkpoint. If you trust that code, say remote_code: true" in said
 
     @pytest.mark.parametrize("kind", ["bert", "unheard_of"])
     def test_a_model_of_another_kind(self, copied: Find, request_for: Ask, kind: str) -> None:
