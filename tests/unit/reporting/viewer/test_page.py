@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust import reporting
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.store import Evidence, Journal, write_manifest
 from tests.unit.reporting.browsing import FAINT, browser
@@ -153,3 +154,13 @@ def test_verdicts_are_shown_as_they_fall(browser: Any, serve: Callable[..., Serv
     sync_api.expect(page.locator("[data-part=decision]")).to_have_text("✕ NO-GO", timeout=20_000)
     page.close()
     samples.close()
+
+
+def test_colours_of_drawings_are_in_its_styles() -> None:
+    """It shares those of the report, which may lose one that the report needs no more."""
+    pages = Path(reporting.__file__).parent
+    styles = "".join((pages / name).read_text(encoding="utf-8") for name in ("html/style.css", "viewer/view.css"))
+    templates = "".join(file.read_text(encoding="utf-8") for file in (pages / "viewer" / "templates").glob("*.html"))
+    used = set(re.findall(r"\bf-[a-z]+", templates))
+    assert used
+    assert {name for name in used if f".{name} {{" not in styles} == set()
