@@ -4,6 +4,7 @@ r"""Takes the pictures that the docs show: of a report and of the viewer, wide a
     python docs/screenshots.py out/report.html
     python docs/screenshots.py out/report.html --only report-desktop-light --called report-go
     python docs/screenshots.py --terminal terminal-go -- pytest suites   # in the directory of the tutorial
+    python docs/screenshots.py --text -- pytest --vlm=tiny suites/test_patches.py
 
     pytest --vlm=tiny --vlm=scripted:pytest_vlmrobust/backends/oracles/weak_family.yaml --vlm-mode=full --vlm-sample=24 \
         --vlm-store=seen suites/test_corruptions.py suites/test_patches.py -k "blur or weather or patches"
@@ -82,12 +83,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", choices=[shot.name for shot in (*SHOTS, *VIEWED)], help="take this picture alone")
     parser.add_argument("--called", default="", help="what to call it")
     parser.add_argument("--terminal", metavar="NAME", help="picture of a terminal in which the command after -- has ended")
+    parser.add_argument("--text", action="store_true", help="print the terminal in which the command after -- has ended")
     parser.add_argument("--out", type=Path, default=IMAGES, help="where to (default: %(default)s)")
     parser.add_argument("--chromium", default=next(filter(None, map(shutil.which, NAMES)), ""), help="the browser's program")
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     options = parser.parse_args(given[:end])
     options.command = given[end + 1 :]
+    if options.text:
+        print("\n".join("".join(one.data for one in line).rstrip() for line in _screen(options.command)).rstrip())  # noqa: T201 - a command line speaks by printing
+        return
     if not options.chromium:
         parser.error(f"none of {', '.join(NAMES)} is on the path: name a browser with --chromium")
     options.out.mkdir(parents=True, exist_ok=True)
@@ -132,14 +137,15 @@ def _viewer(store: Path) -> Iterator[str]:
 def _terminal(browser: Any, command: Sequence[str]) -> bytes:
     """Returns a picture of a terminal in which a command has ended."""
     page = browser.new_page(device_scale_factor=1)
-    page.set_content(f'<pre style="{_STYLE}">{_screen(command)}</pre>')
+    screen = "\n".join("".join(map(_cell, line)) for line in _screen(command))
+    page.set_content(f'<pre style="{_STYLE}">{screen}</pre>')
     taken = page.locator("pre").screenshot()
     page.close()
     return _small(taken)
 
 
-def _screen(command: Sequence[str]) -> str:
-    """Runs a command in a terminal and returns its last screen as HTML."""
+def _screen(command: Sequence[str]) -> list[list[Any]]:
+    """Runs a command in a terminal and returns the characters of its last screen, line by line."""
     import pyte
 
     screen = pyte.Screen(_COLUMNS, _ROWS)
@@ -157,7 +163,7 @@ def _screen(command: Sequence[str]) -> str:
             break
         stream.feed(said)
     os.waitpid(child, 0)
-    return "\n".join("".join(_cell(screen.buffer[row][column]) for column in range(_COLUMNS)) for row in range(_ROWS))
+    return [[screen.buffer[row][column] for column in range(_COLUMNS)] for row in range(_ROWS)]
 
 
 def _cell(character: Any) -> str:

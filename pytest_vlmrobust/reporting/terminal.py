@@ -238,15 +238,21 @@ def _waivers(console: Console, records: Sequence[Record], facts: RunFacts) -> No
             told = _with_owner(before, line.owner, f", until {line.expires}: ", room - 1)
             console.print(f"{title} {_markup(_cut(told + line.reason, max(room, cell_len(told) + 1)))}", soft_wrap=True)
         return
-    counts = [f"{line.id} {quantity(lines[line], 'test')}, " for line in ordered]
-    brief = [_with_owner(count, line.owner, f" {line.expires}", room) for count, line in zip(counts, ordered, strict=True)]
-    width = max(map(cell_len, brief))
-    abreast = max(1, (room + len(_GAP)) // (width + len(_GAP)))
-    rows = [brief[start : start + abreast] for start in range(0, len(brief), abreast)]
-    for row_of_them in rows[:_WAIVER_ROWS]:
-        told = _GAP.join(f"{one}{' ' * (width - cell_len(one))}" for one in row_of_them).rstrip()
-        console.print(f"{title} {_markup(told)}", soft_wrap=True)
-    if (left := len(brief) - abreast * _WAIVER_ROWS) > 0:
+    rows: list[list[str]] = []
+    by_owner: dict[tuple[str, str], list[_Waiver]] = {}
+    for line in ordered:
+        by_owner.setdefault((line.owner, line.expires), []).append(line)
+    for (owner, expires), own in by_owner.items():
+        rows.append([_with_owner("by ", owner, f" until {expires}:", room)])
+        for line in own:
+            told = f"{line.id} {quantity(lines[line], 'test')}{'' if line is own[-1] else ','}"
+            if cell_len(" ".join([*rows[-1], told])) > room:
+                rows.append([" "])
+            rows[-1].append(told)
+    shown = rows[:_WAIVER_ROWS]
+    for parts in shown:
+        console.print(f"{title if parts[0].strip() else ' ' * len('waived')} {_markup(' '.join(parts))}", soft_wrap=True)
+    if (left := len(ordered) - sum(len(parts) - 1 for parts in shown)) > 0:
         console.print(f"… and {quantity(left, 'more waiver')}{_read_in(facts)}", style="dim", soft_wrap=True)
 
 
