@@ -221,6 +221,8 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
         )
     folders = _data_folders(data_dir)
     files = [file for benchmark in benchmarks().values() for file in benchmark.file_names]
+    if typed in files:
+        files = []  # the name is typed right and its file is absent: the nearest name would be another benchmark
     known = [*DATASETS.names(), *COLLECTIONS.names(), *(name for folder in folders for name in _names_in(folder)), *files]
     known = [name for name in known if name != typed]
     looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
