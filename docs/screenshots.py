@@ -12,7 +12,8 @@ r"""Takes the pictures that the docs show: of a report and of the viewer, wide a
 
     python docs/screenshots.py --recording docs/first-five-minutes.md    # in an empty directory
 
-The last walks the tutorial and needs pyte alone. The others need `pip install playwright pyte` and a Chromium that is installed already; nothing is downloaded.
+The last walks the tutorial and needs pyte alone. The others need `pip install playwright pyte` and a Chromium
+that is installed already; nothing is downloaded.
 """  # noqa: INP001 - a script, not a package
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ _COLOURS = {"red": "#f2777a", "green": "#99cc99", "brown": "#ffcc66", "blue": "#
 _STEP = re.compile(r"(?:`(?P<file>[\w./-]+)`:\n\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _RECORDING = f"""# The first five minutes, as a terminal shows them
 
-What a terminal of {_COLUMNS} x {_ROWS} shows at the end of each command of the [tutorial](tutorial.md), with the minutes and seconds that
-the commands before it took. What you read and type is not counted. A longer output shows its last {_ROWS} lines.
+What a terminal of {_COLUMNS} x {_ROWS} shows at the end of each command of the [tutorial](tutorial.md), with the minutes and
+seconds that the commands before it took. What you read and type is not counted. A longer output shows its last {_ROWS} lines.
 `python docs/screenshots.py --recording docs/first-five-minutes.md` wrote this page.
 """
 _STYLE = "margin:0;padding:12px;background:#1d1f21;color:#d8d8d8;font:14px/1.25 monospace;display:inline-block"

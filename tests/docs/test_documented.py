@@ -180,5 +180,5 @@ def test_the_recording_shows_each_command_of_the_tutorial() -> None:
     commands = re.findall(r"^\$ (?!pip install)(.*)$", (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), re.MULTILINE)
     recording = (ROOT / "docs" / "first-five-minutes.md").read_text(encoding="utf-8")
     assert re.findall(r"^```text\n\$ (.*)$", recording, re.MULTILINE) == commands
-    screens = re.findall(r"^```text\n\$ .*\n(.*?)^```$", recording, re.MULTILINE | re.DOTALL)
+    screens = re.findall(r"^```text\n\$ [^\n]*\n(.*?)^```$", recording, re.MULTILINE | re.DOTALL)
     assert all(len(lines := screen.splitlines()) <= 24 and max(map(len, lines)) <= 80 for screen in screens)
