@@ -43,7 +43,7 @@ assert perturbations.get("sepia:mid")(np.full((4, 5, 3), 200, np.uint8), seed=1)
 
 
 def test_there_are_examples_and_no_language_is_unknown() -> None:
-    assert {block.language for block in blocks()} == {"console", "ini", "json", "python", "yaml"}
+    assert {block.language for block in blocks()} == {"console", "ini", "json", "python", "text", "yaml"}
 
 
 def run(program: str, directory: Path) -> None:
