@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -54,10 +55,16 @@ def pytest_runtest_makereport(
     ours = is_gated(item) and call.excinfo is not None and isinstance(call.excinfo.value, _OURS)
     with _without_traceback(item.config) if ours else contextlib.nullcontext():
         report = yield
-    if not is_gated(item):
-        return report
-    if call.excinfo is not None and ours:
-        _in_our_words(report, call.excinfo)
+    if is_gated(item):
+        if call.excinfo is not None and ours:
+            _in_our_words(report, call.excinfo)
+        with or_exit():
+            _attach_record(item, report, ours)
+    return report
+
+
+def _attach_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> None:
+    """Puts on a report what its test measured, or that it measured nothing."""
     final = report.when == "call" or (report.when == "setup" and not report.passed)
     if final:
         measured = item.stash.get(RECORD, None)
@@ -67,7 +74,6 @@ def pytest_runtest_makereport(
         run = item.config.stash[RUN]
         if not run.controls and "planned_forwards" not in vars(run):
             setattr(report, _FORWARDS, run.planned_forwards)
-    return report
 
 
 @contextlib.contextmanager
@@ -121,7 +127,7 @@ class Collector:
 
         Before a test that asks nothing, such as a property of a metric, a model is given what it can do meanwhile.
         """
-        with _or_exit():
+        with or_exit():
             self._run.begin()
             self._run.ask_ahead()
         display = self._run.display
@@ -156,17 +162,33 @@ class Collector:
         self._run.stop(f"pytest met an internal error ({_first_line(excinfo.value)})")
 
     def _take(self, record: Record) -> None:
-        with _or_exit():
+        with or_exit():
             self._run.finish_test(record)
 
 
 @contextlib.contextmanager
-def _or_exit() -> Iterator[None]:
-    """Ends pytest if the run cannot write its records."""
+def or_exit() -> Iterator[None]:
+    """Ends pytest if the run cannot write its records, or open the files that it needs for that."""
     try:
         yield
     except StoreError as error:
-        pytest.exit(f"{Decision.INCOMPLETE}: {error}", returncode=EXIT_CODES[Decision.INCOMPLETE])
+        said = str(error)
+    except OSError as error:
+        if not lacks_files(error):
+            raise
+        said = NO_FILES_LEFT
+    else:
+        return
+    pytest.exit(f"{Decision.INCOMPLETE}: {said}", returncode=EXIT_CODES[Decision.INCOMPLETE])
+
+
+NO_FILES_LEFT = "too many files are open: this process may open no more. Raise the limit (ulimit -n 1024), or close some"
+"""What is said of it: whatever comes next, even an import, opens a file."""
+
+
+def lacks_files(error: OSError) -> bool:
+    """Returns whether the process, or the machine, may open no more files."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def _first_line(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from pytest_vlmrobust.core.decision import EXIT_CODES, Decision, any_failed_outs
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 
+from .outcome import or_exit
 from .run import RUN, Run
 from .workers import tell_controller
 
@@ -164,7 +165,8 @@ def _finish(session: pytest.Session, run: Run, exitstatus: int) -> None:
         filled = session.config.stash[_FILLED]
         session.exitstatus = pytest.ExitCode.OK if filled else EXIT_CODES[Decision.INCOMPLETE]
     elif run.records or (run.has_begun and not _only_shows(session.config)):
-        _conclude(session, run, exitstatus)
+        with or_exit():
+            _conclude(session, run, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and _measured_nothing(session.config):
         session.exitstatus = EXIT_CODES[Decision.INCONCLUSIVE]
 
@@ -225,11 +227,8 @@ def _note_decision(run: Run) -> Decision:
     """Writes the decision into the directory of the run, and returns it."""
     facts = run.facts()
     decision = facts.decision(run.records)
-    try:
-        missing = facts.missing(run.records)
-        run.describe(facts.shortfalls, missing=missing, decision=str(decision), warnings=list(facts.warnings))
-    except StoreError as error:
-        pytest.exit(f"{Decision.INCOMPLETE}: {error}", returncode=EXIT_CODES[Decision.INCOMPLETE])
+    missing = facts.missing(run.records)
+    run.describe(facts.shortfalls, missing=missing, decision=str(decision), warnings=list(facts.warnings))
     return decision
 
 
@@ -296,7 +295,8 @@ def _add_suite_properties(config: pytest.Config, facts: dict[str, str]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Generator[None]:
     """Prints the page of the gate below all that pytest prints, so that the decision stands where a reader looks."""
     yield
-    _print_end(terminalreporter, config, config.stash[RUN])
+    with or_exit():
+        _print_end(terminalreporter, config, config.stash[RUN])
 
 
 def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config, run: Run) -> None:

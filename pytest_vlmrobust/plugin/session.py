@@ -20,7 +20,7 @@ from pytest_vlmrobust.evaluation.run.selection import Selection
 
 from .evaluation import MAIN
 from .options import Settings
-from .outcome import Collector
+from .outcome import NO_FILES_LEFT, Collector, lacks_files
 from .progress import ProgressDisplay
 from .run import RUN, Run
 from .workers import end_with_controller
@@ -64,6 +64,10 @@ def pytest_configure(config: pytest.Config) -> None:
         run.choose_rerun(None if run.controls else config.workerinput["vlm_rerun"])  # type: ignore[attr-defined]  # xdist's
     except VlmRobustError as error:
         raise pytest.UsageError(str(error)) from None
+    except OSError as error:
+        if not lacks_files(error):
+            raise
+        raise pytest.UsageError(NO_FILES_LEFT) from None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

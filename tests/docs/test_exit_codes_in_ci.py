@@ -27,6 +27,51 @@ def gate_of_github() -> str:
     return str(step["run"])
 
 
+def programs(directory: Path, pytest: str, vlmrobust: str) -> None:
+    """Writes two programs that take the place of ours."""
+    for name, text in {"pytest": pytest, "vlmrobust": vlmrobust}.items():
+        (directory / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (directory / name).chmod(0o755)
+
+
+def script_of(name: str) -> str:
+    """Returns what a recipe runs from the gate on, to the exit code of the job."""
+    if name == "github.yml":
+        return gate_of_github()
+    if name == "gitlab.yml":
+        return "\n".join(recipe(name)["vlm-gate"]["script"][1:])
+    (script,) = re.findall(r"script: '''(.*?)'''", (RECIPES / name).read_text(encoding="utf-8"), re.DOTALL)
+    return str(script).replace(".venv/bin/", "")
+
+
+LEFT_BY_C = "{python} -c 'import ctypes; ctypes.CDLL(None)._exit(0)'"
+"""What ends a gate with 0 in its middle, whatever Python does."""
+
+
+@pytest.mark.parametrize("name", ["Jenkinsfile", "github.yml", "gitlab.yml"])
+@pytest.mark.parametrize(
+    ("gate", "report", "passes"),
+    [
+        ("mkdir report; echo x > report/results.json", "exit 0", True),
+        (f"mkdir report; {LEFT_BY_C}", "exit 0", False),
+        (LEFT_BY_C, "exit 0", False),
+        ("mkdir report; echo x > report/results.json", "exit 11", False),
+    ],
+    ids=["concluded", "ended by C", "ended by C before it began", "not GO by its files"],
+)
+def test_exit_code_0_counts_only_of_a_run_that_concluded(name: str, gate: str, report: str, passes: bool, tmp_path: Path) -> None:
+    """An earlier job has left its report and a run that is GO, as a workspace or a cache does."""
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "results.json").write_text("of an earlier job", encoding="utf-8")
+    programs(tmp_path, gate.format(python=sys.executable), report)
+    output = tmp_path / "output"
+    variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GITHUB_OUTPUT": str(output)}
+    script = script_of(name)
+    done = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    code = output.read_text(encoding="utf-8").strip() if name == "github.yml" else f"code={done.returncode}"
+    assert code == ("code=0" if passes else "code=11"), done.stdout + done.stderr
+
+
 def command_of(name: str) -> str:
     (command,) = re.findall(r"pytest --vlm=[^|'\n]*", (RECIPES / name).read_text(encoding="utf-8"))
     return str(command).strip()
@@ -34,10 +79,11 @@ def command_of(name: str) -> str:
 
 @pytest.mark.parametrize("code", STEP)
 def test_github_tells_exit_codes_apart(code: str, tmp_path: Path) -> None:
-    (tmp_path / "pytest").write_text(f"#!/bin/sh\nexit {code}\n", encoding="utf-8")
-    (tmp_path / "pytest").chmod(0o755)
+    programs(tmp_path, f"mkdir report; echo x > report/results.json; exit {code}", "exit 0")
     variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GITHUB_OUTPUT": str(tmp_path / "output")}
-    done = subprocess.run(["bash", "-e", "-c", gate_of_github()], env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-e", "-c", gate_of_github()], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+    )
     ended = "failed" if done.returncode else "warned" if "::warning" in done.stdout else "passed"
     assert ended == STEP[code]
     assert (tmp_path / "output").read_text() == f"code={code}\n"

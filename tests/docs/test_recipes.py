@@ -119,8 +119,9 @@ def test_gitlab_gets_one_comment(job: Path, bodies: list[str], last: str) -> Non
 @pytest.mark.parametrize("code", [0, 1, 10, 11, 4])
 def test_gitlab_keeps_the_exit_code_of_the_gate(tmp_path: Path, code: int) -> None:
     _, *script = recipe("gitlab.yml")["vlm-gate"]["script"]
-    (tmp_path / "pytest").write_text(f"#!/bin/sh\nexit {code}\n")
-    (tmp_path / "pytest").chmod(0o755)
+    for name, text in {"pytest": f"mkdir report; echo x > report/results.json; exit {code}", "vlmrobust": "exit 0"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
     here = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     assert (
         subprocess.run(["bash", "-eo", "pipefail", "-c", "\n".join(script)], cwd=tmp_path, env=here, check=False).returncode

@@ -256,3 +256,27 @@ def test_a_model_that_hangs_is_an_error_of_its_tests_and_ends_no_run(project: Pr
     assert "slow-model is not asked any more: it did not answer within --vlm-timeout=1 before" in text
     assert "INCOMPLETE" in text
     assert (project.path / "out" / "junit.xml").is_file()
+
+
+NO_FILES = """
+import os, resource
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def {when}():
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, lowest))
+"""
+
+
+@pytest.mark.parametrize("when", ["pytest_runtest_logstart", "pytest_sessionfinish"])
+def test_a_process_that_may_open_no_more_files_ends_in_words(slow_project: Project, when: str) -> None:
+    slow_project.write("conftest.py", SLOW_BACKEND.replace("0.15", "0") + NO_FILES.format(when=when))
+    output, _ = (process := start(slow_project)).communicate(timeout=90)
+    assert process.returncode == 11, output
+    assert "oo many" in output
+    assert "Traceback" not in output
+    assert "INTERNALERROR" not in output
