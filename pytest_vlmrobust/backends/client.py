@@ -64,6 +64,7 @@ class Client:
         if key_variable and not os.environ.get(key_variable):
             raise BackendError(f"the environment variable {key_variable}, which should hold the key to {url}, is not set")
         self.url, self._model, self._variable, self._limit = url, model, key_variable or KEY_VARIABLE, limit
+        self._replied = False
         for logger in _TELLTALES:
             logging.getLogger(logger).setLevel(logging.INFO)
         self._client = openai.AsyncOpenAI(
@@ -85,11 +86,17 @@ class Client:
         """
         try:
             raw = await self._client.chat.completions.with_raw_response.create(model=self._model, **arguments)
-            return json.loads(raw.http_response.content)
-        except ValueError as error:
-            raise Failure("faulty", f"{self.url} sent something that is not JSON ({self._without_key(str(error))})") from None
         except Exception as error:  # noqa: BLE001 - whatever the client raises is about the server
             raise self._meaning(error) from None  # errors of the client hold the request, and with it the key
+        try:
+            reply = json.loads(raw.http_response.content)
+        except ValueError as error:
+            if not self._replied and "html" in raw.http_response.headers.get("content-type", ""):
+                advice = "Is it the base URL of an API? That of most servers ends in /v1"
+                raise BackendError(f"{self.url} sent a web page in place of an answer. {advice}") from None
+            raise Failure("faulty", f"{self.url} sent something that is not JSON ({self._without_key(str(error))})") from None
+        self._replied = True
+        return reply
 
     async def engine(self) -> str:
         """Returns what the server calls the owner of the model, for most the name of the engine; empty where it does not say."""

@@ -66,7 +66,8 @@ def _submit(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (options.out / name).write_text(text, encoding="utf-8")
-    say(f"{options.out}: {', '.join(files)}. Look at them, add what your cluster asks for (partition, account, time), and run")
+    asked = "node selector, tolerations" if options.scheduler == "kubernetes" else "partition, account, time"
+    say(f"{options.out}: {', '.join(files)}. Look at them, add what your cluster asks for ({asked}), and run")
     say(f"  bash {shlex.quote(str(options.out / 'submit.sh'))}")
     return 0
 

@@ -50,6 +50,8 @@ def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
         raise StoreError(f"{path}: there is a store already. Name a new directory, and this one among those that are merged")
     _refuse_twice(sources)
     for source in sources:
+        if not (source / FILE_NAME).exists():
+            raise StoreError(f"{source}: there is no store to read. Name the directory that holds {FILE_NAME}")
         Store.open(source, read_only=True).close()  # refuses foreign files, and says what is wrong with them
     draft = out / f"{FILE_NAME}.{os.getpid()}.merging"
     try:

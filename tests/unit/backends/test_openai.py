@@ -310,6 +310,13 @@ def test_a_wait_longer_than_the_limit_is_an_error_that_says_so(server: Faulty, o
     assert "wants to be asked again only after 3600 s" in prediction.error
 
 
+def test_a_web_page_at_the_first_look_is_a_wrong_address_and_is_not_asked_again(httpserver: HTTPServer, opened: Open) -> None:
+    httpserver.expect_request("/chat/completions").respond_with_data("<html>hello</html>", content_type="text/html")
+    with pytest.raises(BackendError, match=r"sent a web page in place of an answer.*ends in /v1"):
+        opened(httpserver.url_for("")).infer(numbered(1))
+    assert sum(sent.path.endswith("completions") for sent, _ in httpserver.log) == 1
+
+
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
