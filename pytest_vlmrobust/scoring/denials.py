@@ -1,8 +1,11 @@
-"""Does a text say that something is not there, or not so? "There is no dog in the image", "No dog is visible".
+"""Does a text say that something is not there, or that it is? "There is no dog in the image", "There is a dog in the image".
 
 That answers a question for it with no, where nothing else is denied: "The dog is not on the sofa" does not say that there is no
 dog, nor does "There is no dog collar". So a denial may have no word that the question lacks. Where the question is not known,
 the text must not say what is there instead.
+
+The opposite answers a known question with yes where it is one clause that says all that was asked for and no more: "There is a
+dog" is no answer to "Is there a dog on the sofa?".
 """
 
 from __future__ import annotations
@@ -43,6 +46,15 @@ _PARTS = re.compile(rf"[.!;\n]+|,?\s*{_TURNS}|,\s*(?=there\b|it's\b|it is\b|it \
 _AFFIRMED = re.compile(
     rf"\bthere(?:'s| is| are| was| were)\b|\b(?:is|are|be) (?:\w+ly )?{_SEEN}\b|\b(?:i|we) (?:can |do )?see\b|\bit(?:'s| is)\b"
     r"|^an? \w+"
+)
+_EXISTS = re.compile(
+    rf"(?:there(?:'s| is| are)|(?:i|we) (?:can )?see) (?:\w+ly )?(?:an?|one|some|two|several|many)? ?[\w -]+"
+    rf"|(?:an?|the|some) [\w -]+ (?:is|are|can be) (?:\w+ly )?{_SEEN}[\w ]*"
+)
+_WHERE = re.compile(r"^in (?:the|this) (?:image|picture|photo|photograph|scene),? ")
+_UNSURE = re.compile(
+    r"\b(?:no|not|never|none|nothing|without|nor|neither|cannot|if|whether|maybe|perhaps|possibly|probably|may|might|could|would|should"
+    r"|like|almost|nearly|something|what|(?:picture|image|photo|photograph)s? of)\b|n't\b|\?"
 )
 _QUESTION_DENIES = re.compile(r"\b(?:no|not|never|neither|without|absent|missing|lacks?|free of|nothing|none)\b|n't\b")
 _CONTENT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{3,}")
@@ -101,6 +113,23 @@ def denies(text: str, question: str = "") -> bool:
     if asked:
         return any(is_about(part, question) for part in denied) and not any(_shares(_content(part), asked) for part in others)
     return not any(_AFFIRMED.search(part) for part in others) and (not others or _TURN.search(text) is None)
+
+
+def affirms(text: str, question: str) -> bool:
+    """Says whether ``text`` is one clause that says what was asked for, and all of it, is there.
+
+    Args:
+        text: in lower case, as ``plain_text`` returns it.
+        question: in lower case; nothing is affirmed where it is unknown.
+    """
+    clause = _WHERE.sub("", text.strip(" .!,:\"'()"))
+    asked = _content(question)
+    if not asked or _QUESTION_DENIES.search(question) or _UNSURE.search(text):
+        return False
+    if not _EXISTS.fullmatch(_OF_THE_PICTURE.sub("", clause).strip()):
+        return False
+    said = _content(clause)
+    return is_about(clause, question) and all(any(_same(word, other) for other in said) for word in asked)
 
 
 def is_about(clause: str, question: str) -> bool:

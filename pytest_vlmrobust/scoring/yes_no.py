@@ -1,7 +1,7 @@
 """Did the model say yes or no?
 
-A description is not read as an answer: whether "There is a dog" means yes depends on the question. A denial is one ("There is no
-dog in the image"), unless the question denies something itself.
+A denial is an answer ("There is no dog in the image"), unless the question denies something itself. What a text says is there
+is one only where it is all that was asked for: whether "There is a dog" means yes depends on the question.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .assertions import asserted
-from .denials import denies, is_about
+from .denials import affirms, denies, is_about
 from .extraction import (
     CHANGE,
     QUESTION,
@@ -93,9 +93,15 @@ def extract_yes_no(text: str, question: str = "") -> Extraction:
     reply = final_words(text)
     if isinstance(reply, Stop):
         return Extraction(None, reply.value)
-    return _read(reply, question.lower(), within=0)
+    return _read(reply, _HOW_TO_ANSWER.sub(" ", question.lower()), within=0)
 
 
+_EITHER_WORD = r"[\"']?yes[\"']? ?(?:or|/|and) ?[\"']?no\b[\"']?"
+_HOW_TO_ANSWER = re.compile(
+    rf"\b(?:please )?(?:\w+ly |just )?(?:answer|respond|reply|say)\b[^.?!]{{0,60}}?{_EITHER_WORD}[^.?!]{{0,40}}[.?!]?"
+    rf"|,? ?{_EITHER_WORD}"
+)
+"""What a question says of its answer, whose "no" is about nothing that is asked: "Please answer yes or no"."""
 _COMMONEST: Final = {f"{word}{end}": word.lower() for word in ("Yes", "yes", "No", "no") for end in ("", ".")}
 """Most answers, which no rule needs to look at."""
 
@@ -249,6 +255,11 @@ def _denial(reading: YesNoReading) -> Outcome:
     return "no" if denies(reading.text, reading.question) else None
 
 
+def _affirmation(reading: YesNoReading) -> Outcome:
+    """``There is a dog``, ``I see a dog``, ``A dog is visible``, where the question asked for a dog and for nothing else."""
+    return "yes" if affirms(reading.text, reading.question) else None
+
+
 def _only_yes(reading: YesNoReading) -> Outcome:
     """``yes`` somewhere, not denied, and ``no`` nowhere; ``no`` alone somewhere is not read, it may be "no dog"."""
     if _NO.search(reading.text):
@@ -268,6 +279,7 @@ YES_NO_RULES: Final[Ladder[YesNoReading]] = {
     "set_off": _set_off,
     "refusal": _refusal,
     "denial": _denial,
+    "affirmation": _affirmation,
     "only_yes": _only_yes,
 }
 

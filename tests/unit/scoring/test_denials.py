@@ -1,4 +1,4 @@
-"""Denials that answer a question for something with no."""
+"""Denials that answer a question for something with no, and clauses that answer it with yes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def test_a_denial_is_no(text: str, question: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "There is no doubt that there is a dog",
         "No idea",
         "There is no way to tell",
         "No image was provided.",
@@ -71,3 +70,54 @@ def test_the_question_decides_what_a_denial_means(text: str, question: str, answ
 
 def test_a_denial_has_a_rule_of_its_own() -> None:
     assert extract_yes_no("There is no dog") == Extraction("no", "denial")
+
+
+HOW_TO_ANSWER = ["{} Please answer yes or no.", "Please answer yes or no. {}", "{} Answer with 'Yes' or 'No' only", "{} yes/no"]
+
+
+@pytest.mark.parametrize("how", HOW_TO_ANSWER)
+def test_what_a_question_says_of_its_answer_denies_nothing(how: str) -> None:
+    asked = how.format(ASKED)
+    assert extract_yes_no("There is no dog in the image.", asked) == Extraction("no", "denial")
+    assert extract_yes_no("There is a dog in the image.", asked) == Extraction("yes", "affirmation")
+    assert extract_yes_no("There is a cat.", asked).answer is None
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("There is a dog.", ASKED),
+        ("In the image, there is a dog.", ASKED),
+        ("There is no doubt that there is a dog", ASKED),
+        ("I can see a dog in the picture.", "Do you see a dog?"),
+        ("A dog is clearly visible.", ASKED),
+        ("There is a dog on the sofa.", "Is there a dog on the sofa?"),
+        ("There is a red car.", "Is there a red car in the photo?"),
+    ],
+)
+def test_a_clause_that_says_all_that_was_asked_for_is_yes(text: str, question: str) -> None:
+    assert extract_yes_no(text, question).answer == "yes"
+    assert extract_yes_no(text).answer is None
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("There is a dog.", "Is there a dog on the sofa?"),
+        ("There is a dog on the left.", "Is there a dog on the right?"),
+        ("There is a car.", "Is there a red car in the photo?"),
+        ("There is a hot dog.", ASKED),
+        ("There is a dog house.", ASKED),
+        ("There is a toy dog.", ASKED),
+        ("There is a picture of a dog.", ASKED),
+        ("There is something like a dog.", ASKED),
+        ("There might be a dog.", ASKED),
+        ("There is a dog?", ASKED),
+        ("There is a dog, but no cat.", ASKED),
+        ("There is a dog.", "Is there no dog?"),
+        ("There are three dogs.", "Are there two dogs in the image?"),
+        ("There is a cat.", ASKED),
+    ],
+)
+def test_a_clause_that_says_less_or_more_is_unread(text: str, question: str) -> None:
+    assert extract_yes_no(text, question).answer is None

@@ -84,9 +84,7 @@ def test_pictures_that_came_out_otherwise_are_refused(tmp_path: Path) -> None:
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     part = filled(tmp_path / "part", {}, "clean")
-    with pytest.raises(
-        StoreError, match=r"nothing: there is no store to read\. Name the directory that holds"
-    ):
+    with pytest.raises(StoreError, match=r"nothing: there is no store to read\. Name the directory that holds"):
         merge_stores([part, tmp_path / "nothing"], tmp_path / "all")
     with pytest.raises(StoreError, match="are one store"):
         merge_stores([part, tmp_path / "x" / ".." / "part"], tmp_path / "all")
