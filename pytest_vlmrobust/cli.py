@@ -6,13 +6,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from . import __version__
 from .commands import SUBJECTS
 from .commands.arguments import complain
-from .core.errors import VlmRobustError
+from .core.errors import VlmRobustError, did_you_mean
 from .core.words import on_one_line
 
 USAGE_ERROR = 4
@@ -42,9 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return USAGE_ERROR
 
 
+class _Parser(argparse.ArgumentParser):
+    """Suggests the nearest name for one that is misspelt."""
+
+    def error(self, message: str) -> NoReturn:
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL)
+        super().error(message + (did_you_mean(choice[1], re.findall(r"[\w.-]+", choice[2])) if choice else ""))
+
+
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of all commands."""
-    found = argparse.ArgumentParser(prog="vlmrobust", description=__doc__)
+    found = _Parser(prog="vlmrobust", description=__doc__)
     found.add_argument("--version", action="version", version=f"vlmrobust {__version__}")
     commands = found.add_subparsers(required=True, metavar="COMMAND")
     for subject in SUBJECTS:

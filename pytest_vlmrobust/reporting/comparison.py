@@ -22,6 +22,10 @@ JSON_FILE = "comparison.json"
 MARKDOWN_FILE = "comparison.md"
 _HEADER = ("cell", "n", "then", "now", "drop since then", "interval", "growth of the drop", "interval", "broken", "fixed")
 _SWEEP_HEADER = ("sweep", "settings", "n", "mean drop since then", "interval")
+_GROWTH = slice(6, 8)
+"""The columns that a narrow terminal leaves out."""
+_WIDE = 110
+"""Columns of a terminal from which none is left out."""
 _ROWS = 40
 _IDS = 10
 _LEFT_OUT = 5
@@ -43,7 +47,10 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
     buffer = io.StringIO()
     console = text_console(buffer, width=max(80, width), color=color)
     _print_table(console, _SWEEP_HEADER, [(_sweep_row(change), change.drop) for change in comparison.sweeps])
-    _print_table(console, _HEADER, [(_row(change), change.drop) for change in comparison.cells[:_ROWS]])
+    shown = [(_fitting(_row(change), width), change.drop) for change in comparison.cells[:_ROWS]]
+    _print_table(console, _fitting(_HEADER, width), shown)
+    if shown and width < _WIDE:
+        console.print(f"the growth of the drop is shown from {_WIDE} columns on", style="dim")
     if comparison.unchanged:
         console.print("nothing changed: every answer that both runs have scores the same in both", style="bold")
     for line in _below(comparison):
@@ -70,6 +77,11 @@ def _row(change: CellChange) -> tuple[str, ...]:
     accuracies = (number(change.then), number(change.now))
     counts = (str(len(change.broken)), str(len(change.fixed)))
     return (change.name, str(change.n), *accuracies, number(change.drop.value), _interval(change.drop), *growth, *counts)
+
+
+def _fitting(columns: tuple[str, ...], width: int) -> tuple[str, ...]:
+    """Returns those columns of a row for which a terminal has room."""
+    return columns if width >= _WIDE else columns[: _GROWTH.start] + columns[_GROWTH.stop :]
 
 
 def _sweep_row(change: SweepChange) -> tuple[str, ...]:

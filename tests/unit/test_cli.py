@@ -777,3 +777,10 @@ def test_a_name_that_no_run_has_is_said_to_hold_none(tmp_path: Path, capsys: Cap
     kept_run(Path(".vlmrobust"), "20261121-000000-a")
     assert main(["junit", "20261121-000000-b"]) == 4
     assert "20261121-000000-b" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "name"), [(["explian"], "explain"), (["init", "--ci", "jenkin"], "jenkins")])
+def test_a_misspelt_name_draws_the_nearest(arguments: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert f"Did you mean '{name}'?" in capsys.readouterr().err

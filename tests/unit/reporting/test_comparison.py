@@ -151,3 +151,12 @@ def test_no_answer_the_second_time_is_not_no_noise() -> None:
 
 def test_what_is_tighter_names_model_and_data() -> None:
     assert noise_warnings(asked_twice()) == ["m-d: p.yaml:4: rule r0 (accuracy_drop 0.1) is tighter than the noise"]
+
+
+def test_a_narrow_terminal_leaves_out_the_growth_of_drops_and_says_so() -> None:
+    wide, narrow = (render_comparison(FOUND, width=width, color=False) for width in (160, 80))
+    assert "growth of the drop " in wide
+    assert "the growth of the drop is shown from 110 columns on" in narrow
+    header = next(line for line in narrow.splitlines() if line.startswith("cell"))
+    assert "growth" not in header
+    assert header.split()[-2:] == ["broken", "fixed"]
