@@ -30,7 +30,7 @@ if find_spec("diffusers") is None:
 Image = NDArray[np.uint8]
 Scene = Callable[..., Image]
 Diffusion = Callable[..., tuple[Path, Path]]
-DOCS = Path(__file__).parents[2] / "docs" / "illusions.md"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "illusions.md"
 
 
 @pytest.fixture(scope="session")
