@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from .assertions import asserted
-from .denials import affirms, denies, is_about
 from .extraction import (
     CHANGE,
     QUESTION,
@@ -27,6 +26,7 @@ from .extraction import (
 )
 from .json_answers import read_json
 from .phrases import in_english, meanings
+from .presence import affirms, denies, is_about
 from .text import answer_tag, boxed_content, final_words, plain_text, straighten, strip_ends
 
 DEEPEST_TAG = 4
