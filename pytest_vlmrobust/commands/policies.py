@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_vlmrobust.core.errors import PolicyError, UsageError
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, counting, in_color, run_directory, say, show, width
+from .arguments import Commands, add_command, counting, in_color, run_directory, say, show, width
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import Policy
@@ -40,7 +40,13 @@ class _Noise(NamedTuple):
 
 
 def _add_check(commands: Commands) -> None:
-    check = commands.add_parser("check", help="read thresholds files as a gate would and list what they contain")
+    check = add_command(
+        commands,
+        "check",
+        "read thresholds files as a gate would and list what they contain",
+        "vlmrobust check default ours.yaml",
+        "vlmrobust check ours.yaml --samples 500",
+    )
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
     check.add_argument(
         "--samples",
@@ -165,7 +171,13 @@ _NEXT = """pytest --vlm=tiny suites/test_patches.py --vlm-plan          # what a
 
 
 def _add_init(commands: Commands) -> None:
-    init = commands.add_parser("init", help="copy the shipped suites and thresholds into a directory")
+    init = add_command(
+        commands,
+        "init",
+        "copy the shipped suites and thresholds into a directory",
+        "vlmrobust init",
+        "vlmrobust init gate --ci github",
+    )
     init.add_argument("directory", nargs="?", type=Path, default=Path(), help="where to (default: here)")
     init.add_argument("--ci", choices=sorted(_RECIPES), help="also write a recipe for this service of continuous integration")
     init.add_argument("--force", action="store_true", help="overwrite files that differ")

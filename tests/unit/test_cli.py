@@ -4,8 +4,10 @@ import argparse
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from datetime import date
 from pathlib import Path
@@ -476,13 +478,14 @@ def test_a_directory_is_what_it_is_whatever_its_name(tmp_path: Path, capsys: Cap
     ("arguments", "words"),
     [
         (["rank", "a", "a"], "the model 'm' is in 'a' and in 'a'"),
-        (["rank", "a", "nowhere"], "'nowhere' holds no predictions.sqlite"),
+        (["rank", "a", "./nowhere"], "'nowhere' holds no predictions.sqlite"),
         (["rank", "x=a", "y=a"], "no cell was measured for all of x/m, y/m"),
         (["rank", "x=a", "y=a", "--reference", "z"], "--reference: unknown reference model 'z'"),
-        (["compare", "a", "nowhere"], "'nowhere' holds no predictions.sqlite"),
+        (["compare", "a", "./nowhere"], "'nowhere' holds no predictions.sqlite"),
         (["compare", "a", "a", "--model", "n"], "--model: unknown model 'n'"),
-        (["junit", "nowhere"], "records.jsonl: cannot read the journal"),
-        (["bundle", "nowhere"], "records.jsonl: cannot read the journal"),
+        (["junit", "./nowhere"], "records.jsonl: cannot read the journal"),
+        (["bundle", "nowhere"], "'nowhere': there is no such directory"),
+        (["bundle", "./nowhere"], "records.jsonl: cannot read the journal"),
         (["bundle", "a"], "docket.json: cannot be read: No such file or directory"),
         (["verify", "nowhere.zip"], "nowhere.zip: cannot be read: "),
         (["verify", "a/records.jsonl"], "Expected a ZIP file that vlmrobust bundle wrote"),
@@ -559,7 +562,60 @@ def test_show_needs_an_output(capsys: Captured) -> None:
     assert "--out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["gate"], ["list", "models", "more"], ["list", "papers"], ["check"]])
+def every_command(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yields the parsers of all commands, and of the commands of a command."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield below
+                yield from every_command(below)
+
+
+@pytest.mark.parametrize("command", [pytest.param(command, id=command.prog) for command in every_command(parser())])
+def test_every_command_says_what_it_is_for_with_examples_that_it_takes(
+    command: argparse.ArgumentParser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for run in ("last-release", ".vlmrobust/runs/20270101-000000-00000000"):
+        finished(tmp_path / run)
+    assert command.description and command.description[0].isupper() and command.description.endswith(".")
+    title, *examples = (command.epilog or "").split("\n  ")
+    assert title == ("examples:" if len(examples) > 1 else "example:")
+    for example in examples:
+        program, *arguments = shlex.split(example)
+        assert program == "vlmrobust"
+        parser().parse_args(arguments)
+        assert example.startswith(command.prog), example
+    shown = command.format_help().splitlines()
+    assert [line.strip() for line in shown[-len(examples) :]] == examples
+
+
+def test_alone_it_shows_its_help(capsys: Captured) -> None:
+    assert main([]) == 4
+    assert "copy the shipped suites and thresholds into a directory" in capsys.readouterr().err
+
+
+def test_a_misspelt_option_is_answered_by_its_command(tmp_path: Path, capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["report", str(tmp_path), "--otu", "x"])
+    said = capsys.readouterr().err
+    assert (caught.value.code, said.splitlines()[0]) == (2, "usage: vlmrobust report [-h] [--out DIR] RUN")
+    assert said.endswith("unrecognized arguments: --otu x Did you mean '--out'?\n")
+
+
+@pytest.mark.parametrize(("written", "meant"), [("lates", "latest"), ("20270101-000000-0000abce", "20270101-000000-0000abcd")])
+def test_a_misspelt_run_is_answered_with_the_nearest(
+    written: str, meant: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    finished(tmp_path / ".vlmrobust/runs/20270101-000000-0000abcd")
+    for command in (["report"], ["junit"], ["bundle"], ["rank"], ["view"], ["export", "sarif"], ["compare", "latest"]):
+        assert main([*command, written]) == 4
+        said = capsys.readouterr().err
+        assert f"there is no such directory, and .vlmrobust holds no run of this name. Did you mean {meant!r}?" in said
+
+
+@pytest.mark.parametrize("arguments", [["gate"], ["list", "models", "more"], ["list", "papers"], ["check"]])
 def test_what_is_no_command_is_refused(arguments: list[str], capsys: Captured) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
