@@ -67,7 +67,9 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of all commands."""
-    more = "vlmrobust COMMAND --help says more, with examples. The gate itself is pytest: pytest --help lists its options, --vlm-..."
+    more = (
+        "vlmrobust COMMAND --help says more, with examples. The gate itself is pytest; pytest --help lists its options --vlm-*."
+    )
     found = _Parser(prog="vlmrobust", description=__doc__, epilog=more)
     found.add_argument("--version", action="version", version=f"vlmrobust {__version__}")
     commands = found.add_subparsers(required=True, metavar="COMMAND")

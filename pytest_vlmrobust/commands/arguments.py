@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 from pytest_vlmrobust.core.words import printable
@@ -127,9 +128,24 @@ def show(table: str) -> None:
     print(table)  # noqa: T201 - likewise
 
 
+def tell(sentence: str) -> None:
+    """Prints a sentence, on a terminal in rows that break between words."""
+    print(_rows(printable(sentence), sys.stdout))  # noqa: T201 - likewise
+
+
 def complain(text: str) -> None:
-    """Prints what a command could not do, where errors go."""
-    print(f"vlmrobust: {printable(text, kept=_BREAK)}", file=sys.stderr)  # noqa: T201 - likewise
+    """Prints what a command could not do, where errors go, on a terminal in rows that break between words."""
+    print(_rows(f"vlmrobust: {printable(text, kept=_BREAK)}", sys.stderr), file=sys.stderr)  # noqa: T201 - likewise
+
+
+def _rows(text: str, stream: TextIO) -> str:
+    """Returns text with lines that a terminal does not break within a word; a log keeps them whole."""
+    if not stream.isatty():
+        return text
+    rows = textwrap.TextWrapper(
+        shutil.get_terminal_size().columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return _BREAK.join(rows.fill(line) for line in text.splitlines())
 
 
 def width() -> int:

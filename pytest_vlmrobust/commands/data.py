@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
-from .arguments import Commands, add_command, complain, say
+from .arguments import Commands, add_command, complain, say, tell
 
 
 def add(commands: Commands) -> None:
@@ -37,7 +37,7 @@ def _data(options: argparse.Namespace) -> int:
     for name, fact in found.facts:
         say(f"{name:<{widest}}  {on_one_line(fact)}")
     for note in found.notes:
-        say(f"note: {on_one_line(note, None)}")
+        tell(f"note: {on_one_line(note, None)}")
     if options.out:
         from pytest_vlmrobust.reporting.html.questions import render_questions
         from pytest_vlmrobust.reporting.writing import write_text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, add_command, run_directory, say
+from .arguments import Commands, add_command, run_directory, say, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting.exports.trackers import Tracked
@@ -113,7 +113,7 @@ def _inspect(options: argparse.Namespace) -> int:
     say(f"{options.out}: {quantity(len(written), 'log')}, {sum(each.scored for each in written)} scored samples")
     for each in written:
         if each.status != "success" or each.unscored:
-            say(f"note: {each.cell}: {each.status}, {quantity(each.unscored, 'sample')} without a score")
+            tell(f"note: {each.cell}: {each.status}, {quantity(each.unscored, 'sample')} without a score")
     return 0
 
 
@@ -125,13 +125,13 @@ def _nel(options: argparse.Namespace) -> int:
     for benchmark in written:
         if benchmark.unscored:
             asked = benchmark.results + benchmark.unscored
-            say(
+            tell(
                 f"note: {benchmark.name}: {benchmark.unscored} of {quantity(asked, 'sample')} left out: "
                 "inferences failed, which nel cannot express"
             )
     for dataset, metric in sorted({(benchmark.dataset, benchmark.corpus_metric) for benchmark in written}):
         if metric != MEAN:
-            say(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")
+            tell(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
 
-from .arguments import Commands, add_command, counting, find_run, say
+from .arguments import Commands, add_command, counting, find_run, say, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.power.profiles import Truth
@@ -318,11 +318,11 @@ def _say_row(row: _Row, options: argparse.Namespace) -> None:
             f"  {power.alone.get(name, 0.0):19.2f}"
         )
     for shortfall in planned.shortfalls:
-        say(f"  never GO: {shortfall}")
+        tell(f"  never GO: {shortfall}")
     for name, why in planned.left_out.items():
-        say(f"  not simulated and assumed to be kept: {name}: {why}")
+        tell(f"  not simulated and assumed to be kept: {name}: {why}")
     for name, why in planned.idle.items():
-        say(f"  no say: {name}: {why}")
+        tell(f"  no say: {name}: {why}")
 
 
 def _share(power: Power, decision: Decision) -> str:
