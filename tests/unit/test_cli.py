@@ -18,12 +18,14 @@ import pytest
 import yaml
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.backends.resolve import resolve
 from pytest_vlmrobust.cli import main, parser
 from pytest_vlmrobust.commands import runs
 from pytest_vlmrobust.commands.arguments import say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Decision, Outcome
+from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
@@ -843,3 +845,15 @@ def test_a_misspelt_name_draws_the_nearest(arguments: list[str], name: str, caps
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     assert f"Did you mean '{name}'?" in capsys.readouterr().err
+
+
+def test_a_misspelt_file_is_answered_with_the_nearest(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("release.yaml", "my_questions.jsonl"):
+        Path(name).touch()
+    assert main(["check", "relase.yaml"]) == 4
+    assert "no shipped policy of that name. Did you mean 'release.yaml'?" in capsys.readouterr().err
+    assert main(["data", "my_question.jsonl"]) == 4
+    assert "dataset 'my_question.jsonl' was not found. Did you mean 'my_questions.jsonl'?" in capsys.readouterr().err
+    with pytest.raises(ModelError, match=r"Did you mean 'release\.yaml'\?"):
+        resolve("scripted:relase.yaml")

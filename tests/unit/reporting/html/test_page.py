@@ -203,7 +203,9 @@ def test_nothing_is_wider_than_a_printed_sheet(page: Any) -> None:
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 703, "height": 1000})  # A4 within the margins
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    wider = "all => all.filter((one) => one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 80))"
+    wider = (
+        "all => all.filter((one) => one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 80))"
+    )
     assert page.locator("main :is(table, td, th, pre, svg, p, dl)").evaluate_all(wider) == []
     assert page.locator("#all .why").first.is_visible()
 
