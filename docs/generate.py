@@ -110,11 +110,15 @@ def command(name: str, parser: argparse.ArgumentParser, about: str) -> Iterator[
             rows += [(f"`{below.dest}`", plain(below.help or "")) for below in action._choices_actions]  # noqa: SLF001
         elif action.dest != "help" and action.help is not argparse.SUPPRESS:
             values = "|".join(action.choices) if action.choices else action.metavar or action.dest.upper()
-            named = action.option_strings[-1] + (f" {values}" if action.nargs != 0 else "") if action.option_strings else values
+            spelled = ", ".join(action.option_strings)
+            named = spelled + (f" {values}" if action.nargs != 0 else "") if action.option_strings else values
             said = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
             rows.append((f"`{named}`", plain(said)))
     if rows:
         yield table(("argument", "meaning"), rows)
+    if parser.epilog:
+        _, *examples = parser.epilog.split("\n  ")
+        yield "\n".join(["```text", *examples, "```\n"])
 
 
 def metrics_of(scope: str) -> str:

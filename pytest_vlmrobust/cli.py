@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import __version__
 from .commands import SUBJECTS
@@ -30,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(commands)  # answers a shell that asks, and ends the process then; else does nothing
+    if not (sys.argv[1:] if arguments is None else arguments):
+        commands.print_help(sys.stderr)
+        return USAGE_ERROR
     try:
         options = commands.parse_args(arguments)
         run: Callable[[argparse.Namespace], int] = options.run
@@ -47,14 +50,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class _Parser(argparse.ArgumentParser):
     """Suggests the nearest name for one that is misspelt."""
 
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]  # wider overloads
+        """Refuses what a command does not know, with the usage of that command and not with that of all."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
+
     def error(self, message: str) -> NoReturn:
         choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL)
-        super().error(message + (did_you_mean(choice[1], re.findall(r"[\w.-]+", choice[2])) if choice else ""))
+        option = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        hint = did_you_mean(choice[1], re.findall(r"[\w.-]+", choice[2])) if choice else ""
+        hint = did_you_mean(option[1], self._option_string_actions) if option else hint
+        super().error(message + hint)
 
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of all commands."""
-    found = _Parser(prog="vlmrobust", description=__doc__)
+    more = (
+        "vlmrobust COMMAND --help says more, with examples. The gate itself is pytest; pytest --help lists its options --vlm-*."
+    )
+    found = _Parser(prog="vlmrobust", description=__doc__, epilog=more)
     found.add_argument("--version", action="version", version=f"vlmrobust {__version__}")
     commands = found.add_subparsers(required=True, metavar="COMMAND")
     for subject in SUBJECTS:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from pytest_vlmrobust.core.errors import ModelError, UnknownName, did_you_mean
+from pytest_vlmrobust.core.errors import ModelError, UnknownName, did_you_mean, files_beside
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.words import first_few
@@ -154,8 +154,9 @@ def _scripted(name: str, file: str) -> ModelRef:
                 f"--vlm {name!r}: no oracle is called {oracle!r}.{did_you_mean(oracle, known)} Known: {', '.join(known)}"
             )
     if not path.is_file():
+        hint = did_you_mean(file, files_beside(Path(file)))
         raise ModelError(
-            f"--vlm {name!r}: there is no file {str(path)!r}. Expected scripted:FILE, a YAML or JSON file of rules, or "
+            f"--vlm {name!r}: there is no file {str(path)!r}.{hint} Expected scripted:FILE, a YAML or JSON file of rules, or "
             f"scripted:{ORACLE}/NAME of one that is shipped"
         )
     return ModelRef(name=model_id(name), backend="scripted", location=str(path.resolve()))

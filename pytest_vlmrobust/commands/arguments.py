@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TextIO
 
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 from pytest_vlmrobust.core.words import printable
 
 # Arguments that several commands have.
@@ -18,8 +19,29 @@ from pytest_vlmrobust.core.words import printable
 class Commands(Protocol):
     """The part of argparse that a subject adds its commands to."""
 
-    def add_parser(self, name: str, *, help: str) -> argparse.ArgumentParser:  # noqa: A002 - argparse calls it so
+    def add_parser(self, name: str, **settings: Any) -> argparse.ArgumentParser:
         """Adds one command."""
+
+
+def add_command(commands: Commands, name: str, about: str, *examples: str) -> argparse.ArgumentParser:
+    """Adds a command that its own ``--help`` describes as the list of commands does, with examples.
+
+    Args:
+        commands: what it is added to.
+        name: the command.
+        about: what it is for, as a phrase without a capital and a full stop.
+        examples: whole command lines.
+    """
+    described = f"{about[:1].upper()}{about[1:]}."
+    epilog = "\n  ".join(["examples:" if len(examples) > 1 else "example:", *examples])
+    return commands.add_parser(name, help=about, description=described, epilog=epilog, formatter_class=_Help)
+
+
+class _Help(argparse.HelpFormatter):
+    """Keeps the lines of examples, which somebody copies."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("example") else super()._fill_text(text, width, indent)
 
 
 def counting(noun: str) -> Callable[[str], int]:
@@ -44,17 +66,31 @@ def run_directory(text: str) -> Path:
     A directory of that name comes first.
 
     Raises:
+        UsageError: it is a name that neither a directory nor a run has, or ``latest``, and there is no run.
+    """
+    found = find_run(text)
+    if found is None and Path(text).name == text:
+        hint = did_you_mean(text, [LATEST, *(run.name for run in runs_of(STORE))])
+        expected = f"Expected the directory of a run, {LATEST}, or a name that vlmrobust runs lists"
+        raise UsageError(f"{text!r}: there is no such directory, and {STORE} holds no run of this name.{hint} {expected}")
+    return found or Path(text)
+
+
+def find_run(text: str) -> Path | None:
+    """Returns the directory that a RUN names; ``None`` where there is none.
+
+    Raises:
         UsageError: it is ``latest``, and there is no run.
     """
     named = Path(text)
-    if named.exists() or named.name != text:
+    if named.exists():
         return named
     found = runs_of(STORE)
     if text == LATEST:
         if not found:
             raise UsageError(f"{LATEST}: {STORE} holds no run here. Run pytest --vlm=NAME first, or name the directory of a run")
         return found[0]
-    return next((run for run in found if run.name == text), named)
+    return next((run for run in found if run.name == text), None)
 
 
 def runs_of(store: Path) -> list[Path]:
@@ -92,9 +128,24 @@ def show(table: str) -> None:
     print(table)  # noqa: T201 - likewise
 
 
+def tell(sentence: str) -> None:
+    """Prints a sentence, on a terminal in rows that break between words."""
+    print(_rows(printable(sentence), sys.stdout))  # noqa: T201 - likewise
+
+
 def complain(text: str) -> None:
-    """Prints what a command could not do, where errors go."""
-    print(f"vlmrobust: {printable(text, kept=_BREAK)}", file=sys.stderr)  # noqa: T201 - likewise
+    """Prints what a command could not do, where errors go, on a terminal in rows that break between words."""
+    print(_rows(f"vlmrobust: {printable(text, kept=_BREAK)}", sys.stderr), file=sys.stderr)  # noqa: T201 - likewise
+
+
+def _rows(text: str, stream: TextIO) -> str:
+    """Returns text with lines that a terminal does not break within a word; a log keeps them whole."""
+    if not stream.isatty():
+        return text
+    rows = textwrap.TextWrapper(
+        shutil.get_terminal_size().columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return _BREAK.join(rows.fill(line) for line in text.splitlines())
 
 
 def width() -> int:

@@ -11,7 +11,7 @@ from pytest_vlmrobust import __version__
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, run_directory, say
+from .arguments import Commands, add_command, run_directory, say, tell
 
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors of reading values of other types than a run writes."""
@@ -23,14 +23,24 @@ _UNTOLD = (
 
 def add(commands: Commands) -> None:
     """Adds them to the parser."""
-    bundle = commands.add_parser("bundle", help="put everything that a run's verdicts rest on into one ZIP file")
+    bundle = add_command(
+        commands,
+        "bundle",
+        "put everything that a run's verdicts rest on into one ZIP file",
+        "vlmrobust bundle latest --out evidence.zip",
+    )
     bundle.add_argument(
         "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
     )
     bundle.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: RUN.zip here)")
     bundle.set_defaults(run=_bundle)
 
-    verify = commands.add_parser("verify", help="recompute every verdict of a bundle, offline, and report what differs")
+    verify = add_command(
+        commands,
+        "verify",
+        "recompute every verdict of a bundle, offline, and report what differs",
+        "vlmrobust verify evidence.zip",
+    )
     verify.add_argument("bundle", metavar="BUNDLE", type=Path, help="a ZIP file that vlmrobust bundle wrote")
     verify.set_defaults(run=_verify)
 
@@ -84,9 +94,9 @@ def _compare_bundle(unpacked: Path) -> list[str]:
     for name, sha256 in verification.policies.items():
         say(f"policy of {name}: {sha256}")
     if (made := run.manifest.get("version", __version__)) != __version__:
-        say(f"note: the run was made by release {made}, and this is {__version__}: differences may come from that")
+        tell(f"note: the run was made by release {made}, and this is {__version__}: differences may come from that")
     for note in [*notes, *verification.notes, *page_notes(unpacked), _UNTOLD]:
-        say(f"note: {note}")
+        tell(f"note: {note}")
     say(
         f"{decision}: {quantity(verification.answers, 'answer')} scored again, "
         f"{verification.records} of {quantity(len(run.records), 'record')} computed again"

@@ -7,12 +7,18 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
-from .arguments import Commands, complain, say
+from .arguments import Commands, add_command, complain, say, tell
 
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
-    data = commands.add_parser("data", help="say what a dataset is, how it would be scored, and draw its first questions")
+    data = add_command(
+        commands,
+        "data",
+        "say what a dataset is, how it would be scored, and draw its first questions",
+        "vlmrobust data my_questions.jsonl --out questions.html",
+        "vlmrobust data MMBench_DEV_EN --data /data/LMUData",
+    )
     data.add_argument("file", metavar="FILE", help="as after --vlm-dataset: a path, a registered name, a benchmark, hf:ID")
     data.add_argument("--data", type=Path, metavar="DIR", help="the data folder, as after --vlm-data")
     data.add_argument("--out", type=Path, metavar="PAGE", help="draw the first twenty questions on one page: PAGE.html")
@@ -31,7 +37,7 @@ def _data(options: argparse.Namespace) -> int:
     for name, fact in found.facts:
         say(f"{name:<{widest}}  {on_one_line(fact)}")
     for note in found.notes:
-        say(f"note: {on_one_line(note, None)}")
+        tell(f"note: {on_one_line(note, None)}")
     if options.out:
         from pytest_vlmrobust.reporting.html.questions import render_questions
         from pytest_vlmrobust.reporting.writing import write_text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, run_directory, say
+from .arguments import Commands, add_command, run_directory, say, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting.exports.trackers import Tracked
@@ -20,29 +20,53 @@ _PROJECT = "vlmrobust"
 
 def add(commands: Commands) -> None:
     """Adds them to the parser."""
-    export = commands.add_parser("export", help="write what a run measured in the file format of another program")
+    export = add_command(
+        commands, "export", "write what a run measured in the file format of another program", "vlmrobust export sarif latest"
+    )
     formats = export.add_subparsers(required=True, metavar="FORMAT")
 
-    mlflow = formats.add_parser("mlflow", help="a run of MLflow for each model: parameters, metrics, tags and the report")
+    mlflow = add_command(
+        formats,
+        "mlflow",
+        "a run of MLflow for each model: parameters, metrics, tags and the report",
+        "vlmrobust export mlflow latest --uri sqlite:///mlflow.db",
+    )
     _add_run(mlflow, _mlflow)
     mlflow.add_argument("--uri", default="", help="the store, such as sqlite:///mlflow.db (default: what MLflow takes by itself)")
     mlflow.add_argument("--experiment", default=_PROJECT, metavar="NAME", help="the experiment (default: %(default)s)")
 
-    wandb = formats.add_parser("wandb", help="a run of Weights & Biases for each model, offline: wandb sync sends it")
+    wandb = add_command(
+        formats,
+        "wandb",
+        "a run of Weights & Biases for each model, offline: wandb sync sends it",
+        "vlmrobust export wandb latest --out tracked",
+    )
     _add_run(wandb, _wandb)
     wandb.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where wandb/ is created (default: here)")
     wandb.add_argument("--project", default=_PROJECT, metavar="NAME", help="the project (default: %(default)s)")
 
-    inspect = formats.add_parser("inspect", help="evaluation logs of Inspect AI, one for each cell, for inspect view")
+    inspect = add_command(
+        formats,
+        "inspect",
+        "evaluation logs of Inspect AI, one for each cell, for inspect view",
+        "vlmrobust export inspect latest --out logs",
+    )
     _add_run(inspect, _inspect)
     inspect.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
     inspect.add_argument("--format", default="eval", choices=("eval", "json"), help="of the files (default: %(default)s)")
 
-    nel = formats.add_parser("nel", help="results of NVIDIA NeMo Evaluator, for nel compare and nel gate")
+    nel = add_command(
+        formats, "nel", "results of NVIDIA NeMo Evaluator, for nel compare and nel gate", "vlmrobust export nel latest --out nel"
+    )
     _add_run(nel, _nel)
     nel.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
 
-    sarif = formats.add_parser("sarif", help="SARIF 2.1.0: what is broken or undecided, for code scanning")
+    sarif = add_command(
+        formats,
+        "sarif",
+        "SARIF 2.1.0: what is broken or undecided, for code scanning",
+        "vlmrobust export sarif latest --out gate.sarif",
+    )
     _add_run(sarif, _sarif, of_a_model=False)
     sarif.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: results.sarif in the run's directory)")
 
@@ -89,7 +113,7 @@ def _inspect(options: argparse.Namespace) -> int:
     say(f"{options.out}: {quantity(len(written), 'log')}, {sum(each.scored for each in written)} scored samples")
     for each in written:
         if each.status != "success" or each.unscored:
-            say(f"note: {each.cell}: {each.status}, {quantity(each.unscored, 'sample')} without a score")
+            tell(f"note: {each.cell}: {each.status}, {quantity(each.unscored, 'sample')} without a score")
     return 0
 
 
@@ -101,13 +125,13 @@ def _nel(options: argparse.Namespace) -> int:
     for benchmark in written:
         if benchmark.unscored:
             asked = benchmark.results + benchmark.unscored
-            say(
+            tell(
                 f"note: {benchmark.name}: {benchmark.unscored} of {quantity(asked, 'sample')} left out: "
                 "inferences failed, which nel cannot express"
             )
     for dataset, metric in sorted({(benchmark.dataset, benchmark.corpus_metric) for benchmark in written}):
         if metric != MEAN:
-            say(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")
+            tell(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")
     return 0
 
 

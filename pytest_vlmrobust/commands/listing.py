@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
 from pytest_vlmrobust.core.words import printable, quantity
 
-from .arguments import Commands, say
+from .arguments import Commands, add_command, say
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """The numbers by which glibc knows three of its settings, from its malloc.h."""
@@ -30,11 +30,19 @@ def add(commands: Commands) -> None:
 
 
 def _add_names(commands: Commands) -> None:
-    listing = commands.add_parser("list", help="list models, datasets, settings or metrics by name")
+    listing = add_command(
+        commands, "list", "list models, datasets, settings or metrics by name", "vlmrobust list models", "vlmrobust list settings"
+    )
     listing.add_argument("kind", choices=sorted(_LISTS), help="what to list")
     listing.set_defaults(run=_list)
 
-    explain = commands.add_parser("explain", help="say what a metric is: formula, source, bounds, interval, caveats")
+    explain = add_command(
+        commands,
+        "explain",
+        "say what a metric is: formula, source, bounds, interval, caveats",
+        "vlmrobust explain",
+        "vlmrobust explain worst_case_drop",
+    )
     explain.add_argument("metric", nargs="?", metavar="METRIC", help="a metric (default: list all of them)")
     explain.set_defaults(run=_explain)
 
@@ -98,7 +106,13 @@ _LISTS: dict[str, Callable[[], list[str]]] = {
 
 
 def _add_show(commands: Commands) -> None:
-    show = commands.add_parser("show", help="draw one picture under many settings: a contact sheet in HTML or PNG")
+    show = add_command(
+        commands,
+        "show",
+        "draw one picture under many settings: a contact sheet in HTML or PNG",
+        "vlmrobust show photo.jpg --set robustbench --out photo.html",
+        "vlmrobust show photo.jpg --setting fog:mid+flip_h --out photo.png",
+    )
     show.add_argument("image", metavar="IMAGE", type=Path, help="a picture, such as a PNG, JPEG or WebP file")
     show.add_argument("--out", required=True, type=Path, metavar="FILE", help="what to write: FILE.html or FILE.png")
     show.add_argument("--set", action="append", default=[], metavar="NAME", help="a set of settings, or all; repeatable")

@@ -7,13 +7,17 @@ import json
 
 from pytest_vlmrobust.core.errors import UsageError
 
-from .arguments import Commands, in_color, named_run, say, show, width
+from .arguments import Commands, add_command, in_color, named_run, say, show, width
 
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
-    reproduce = commands.add_parser(
-        "reproduce", help="print the published tables of a paper, how to run them, and ours beside them"
+    reproduce = add_command(
+        commands,
+        "reproduce",
+        "print the published tables of a paper, how to run them, and ours beside them",
+        "vlmrobust reproduce vlm-robustbench",
+        "vlmrobust reproduce vlm-robustbench 2 --run latest",
     )
     reproduce.add_argument("paper", metavar="PAPER", nargs="?", default="", help="a paper (default: list papers and tables)")
     reproduce.add_argument("table", metavar="TABLE", nargs="?", default="", help="the number of one of its tables (default: all)")

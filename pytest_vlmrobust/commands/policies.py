@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_vlmrobust.core.errors import PolicyError, UsageError
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, counting, in_color, run_directory, say, show, width
+from .arguments import Commands, add_command, counting, in_color, run_directory, say, show, tell, width
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import Policy
@@ -40,7 +40,13 @@ class _Noise(NamedTuple):
 
 
 def _add_check(commands: Commands) -> None:
-    check = commands.add_parser("check", help="read thresholds files as a gate would and list what they contain")
+    check = add_command(
+        commands,
+        "check",
+        "read thresholds files as a gate would and list what they contain",
+        "vlmrobust check default ours.yaml",
+        "vlmrobust check ours.yaml --samples 500",
+    )
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
     check.add_argument(
         "--samples",
@@ -78,10 +84,11 @@ def _check(options: argparse.Namespace) -> int:
     files = [thresholds_file(name, Path, given_as="FILE") for name in options.files]
     policy = load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
     noise = _noise(options.noise, policy) if options.noise else _Noise()
-    say(f"{quantity(len(policy.rules), 'rule')}, {quantity(len(policy.waivers), 'waiver')}, sha256 {policy.sha256}")
+    say(f"{quantity(len(policy.rules), 'rule')}, {quantity(len(policy.waivers), 'waiver')}")
+    say(f"sha256 {policy.sha256}")
     show(f"\n{render_policy(policy, width=width(), color=in_color())}")
     if relative := [rule.id for rule in policy.rules if is_relative(rule)]:
-        say(f"note: {', '.join(relative)}: compared with an earlier run, and not applicable without --vlm-baseline RUN")
+        tell(f"note: {', '.join(relative)}: compared with an earlier run, and not applicable without --vlm-baseline RUN")
     for line in noise.lines:
         say(line)
     findings = lint(
@@ -92,14 +99,14 @@ def _check(options: argparse.Namespace) -> int:
         clean=options.accuracy,
     )
     for note in (finding for finding in findings if finding.noted):
-        say(f"note: {note}")
+        tell(f"note: {note}")
     if options.samples and (unknown := rules_without_sample_size(policy)):
         rules = ", ".join(f"{rule.id} ({rule.metric})" for rule in unknown)
-        say(f"note: not checked at this size: {rules}")
+        tell(f"note: not checked at this size: {rules}")
     printed = [finding for finding in findings if not (finding.refused or finding.noted)]
     warnings = [*map(str, [*printed, *lacks_basics(policy)]), *noise.warnings]
     for finding in warnings:
-        say(f"warning: {finding}")
+        tell(f"warning: {finding}")
     if refused := [finding for finding in findings if finding.refused]:
         raise PolicyError("\n".join(f"refused: {finding}" for finding in refused))
     return int(options.strict and bool(warnings))
@@ -159,13 +166,22 @@ _RECIPES = {
     "jenkins": ("Jenkinsfile", Path("Jenkinsfile")),
 }
 """Service to the file of its recipe, and where that goes."""
-_NEXT = """pytest --vlm=tiny suites/test_patches.py --vlm-plan          # what a run would ask: nothing is run
-  pytest --vlm=tiny suites/ --vlm-report=report                # the gate on the model that ships with the package
-  pytest --vlm=./my-checkpoint --vlm-dataset=my.tsv suites/    # the gate on yours"""
+_NEXT = {
+    "what a run would ask, without asking it": "pytest --vlm=tiny suites/test_patches.py --vlm-plan",
+    "the gate on the model that ships with the package": "pytest --vlm=tiny suites/ --vlm-report=report",
+    "the gate on your own model and data": "pytest --vlm=./my-checkpoint --vlm-dataset=my.tsv suites/",
+}
+"""What a command is for, and the command: what to run after ``vlmrobust init``."""
 
 
 def _add_init(commands: Commands) -> None:
-    init = commands.add_parser("init", help="copy the shipped suites and thresholds into a directory")
+    init = add_command(
+        commands,
+        "init",
+        "copy the shipped suites and thresholds into a directory",
+        "vlmrobust init",
+        "vlmrobust init gate --ci github",
+    )
     init.add_argument("directory", nargs="?", type=Path, default=Path(), help="where to (default: here)")
     init.add_argument("--ci", choices=sorted(_RECIPES), help="also write a recipe for this service of continuous integration")
     init.add_argument("--force", action="store_true", help="overwrite files that differ")
@@ -190,6 +206,9 @@ def _init(options: argparse.Namespace) -> int:
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, to)
         say(str(to))
-    where = "" if options.directory == Path() else f"cd {shlex.quote(str(options.directory))} && "
-    say(f"\nNext:\n  {where}{_NEXT}")
+    say("\nNext:")
+    if options.directory != Path():
+        say(f"  cd {shlex.quote(str(options.directory))}")
+    for about, command in _NEXT.items():
+        say(f"  # {about}\n  {command}")
     return 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
 
-from .arguments import Commands, counting, run_directory, say
+from .arguments import Commands, add_command, counting, find_run, say, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.power.profiles import Truth
@@ -45,7 +45,13 @@ class _Row(NamedTuple):
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
-    power = commands.add_parser("power", help="simulate how often a policy decides GO, NO-GO or INCONCLUSIVE for known models")
+    power = add_command(
+        commands,
+        "power",
+        "simulate how often a policy decides GO, NO-GO or INCONCLUSIVE for known models",
+        "vlmrobust power ours.yaml --samples 500 --no-search",
+        "vlmrobust power default --profile latest",
+    )
     power.add_argument("policies", nargs="*", metavar="POLICY", help="thresholds files, or names of shipped ones: one policy")
     power.add_argument(
         "--samples",
@@ -201,7 +207,7 @@ def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> l
     dataset = options.dataset or "MMBench"
     benchmark = published.benchmark_of(dataset)
     usual = options.samples or next(iter(published.published_profiles(benchmark).values())).samples
-    if (run := run_directory(name)).is_dir():
+    if (run := find_run(name)) is not None and run.is_dir():
         _no_shift(options)
         runs = recorded.recorded_models(run)
         return [
@@ -312,11 +318,11 @@ def _say_row(row: _Row, options: argparse.Namespace) -> None:
             f"  {power.alone.get(name, 0.0):19.2f}"
         )
     for shortfall in planned.shortfalls:
-        say(f"  never GO: {shortfall}")
+        tell(f"  never GO: {shortfall}")
     for name, why in planned.left_out.items():
-        say(f"  not simulated and assumed to be kept: {name}: {why}")
+        tell(f"  not simulated and assumed to be kept: {name}: {why}")
     for name, why in planned.idle.items():
-        say(f"  no say: {name}: {why}")
+        tell(f"  no say: {name}: {why}")
 
 
 def _share(power: Power, decision: Decision) -> str:

@@ -16,6 +16,7 @@ from pytest_vlmrobust.core.words import quantity
 from .arguments import (
     STORE,
     Commands,
+    add_command,
     complain,
     counting,
     in_color,
@@ -57,7 +58,12 @@ _SPARED = ("date", "tests")
 
 
 def _add_runs(commands: Commands) -> None:
-    runs = commands.add_parser("runs", help="list the runs of a store, the newest first, with their decisions and key numbers")
+    runs = add_command(
+        commands,
+        "runs",
+        "list the runs of a store, the newest first, with their decisions and key numbers",
+        "vlmrobust runs --last 5",
+    )
     runs.add_argument("--store", type=Path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)")
     runs.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many to list (default: %(default)s)")
     runs.set_defaults(run=_list_runs)
@@ -107,7 +113,13 @@ def _rows_of(run: RunFiles) -> list[tuple[str, ...]]:
 
 
 def _add_history(commands: Commands) -> None:
-    history = commands.add_parser("history", help="draw a metric over the runs of a store, with intervals and changes")
+    history = add_command(
+        commands,
+        "history",
+        "draw a metric over the runs of a store, with intervals and changes",
+        "vlmrobust history --metric worst_case_drop --out history.html",
+        "vlmrobust history --metric accuracy_drop --setting fog:low",
+    )
     history.add_argument("--metric", default="mean_drop", metavar="M", help="what to draw (default: %(default)s)")
     history.add_argument("--setting", default=CLEAN_NAME, help="of a metric of cells, whose cell (default: %(default)s)")
     history.add_argument("--store", type=Path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)")
@@ -149,14 +161,24 @@ def _history(options: argparse.Namespace) -> int:
 
 
 def _add_files(commands: Commands) -> None:
-    report = commands.add_parser("report", help="write report.html and the other files of a run, also of one that was killed")
+    report = add_command(
+        commands,
+        "report",
+        "write report.html and the other files of a run, also of one that was killed",
+        "vlmrobust report latest --out report",
+    )
     report.add_argument(
         "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
     )
-    report.add_argument("--out", type=Path, help="where to (default: the run's directory)")
+    report.add_argument("--out", type=Path, metavar="DIR", help="where to (default: the run's directory)")
     report.set_defaults(run=_report)
 
-    junit = commands.add_parser("junit", help="write junit.xml of a run from its journal, also of one that was killed")
+    junit = add_command(
+        commands,
+        "junit",
+        "write junit.xml of a run from its journal, also of one that was killed",
+        "vlmrobust junit latest --out junit.xml",
+    )
     junit.add_argument(
         "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
     )
@@ -211,7 +233,9 @@ def _junit(options: argparse.Namespace) -> int:
 
 
 def _add_compare(commands: Commands) -> None:
-    compare = commands.add_parser("compare", help="say what changed between two runs on the same samples")
+    compare = add_command(
+        commands, "compare", "say what changed between two runs on the same samples", "vlmrobust compare last-release latest"
+    )
     compare.add_argument(
         "before", metavar="A", type=run_directory, help="the earlier run: a directory that holds predictions.sqlite, or latest"
     )
@@ -236,7 +260,12 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _add_comment(commands: Commands) -> None:
-    comment = commands.add_parser("comment", help="write a run as a comment for a pull request: decision, and what changed")
+    comment = add_command(
+        commands,
+        "comment",
+        "write a run as a comment for a pull request: decision, and what changed",
+        "vlmrobust comment latest --against last-release --out comment.md",
+    )
     comment.add_argument(
         "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
     )
@@ -317,7 +346,13 @@ def _compared(before: Path, after: Path) -> tuple[Comparison | None, str]:
 
 
 def _add_rank(commands: Commands) -> None:
-    ranks = commands.add_parser("rank", help="compare several models: ranks with intervals, mCE, drops by family")
+    ranks = add_command(
+        commands,
+        "rank",
+        "compare several models: ranks with intervals, mCE, drops by family",
+        "vlmrobust rank latest --out ranking",
+        "vlmrobust rank old=last-release new=latest",
+    )
     ranks.add_argument(
         "runs",
         metavar="RUN",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import ModelError
 
-from .arguments import Commands, counting, say
+from .arguments import Commands, add_command, counting, say
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.prediction import ModelRef
@@ -22,8 +22,11 @@ _UNKNOWN_REVISION = "REVISION"
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
-    serve = commands.add_parser(
-        "serve-command", help="print how to serve a model with vLLM, SGLang or transformers, and how to gate it there"
+    serve = add_command(
+        commands,
+        "serve-command",
+        "print how to serve a model with vLLM, SGLang or transformers, and how to gate it there",
+        "vlmrobust serve-command qwen2-vl-2b --port 8000",
     )
     serve.add_argument("model", metavar="NAME", help="as after --vlm: a built-in name, an entry of the models file, a directory")
     serve.add_argument("--models", type=Path, metavar="FILE", help="the models file")

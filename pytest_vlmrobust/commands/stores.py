@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, say
+from .arguments import Commands, add_command, say
 
 SERVERS = "servers"
 """The folder of a store that remembers served models."""
@@ -16,7 +16,12 @@ SERVERS = "servers"
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
-    merge = commands.add_parser("merge", help="put the answers of several stores, such as those of --vlm-shard, into a new one")
+    merge = add_command(
+        commands,
+        "merge",
+        "put the answers of several stores, such as those of --vlm-shard, into a new one",
+        "vlmrobust merge part-1 part-2 --out whole",
+    )
     merge.add_argument("stores", metavar="STORE", nargs="+", type=Path, help="a store: the directory after --vlm-store")
     merge.add_argument("--out", metavar="STORE", type=Path, required=True, help="the directory of the new store")
     merge.set_defaults(run=_merge)

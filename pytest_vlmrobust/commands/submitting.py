@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import UsageError
 
-from .arguments import Commands, counting, say
+from .arguments import Commands, add_command, counting, say
 
 SET_BY_SCRIPTS = ("--vlm-store", "--vlm-fill", "--vlm-shard", "--vlm-offline", "--vlm-report")
 """Options of pytest that the files say themselves."""
@@ -24,7 +24,12 @@ _RETRIES = 3
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
-    submit = commands.add_parser("submit", help="write the job files that ask a model in parts on a cluster, and judge them")
+    submit = add_command(
+        commands,
+        "submit",
+        "write the job files that ask a model in parts on a cluster, and judge them",
+        "vlmrobust submit slurm --parts 8 --shared /shared/gate --out jobs -- --vlm=./my-checkpoint suites/",
+    )
     submit.add_argument("scheduler", choices=sorted(_SCHEDULERS), help="what runs the jobs")
     submit.add_argument("--parts", type=counting("parts"), required=True, metavar="N", help="number of jobs that ask")
     submit.add_argument("--shared", required=True, metavar="DIR", help="a directory that all jobs see: finished parts go there")

@@ -11,14 +11,20 @@ from pathlib import Path
 from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import STORE, Commands, complain, run_directory, runs_of, say
+from .arguments import STORE, Commands, add_command, complain, run_directory, runs_of, say
 
 _HIGHEST_PORT = 65_535
 
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
-    view = commands.add_parser("view", help="browse every sample of one or several runs, also while they go on, in a browser")
+    view = add_command(
+        commands,
+        "view",
+        "browse every sample of one or several runs, also while they go on, in a browser",
+        "vlmrobust view latest --open",
+        "vlmrobust view last-release latest",
+    )
     view.add_argument(
         "places",
         metavar="RUN|STORE",

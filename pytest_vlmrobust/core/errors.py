@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 from .words import first_few, printable
 
@@ -141,6 +142,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns ``" Did you mean 'x'?"`` for the nearest known name, or an empty string when none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def files_beside(absent: Path) -> list[str]:
+    """Returns the paths of files in the folder of one that is absent, with its suffix, for ``did_you_mean``."""
+    try:
+        names = sorted(file.name for file in absent.parent.iterdir() if file.suffix == absent.suffix and file.is_file())
+    except OSError:
+        return []
+    return [str(absent.with_name(name)) for name in names]
 
 
 def _shorten(names: list[str], most: int = 20) -> str:

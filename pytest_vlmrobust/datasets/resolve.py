@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
+from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean, files_beside
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.words import first_few
@@ -224,7 +224,7 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
     if typed in files:
         files = []  # the name is typed right and its file is absent: the nearest name would be another benchmark
     known = [*DATASETS.names(), *COLLECTIONS.names(), *(name for folder in folders for name in _names_in(folder)), *files]
-    known = [name for name in known if name != typed]
+    known = [name for name in [*known, *files_beside(Path(typed))] if name != typed]
     looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
     nowhere = "" if folders else " No data folder is set: use --vlm-data DIR, or the environment variable VLMROBUST_DATA."
     return (

@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.comparison import CellChange, Comparison, Repeatabili
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
 
-from .writing import code, inert, text_console, write_json, write_text
+from .writing import code, inert, print_sentence, text_console, write_json, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +22,7 @@ JSON_FILE = "comparison.json"
 MARKDOWN_FILE = "comparison.md"
 _HEADER = ("cell", "n", "then", "now", "drop since then", "interval", "growth of the drop", "interval", "broken", "fixed")
 _SWEEP_HEADER = ("sweep", "settings", "n", "mean drop since then", "interval")
+_DROP, _BREAK = "drop since then", "\n"
 _GROWTH = slice(6, 8)
 """The columns that a narrow terminal leaves out."""
 _WIDE = 110
@@ -44,17 +45,26 @@ def write_comparison(directory: Path, comparison: Comparison) -> None:
 
 def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str:
     """Returns the tables as text, worst first, with what they leave out below."""
+    from rich.markup import escape
+
     buffer = io.StringIO()
     console = text_console(buffer, width=max(80, width), color=color)
     _print_table(console, _SWEEP_HEADER, [(_sweep_row(change), change.drop) for change in comparison.sweeps])
     shown = [(_fitting(_row(change), width), change.drop) for change in comparison.cells[:_ROWS]]
-    _print_table(console, _fitting(_HEADER, width), shown)
+    header = _fitting(_HEADER, width)
+    if width < _WIDE:
+        header = tuple(name.replace(" ", _BREAK) if name == _DROP else name for name in header)
+    if width < _WIDE and len(comparison.sweeps) == 1:  # which names the model and the dataset of every cell
+        (sweep,) = comparison.sweeps
+        header = (f"cell of {on_one_line(sweep.name)}", *header[1:])
+        shown = [((name.removeprefix(f"{sweep.name}-"), *rest), drop) for (name, *rest), drop in shown]
+    _print_table(console, header, shown)
     if shown and width < _WIDE:
         console.print(f"the growth of the drop is shown from {_WIDE} columns on", style="dim")
     if comparison.unchanged:
         console.print("nothing changed: every answer that both runs have scores the same in both", style="bold")
     for line in _below(comparison):
-        console.print(on_one_line(line), soft_wrap=True, markup=False)
+        print_sentence(console, escape(on_one_line(line)))
     return buffer.getvalue()
 
 

@@ -13,6 +13,8 @@ from pytest_vlmrobust.core.record import BY_VALUE_MARK, CHECK, FAMILY, LARGEST_D
 PARTIAL = "~"
 """Stands before a number that rests on a part of the samples, because its test stopped once its verdict was decided."""
 _SPLITS = {CLEAN_NAME: "", "observatory_id": "augmented", "observatory_ood": "illusions"}
+_OTHER_SUITES = ("patches", "ladder")
+"""Families of settings whose drops are no loss under a corruption."""
 _EQUAL = 1e-9
 """Two values closer than this are the same measurement."""
 
@@ -72,7 +74,7 @@ class Headline:
             elif setting == CLEAN_NAME:
                 yield from self._summary(name, "clean_accuracy", _PERCENT)
         yield from self._summary("mean drop", "mean_drop", _POINTS)
-        yield from self._summary("worst", "worst_case_drop", _POINTS, cells.values())
+        yield from list(self._summary("worst", "worst_case_drop", _POINTS, cells.values())) or _worst_of(cells.values())
         yield from self._summary("mRCE", "mean_relative_corruption_error", _PLAIN)
         severe = self._summary("severe", "severe_failure_rate", _PERCENT)
         yield from (number for number in severe if not number.text.startswith(PARTIAL))  # few samples overstate a share of cells
@@ -119,14 +121,28 @@ def _number(name: str, record: Record, metric: str, unit: _Unit, cells: Iterable
     measure = _measure(record, metric)
     if measure is None:
         return
-    if not math.isfinite(measure.value):
-        yield Number(name, "undefined")
-        return
     part = PARTIAL if record.n_samples else ""
+    if not math.isfinite(measure.value):
+        yield Number(name, f"{part}undefined")
+        return
     ends = "" if math.isnan(measure.low) else f"[{unit.spell(measure.low)}, {unit.spell(measure.high)}]"
     noted = next((note.rpartition(" at ")[2] for note in record.notes if note.startswith(LARGEST_DROP)), "")
     aside = noted or _setting_of(measure.value, cells)
     yield Number(name, f"{part}{unit.spell(measure.value)}{unit.name}", ends, aside, measure.judge == "value")
+
+
+def _worst_of(cells: Iterable[Record]) -> Iterable[Number]:
+    """Yields the largest drop of several settings that were measured alone, where no test asked for the metric of all of them."""
+    drops = [
+        (measure.value, cell)
+        for cell in cells
+        if cell.setting not in (CLEAN_NAME, NO_IMAGE_NAME) and cell.family not in _OTHER_SUITES
+        if (measure := _measure(cell, "accuracy_drop")) is not None and math.isfinite(measure.value)
+    ]
+    if len(drops) > 1:
+        _, cell = max(drops, key=lambda one: one[0])
+        for number in _number("worst", cell, "accuracy_drop", _POINTS):
+            yield replace(number, aside=cell.setting)
 
 
 def _setting_of(drop: float, cells: Iterable[Record]) -> str:

@@ -3,65 +3,106 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.words import on_one_line
 
-from .writing import text_console
+from .writing import print_sentence, text_console
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
     from rich.table import Table
 
     from pytest_vlmrobust.policies import Bound, Coverage, Policy, Rule, Scope
+
+
+_SCOPE = "of"
+"""The column of scopes."""
 
 
 def render_policy(policy: Policy, *, width: int, color: bool) -> str:
     """Returns a policy as text: a line for each rule, a line for each waiver, and what else has to hold."""
     buffer = io.StringIO()
     console = text_console(buffer, width=max(80, width), color=color)
-    console.print(_rules(policy))
+    folder = _shared_folder([one.source for one in (*policy.rules, *policy.waivers)])
+    console.print(_rules(policy, folder, console.width))
     if policy.waivers:
         console.print()
-        console.print(_waivers(policy))
+        console.print(_waivers(policy, folder, console.width))
     console.print()
+    if folder:
+        print_sentence(console, f"where: in {_plain(folder)}")
     _conditions(console, policy)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 
-def _rules(policy: Policy) -> Table:
-    table = _table("rule", "metric", "of", "bound", "judged by", "where")
+def _shared_folder(sources: Sequence[str]) -> str:
+    """Returns the folder of all files, which no row needs to name; empty where it is the current one or there are several."""
+    folders = {source.rpartition("/")[0] for source in sources}
+    return folders.pop() if len(folders) == 1 else ""
+
+
+def _rules(policy: Policy, folder: str, width: int) -> Table:
+    rows = []
     for rule in policy.rules:
         unless = f" unless {_scope(rule.unless)}" if rule.unless else ""
-        cells = (rule.id, rule.metric, f"{_scope(rule.where)}{unless}", _bound(rule.bound), _treatment(rule), rule.source)
-        table.add_row(*map(_plain, cells))
-    return table
+        rows.append(
+            (
+                rule.id,
+                rule.metric,
+                f"{_scope(rule.where)}{unless}",
+                _bound(rule.bound),
+                _treatment(rule),
+                _within(rule.source, folder),
+            )
+        )
+    return _table(("rule", "metric", _SCOPE, "bound", "judged by", "where"), rows, width)
 
 
-def _waivers(policy: Policy) -> Table:
-    table = _table("waiver", "metric", "of", "cap", "until", "where")
-    for waiver in policy.waivers:
-        cells = (waiver.id, waiver.metric, _scope(waiver.where), f"{waiver.cap:g}", waiver.expires.isoformat(), waiver.source)
-        table.add_row(*map(_plain, cells))
-    return table
+def _waivers(policy: Policy, folder: str, width: int) -> Table:
+    rows = [
+        (
+            waiver.id,
+            waiver.metric,
+            _scope(waiver.where),
+            f"{waiver.cap:g}",
+            waiver.expires.isoformat(),
+            _within(waiver.source, folder),
+        )
+        for waiver in policy.waivers
+    ]
+    return _table(("waiver", "metric", _SCOPE, "cap", "until", "where"), rows, width)
 
 
-def _table(*columns: str) -> Table:
+def _within(source: str, folder: str) -> str:
+    return source.removeprefix(f"{folder}/") if folder else source
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+    """Returns a table in which, where there is room for it, only scopes take several rows: they break between words."""
+    from rich.cells import cell_len
     from rich.table import Table
 
+    shown = [[on_one_line(cell) for cell in row] for row in rows]
+    widths = {name: max(cell_len(row[place]) for row in (columns, *shown)) for place, name in enumerate(columns)}
+    longest_word = max(cell_len(word) for row in shown for word in row[columns.index(_SCOPE)].split()) if shown else 0
+    fits = sum(widths.values()) - widths[_SCOPE] + longest_word + 2 * (len(columns) - 1) <= width
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        table.add_column(name, overflow="fold", justify="right" if name in ("bound", "cap") else "left")
+        justify: JustifyMethod = "right" if name in ("bound", "cap") else "left"
+        table.add_column(name, overflow="fold", justify=justify, no_wrap=fits and name != _SCOPE)
+    for row in rows:
+        table.add_row(*map(_plain, row))
     return table
 
 
 def _conditions(console: Console, policy: Policy) -> None:
     budgets = policy.budgets
-    console.print(
-        f"budgets: at most {budgets.max_error_rate:.1%} failed inferences, {budgets.max_unparsed_rate:.1%} unreadable answers"
-    )
-    console.print(_plain(f"coverage that GO requires: {_coverage(policy.coverage)}"), soft_wrap=True)
+    rates = f"{budgets.max_error_rate:.1%} failed inferences, {budgets.max_unparsed_rate:.1%} unreadable answers"
+    print_sentence(console, f"budgets: at most {rates}")
+    print_sentence(console, _plain(f"coverage that GO requires: {_coverage(policy.coverage)}"))
 
 
 def _coverage(coverage: Coverage) -> str:

@@ -33,7 +33,7 @@ from .wording import (
     warning_lines,
     worst_first,
 )
-from .writing import text_console
+from .writing import print_sentence, sentence_rows, text_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -171,15 +171,17 @@ def _items(console: Console, loud: Sequence[Record], facts: RunFacts) -> None:
 def _item(console: Console, record: Record, others: int, facts: RunFacts) -> None:
     """Prints why a test is not passed, what it measured, and what to do about it."""
     line = f"{_plain(record.id)}{f' and {others} more' if others else ''}: {_plain(record.reason)}"
-    console.print(f"[{STYLES[record.outcome]}]{record.outcome}[/] {line}", soft_wrap=True)
+    print_sentence(console, f"[{STYLES[record.outcome]}]{record.outcome}[/] {line}")
     measure = headline(record)
     if measure is not None and not math.isnan(measure.value):
         called, value, beside, bound, n = map(_plain, row(record))
         told = [f"{called} {value}", beside, f"bound {bound}" if bound else "", f"n {n}"]
+        if measure.rule and f"(rule {measure.rule}" in record.reason:  # which has the value, and the interval that was judged
+            told = [BY_VALUE if measure.judge == "value" else "", f"n {n}"]
         console.print(f"{_INDENT}{'  '.join(filter(None, told))}", soft_wrap=True)
     steps = []
     if record.outcome in _RERUN and facts.command and (command := facts.command.for_test(record)):
-        steps.append(_command_markup(command))
+        steps.append(f"run it again: {_command_markup(command)}")
     if measure is not None and record.outcome is Outcome.FAIL and (stub := _waiver_stub(record, measure, facts)):
         steps.append(f"or waive it: {_command_markup(stub)}")
     for step in steps:
@@ -289,17 +291,16 @@ def _cut(text: str, width: int) -> str:
 
 def _asides(console: Console, ordered: Sequence[Record], facts: RunFacts, room: int) -> None:
     """Prints warnings and notes if ``room`` rows hold them, else how many there are and where they stand; noise always."""
-    from rich.cells import cell_len
-
     for line in (line for repeat in facts.repeatability for line in noise_lines(repeat)):
         console.print(_plain(line), soft_wrap=True)
     everything = len(ordered) + len(facts.warnings)
     warnings = [*facts.warnings, *warning_lines(ordered, everything)]
     notes = note_lines(ordered, sum(len(record.notes) for record in ordered))
     lines = [*(("warning", line) for line in warnings), *(("note", line) for line in notes)]
-    if sum(-(-cell_len(f"{kind} {on_one_line(line)}") // console.width) for kind, line in lines) <= room:
-        for kind, line in lines:
-            console.print(f"[yellow]{kind}[/] {_plain(line)}", soft_wrap=True)
+    sentences = [f"[yellow]{kind}[/] {_plain(line)}" for kind, line in lines]
+    if sum(sentence_rows(console, sentence) for sentence in sentences) <= room:
+        for sentence in sentences:
+            print_sentence(console, sentence)
     else:
         counts = all_of([quantity(len(found), noun) for found, noun in ((warnings, "warning"), (notes, "note")) if found])
         console.print(f"[yellow]{counts}[/]{_read_in(facts)}", soft_wrap=True)
@@ -326,16 +327,16 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
     for spent in [each for each in facts.spending if each.tokens]:
         console.print(_plain(str(spent)), soft_wrap=True)
     for line in policy_replacements(facts.origins):
-        console.print(_plain(line), style="yellow", soft_wrap=True)
+        print_sentence(console, f"[yellow]{_plain(line)}[/]")
     for line in baseline_summary(records):
         console.print(line)
     for line in selection(records, facts):
-        console.print(_plain(line), style="yellow", soft_wrap=True)
+        print_sentence(console, f"[yellow]{_plain(line)}[/]")
     for model, own in decisions_by_model(records, facts).items():
         console.print(f"decision about {_plain(model)}: [{_DECISIONS[own]}]{own}[/]", soft_wrap=True)
-    console.print(f"[{_DECISIONS[decision]}]{decision}[/]  {_plain(decision_sentence(decision, records, facts))}", soft_wrap=True)
-    places = {"report": facts.report, "run": facts.directory}
-    for line in filter(None, _filled([f"{name} {on_one_line(path)}" for name, path in places.items() if path], console.width)):
+    print_sentence(console, f"[{_DECISIONS[decision]}]{decision}[/]  {_plain(decision_sentence(decision, records, facts))}")
+    places = [f"{name} {on_one_line(path)}" for name, path in (("report", facts.report), ("run", facts.directory)) if path]
+    for line in filter(None, _filled([*(f"{place}," for place in places[:-1]), *places[-1:]], console.width)):
         console.print(_markup(line.strip()), soft_wrap=True)
     for model, policy in facts.policies.items():
         console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)

@@ -24,6 +24,8 @@ _OBEYED = re.compile(
     |(?<!\w)@(?=\w)""",
     re.VERBOSE,
 )
+_INDENT = "  "
+"""Stands before the rows of a sentence after its first."""
 _NAMED = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
@@ -103,6 +105,32 @@ def text_console(buffer: io.StringIO, *, width: int, color: bool) -> Console:
         highlight=False,
         emoji=False,  # ":mid:" may be part of a name
     )
+
+
+def print_sentence(console: Console, markup: str) -> None:
+    """Prints a sentence, on a terminal in rows that break between words; a log keeps it in one line.
+
+    Args:
+        console: of ``text_console``.
+        markup: the sentence, with rich's markup.
+    """
+    from rich.text import Text
+
+    if not console.is_terminal:
+        console.print(markup, soft_wrap=True)
+        return
+    rows = Text.from_markup(markup, emoji=False).wrap(console, console.width - len(_INDENT))
+    for place, words in enumerate(rows):
+        words.rstrip()
+        console.print(Text.assemble(_INDENT if place else "", words), soft_wrap=True)
+
+
+def sentence_rows(console: Console, markup: str) -> int:
+    """Returns how many rows a sentence takes."""
+    from rich.text import Text
+
+    text = Text.from_markup(markup, emoji=False)
+    return len(text.wrap(console, console.width - len(_INDENT))) if console.is_terminal else -(-text.cell_len // console.width)
 
 
 def render_table(

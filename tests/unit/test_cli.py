@@ -4,8 +4,10 @@ import argparse
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from datetime import date
 from pathlib import Path
@@ -16,12 +18,14 @@ import pytest
 import yaml
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.backends.resolve import resolve
 from pytest_vlmrobust.cli import main, parser
 from pytest_vlmrobust.commands import runs
 from pytest_vlmrobust.commands.arguments import say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Decision, Outcome
+from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
@@ -60,7 +64,9 @@ def test_init_copies_the_suites_and_thresholds(tmp_path: Path, capsys: Captured)
     assert "suites/test_corruptions.py" in expected
     said = capsys.readouterr().out.splitlines()
     assert said[: len(expected)] == [str(tmp_path / "gate" / name) for name in expected]
-    assert said[-4:-2] == ["Next:", f"  cd {tmp_path / 'gate'} && {said[-3].partition('&& ')[2]}"]
+    assert said[-8:-6] == ["Next:", f"  cd {tmp_path / 'gate'}"]
+    assert [line.split()[0] for line in said[-6:]] == ["#", "pytest"] * 3
+    assert max(map(len, said[-6:])) <= 80
     for name in expected:
         assert (tmp_path / "gate" / name).read_bytes() == (shipped("suites").parent / name).read_bytes()
 
@@ -131,15 +137,16 @@ def test_check_says_what_a_policy_holds(tmp_path: Path, capsys: Captured, monkey
     monkeypatch.chdir(tmp_path)
     Path("policy.yaml").write_text(POLICY)
     assert main(["check", "policy.yaml"]) == 0
-    first, _, *table = capsys.readouterr().out.splitlines()
-    assert first.startswith("2 rules, 1 waiver, sha256 ")
+    counts, first, _, *table = capsys.readouterr().out.splitlines()
+    assert counts == "2 rules, 1 waiver"
+    assert re.fullmatch("sha256 [0-9a-f]{64}", first)
     assert table[1].split() == ["low", "accuracy_drop", "low", "<=", "0.05", "interval", "policy.yaml:3"]
     Path("policy.yaml").write_text(f"# a comment\n{POLICY}")
     main(["check", "policy.yaml"])
-    assert capsys.readouterr().out.splitlines()[0] == first
+    assert capsys.readouterr().out.splitlines()[1] == first
     Path("policy.yaml").write_text(POLICY.replace("5pp", "6pp"))
     main(["check", "policy.yaml"])
-    assert capsys.readouterr().out.splitlines()[0] != first
+    assert capsys.readouterr().out.splitlines()[1] != first
 
 
 def basics(folder: Path) -> str:
@@ -476,13 +483,14 @@ def test_a_directory_is_what_it_is_whatever_its_name(tmp_path: Path, capsys: Cap
     ("arguments", "words"),
     [
         (["rank", "a", "a"], "the model 'm' is in 'a' and in 'a'"),
-        (["rank", "a", "nowhere"], "'nowhere' holds no predictions.sqlite"),
+        (["rank", "a", "./nowhere"], "'nowhere' holds no predictions.sqlite"),
         (["rank", "x=a", "y=a"], "no cell was measured for all of x/m, y/m"),
         (["rank", "x=a", "y=a", "--reference", "z"], "--reference: unknown reference model 'z'"),
-        (["compare", "a", "nowhere"], "'nowhere' holds no predictions.sqlite"),
+        (["compare", "a", "./nowhere"], "'nowhere' holds no predictions.sqlite"),
         (["compare", "a", "a", "--model", "n"], "--model: unknown model 'n'"),
-        (["junit", "nowhere"], "records.jsonl: cannot read the journal"),
-        (["bundle", "nowhere"], "records.jsonl: cannot read the journal"),
+        (["junit", "./nowhere"], "records.jsonl: cannot read the journal"),
+        (["bundle", "nowhere"], "'nowhere': there is no such directory"),
+        (["bundle", "./nowhere"], "records.jsonl: cannot read the journal"),
         (["bundle", "a"], "docket.json: cannot be read: No such file or directory"),
         (["verify", "nowhere.zip"], "nowhere.zip: cannot be read: "),
         (["verify", "a/records.jsonl"], "Expected a ZIP file that vlmrobust bundle wrote"),
@@ -559,7 +567,60 @@ def test_show_needs_an_output(capsys: Captured) -> None:
     assert "--out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["gate"], ["list", "models", "more"], ["list", "papers"], ["check"]])
+def every_command(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yields the parsers of all commands, and of the commands of a command."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield below
+                yield from every_command(below)
+
+
+@pytest.mark.parametrize("command", [pytest.param(command, id=command.prog) for command in every_command(parser())])
+def test_every_command_says_what_it_is_for_with_examples_that_it_takes(
+    command: argparse.ArgumentParser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for run in ("last-release", ".vlmrobust/runs/20270101-000000-00000000"):
+        finished(tmp_path / run)
+    assert re.fullmatch(r"[A-Z].*\.", command.description or "")
+    title, *examples = (command.epilog or "").split("\n  ")
+    assert title == ("examples:" if len(examples) > 1 else "example:")
+    for example in examples:
+        program, *arguments = shlex.split(example)
+        assert program == "vlmrobust"
+        parser().parse_args(arguments)
+        assert example.startswith(command.prog), example
+    shown = command.format_help().splitlines()
+    assert [line.strip() for line in shown[-len(examples) :]] == examples
+
+
+def test_alone_it_shows_its_help(capsys: Captured) -> None:
+    assert main([]) == 4
+    assert "copy the shipped suites and thresholds into a directory" in capsys.readouterr().err
+
+
+def test_a_misspelt_option_is_answered_by_its_command(tmp_path: Path, capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["report", str(tmp_path), "--otu", "x"])
+    said = capsys.readouterr().err
+    assert (caught.value.code, said.splitlines()[0]) == (2, "usage: vlmrobust report [-h] [--out DIR] RUN")
+    assert said.endswith("unrecognized arguments: --otu x Did you mean '--out'?\n")
+
+
+@pytest.mark.parametrize(("written", "meant"), [("lates", "latest"), ("20270101-000000-0000abce", "20270101-000000-0000abcd")])
+def test_a_misspelt_run_is_answered_with_the_nearest(
+    written: str, meant: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    finished(tmp_path / ".vlmrobust/runs/20270101-000000-0000abcd")
+    for command in (["report"], ["junit"], ["bundle"], ["rank"], ["view"], ["export", "sarif"], ["compare", "latest"]):
+        assert main([*command, written]) == 4
+        said = capsys.readouterr().err
+        assert f"there is no such directory, and .vlmrobust holds no run of this name. Did you mean {meant!r}?" in said
+
+
+@pytest.mark.parametrize("arguments", [["gate"], ["list", "models", "more"], ["list", "papers"], ["check"]])
 def test_what_is_no_command_is_refused(arguments: list[str], capsys: Captured) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -641,7 +702,7 @@ def test_init_writes_a_recipe_and_says_what_comes_next(service: str, file: str, 
     assert main(["init", str(tmp_path / "gate"), "--ci", service]) == 0
     said = capsys.readouterr().out.splitlines()
     assert str(tmp_path / "gate" / file) in said
-    assert said[-4] == "Next:"
+    assert said[-8] == "Next:"
     recipe = (tmp_path / "gate" / file).read_text()
     assert "10" in recipe
     assert "11" in recipe
@@ -784,3 +845,15 @@ def test_a_misspelt_name_draws_the_nearest(arguments: list[str], name: str, caps
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     assert f"Did you mean '{name}'?" in capsys.readouterr().err
+
+
+def test_a_misspelt_file_is_answered_with_the_nearest(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("release.yaml", "my_questions.jsonl"):
+        Path(name).touch()
+    assert main(["check", "relase.yaml"]) == 4
+    assert "no shipped policy of that name. Did you mean 'release.yaml'?" in capsys.readouterr().err
+    assert main(["data", "my_question.jsonl"]) == 4
+    assert "dataset 'my_question.jsonl' was not found. Did you mean 'my_questions.jsonl'?" in capsys.readouterr().err
+    with pytest.raises(ModelError, match=r"Did you mean 'release\.yaml'\?"):
+        resolve("scripted:relase.yaml")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, FamilyMetric, Setting, SweepMetric
-from pytest_vlmrobust.core.errors import PolicyError, SettingError, UnknownName, UsageError, did_you_mean
+from pytest_vlmrobust.core.errors import PolicyError, SettingError, UnknownName, UsageError, did_you_mean, files_beside
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
@@ -68,7 +68,7 @@ def thresholds_file(name: str, path: Callable[[str], Path], *, given_as: str = "
         return offered[name]
     raise PolicyError(
         f"{given_as} {name!r}: there is no file {str(file)!r}, and no shipped policy of that name."
-        f"{did_you_mean(name, offered)} Shipped: {', '.join(offered)}"
+        f"{did_you_mean(name, [*offered, *files_beside(Path(name))])} Shipped: {', '.join(offered)}"
     )
 
 

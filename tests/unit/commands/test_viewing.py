@@ -98,7 +98,8 @@ def test_a_run_is_named_as_everywhere(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nowhere"], "nowhere: there is no such directory. Expected a run or a store; vlmrobust runs lists the runs of a store"),
+        (["nowhere"], "'nowhere': there is no such directory, and .vlmrobust holds no run of this name. Expected"),
+        (["./nowhere"], "nowhere: there is no such directory. Expected a run or a store; vlmrobust runs lists"),
         (["."], ".: holds no run. Run pytest --vlm=NAME first"),
         ([".vlmrobust", "latest"], ".vlmrobust: is a store. Name one store alone, or runs"),
     ],

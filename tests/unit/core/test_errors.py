@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from pytest_vlmrobust.core.errors import (
     UsageError,
     VlmRobustError,
     did_you_mean,
+    files_beside,
 )
 
 ALL = [thing for _, thing in inspect.getmembers(errors, inspect.isclass) if issubclass(thing, VlmRobustError)]
@@ -52,3 +54,13 @@ def test_a_missing_package_comes_with_its_command() -> None:
         "plots needs the package 'matplotlib', which is not installed. Install it: pip install matplotlib"
     )
     assert str(MissingExtra("x", "cv2", install="'opencv-python-headless'")).endswith("pip install 'opencv-python-headless'")
+
+
+def test_files_beside_an_absent_one_are_spelled_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rules").mkdir()
+    for name in ("release.yaml", "notes.txt", "rules/release.yaml"):
+        Path(name).touch()
+    assert files_beside(Path("relase.yaml")) == ["release.yaml"]
+    assert files_beside(Path("rules/relase.yaml")) == ["rules/release.yaml"]
+    assert files_beside(Path("absent/relase.yaml")) == []

@@ -153,10 +153,11 @@ def test_what_is_tighter_names_model_and_data() -> None:
     assert noise_warnings(asked_twice()) == ["m-d: p.yaml:4: rule r0 (accuracy_drop 0.1) is tighter than the noise"]
 
 
-def test_a_narrow_terminal_leaves_out_the_growth_of_drops_and_says_so() -> None:
-    wide, narrow = (render_comparison(FOUND, width=width, color=False) for width in (160, 80))
-    assert "growth of the drop " in wide
-    assert "the growth of the drop is shown from 110 columns on" in narrow
-    header = next(line for line in narrow.splitlines() if line.startswith("cell"))
-    assert "growth" not in header
-    assert header.split()[-2:] == ["broken", "fixed"]
+def test_a_narrow_terminal_names_the_model_once_and_breaks_no_cell() -> None:
+    cells = tuple(dataclasses.replace(CELL, setting=setting) for setting in ("defocus_blur:high", "no_image"))
+    text = render_comparison(dataclasses.replace(FOUND, cells=cells), width=80, color=False)
+    rows = [line for line in text.splitlines() if line.startswith(("defocus", "no_"))]
+    assert [row.split()[0] for row in rows] == ["defocus_blur:high", "no_image"]
+    assert all("[0.100, 0.400]" in row for row in rows)
+    assert "cell of m-d" in text
+    assert max(map(len, text.splitlines()[:12])) <= 80

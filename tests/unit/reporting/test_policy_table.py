@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pytest_vlmrobust.policies import load_policy
@@ -38,6 +39,21 @@ def render(path: Path, text: str) -> str:
 
 def test_all_that_a_policy_says(tmp_path: Path) -> None:
     assert render(tmp_path / "p.yaml", POLICY) == EXPECTED
+
+
+def test_on_a_narrow_terminal_only_scopes_take_several_rows(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "p.yaml").write_text(POLICY)
+    policy = load_policy([tmp_path / "folder" / "p.yaml"], known_metrics=["accuracy_drop", "pcri", "visual_gain"], root=tmp_path)
+    rows = re.sub(r"\x1b\[[0-9;]*m", "", render_policy(policy, width=80, color=True)).splitlines()
+    assert rows[1:5] == [
+        "low   accuracy_drop  low, mid unless          <= 0.05  interval, warns  p.yaml:5",
+        "                     fog:low",
+        "all   pcri           all                  -0.4 .. 0.4  point            p.yaml:6",
+        "seen  visual_gain    tiny; [abc]*             >= 0.07  interval         p.yaml:7",
+    ]
+    assert "where: in folder" in rows
+    assert max(map(len, rows)) <= 80
 
 
 def test_a_part_may_do(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ warning p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it
 120 inferences; 80 answers came from the store
 partial selection: 3 of 8 tests; the decision covers these only
 NO-GO  1 verdict broke a bound
-report out/report.html run .vlmrobust/runs/1
+report out/report.html, run .vlmrobust/runs/1
 policy of m: p.yaml 0123456789ab
 """
 
@@ -99,6 +99,26 @@ def test_reasons_are_never_cut_or_wrapped() -> None:
     assert reason in render(record("a", Outcome.FAIL, reason=reason), width=80)
 
 
+def test_on_a_terminal_sentences_break_between_words() -> None:
+    reason = "word " * 60 + "end"
+    text = render(
+        record("m-d-fog:high", Outcome.FAIL, reason=reason), facts=RunFacts(shortfalls=["more " * 30]), width=80, color=True
+    )
+    first, *rows = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert first.startswith("FAIL m-d-fog:high: word word ")
+    broken = [row for row in rows if "word" in row or "more" in row]
+    assert len(broken) > 4
+    assert {word for row in broken for word in row.split()} <= {"word", "end", "more", "not", "GO:"}
+    assert max(map(len, [first, *broken])) <= 80
+
+
+def test_a_reason_that_names_its_rule_has_the_numbers_and_they_stand_once() -> None:
+    measure = Measure("accuracy_drop", 0.3, 0.2, 0.4, 100, "0.2", Outcome.FAIL, "broken", "drop", "p.yaml:4")
+    reason = "accuracy_drop 0.300 [0.210, 0.390] > 0.200, at a risk shared by 9 tests (rule drop, p.yaml:4)"
+    lines = render(record("m-d-fog:high", Outcome.FAIL, reason=reason, measures=(measure,))).splitlines()
+    assert lines[:2] == [f"FAIL m-d-fog:high: {reason}", "     n 100"]
+
+
 def test_ids_are_whole_where_the_reason_stands_whatever_the_width() -> None:
     name = "some-long-model-name-some-long-dataset-name-random_occlusion:high"
     assert f"FAIL {name}: " in render(record(name, Outcome.FAIL), width=40)
@@ -135,6 +155,15 @@ def test_what_was_measured_comes_first_and_no_line_breaks_within_a_number() -> N
         "660 inferences; 440 answers came from the store",
     ]
     assert "clean 90.0 % [86.0, 94.0], blind" in render(*MEASURED, width=120)
+
+
+def test_the_worst_setting_is_known_where_no_test_asks_for_the_metric_of_all() -> None:
+    cells = [one for one in MEASURED if one.test == "cell"]
+    more = cell("patches:4", "accuracy_drop", 0.8, family="patches", level="4")
+    blind = Measure("accuracy", 0.25), Measure("accuracy_drop", 0.7)
+    cells[1] = replace(cells[1], measures=blind)
+    assert render(*cells, more, width=100).startswith("m on d: clean 90.0 %, blind 25.0 %, worst 60.0 pp (fog:high), PCRI")
+    assert "worst" not in render(*cells[:3])  # one setting is no worst
 
 
 def test_numbers_of_a_part_of_the_samples_say_so() -> None:
@@ -306,7 +335,7 @@ def test_each_breach_has_the_command_that_runs_it_again() -> None:
     loud = [record("a", Outcome.FAIL, nodeid=node), record("b", Outcome.FAIL), record("c", Outcome.INCONCLUSIVE, nodeid="x::y")]
     lines = render(*loud, facts=RunFacts(command=COMMAND)).splitlines()
     assert lines[lines.index("FAIL a: accuracy_drop 0.100") + 2] == (
-        f"     pytest --vlm=tiny '--vlm-dataset=my data.jsonl' '{node}'"
+        f"     run it again: pytest --vlm=tiny '--vlm-dataset=my data.jsonl' '{node}'"
     )
     assert "all 2 FAIL again: pytest --vlm=tiny '--vlm-dataset=my data.jsonl' --vlm-rerun=failed suites" in lines
     assert not any("x::y" in line for line in lines)  # what is undecided is so again

@@ -199,6 +199,17 @@ def test_paper_has_contents_and_samples(page: Any, report: Path) -> None:
     assert report.with_suffix(".pdf").stat().st_size > 50_000
 
 
+def test_nothing_is_wider_than_a_printed_sheet(page: Any) -> None:
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 703, "height": 1000})  # A4 within the margins
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    wider = (
+        "all => all.filter((one) => one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 80))"
+    )
+    assert page.locator("main :is(table, td, th, pre, svg, p, dl)").evaluate_all(wider) == []
+    assert page.locator("#all .why").first.is_visible()
+
+
 def test_a_phone_shows_interval_and_bound_of_every_test(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     row = page.locator("#all tbody tr", has_text="m-d-fog:high")
