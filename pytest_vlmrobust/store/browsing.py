@@ -41,6 +41,8 @@ SORTS = ("worst", "surest", "data")
 model gave the highest probability. ``data``: as the data are ordered."""
 _MOST_VIEWS = 10_000
 """Views of a sample: a damaged file may claim any number."""
+_NAMES_LIKE = 2_000
+"""Ids that a mistyped one is compared with."""
 _CACHED = 6
 """Results that are remembered, with a few numbers for each answer."""
 
@@ -191,6 +193,20 @@ class Browser:
             key = ("categories", dataset, self._version(connection))
             found: list[str] = self._once(key, lambda: self._categories(connection, dataset))
             return found
+
+    def names_like(self, dataset: str, sample: str) -> list[str]:
+        """Returns ids of samples of a dataset whose length is nearest to that of this one: what a mistyped id may have meant.
+
+        Raises:
+            StoreError: a run cannot be read.
+        """
+        with self._reading() as connection:
+            names = " union ".join(
+                f"select cast(id as text) as id from {self._schema(name)}.samples where dataset = :dataset"
+                for name in self._attached
+            )
+            query = f"select id from ({names}) order by abs(length(id) - length(:sample)), id limit {_NAMES_LIKE}"
+            return [name for (name,) in connection.execute(query, {"dataset": dataset, "sample": sample})]
 
     # What is looked for.
 

@@ -167,6 +167,13 @@ def test_text_of_a_question_is_found(tmp_path: Path) -> None:
     assert len(found(Browser({"one": directory}), Wanted(text="OÙ EST"))) == 6
 
 
+def test_ids_that_a_mistyped_one_may_have_meant_are_those_of_its_length(tmp_path: Path) -> None:
+    browser = Browser({"one": run(tmp_path / "one"), "two": run(tmp_path / "two", dataset="long")})
+    assert browser.names_like("d", "d9") == ["d0", "d1", "d2", "d3", "d4", "d5"]
+    assert browser.names_like("d' or 1=1 --", "d9") == []
+    browser.close()
+
+
 def test_too_many_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"choose up to {MOST_RUNS}"):
         Browser({str(number): tmp_path for number in range(MOST_RUNS + 1)})
