@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from pytest_vlmrobust.core.decision import WORST_FIRST
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.store.browsing import FLIPS, SORTS, STATES, Wanted
+from pytest_vlmrobust.store.searching import FLIPS, SORTS, STATES, Wanted
 
 LONGEST_VALUE = 400
 """Characters of a value in an address."""

@@ -20,7 +20,8 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.reporting.html.page import asset, templates
 from pytest_vlmrobust.reporting.html.words import DECISIONS, MARKS
-from pytest_vlmrobust.store.browsing import AnswerKey, BrowsedCell, Browser, FoundSample, Scored
+from pytest_vlmrobust.store.browsing import Browser, Scored
+from pytest_vlmrobust.store.searching import AnswerKey, BrowsedCell, FoundSample
 
 from .address import LONGEST_VALUE, Asked
 from .contents import (

@@ -10,7 +10,8 @@ import pytest
 
 from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.store import Evidence
-from pytest_vlmrobust.store.browsing import MOST_RUNS, Browser, Wanted, probabilities
+from pytest_vlmrobust.store.browsing import MOST_RUNS, Browser
+from pytest_vlmrobust.store.searching import Wanted
 from tests.unit.store.browsed import answer, put, run
 
 
@@ -227,8 +228,3 @@ def test_finding_ends_when_it_takes_too_long(tmp_path: Path) -> None:
     browser._lock.seconds = -1.0
     with pytest.raises(StoreError, match="was given up"), browser._reading() as connection:
         connection.execute("with recursive n(x) as (select 1 union all select x + 1 from n) select max(x) from n").fetchone()
-
-
-def test_probabilities_are_shares_of_what_was_offered() -> None:
-    assert probabilities([-1000.0, -1000.0]) == [0.5, 0.5]
-    assert probabilities([]) == probabilities([float("nan"), 0.0]) == probabilities([-float("inf")]) == []
