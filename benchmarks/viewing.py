@@ -22,7 +22,8 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
-from pytest_vlmrobust.store.browsing import Browser, Wanted
+from pytest_vlmrobust.store.browsing import Browser
+from pytest_vlmrobust.store.searching import Wanted
 
 LETTERS = "ABCD"
 SETTINGS = 134

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.comparison import Comparison
     from pytest_vlmrobust.reporting import RunFacts
     from pytest_vlmrobust.reporting.files import RunFiles
+    from pytest_vlmrobust.reporting.headlines import Headline, Number
 
 
 def add(commands: Commands) -> None:
@@ -51,10 +53,8 @@ _RUNS_HEADER = ("run", "date", "decision", "model", "data", "tests", "clean", "m
 _KEY_NUMBERS = _RUNS_HEADER[6:]
 _NAMES = 5
 """How many of them, from the first one, are left-aligned."""
-_ROOMY = 110
-"""Columns from which on all of them are shown."""
-_SPARED = ("date", "tests")
-"""Those that a narrower terminal does not show: the name of a run begins with its date."""
+_SPARED = ("date", "tests", "worst", "clean")
+"""What a terminal does not show that has no room for all, this first: the name of a run begins with its date."""
 
 
 def _add_runs(commands: Commands) -> None:
@@ -71,42 +71,64 @@ def _add_runs(commands: Commands) -> None:
 
 def _list_runs(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.reporting.files import read_run
+    from pytest_vlmrobust.reporting.headlines import headlines, legend
     from pytest_vlmrobust.reporting.writing import render_table
 
     found = runs_of(options.store)
     if not found:
         raise StoreError(f"{options.store}: holds no run. Run pytest --vlm=NAME first, or name another store with --store")
     rows: list[tuple[str, ...]] = []
+    numbers: list[Number] = []
     for directory in found[: options.last]:
         try:
-            rows += _rows_of(read_run(directory))
+            run = read_run(directory)
         except StoreError as error:
             complain(str(error))
             rows.append((directory.name, "", "cannot be read", *[""] * (len(_RUNS_HEADER) - 3)))
-    kept = [place for place, title in enumerate(_RUNS_HEADER) if width() >= _ROOMY or title not in _SPARED]
+            continue
+        about = [headline for headline in headlines(run.records) if _key_numbers(headline)]
+        rows += _rows_of(run, about)
+        numbers += [number for headline in about for number in _key_numbers(headline).values()]
+    kept = _columns_for(width(), rows)
     header, *shown = [[row[place] for place in kept] for row in (_RUNS_HEADER, *rows)]
     names = len([place for place in kept if place < _NAMES])
     whole = header.index("decision") + 1
     show(render_table(header, shown, names=names, width=width(), color=in_color(), whole=whole).rstrip("\n"))
+    if marks := legend(numbers):
+        say(marks)
     if (hidden := len(found) - options.last) > 0:
         say(f"… and {quantity(hidden, 'older run')}: --last {len(found)} lists all")
     return 0
 
 
-def _rows_of(run: RunFiles) -> list[tuple[str, ...]]:
-    """Returns the rows of one run: one for each model and dataset with key numbers, of which the first names the run."""
-    from pytest_vlmrobust.reporting.headlines import headlines
+def _key_numbers(headline: Headline) -> dict[str, Number]:
+    return {number.name: number for number in headline.numbers if number.name in _KEY_NUMBERS}
 
+
+def _rows_of(run: RunFiles, headlines: Iterable[Headline]) -> list[tuple[str, ...]]:
+    """Returns the rows of one run: one for each model and dataset with key numbers, of which the first names the run."""
     tests = f"{sum(record.is_gated for record in run.records)} of {run.facts.selected}"
     about = (run.directory.name, str(run.manifest.get("date", "")), str(run.decision))
     rows: list[tuple[str, ...]] = []
-    for headline in headlines(run.records):
-        numbers = {number.name: number.text for number in headline.numbers}
-        if numbers.keys().isdisjoint(_KEY_NUMBERS):
-            continue
+    for headline in headlines:
+        numbers = _key_numbers(headline)
         named = (headline.model, headline.dataset, "" if rows else tests)
-        rows.append((*(("", "", "") if rows else about), *named, *(numbers.get(name, "") for name in _KEY_NUMBERS)))
+        shown = (numbers[name].marked if name in numbers else "" for name in _KEY_NUMBERS)
+        rows.append((*(("", "", "") if rows else about), *named, *shown))
     return rows or [(*about, ", ".join(run.facts.models), "", tests, "", "", "")]
+
+
+def _columns_for(columns: int, rows: Iterable[Sequence[str]]) -> list[int]:
+    """Returns the places of what is shown: all, or as much as a terminal of this many columns has room for."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(_RUNS_HEADER, *rows, strict=True)]
+    kept = list(range(len(widths)))
+    for title in _SPARED:
+        if sum(widths[place] for place in kept) + 2 * (len(kept) - 1) <= columns:
+            break
+        kept.remove(_RUNS_HEADER.index(title))
+    return kept
 
 
 # `vlmrobust history`.

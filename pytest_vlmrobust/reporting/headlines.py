@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.core.record import BY_VALUE_MARK, CHECK, FAMILY, LARGEST_DROP, Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, CHECK, FAMILY, LARGEST_DROP, Measure, Record
 
 PARTIAL = "~"
 """Stands before a number that rests on a part of the samples, because its test stopped once its verdict was decided."""
@@ -46,10 +46,14 @@ class Number:
     by_value: bool = False
     """Whether its verdict is about the value alone, which a mark behind it says."""
 
+    @property
+    def marked(self) -> str:
+        """Its text, with a mark where its verdict is about the value alone; :func:`legend` says what marks mean."""
+        return f"{self.text}{BY_VALUE_MARK}" if self.by_value else self.text
+
     def shown(self, *, intervals: bool) -> str:
         """Returns it as a reader sees it, with its interval where there is room for one."""
-        text = f"{self.text}{BY_VALUE_MARK}" if self.by_value else self.text
-        parts = [self.name, text, self.interval if intervals else "", f"({self.aside})" if self.aside else ""]
+        parts = [self.name, self.marked, self.interval if intervals else "", f"({self.aside})" if self.aside else ""]
         return " ".join(filter(None, parts))
 
 
@@ -115,6 +119,16 @@ def headlines(records: Iterable[Record]) -> list[Headline]:
         key = record.model, record.dataset.removesuffix(f".{record.task}")
         by_key.setdefault(key, Headline(*key)).records.append(record)
     return [headline for headline in by_key.values() if headline.numbers]
+
+
+def legend(numbers: Iterable[Number]) -> str:
+    """Returns what the marks of these numbers mean, on one line; empty where none has one."""
+    shown = list(numbers)
+    told = {
+        f"{PARTIAL} from a part of the samples: enough for the verdict": any(one.text.startswith(PARTIAL) for one in shown),
+        f"{BY_VALUE_MARK} {BY_VALUE}": any(one.by_value for one in shown),
+    }
+    return "  ".join(line for line, needed in told.items() if needed)
 
 
 def _number(name: str, record: Record, metric: str, unit: _Unit, cells: Iterable[Record] = ()) -> Iterable[Number]:

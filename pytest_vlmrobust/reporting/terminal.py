@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, Measure, Record
+from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.words import all_of, on_one_line, printable, quantity
 
 from .comparison import noise_lines
-from .headlines import PARTIAL, Headline, headlines
+from .headlines import Headline, headlines, legend
 from .wording import (
     EXPLAINED,
     RunFacts,
@@ -118,13 +118,8 @@ def _numbers(console: Console, records: Sequence[Record], facts: RunFacts) -> No
     if len(blocks) > room:
         more = quantity(len(blocks) - room, "more pair of model and dataset", "more pairs of model and dataset")
         console.print(f"… and {more}{_read_in(facts)}", style="dim", soft_wrap=True)
-    numbers = [number for about in found for number in about.numbers]
-    told = {
-        f"{PARTIAL} from a part of the samples: enough for the verdict": any(one.text.startswith(PARTIAL) for one in numbers),
-        f"{BY_VALUE_MARK} {BY_VALUE}": any(one.by_value for one in numbers),
-    }
-    if any(told.values()):
-        console.print(_GAP.join(line for line, needed in told.items() if needed), style="dim", soft_wrap=True)
+    if marks := legend(number for about in found for number in about.numbers):
+        console.print(marks, style="dim", soft_wrap=True)
 
 
 def _name(about: Headline) -> str:
@@ -181,35 +176,38 @@ def _item(console: Console, record: Record, others: int, facts: RunFacts) -> Non
         console.print(f"{_INDENT}{'  '.join(filter(None, told))}", soft_wrap=True)
     steps = []
     if record.outcome in _RERUN and facts.command and (command := facts.command.for_test(record)):
-        steps.append(f"run it again: {_command_markup(command)}")
+        steps.append(f"{_INDENT}run it again: {command}")
     if measure is not None and record.outcome is Outcome.FAIL and (stub := _waiver_stub(record, measure, facts)):
-        steps.append(f"or waive it: {_command_markup(stub)}")
+        steps.append(f"{_INDENT}or waive it, with these lines below waivers: of a thresholds file")
+        steps += [f"{_GAP}{line}" for line in _filled(stub, console.width - len(_GAP))]
     for step in steps:
-        console.print(f"{_INDENT}{step}", style="dim", soft_wrap=True)
+        console.print(_command_markup(step), style="dim", soft_wrap=True)
 
 
-def _waiver_stub(record: Record, measure: Measure, facts: RunFacts) -> str:
-    """Returns a line for ``waivers:`` of a thresholds file that covers a breach, without its owner and reason.
+def _waiver_stub(record: Record, measure: Measure, facts: RunFacts) -> list[str]:
+    """Returns an item for ``waivers:`` of a thresholds file that covers a breach, without its owner and reason.
 
-    A file with these two still empty is refused, so that nobody waives by pasting alone. Empty where no waiver can cover it: of a
-    broken budget, which has no rule.
+    It is YAML in parts, between which a line may end. A file with these two still empty is refused, so that nobody waives by
+    pasting alone. Empty where no waiver can cover it: of a broken budget, which has no rule.
     """
     try:
         ends = [float(end) for end in measure.threshold.split("..")] if measure.rule else []
     except ValueError:
-        return ""  # a record of another program may hold anything
+        return []  # a record of another program may hold anything
     if not ends or min(ends) <= measure.value <= max(ends):
-        return ""
+        return []
     above = measure.value > max(ends)
     beyond = [end for end in (measure.value, measure.high if above else measure.low) if math.isfinite(end)]
     cap = math.ceil(round(100 * max(beyond), 6)) / 100 if above else math.floor(round(100 * min(beyond), 6)) / 100
     about = {"model": record.model, "dataset": record.dataset, "setting": record.setting or record.split}
-    where = {**about, "category": measure.category}
-    scope = ", ".join(f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in where.items() if text)
+    where = [(name, text) for name, text in (*about.items(), ("category", measure.category)) if text]
     name = _NO_IDENTIFIER.sub("-", f"W-{record.id}")
     written = str(facts.origins.get("date", ""))
     expires = date.fromisoformat(written) + timedelta(days=_WAIVED_DAYS) if written else ""
-    return f"- {{id: {name}, owner: , reason: , expires: {expires}, metric: {measure.metric}, where: {{{scope}}}, cap: {cap}}}"
+    parts = [f"id: {name}", "owner: ", "reason: ", f"expires: {expires}", f"metric: {measure.metric}", f"cap: {cap}"]
+    scope = [f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in where] or [""]
+    parts += [f"where: {{{scope[0]}", *scope[1:]]
+    return [f"- {{{parts[0]},", *(f"{part}," for part in parts[1:-1]), f"{parts[-1]}}}}}"]
 
 
 def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None:

@@ -25,7 +25,7 @@ from pytest_vlmrobust.evaluation.run.evaluator import Progress
 from pytest_vlmrobust.plugin import progress
 from pytest_vlmrobust.plugin.progress import ProgressDisplay
 
-from .conftest import SAMPLES, SUITE, UNUSED, Project
+from .conftest import POLICY, SAMPLES, SUITE, UNUSED, Project
 
 pyte = pytest.importorskip("pyte")
 OPTIONS = ("--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml", "-p", "no:randomly", *UNUSED)
@@ -128,8 +128,44 @@ def test_the_live_row_leaves_the_letters_alone(project: Project, columns: int, r
     assert len(set(said)) > 50
     assert f"/{len(found)} tests" in said[-1]
     assert any(re.search(r"/1\.\dk forwards, \d+ samples/s, ETA \d+:\d\d, ", text) for text in said)
-    colors = {"FAIL" in live.text: live.color for live in terminal.lives}
-    assert colors == {False: "default", True: "red"}
+
+
+WAIVER = """
+waivers:
+  - {id: W-1, owner: jo, reason: known, expires: 2099-12-31, metric: accuracy_drop, where: {setting: flip_v}, cap: 100pp}
+"""
+
+
+@SIZES
+def test_it_is_red_from_the_first_breach_that_no_waiver_covers(project: Project, columns: int, rows: int) -> None:
+    project.write("policy.yaml", POLICY + WAIVER)
+    project.script({"setting": "flip_v", "answer": "A"}, {"setting": "invert", "answer": "A"})
+    terminal = Terminal(columns, rows)
+    assert terminal.run(project.path) == 1
+    said = [live.text for live in terminal.lives]
+    red = [live.color == "red" for live in terminal.lives]
+    assert red == ["FAIL" in text for text in said]
+    first = red.index(True)
+    assert all(red[first:]), "it stays red"
+    assert "1 WAIVED" in said[first - 1], "a breach that is waived leaves it as it was"
+    assert int(re.findall(r"(\d+)/", said[first])[0]) < TESTS, "the run goes on, and who looks at it knows already"
+
+
+@SIZES
+def test_it_is_never_red_where_waivers_cover_all(project: Project, columns: int, rows: int) -> None:
+    project.write(
+        "policy.yaml",
+        POLICY
+        + WAIVER
+        + WAIVER.partition("waivers:\n")[2]
+        .replace("W-1", "W-2")
+        .replace("accuracy_drop, where: {setting: flip_v}", "worst_case_drop, where: {dataset: data}"),
+    )
+    project.script({"setting": "flip_v", "answer": "A"})
+    terminal = Terminal(columns, rows)
+    assert terminal.run(project.path) == 0
+    assert "2 WAIVED" in terminal.lives[-1].text
+    assert {live.color for live in terminal.lives} == {"default"}
 
 
 @SIZES

@@ -753,6 +753,31 @@ def test_names_of_runs_are_whole_on_a_narrow_terminal(tmp_path: Path, capsys: Ca
     assert row.startswith(f"{name}  GO ")
 
 
+def test_a_list_of_runs_has_whole_lines_and_the_marks_of_the_page(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = kept_run(tmp_path, "20261121-000000-0123abcd")
+    judged: dict[str, Any] = {"outcome": Outcome.INCONCLUSIVE, "rule": "r", "target": "dataset"}
+    with Journal(directory) as journal:
+        for metric in ("mean_drop", "worst_case_drop"):
+            measure = Measure(metric, 0.2, 0.1, 0.3, **judged)
+            about: dict[str, Any] = {"outcome": Outcome.INCONCLUSIVE, "measures": (measure,), "n_samples": 5}
+            journal.append(Record("sweep", f"m-d-{metric}", "m", "d", metric=metric, nodeid=f"t.py::t[{metric}]", **about))
+    monkeypatch.setattr(runs, "in_color", lambda: True)
+    shown = {}
+    for columns in (81, 80, 66, 160):
+        monkeypatch.setattr(runs, "width", lambda columns=columns: columns)
+        assert main(["runs", "--store", str(tmp_path)]) == 0
+        header, row, legend = (re.sub("\x1b.*?m", "", line) for line in capsys.readouterr().out.splitlines())
+        shown[columns] = header.split(), row.split()
+        assert legend == "~ from a part of the samples: enough for the verdict  * judged by value"
+    assert shown[81][0] == ["run", "decision", "model", "data", "clean", "mean", "drop", "worst"]
+    assert shown[81][1][1:] == ["INCONCLUSIVE", "m", "d", "90.0", "%", "~20.0", "pp*", "~20.0", "pp*"]
+    assert shown[80][0] == shown[81][0][:-1]
+    assert shown[66][0] == ["run", "decision", "model", "data", "mean", "drop"]
+    assert shown[160][0][:3] == ["run", "date", "decision"]
+
+
 def test_without_a_run_there_is_nothing_to_list(tmp_path: Path, capsys: Captured) -> None:
     assert main(["runs", "--store", str(tmp_path)]) == 4
     assert "holds no run. Run pytest --vlm=NAME first" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from pytest_vlmrobust.core.decision import WORST_FIRST
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.store.browsing import FLIPS, SORTS, STATES, Wanted
+from pytest_vlmrobust.store.searching import FLIPS, SORTS, STATES, Wanted
 
 LONGEST_VALUE = 400
 """Characters of a value in an address."""
@@ -68,7 +68,7 @@ class Asked:
                 raise UsageError(f"the address is too long: expected up to {_MOST_VALUES} values of {LONGEST_VALUE} characters")
             if known[name] == "int":
                 if not _NUMBER.fullmatch(value):
-                    raise UsageError(f"the address has {name}={value!r}, expected a number")
+                    raise UsageError(f"the address has {name}={value!r}, expected a whole number of up to 9 digits")
                 values[name] = int(value)
             elif name == "run":
                 values[name] = (*values.get(name, ()), value)

@@ -13,8 +13,9 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from pytest_vlmrobust.reporting.html.words import Mark
-from pytest_vlmrobust.store.browsing import RIGHT, BrowsedCell, FoundSample, Scored, Seen, probabilities
+from pytest_vlmrobust.store.browsing import Scored, Seen
 from pytest_vlmrobust.store.questions import Answer
+from pytest_vlmrobust.store.searching import RIGHT, BrowsedCell, FoundSample, probabilities
 
 from .address import Asked
 from .runs import PictureSource, RunState, ShownRun

@@ -14,13 +14,14 @@ from markupsafe import Markup, escape
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import WORST_FIRST
-from pytest_vlmrobust.core.errors import StoreError, UnknownName, VlmRobustError
+from pytest_vlmrobust.core.errors import StoreError, UnknownName, VlmRobustError, did_you_mean
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.reporting.html.page import asset, templates
 from pytest_vlmrobust.reporting.html.words import DECISIONS, MARKS
-from pytest_vlmrobust.store.browsing import AnswerKey, BrowsedCell, Browser, FoundSample, Scored
+from pytest_vlmrobust.store.browsing import Browser, Scored
+from pytest_vlmrobust.store.searching import AnswerKey, BrowsedCell, FoundSample
 
 from .address import LONGEST_VALUE, Asked
 from .contents import (
@@ -125,8 +126,12 @@ class Pages:
         runs, states, browser, cells = self._opened(asked)
         marks = browser.marks(asked.data, asked.id)
         if not marks:
+            datasets = {cell.dataset for cell in cells}
+            if asked.data not in datasets:
+                raise UnknownName("dataset", asked.data, datasets, more="These are the datasets of the runs that are shown here")
+            near = browser.names_like(asked.data, asked.id)
             raise UnknownName(
-                "sample", asked.id, (), where=f"dataset {asked.data!r}", more="No run that is shown here asked about it"
+                "sample", asked.id, near, where=f"dataset {asked.data!r}", more="No run that is shown here asked about it"
             )
         under = asked.under or CLEAN_NAME
         people = [who for who in contenders(cells) if any(is_of(mark.cell, who) for mark in marks)]
@@ -150,6 +155,7 @@ class Pages:
             after=after,
             back=asked.address(f"/{asked.among}", data="", id="", under="", at=-1, among="answers", page=_page_of(asked)),
             verdicts=verdicts_of(states, people, asked.data, under),
+            meant=did_you_mean(under, {mark.cell.setting for mark in marks}),
             several=len(people) > 1,
         )
 
@@ -245,12 +251,21 @@ class Pages:
         settings = sorted({cell.setting for cell in cells}, key=setting_order)
         of_levels = Counter(setting.partition(":")[0] for setting in settings if ":" in setting)
         names = [name for name, count in of_levels.items() if count > 1]
+        models = list(dict.fromkeys(cell.model for cell in cells))
+        datasets = list(dict.fromkeys(cell.dataset for cell in cells))
+        categories = browser.categories(asked.dataset)
+        known = {"model": models, "dataset": datasets, "setting": [*of_levels, *settings], "category": categories}
         return {
-            "models": list(dict.fromkeys(cell.model for cell in cells)),
-            "datasets": list(dict.fromkeys(cell.dataset for cell in cells)),
+            "models": models,
+            "datasets": datasets,
             "settings": settings,
             "names": names,
-            "categories": browser.categories(asked.dataset),
+            "categories": categories,
+            "unknown": [
+                f"No answer here has the {name} {value!r}.{did_you_mean(value, known[name])}"
+                for name, value in asked.filters.items()
+                if name in known and value not in known[name]
+            ],
             "verdicts": [str(outcome) for outcome in WORST_FIRST],
             "comparable": len(people) > 1,
         }

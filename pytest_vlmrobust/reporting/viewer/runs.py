@@ -17,10 +17,11 @@ from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.reporting.html.samples import stored_thumbnail
 from pytest_vlmrobust.reporting.html.words import by_outcome
 from pytest_vlmrobust.store import read_manifest
-from pytest_vlmrobust.store.browsing import MOST_RUNS, BrowsedCell, Browser
+from pytest_vlmrobust.store.browsing import MOST_RUNS, Browser
 from pytest_vlmrobust.store.database import FILE_NAME
 from pytest_vlmrobust.store.journal import JournalReader
 from pytest_vlmrobust.store.run_directory import FOLDER, MANIFEST_FILE
+from pytest_vlmrobust.store.searching import BrowsedCell
 
 NEWEST = 10
 """Verdicts that a page shows as they fall."""

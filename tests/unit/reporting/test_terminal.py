@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from rich.cells import cell_len
 
 from pytest_vlmrobust.core.comparison import Repeatability
@@ -24,8 +25,9 @@ from .conftest import record
 PAGE = """\
 FAIL m-d-fog:high: accuracy_drop 0.300
      accuracy_drop 0.300  [0.250, 0.350]  bound 0.2  n 100
-     or waive it: - {id: W-m-d-fog-high, owner: , reason: , expires: , metric: accuracy_drop, \
-where: {model: "m", dataset: "d"}, cap: 0.35}
+     or waive it, with these lines below waivers: of a thresholds file
+  - {id: W-m-d-fog-high, owner: , reason: , expires: , metric: accuracy_drop, cap: 0.35,
+    where: {model: "m", dataset: "d"}}
 ERROR m-d-snow:high: the model does not load
 warning p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it
 1 FAIL, 1 ERROR, 1 PASS
@@ -291,17 +293,36 @@ def test_what_is_wrong_stands_in_full_worst_first_and_the_rest_is_counted_and_ha
     assert "300 FAIL, 100 ERROR, 1 PASS" in lines
 
 
+def pasted(page: str) -> str:
+    """Returns the lines of a stub as a terminal gives them to who copies them."""
+    _, _, below = page.partition("thresholds file\n")
+    stub = re.match(r"  - \{(?:.*\n)+?.*\}\}\n", below)
+    assert stub is not None
+    return stub[0]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_stub_of_a_waiver_has_lines_that_no_terminal_breaks(width: int) -> None:
+    about = {"model": "qwen2-vl-2b", "dataset": "MMBench_DEV_EN", "setting": "gaussian_blur:high"}
+    broken = record("qwen2-vl-2b-MMBench_DEV_EN-gaussian_blur:high", Outcome.FAIL, 0.3, **about)
+    stub = pasted(render(broken, facts=RunFacts(origins=origins(0)), width=width))
+    assert max(map(cell_len, stub.splitlines())) <= width
+    both = f"waivers:\n  - {{id: W-1}}\n{stub}{stub}  - {{id: W-2}}\n"  # beside others, indented as on our pages
+    first, stated, *_ = yaml.safe_load(both)["waivers"]
+    assert (first["id"], stated["where"], stated["cap"]) == ("W-1", about, 0.35)
+
+
 def test_a_stub_of_a_waiver_covers_the_breach_once_somebody_signs_it(tmp_path: Path) -> None:
     measure = Measure("accuracy_drop", 0.301, 0.2, 0.402, 100, "0.2", Outcome.FAIL, "broken", "drop", "p.yaml:4")
     broken = record("m-d-fog:high", Outcome.FAIL, setting="fog:high", measures=(measure,))
     text = render(broken, facts=RunFacts(origins=origins(0)))
-    stub = next(line.partition("waive it: ")[2] for line in text.splitlines() if "waive it" in line)
+    stub = pasted(text)
     rules = "version: 1\nrules:\n  - {id: drop, metric: accuracy_drop, max: 20pp}\nwaivers:\n"
     file = tmp_path / "policy.yaml"
-    file.write_text(f"{rules}  {stub}\n")
+    file.write_text(f"{rules}{stub}")
     with pytest.raises(PolicyError, match="owner"):
         load_policy([file], known_metrics=known_metrics(), ambiguous=AMBIGUOUS)
-    file.write_text(f"{rules}  {stub.replace('owner: ', 'owner: jo').replace('reason: ', 'reason: known')}\n")
+    file.write_text(f"{rules}{stub.replace('owner: ', 'owner: jo').replace('reason: ', 'reason: known')}")
     (waiver,) = load_policy([file], known_metrics=known_metrics(), ambiguous=AMBIGUOUS).waivers
     assert (waiver.id, waiver.cap, str(waiver.expires)) == ("W-m-d-fog-high", 0.41, "2027-02-21")
     assert waiver.applies(JudgedTest("m", "d", "accuracy_drop", "fog:high", "weather", "high"))
@@ -314,10 +335,9 @@ def test_the_cap_of_a_stub_is_one_that_a_policy_accepts(tmp_path: Path, value: f
     text = render(
         record("m-d-fog:high", Outcome.FAIL, setting="fog:high", measures=(measure,)), facts=RunFacts(origins=origins(0))
     )
-    stub = next(line.partition("waive it: ")[2] for line in text.splitlines() if "waive it" in line)
-    signed = stub.replace("owner: ", "owner: jo").replace("reason: ", "reason: known")
+    signed = pasted(text).replace("owner: ", "owner: jo").replace("reason: ", "reason: known")
     file = tmp_path / "policy.yaml"
-    file.write_text(f"version: 1\nrules:\n  - {{id: drop, metric: accuracy_drop, max: 20pp}}\nwaivers:\n  {signed}\n")
+    file.write_text(f"version: 1\nrules:\n  - {{id: drop, metric: accuracy_drop, max: 20pp}}\nwaivers:\n{signed}")
     (waiver,) = load_policy([file], known_metrics=known_metrics(), ambiguous=AMBIGUOUS).waivers
     assert waiver.cap == cap
 

@@ -10,7 +10,8 @@ import pytest
 
 from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.store import Evidence
-from pytest_vlmrobust.store.browsing import MOST_RUNS, Browser, Wanted, probabilities
+from pytest_vlmrobust.store.browsing import MOST_RUNS, Browser
+from pytest_vlmrobust.store.searching import Wanted
 from tests.unit.store.browsed import answer, put, run
 
 
@@ -167,6 +168,13 @@ def test_text_of_a_question_is_found(tmp_path: Path) -> None:
     assert len(found(Browser({"one": directory}), Wanted(text="OÙ EST"))) == 6
 
 
+def test_ids_that_a_mistyped_one_may_have_meant_are_those_of_its_length(tmp_path: Path) -> None:
+    browser = Browser({"one": run(tmp_path / "one"), "two": run(tmp_path / "two", dataset="long")})
+    assert browser.names_like("d", "d9") == ["d0", "d1", "d2", "d3", "d4", "d5"]
+    assert browser.names_like("d' or 1=1 --", "d9") == []
+    browser.close()
+
+
 def test_too_many_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"choose up to {MOST_RUNS}"):
         Browser({str(number): tmp_path for number in range(MOST_RUNS + 1)})
@@ -220,8 +228,3 @@ def test_finding_ends_when_it_takes_too_long(tmp_path: Path) -> None:
     browser._lock.seconds = -1.0
     with pytest.raises(StoreError, match="was given up"), browser._reading() as connection:
         connection.execute("with recursive n(x) as (select 1 union all select x + 1 from n) select max(x) from n").fetchone()
-
-
-def test_probabilities_are_shares_of_what_was_offered() -> None:
-    assert probabilities([-1000.0, -1000.0]) == [0.5, 0.5]
-    assert probabilities([]) == probabilities([float("nan"), 0.0]) == probabilities([-float("inf")]) == []

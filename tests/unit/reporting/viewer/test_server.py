@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from html import unescape
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import MissingExtra, UsageError
 from pytest_vlmrobust.core.record import Example, Picture
+from pytest_vlmrobust.reporting.viewer.address import Asked
 from pytest_vlmrobust.store import Evidence, Journal, write_manifest
 from tests.unit.reporting.viewer.conftest import EVIL, Served
 from tests.unit.store.browsed import answer, put, record, run
@@ -175,8 +177,20 @@ def test_a_very_long_answer_is_cut(serve: Callable[..., Served], tmp_path: Path)
         ("/answers?run=thrid", 404, "unknown run 'thrid'"),
         ("/answers?state=rigth", 404, "Did you mean 'right'?"),
         ("/answers?colour=red", 404, "unknown part of the address 'colour'"),
-        ("/answers?page=two", 404, "page='two', expected a number"),
-        ("/answers?page=--2", 404, "page='--2', expected a number"),
+        ("/answers?page=two", 404, "page='two', expected a whole number of up to 9 digits"),
+        ("/answers?page=--2", 404, "page='--2', expected a whole number"),
+        ("/answers?page=1e9", 404, "page='1e9', expected a whole number"),
+        ("/answers?page=99999999999", 404, "page='99999999999', expected a whole number of up to 9 digits"),
+        ("/answers?verdict=FIAL", 404, "Did you mean 'FAIL'?"),
+        ("/answers?setting=fgo", 200, "Nothing fits. No answer here has the setting 'fgo'. Did you mean 'fog'?"),
+        ("/samples?setting=clena", 200, "Nothing fits. No answer here has the setting 'clena'. Did you mean 'clean'?"),
+        ("/answers?setting=%3Cb%3E", 200, "Nothing fits. No answer here has the setting '<b>'."),
+        ("/answers?model=m11&category=od", 200, "No answer here has the model 'm11'. Did you mean 'm1'? No answer here has the"),
+        ("/answers?text=%25", 200, "Nothing fits. Leave something out of the filter."),
+        ("/answers?text=_____", 200, "Nothing fits. Leave something out of the filter."),
+        ("/sample?data=dd&id=d0", 404, "unknown dataset 'dd'. Did you mean 'd'?"),
+        ("/sample?data=d&id=d00", 404, "dataset 'd': unknown sample 'd00'. Did you mean 'd0'? Known: d0, d1"),
+        ("/sample?data=d&id=d0&under=fog:hihg", 200, "Not asked about this sample under fog:hihg. Did you mean 'fog:high'?"),
         ("/answers?text=" + "x" * 401, 404, "the address is too long"),
         ("/answers?text=" + "x" * 9000, 414, "the address is too long"),
         ("/sample?data=d&id=nobody", 404, "unknown sample 'nobody'"),
@@ -193,6 +207,29 @@ def test_what_there_is_not_is_said(viewer: Served, path: str, status: int, said:
 def test_a_page_beyond_the_last_one_is_the_last_one(viewer: Served) -> None:
     assert "page 2 of 2" in text(viewer.get("/answers?run=first&model=m1&page=99")[2])
     assert "page 1 of 2" in text(viewer.get("/answers?run=first&model=m1&page=-3")[2])
+
+
+HOSTILE_VALUES = [
+    *("nonsense", "-5", "1e9", "999999999", "-999999999", "\u0663", "NaN", " ", "x" * 400),
+    *("%", "%_\\", "'", "' or 1=1 --", "fog:", ":", "+", "clean+", "patches:0", "patches:99999", "../../etc/passwd", "{{7*7}}"),
+    *("\x00", "\n", "\u202e", "\N{PILE OF POO}", '"><script>alert(1)</script>'),
+]
+
+
+@pytest.mark.parametrize(
+    "path", ["/?", "/answers?", "/samples?", "/sample?data=d&id=d0&", "/picture/small?data=d&id=d0&", "/live?"]
+)
+def test_whatever_an_address_asks_for_the_server_answers(viewer: Served, path: str) -> None:
+    broken = []
+    for name in [*(field.name for field in fields(Asked)), "nobody"]:
+        for value in HOSTILE_VALUES:
+            address = path + urlencode({name: value})
+            status, headers, page = viewer.get(address)
+            markup = headers["content-type"].startswith("text/html") and "<script>alert" in page
+            if status not in {200, 404} or markup:
+                broken.append((address, status))
+    assert not broken
+    assert viewer.get(f"{path}text=%ff%fe")[0] in {200, 404}, "bytes that are no text"
 
 
 # Whom the server refuses.
