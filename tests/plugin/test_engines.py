@@ -125,6 +125,11 @@ class Gate:
         table = [line for line in (self.path / out / "summary.md").read_text().splitlines() if line.startswith(("#", "|"))]
         return results["decision"], sorted(records, key=lambda record: str(record["key"])), table
 
+    def outcomes(self, out: str) -> tuple[str, dict[str, str]]:
+        """Returns the decision, and the outcome of each test."""
+        results = json.loads((self.path / out / "results.json").read_text())
+        return results["decision"], {record["key"]: record["outcome"] for record in results["records"]}
+
     def inferred(self, out: str) -> int:
         return sum(record["n_inferred"] for record in json.loads((self.path / out / "results.json").read_text())["records"])
 
@@ -339,6 +344,6 @@ def test_a_server_that_is_killed_and_started_again_in_the_middle_loses_nothing(g
     gate.run("here")
     assert at_the_kill < gate.stored("store-served") == gate.stored("store-here") == gate.inferred("served")
     assert gate.answers("served") == gate.answers("here")
-    assert gate.judged("served") == gate.judged("here")
+    assert gate.outcomes("served") == gate.outcomes("here")
     more = server.answered - gate.stored("store-served")
     assert 0 < more <= MOST, "beside the samples, each asked once, it was asked what tells models apart, and what was in flight"

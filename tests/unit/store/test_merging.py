@@ -19,10 +19,14 @@ def letter(name: str, *logprobs: float) -> Prediction:
 
 
 def filled(
-    directory: Path, answers: Mapping[str, Prediction], setting: str, digests: Mapping[str, list[str]] | None = None
+    directory: Path,
+    answers: Mapping[str, Prediction],
+    setting: str,
+    digests: Mapping[str, list[str]] | None = None,
+    **about: str,
 ) -> Path:
     with Store.open(directory) as store:
-        store.put_many(answers, context={"model": "m", "dataset": "d", "setting": setting})
+        store.put_many(answers, context={"model": "m", "dataset": "d", "setting": setting, **about})
         store.put_digests(digests or {}, {recipe: [f"note of {recipe}"] for recipe in digests or {}})
     return directory
 
@@ -92,6 +96,18 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         merge_stores([part, tmp_path / "x" / ".." / "part"], tmp_path / "all")
     with pytest.raises(StoreError, match="there is a store already"):
         merge_stores([part], part)
+    (tmp_path / "folder" / "predictions.sqlite").mkdir(parents=True)
+    with pytest.raises(StoreError, match="folder: there is no store to read"):
+        merge_stores([part, tmp_path / "folder"], tmp_path / "all")
+    (tmp_path / "blank").mkdir()
+    (tmp_path / "blank" / "predictions.sqlite").touch()
+    with pytest.raises(
+        StoreError, match=r"blank/predictions\.sqlite: there is no store to read\. A run that fills it writes one"
+    ):
+        merge_stores([part, tmp_path / "blank"], tmp_path / "all")
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"cannot open the store: .*file.*name another directory with --out"):
+        merge_stores([part], tmp_path / "file")
 
 
 @pytest.mark.parametrize(("column", "value"), [("answer", "not JSON"), ("answer", "{}"), ("context", "not JSON")])
@@ -146,3 +162,25 @@ def test_a_merge_is_the_same_in_parts_of_any_size(tmp_path: Path, monkeypatch: p
     with pytest.raises(StoreError, match=r"5 answers differ .* such as (k\d of m-d-clean \('\d', 'x'\)(; )?){3}\. One"):
         merge_stores([one, two, wrong], tmp_path / "again")
     assert list((tmp_path / "again").iterdir()) == []
+
+
+def test_answers_of_another_model_by_the_same_name_are_refused(tmp_path: Path) -> None:
+    answer = {"k1": Prediction("A", "generate")}
+    old = filled(tmp_path / "old", {"k0": Prediction("A", "generate")}, "clean")
+    one = filled(tmp_path / "one", answer, "clean", fingerprint="1234")
+    two = filled(tmp_path / "two", {"k2": Prediction("A", "generate")}, "fog", fingerprint="5678")
+    both = filled(tmp_path / "both", {"k3": Prediction("A", "generate")}, "clean", fingerprint="5678")
+    filled(both, answer, "clean", fingerprint="1234")
+    assert merge_stores([one, both, two, old], tmp_path / "all").answers == 4
+    with pytest.raises(
+        StoreError, match=r"two/predictions\.sqlite: its answers of 'm' have the fingerprint 5678, and .* 1234: other"
+    ):
+        merge_stores([old, one, two], tmp_path / "again")
+    assert list((tmp_path / "again").iterdir()) == []
+
+
+def test_a_part_in_a_directory_that_can_only_be_read_is_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = filled(tmp_path / "part", {"k": Prediction("A", "generate")}, "clean")
+    monkeypatch.setattr("pytest_vlmrobust.store.database.os.access", lambda *_: False)  # who runs the tests may write anywhere
+    assert merge_stores([part], tmp_path / "all").answers == 1
+    assert [path.name for path in part.iterdir()] == ["predictions.sqlite"], "not even the files of a log beside it"
