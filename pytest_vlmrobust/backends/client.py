@@ -100,11 +100,15 @@ class Client:
 
     async def engine(self) -> str:
         """Returns what the server calls the owner of the model, for most the name of the engine; empty where it does not say."""
-        with contextlib.suppress(Exception):  # many servers have no list of models
+        return (await self.models()).get(self._model, "")
+
+    async def models(self) -> dict[str, str]:
+        """Returns the models that the server lists, each with its owner; none where it has no list, as many do."""
+        with contextlib.suppress(Exception):
             async with asyncio.timeout(_ENGINE_SECONDS):
                 listed = (await self._client.models.list()).data
-            return next((str(one.owned_by) for one in listed if one.id == self._model and one.owned_by), "")
-        return ""
+            return {str(one.id): str(one.owned_by or "") for one in listed}
+        return {}
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -103,14 +103,29 @@ async def constraint_of(ask: Witness, tokens: LetterTokens | None) -> str:
     Raises:
         Failure: it cannot be asked.
     """
-    if await _obeys(ask, lambda messages, letter: structured_body(messages, [letter]), structured_prediction):
+    if await keeps_to_schema(ask):
         return STRUCTURED_CHOICE
-    if tokens is None or tokens.reason:
-        return ""
-    ids = tokens.ids
-    if await _obeys(ask, lambda messages, letter: biased_body(messages, {letter: ids[letter]}), biased_prediction):
+    if tokens is not None and not tokens.reason and await keeps_to_bias(ask, tokens):
         return LOGIT_BIAS
     return ""
+
+
+async def keeps_to_schema(ask: Witness) -> bool:
+    """Returns whether a server answers with the letter that a schema leaves.
+
+    Raises:
+        Failure: it cannot be asked.
+    """
+    return await _obeys(ask, lambda messages, letter: structured_body(messages, [letter]), structured_prediction)
+
+
+async def keeps_to_bias(ask: Witness, tokens: LetterTokens) -> bool:
+    """Returns whether a server answers with the letter whose tokens are raised.
+
+    Raises:
+        Failure: it cannot be asked.
+    """
+    return await _obeys(ask, lambda messages, letter: biased_body(messages, {letter: tokens.ids[letter]}), biased_prediction)
 
 
 async def _obeys(

@@ -1,27 +1,34 @@
-"""Servers: `vlmrobust serve-command`, which prints how to start one for a model, and how to gate it there."""
+"""Models before a gate: `vlmrobust serve-command` prints how to serve one, and `vlmrobust probe` asks what one can do."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import shlex
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import ModelError
+from pytest_vlmrobust.core.words import first_few, quantity
 
-from .arguments import Commands, add_command, counting, say
+from .arguments import Commands, add_command, complain, counting, say
 
 if TYPE_CHECKING:
+    from pytest_vlmrobust.backends.probing import ModelProbe, ServerProbe
     from pytest_vlmrobust.core.prediction import ModelRef
 
 _DIGITS = 12
 _UNKNOWN_REVISION = "REVISION"
+_COLUMNS = 80
+_INDENT = 10
 
 
 def add(commands: Commands) -> None:
-    """Adds it to the parser."""
+    """Adds them to the parser."""
     serve = add_command(
         commands,
         "serve-command",
@@ -33,6 +40,23 @@ def add(commands: Commands) -> None:
     serve.add_argument("--dtype", metavar="DTYPE", help="auto, float32, bfloat16 or float16 (default: the model's own)")
     serve.add_argument("--port", type=counting("ports"), default=8000, metavar="N", help="where to listen (default: %(default)s)")
     serve.set_defaults(run=_serve_command)
+
+    probe = add_command(
+        commands,
+        "probe",
+        "ask a model a few questions: does it answer, how, does it see pictures, how fast",
+        "vlmrobust probe openai:http://localhost:8000/v1#qwen2-vl-2b",
+    )
+    probe.add_argument("model", metavar="MODEL", help="as after --vlm, such as openai:BASE_URL#NAME or a checkpoint directory")
+    probe.add_argument("--models", type=Path, metavar="FILE", help="the models file")
+    probe.add_argument(
+        "--device", default="auto", metavar="DEVICE", help="of weights that are loaded here (default: %(default)s)"
+    )
+    probe.add_argument("--json", action="store_true", help="print JSON")
+    probe.set_defaults(run=_probe)
+
+
+# `vlmrobust serve-command`.
 
 
 def _serve_command(options: argparse.Namespace) -> int:
@@ -90,3 +114,61 @@ def _revision(ref: ModelRef) -> str:
     if folder.is_dir():
         return fingerprint(checkpoint_digests(folder))[:_DIGITS]
     return ref.revision or _UNKNOWN_REVISION
+
+
+# `vlmrobust probe`.
+
+
+def _probe(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.backends import BackendOptions, resolve
+    from pytest_vlmrobust.backends.probing import probe
+
+    ref = resolve(options.model, models_file=options.models)
+    found = probe(ref, BackendOptions(device=options.device, notice=complain))
+    if options.json:
+        say(json.dumps({"usable": found.usable, **dataclasses.asdict(found)}, indent=1))
+    else:
+        for name, text in _lines(found):
+            wrapped = textwrap.wrap(text, _COLUMNS - _INDENT, break_long_words=False, break_on_hyphens=False)
+            for place, line in enumerate(wrapped):
+                say(f"{name if place == 0 else '':<{_INDENT}}{line}")
+    return EXIT_CODES[Decision.GO if found.usable else Decision.INCOMPLETE]
+
+
+def _lines(found: ModelProbe) -> Iterator[tuple[str, str]]:
+    """Yields what a probe saw, as names and texts."""
+    yield "model", f"{found.model}, by the backend {found.backend}" + (f", revision {found.revision}" if found.revision else "")
+    for server in found.servers:
+        yield "server", _server(server)
+        for way, problem in server.ways.items():
+            yield "", f"{way}: {problem or 'works'}"
+    if found.backend == "openai" and not found.revision:
+        yield "revision", "none is declared: a gate measures and is never GO (write openai:BASE_URL#NAME@REVISION)"
+    if found.answer:
+        yield "choices", f"are answered by {found.answer}"
+        yield "pictures", {True: "reach it: ", False: "DO NOT REACH IT: ", None: ""}[found.pictures] + found.evidence
+        counted = ", ".join(f"{size}: {count}" for size, count in found.picture_tokens.items())
+        yield "tokens", f"of one picture, by its size: {counted}" if counted else "of pictures are not counted"
+        yield "latency", f"{_duration(found.latency_seconds)}, the first answer after {_duration(found.first_seconds)}"
+        yield "at once", _at_once(found)
+    yield ("usable", "yes") if found.usable else ("UNUSABLE", found.problem)
+
+
+def _server(server: ServerProbe) -> str:
+    if server.problem:
+        return server.problem if server.url in server.problem else f"{server.url}: {server.problem}"
+    engine = f", engine {server.engine}" if server.engine else ""
+    return f"{server.url} answers{engine}; it lists {first_few(server.models) or 'no models'}"
+
+
+def _at_once(found: ModelProbe) -> str:
+    if not found.at_once:
+        return "not tried: a request takes too long"
+    failed = f", {found.at_once_failed} of them without an answer" if found.at_once_failed else ""
+    return f"{quantity(found.at_once, 'request')} in {_duration(found.at_once_seconds)}{failed}"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import first_few, quantity
 
-from .database import FILE_NAME, connect, explain_errors, transaction
-from .predictions import Store, decode_prediction
+from .database import FILE_NAME, STORE, TimedLock, connect, explain_errors, read_only_uri, transaction
+from .predictions import decode_prediction
 
 _ROUNDING = 0.25
 """Log-probabilities of one answer may differ by this: other batches round otherwise, in 16 bits by as much as this."""
+_PART = replace(STORE, absent="A run that fills it writes one", elsewhere="leave it out")
+_OUT = replace(STORE, damaged="Merge again", elsewhere="name another directory with --out")
+"""The same file, with advice for who merges."""
 _SHOWN = 3
 """Conflicts that an error names."""
+_ROWS = 100_000
+"""Rows that one statement takes in: a few seconds' work, and some 100 MB of log, in a store of any size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +57,23 @@ def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
         raise StoreError(f"{path}: there is a store already. Name a new directory, and this one among those that are merged")
     _refuse_twice(sources)
     for source in sources:
-        if not (source / FILE_NAME).exists():
+        if not (source / FILE_NAME).is_file():
             raise StoreError(f"{source}: there is no store to read. Name the directory that holds {FILE_NAME}")
-        Store.open(source, read_only=True).close()  # refuses foreign files, and says what is wrong with them
+        connect(source / FILE_NAME, read_only=True, schema=_PART).close()  # refuses foreign files, and says what is wrong
     draft = out / f"{FILE_NAME}.{os.getpid()}.merging"
     try:
-        with closing(connect(draft, read_only=False)) as connection:
-            added = tuple((source, _add(connection, draft, source / FILE_NAME)) for source in sources)
-            with explain_errors(draft, "write"):
+        with closing(connect(draft, read_only=False, schema=_OUT)) as connection:
+            clock = TimedLock()
+            clock.watch(connection)
+            added = tuple((source, _add(connection, clock, draft, source / FILE_NAME)) for source in sources)
+            with explain_errors(draft, "write", _OUT), clock:
                 connection.execute("pragma journal_mode = delete")  # one file, that can be moved
-        with explain_errors(path, "write"):
+        with explain_errors(path, "write", _OUT):
             draft.rename(path)
     finally:
-        for rest in ("", "-wal", "-shm", "-journal"):
-            draft.with_name(draft.name + rest).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where nothing can be written there is nothing to remove
+            for rest in ("", "-wal", "-shm", "-journal"):
+                draft.with_name(draft.name + rest).unlink(missing_ok=True)
     return Merge(sum(count for _, count in added), added)
 
 
@@ -76,30 +86,110 @@ def _refuse_twice(sources: Sequence[Path]) -> None:
             )
 
 
-def _add(connection: sqlite3.Connection, draft: Path, source: Path) -> int:
+def _add(connection: sqlite3.Connection, clock: TimedLock, draft: Path, source: Path) -> int:
     """Adds one store; returns how many answers are new."""
-    with explain_errors(source, "read"):
-        connection.execute("attach database ? as part", (f"{source.absolute().as_uri()}?mode=ro",))
+    with explain_errors(source, "read", _PART):
+        connection.execute("attach database ? as part", (read_only_uri(source, _PART),))
     try:
-        with explain_errors(source, "read"):
+        with explain_errors(source, "read", _PART), clock:
             _refuse_other_schema(connection, source)
-            _refuse_conflicts(connection, source)
+            _refuse_other_models(connection, source)
             notes = connection.execute("select 1 from part.sqlite_master where name = 'notes'").fetchone()
-        with explain_errors(draft, "write"), transaction(connection):
+        with explain_errors(draft, "write", _OUT), clock:
             connection.execute("insert or ignore into contexts (content) select content from part.contexts order by id")
-            before = connection.total_changes
-            connection.execute(
-                "insert or ignore into predictions (key, answer, context) select there.key, there.answer, here.id "
-                "from part.predictions there join part.contexts about on about.id = there.context "
-                "join contexts here on here.content = about.content"
-            )
-            new = connection.total_changes - before
-            connection.execute("insert or ignore into views select * from part.views")
-            if notes:
-                connection.execute("insert or ignore into notes select * from part.notes")
+        new = _add_answers(connection, clock, draft, source)
+        _add_views(connection, clock, draft, source)
+        if notes:
+            for rows in _parts(connection, clock, source, "notes", "recipe"):
+                with explain_errors(draft, "write", _OUT), clock, transaction(connection):
+                    rows.run("insert or ignore into notes select * from part.notes there where {rows}")
     finally:
         connection.execute("detach database part")
     return new
+
+
+def _add_answers(connection: sqlite3.Connection, clock: TimedLock, draft: Path, source: Path) -> int:
+    """Adds the answers of one store; returns how many are new."""
+    new = differing = 0
+    examples: list[str] = []
+    for rows in _parts(connection, clock, source, "predictions", "key"):
+        with explain_errors(source, "read", _PART), clock:
+            for described in _differing_answers(rows, source):
+                differing += 1
+                examples += [described] if differing <= _SHOWN else []
+        if differing:
+            continue  # the others are counted, and nothing is kept
+        with explain_errors(draft, "write", _OUT), clock, transaction(connection):
+            before = connection.total_changes
+            rows.run(
+                "insert or ignore into predictions (key, answer, context) select there.key, there.answer, here.id "
+                "from part.predictions there cross join part.contexts about on about.id = there.context "
+                "cross join contexts here on here.content = about.content where {rows}"
+            )
+            new += connection.total_changes - before
+    if differing:
+        raise StoreError(
+            f"{source}: {quantity(differing, 'answer')} differ from those of a store before it, such as "
+            f"{'; '.join(examples)}. One question of one model has one answer: find out which store is wrong, and leave it out"
+        )
+    return new
+
+
+def _add_views(connection: sqlite3.Connection, clock: TimedLock, draft: Path, source: Path) -> None:
+    """Adds what the pictures of one store were made from."""
+    differing = 0
+    for rows in _parts(connection, clock, source, "views", "recipe"):
+        with explain_errors(source, "read", _PART), clock:
+            query = "select count(*) from part.views there cross join main.views here using (recipe) where {rows} and "
+            differing += rows.run(query + "there.digests != here.digests")[0][0]
+        with explain_errors(draft, "write", _OUT), clock, transaction(connection):
+            rows.run("insert or ignore into views select * from part.views there where {rows}")
+    if differing:
+        raise StoreError(
+            f"{source}: {quantity(differing, 'picture')} came out otherwise than in a store before it, from the same files, code "
+            "and seed. Leave it out, and look for the machine that computes wrongly"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The rows of a table of the store that is added whose keys lie between two bounds."""
+
+    connection: sqlite3.Connection
+    column: str
+    first: str
+    end: str | None
+    """The first key beyond; None where there is none."""
+
+    def run(self, query: str) -> list[tuple[Any, ...]]:
+        """Returns the rows of a query, or does what a statement says; ``{rows}`` is the condition on the table ``there``.
+
+        What is joined to it is joined by ``cross join``, with which SQLite reads the rows of ``there`` and looks up the others.
+        """
+        condition = f"there.{self.column} >= ?" + ("" if self.end is None else f" and there.{self.column} < ?")
+        bounds = [self.first] if self.end is None else [self.first, self.end]
+        return self.connection.execute(query.format(rows=condition), bounds).fetchall()  # an open cursor keeps the store open
+
+
+def _parts(connection: sqlite3.Connection, clock: TimedLock, source: Path, table: str, column: str) -> Iterator[_Part]:
+    """Yields a table in parts of so many rows, by its key.
+
+    Raises:
+        StoreError: the table cannot be read, or its keys are out of order.
+    """
+    first = ""
+    while True:
+        with explain_errors(source, "read", _PART), clock:
+            row = connection.execute(
+                f"select {column}, {column} > ? from part.{table} where {column} >= ? order by {column} limit 1 offset {_ROWS}",  # noqa: S608 - names of ours
+                (first, first),
+            ).fetchone()
+        yield _Part(connection, column, first, row and row[0])
+        if row is None:
+            return
+        if not row[1]:  # pages that lead in a circle
+            raise StoreError(f"{source}: the table {table!r} is out of order. {_PART.damaged}")
+        first = row[0]
 
 
 def _refuse_other_schema(connection: sqlite3.Connection, source: Path) -> None:
@@ -108,32 +198,37 @@ def _refuse_other_schema(connection: sqlite3.Connection, source: Path) -> None:
         raise StoreError(f"{source}: schema {there}, and this release merges schema {here}. Open it once with this release")
 
 
-def _refuse_conflicts(connection: sqlite3.Connection, source: Path) -> None:
-    differing = list(_differing_answers(connection, source))
-    if differing:
-        raise StoreError(
-            f"{source}: {quantity(len(differing), 'answer')} differ from those of a store before it, such as "
-            f"{'; '.join(differing[:_SHOWN])}. One question of one model has one answer: find out which store is wrong, and "
-            "leave it out"
-        )
-    views = connection.execute(
-        "select count(*) from part.views there join main.views here using (recipe) where there.digests != here.digests"
-    ).fetchone()[0]
-    if views:
-        raise StoreError(
-            f"{source}: {quantity(views, 'picture')} came out otherwise than in a store before it, from the same files, code and "
-            "seed. Leave it out, and look for the machine that computes wrongly"
-        )
+def _refuse_other_models(connection: sqlite3.Connection, source: Path) -> None:
+    """Refuses a store whose answers of a model are all by another model of that name than those of the stores before it."""
+    here, there = (_fingerprints(connection, name) for name in ("main", "part"))
+    for model in sorted(here.keys() & there.keys()):
+        if here[model].isdisjoint(there[model]):
+            theirs, before = (first_few(sorted(found[model])) for found in (there, here))
+            raise StoreError(
+                f"{source}: its answers of {model!r} have the fingerprint {theirs}, and those of a store before it {before}: "
+                "other weights, settings, libraries or devices. Parts of one run have one model: leave it out, or fill it again"
+            )
 
 
-def _differing_answers(connection: sqlite3.Connection, source: Path) -> Iterator[str]:
+def _fingerprints(connection: sqlite3.Connection, schema: str) -> dict[str, set[str]]:
+    """Returns the fingerprints that the answers of each model have, by its name; older releases wrote none down."""
+    found: dict[str, set[str]] = {}
+    for (content,) in connection.execute(f"select content from {schema}.contexts").fetchall():  # noqa: S608 - names of ours
+        with contextlib.suppress(ValueError, AttributeError, RecursionError):  # what answers of a damaged one belong to
+            about = json.loads(content)
+            if about.get("fingerprint"):
+                found.setdefault(str(about.get("model")), set()).add(str(about["fingerprint"]))
+    return found
+
+
+def _differing_answers(rows: _Part, source: Path) -> Iterator[str]:
     """Yields, in words, the questions to which both stores have answers that do not agree."""
-    rows = connection.execute(
+    found = rows.run(
         "select there.key, there.answer, here.answer, about.content from part.predictions there "
-        "join main.predictions here using (key) join part.contexts about on about.id = there.context "
-        "where there.answer != here.answer order by there.key"
-    ).fetchall()  # a cursor that is left open keeps the other store from being closed
-    for key, there, here, content in rows:
+        "cross join main.predictions here using (key) cross join part.contexts about on about.id = there.context "
+        "where {rows} and there.answer != here.answer order by there.key"
+    )
+    for key, there, here, content in found:
         first, second = (decode_prediction(text, f"{source}: the prediction {key!r}") for text in (here, there))
         if not _agree(first, second):
             yield f"{key[:12]} of {_about(content)} ({first.text[:40]!r}, {second.text[:40]!r})"

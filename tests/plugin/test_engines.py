@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.backends import resolve
+from pytest_vlmrobust.backends.replicas import MOST
 from pytest_vlmrobust.cli import main
 
 from .conftest import UNUSED
@@ -123,6 +124,11 @@ class Gate:
             record["examples"] = [{**example, "pictures": []} for example in record["examples"]]
         table = [line for line in (self.path / out / "summary.md").read_text().splitlines() if line.startswith(("#", "|"))]
         return results["decision"], sorted(records, key=lambda record: str(record["key"])), table
+
+    def outcomes(self, out: str) -> tuple[str, dict[str, str]]:
+        """Returns the decision, and the outcome of each test."""
+        results = json.loads((self.path / out / "results.json").read_text())
+        return results["decision"], {record["key"]: record["outcome"] for record in results["records"]}
 
     def inferred(self, out: str) -> int:
         return sum(record["n_inferred"] for record in json.loads((self.path / out / "results.json").read_text())["records"])
@@ -231,29 +237,64 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
+class Server:
+    """``transformers serve`` with the embedded model; can be killed and started again at the same place."""
+
+    def __init__(self, folder: Path) -> None:
+        for package in ("openai", "fastapi", "uvicorn", "accelerate"):
+            pytest.importorskip(package)
+        self._folder, self._port, self._log = folder, free_port(), folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "cache").mkdir()
+        (folder / "launch.py").write_text(LAUNCHER)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    def start(self) -> None:
+        """Starts it, and waits until it answers."""
+        given = ["--host", "127.0.0.1", "--port", str(self._port), "--device", "cpu", "--dtype", "float32"]
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(self._folder / "cache"), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(self._folder / "launch.py"), TINY, *given]
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        give_up = time.monotonic() + START_SECONDS
+        while not _is_up(f"http://127.0.0.1:{self._port}/health"):
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < give_up, self._log.read_text()
+            time.sleep(0.5)
+
+    def kill(self) -> None:
+        """Ends it at once, whatever it is answering."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(30)
+
+    @property
+    def answered(self) -> int:
+        """How many requests got an answer, as its log says."""
+        return self._log.read_text().count('"POST /v1/chat/completions HTTP/1.1" 200')
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    for package in ("openai", "fastapi", "uvicorn", "accelerate"):
-        pytest.importorskip(package)
-    folder = tmp_path_factory.mktemp("serve")
-    (folder / "cache").mkdir()
-    (folder / "launch.py").write_text(LAUNCHER)
-    port = free_port()
-    given = ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu", "--dtype", "float32"]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    with (folder / "log").open("w") as log:
-        command = [sys.executable, str(folder / "launch.py"), TINY, *given]
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            give_up = time.monotonic() + START_SECONDS
-            while not _is_up(f"http://127.0.0.1:{port}/health"):
-                assert server.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < give_up, (folder / "log").read_text()
-                time.sleep(0.5)
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            server.terminate()
-            server.wait(30)
+    server = Server(tmp_path_factory.mktemp("serve"))
+    try:
+        server.start()
+        yield server.url
+    finally:
+        server.kill()
 
 
 def _is_up(address: str) -> bool:
@@ -289,3 +330,20 @@ def test_kept_to_letters_by_a_bias_the_server_names_the_letters_that_are_most_pr
     there, here = gate.answers("served"), gate.answers("here")
     assert gate.asked_by_the_suite("here") == SAMPLES * len(SETTINGS)
     assert [key for key in here if there[key] != here[key]] == []
+
+
+def test_a_server_that_is_killed_and_started_again_in_the_middle_loses_nothing(gate: Gate, server: Server) -> None:
+    gate.describe("served", backend="openai", url=server.url, model=TINY, revision="3", tokenizer=TINY, time_limit=START_SECONDS)
+    run = gate.start("served", models="served")
+    wait_until(lambda: gate.stored("store-served") > 50, run)
+    server.kill()
+    at_the_kill = gate.stored("store-served")
+    server.start()
+    said, _ = run.communicate(timeout=600)
+    assert run.returncode == 1, said
+    gate.run("here")
+    assert at_the_kill < gate.stored("store-served") == gate.stored("store-here") == gate.inferred("served")
+    assert gate.answers("served") == gate.answers("here")
+    assert gate.outcomes("served") == gate.outcomes("here")
+    more = server.answered - gate.stored("store-served")
+    assert 0 < more <= MOST, "beside the samples, each asked once, it was asked what tells models apart, and what was in flight"

@@ -58,6 +58,17 @@ def test_stores_that_asked_two_servers_are_not_merged(tmp_path: Path, capsys: py
     assert not (tmp_path / "all").exists()
 
 
+def test_parts_that_two_models_of_one_name_answered_are_not_merged(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert project.run("--vlm-fill", "--vlm-shard=1/2", "--vlm-store=part1").ret == 0
+    project.script({"setting": "invert", "answer": "A"})
+    assert project.run("--vlm-fill", "--vlm-shard=2/2", "--vlm-store=part2").ret == 0
+    capsys.readouterr()
+    assert main(["merge", "part1", "part2", "--out", "all"]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "part2/predictions.sqlite: its answers of 'model' have the fingerprint" in line
+    assert not list((project.path / "all").iterdir())
+
+
 def test_a_filled_store_is_asked_nothing_again(any_project: Project) -> None:
     first, again = (any_project.run("--vlm-fill") for _ in range(2))
     assert (first.ret, again.ret) == (0, 0)

@@ -14,6 +14,8 @@ import pytest
 pytest.importorskip("openai")
 
 from pytest_vlmrobust import cli
+from pytest_vlmrobust.backends import replicas
+from pytest_vlmrobust.backends.replicas import MOST
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 from tests.model_server import ModelServer, Reply
@@ -42,7 +44,7 @@ class Counting:
 
     def __call__(self, body: dict[str, Any]) -> Reply | None:
         with self._lock:
-            if "Options:" in str(body["messages"]):
+            if is_question(body):
                 self.counts[json.dumps(body, sort_keys=True)] += 1
         return None
 
@@ -96,26 +98,118 @@ def test_without_a_declared_revision_the_run_measures_and_is_not_go(project: Pro
     result.stdout.fnmatch_lines(["*m is on a server, where nobody can see which weights answer, and GO requires a declared *"])
 
 
+def is_question(body: dict[str, Any]) -> bool:
+    """Whether it is one of the gate, and none by which servers are told apart."""
+    return "Options:" in str(body["messages"])
+
+
 def test_a_server_that_is_killed_and_restarted_in_the_middle_loses_nothing(project: Project, served: ModelServer) -> None:
-    seen: list[str] = []
+    counting = Counting()
+    at_the_kill: list[int] = []
     lock = threading.Lock()
 
     def kill_once(body: dict[str, Any]) -> Reply | None:
+        counting(body)
         with lock:
-            seen.extend(["asked"] if "Options:" in str(body["messages"]) else [])
-            kills = seen.count("asked") == 15 and "killed" not in seen
+            kills = is_question(body) and counting.counts.total() >= 15 and not at_the_kill
             if kills:
-                seen.append("killed")
+                at_the_kill.append(stored(project))
         if kills:
             threading.Thread(target=served.kill, daemon=True).start()
             threading.Timer(1.0, served.start).start()
         return None
 
     served.before = kill_once
-    result = run(project, served)
-    assert "killed" in seen
+    result = run(project, served, "--vlm-report=out")
     assert result.ret == 0, result.stdout.str()
-    assert stored(project) == CELLS * SAMPLES
+    assert at_the_kill
+    assert at_the_kill[0] < stored(project) == CELLS * SAMPLES
+    assert len(counting.counts) == CELLS * SAMPLES
+    lost = counting.counts.total() - CELLS * SAMPLES
+    assert lost <= MOST, "only what was in flight when the server was killed is asked again"
+    results = json.loads((project.path / "out" / "results.json").read_text())
+    assert sum(record["n_inferred"] for record in results["records"]) == CELLS * SAMPLES
+
+
+class Replicated:
+    """Three replicas: one that lives, one that is dead at the start, and one that dies in the middle; the dead come back."""
+
+    def __init__(self) -> None:
+        self.counting = Counting()
+        self.lives, self.late, self.dies = (
+            ModelServer(ScriptedBackend(good, version="1"), before=before).start()
+            for before in (self._asked_the_living, self._asked_the_late, self._asked_the_dying)
+        )
+        self.late.kill()
+        self.dead, self.again = threading.Event(), {"late": threading.Event(), "dies": threading.Event()}
+        self.asked_alone = 0
+        self.waited_in_vain = False
+        self._lock = threading.Lock()
+
+    @property
+    def model(self) -> str:
+        return f"openai:{','.join(server.url for server in (self.lives, self.late, self.dies))}#m@1"
+
+    def close(self) -> None:
+        for server in (self.lives, self.late, self.dies):
+            server.kill()
+
+    def _asked_the_living(self, body: dict[str, Any]) -> Reply | None:
+        if not is_question(body):
+            return None
+        self.counting(body)
+        if not self.dead.is_set():
+            return None
+        with self._lock:
+            self.asked_alone += 1
+            comes_back = self.asked_alone == 8
+        if comes_back:
+            self.late.start()
+            self.dies.start()
+        if self.asked_alone >= 8:  # so that questions are left for the others
+            self.waited_in_vain |= not all(event.wait(60) for event in self.again.values())
+        return None
+
+    def _asked_the_late(self, body: dict[str, Any]) -> Reply | None:
+        return self._noted(body, "late")
+
+    def _asked_the_dying(self, body: dict[str, Any]) -> Reply | None:
+        if self.dead.is_set():
+            return self._noted(body, "dies")
+        if not is_question(body):
+            return None
+        with self._lock:
+            self.counting(body)
+            if self.counting.counts.total() >= 10 and not self.dead.is_set():
+                self.dies.kill()
+                self.dead.set()
+        return None
+
+    def _noted(self, body: dict[str, Any], name: str) -> None:
+        if is_question(body):
+            self.counting(body)
+            self.again[name].set()
+
+
+def test_of_replicas_the_living_are_asked_and_the_dead_are_asked_again_once_they_live(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "_LONGEST_REST", 0.2)  # seconds; nobody waits for long here
+    servers = Replicated()
+    try:
+        result = project.run(f"--vlm={servers.model}", "--vlm-report=out", models=())
+    finally:
+        servers.close()
+    assert result.ret == 0, result.stdout.str()
+    assert servers.asked_alone >= 8
+    assert not servers.waited_in_vain, "one that came back was not asked"
+    manifest = json.loads((project.path / "out" / "manifest.json").read_text())
+    (process,) = manifest["processes"].values()
+    answered = {url: seen["answers"] for url, seen in process["m"]["loaded"]["servers"].items()}
+    assert answered[servers.lives.url] >= 8
+    assert min(answered.values()) >= 1
+    assert stored(project) == CELLS * SAMPLES == len(servers.counting.counts)
+    assert servers.counting.counts.total() - CELLS * SAMPLES <= MOST, "only what was in flight at the dying one is asked again"
 
 
 def test_a_server_that_is_gone_is_incomplete_and_the_next_run_asks_the_rest(project: Project, served: ModelServer) -> None:

@@ -117,6 +117,7 @@ class Engine:
         *,
         request: Callable[[Cell, Asking, View], Request],
         resident: Callable[[str], Backend],
+        digest: Callable[[str], str],
         owner: str,
         batch_size: Callable[[str], int],
         threads: int,
@@ -124,7 +125,7 @@ class Engine:
         time_limit: float = 0.0,
         ledger: Ledger,
     ) -> None:
-        self._store, self._maker, self._request, self._resident = store, views, request, resident
+        self._store, self._maker, self._request, self._resident, self._digest = store, views, request, resident, digest
         self._owner, self._batch_size, self._threads, self._notice = owner, batch_size, threads, notice
         self._time_limit, self._ledger = time_limit, ledger
         self.given_up: set[str] = set()
@@ -602,7 +603,8 @@ class Engine:
             parts = {cell: {key: found[key] for key, one in batch.items() if one.cell == cell} for cell in cells}
             new = 0
             for cell, part in parts.items():
-                context = {"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)}
+                about = {"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)}
+                context = {**about, "fingerprint": self._digest(cell.model)}
                 new += self._store.put_many(part, context=context)
             kept = {key for key, answer in found.items() if answer.finish_reason != "error"}
             unstored -= kept

@@ -18,7 +18,7 @@ from pytest_vlmrobust.backends.batch_size import START
 from pytest_vlmrobust.backends.protocol import Backend, RemoteBackend, accepted
 from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, OfflineError, VlmRobustError
-from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint_of_json
+from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint, fingerprint_of_json
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.datasets import corpus_metric, sampling
@@ -153,6 +153,7 @@ class Evaluator:
             self._views,
             request=self.request,
             resident=self._make_resident,
+            digest=lambda model: fingerprint(self.model_fingerprint(model))[:16],
             owner=self.owner,
             batch_size=self.batch_size,
             threads=self.options.threads,

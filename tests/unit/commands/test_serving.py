@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 from pytest_vlmrobust import cli
 from pytest_vlmrobust.backends import resolve
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from tests.model_server import ModelServer
 
 MODELS = """
 models:
@@ -53,3 +56,49 @@ def test_the_gate_of_each_is_a_model_that_can_be_named_and_a_revision_of_its_own
 def test_what_is_no_checkpoint_cannot_be_served(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve-command", "openai:http://127.0.0.1:1/v1#m"]) == 4
     assert "is answered by the backend 'openai'. Expected a checkpoint to serve" in capsys.readouterr().err
+
+
+def test_a_probe_says_in_80_columns_how_a_server_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("openai")
+    with ModelServer(ScriptedBackend(lambda request: str(len(request.images)), version="1"), letters=False) as server:
+        assert cli.main(["probe", f"openai:{server.url}#m"]) == 11, "it answers the same about every picture"
+        blind = capsys.readouterr().out
+        server.backend = ScriptedBackend(lambda request: f"{request.images[0][0, 0, 0]}" if request.images else "?", version="1")
+        assert cli.main(["probe", f"openai:{server.url}#m@1"]) == 0
+        out = capsys.readouterr().out
+        assert cli.main(["probe", f"openai:{server.url}#m@1", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+    assert "DO NOT REACH IT" in blind
+    assert "none is declared" in blind
+    assert max(map(len, (out + blind).splitlines())) <= 80
+    assert re.sub(r"[\d.]+ m?s\b", "TIME", out).splitlines() == [
+        "model     m, by the backend openai, revision 1",
+        f"server    {server.url} answers, engine test-engine; it lists m",
+        "          letters: it gives no log-probabilities",
+        "          structured_choice: it does not keep to a schema",
+        "          logit_bias: no tokenizer is declared (tokenizer: in a models file)",
+        "          text: works",
+        "choices   are answered by text",
+        "pictures  reach it: other pictures get other answers",
+        "tokens    of one picture, by its size: 224x224: 0, 448x448: 0",
+        "latency   TIME, the first answer after TIME",
+        "at once   16 requests in TIME",
+        "usable    yes",
+    ]
+    assert (found["usable"], found["answer"], found["servers"][0]["url"]) == (True, "text", server.url)
+
+
+@pytest.mark.parametrize(("model", "code"), [("openai:http://127.0.0.1:1/v1#m", 11), ("tinny", 4), ("./no-directory", 4)])
+def test_a_probe_tells_out_of_reach_from_unknown(model: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("openai")
+    assert cli.main(["probe", model]) == code
+    said = capsys.readouterr()
+    assert ("UNUSABLE" in said.out) is (code == 11)
+    assert "Traceback" not in said.err
+
+
+def test_a_probe_of_what_a_models_file_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "answers.yaml").write_text("default: B")
+    (tmp_path / "models.yaml").write_text("models: {ours: {backend: scripted, path: answers.yaml}}")
+    assert cli.main(["probe", "ours", "--models", str(tmp_path / "models.yaml")]) == 0
+    assert "pictures  not looked at: scripted answers look at no pixels" in capsys.readouterr().out

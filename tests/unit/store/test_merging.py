@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
 from pytest_vlmrobust.store import Store
+from pytest_vlmrobust.store.database import STATEMENT_SECONDS
 from pytest_vlmrobust.store.merging import Merge, merge_stores
 
 
@@ -17,10 +19,14 @@ def letter(name: str, *logprobs: float) -> Prediction:
 
 
 def filled(
-    directory: Path, answers: Mapping[str, Prediction], setting: str, digests: Mapping[str, list[str]] | None = None
+    directory: Path,
+    answers: Mapping[str, Prediction],
+    setting: str,
+    digests: Mapping[str, list[str]] | None = None,
+    **about: str,
 ) -> Path:
     with Store.open(directory) as store:
-        store.put_many(answers, context={"model": "m", "dataset": "d", "setting": setting})
+        store.put_many(answers, context={"model": "m", "dataset": "d", "setting": setting, **about})
         store.put_digests(digests or {}, {recipe: [f"note of {recipe}"] for recipe in digests or {}})
     return directory
 
@@ -90,6 +96,18 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         merge_stores([part, tmp_path / "x" / ".." / "part"], tmp_path / "all")
     with pytest.raises(StoreError, match="there is a store already"):
         merge_stores([part], part)
+    (tmp_path / "folder" / "predictions.sqlite").mkdir(parents=True)
+    with pytest.raises(StoreError, match="folder: there is no store to read"):
+        merge_stores([part, tmp_path / "folder"], tmp_path / "all")
+    (tmp_path / "blank").mkdir()
+    (tmp_path / "blank" / "predictions.sqlite").touch()
+    with pytest.raises(
+        StoreError, match=r"blank/predictions\.sqlite: there is no store to read\. A run that fills it writes one"
+    ):
+        merge_stores([part, tmp_path / "blank"], tmp_path / "all")
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"cannot open the store: .*file.*name another directory with --out"):
+        merge_stores([part], tmp_path / "file")
 
 
 @pytest.mark.parametrize(("column", "value"), [("answer", "not JSON"), ("answer", "{}"), ("context", "not JSON")])
@@ -110,3 +128,59 @@ def test_a_store_of_another_schema_is_refused(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="schema 1, and this release merges schema 2"):
         merge_stores([part], tmp_path / "all")
+
+
+def test_a_merge_may_take_longer_than_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count()
+    monkeypatch.setattr("pytest_vlmrobust.store.database._STEPS", 50)
+    parts = []
+    for name in ("one", "two"):
+        answers = {f"{name}-{number:04}": Prediction("A", "generate") for number in range(2000)}
+        parts.append(filled(tmp_path / name, answers, "clean", {key: ["p"] for key in answers}))
+    monkeypatch.setattr("pytest_vlmrobust.store.merging._ROWS", 100)
+    monkeypatch.setattr("pytest_vlmrobust.store.database.time.monotonic", lambda: next(seconds))  # a second for 50 steps
+    merge = merge_stores(parts, tmp_path / "all")
+    assert next(seconds) > 10 * STATEMENT_SECONDS
+    assert merge.answers == 4000
+    monkeypatch.undo()
+    with Store.open(tmp_path / "all") as store:
+        assert len(store) == 4000
+        assert store.get_notes(["two-1999"]) == {"two-1999": ("note of two-1999",)}
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_merge_is_the_same_in_parts_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr("pytest_vlmrobust.store.merging._ROWS", rows)
+    answers = {f"k{number}": Prediction(str(number), "generate") for number in range(5)}
+    one = filled(tmp_path / "one", {key: answers[key] for key in ("k0", "k2", "k4")}, "clean", {"r1": ["p"], "r3": ["q"]})
+    two = filled(tmp_path / "two", answers, "fog", {"r1": ["p"], "r2": ["s"], "r3": ["q"]})
+    assert merge_stores([one, two], tmp_path / "all") == Merge(5, ((one, 3), (two, 2)))
+    with Store.open(tmp_path / "all") as store:
+        assert store.get_many(answers) == answers
+        assert store.get_digests(["r1", "r2", "r3"]) == {"r1": ("p",), "r2": ("s",), "r3": ("q",)}
+    wrong = filled(tmp_path / "wrong", {key: Prediction("x", "generate") for key in answers}, "clean")
+    with pytest.raises(StoreError, match=r"5 answers differ .* such as (k\d of m-d-clean \('\d', 'x'\)(; )?){3}\. One"):
+        merge_stores([one, two, wrong], tmp_path / "again")
+    assert list((tmp_path / "again").iterdir()) == []
+
+
+def test_answers_of_another_model_by_the_same_name_are_refused(tmp_path: Path) -> None:
+    answer = {"k1": Prediction("A", "generate")}
+    old = filled(tmp_path / "old", {"k0": Prediction("A", "generate")}, "clean")
+    one = filled(tmp_path / "one", answer, "clean", fingerprint="1234")
+    two = filled(tmp_path / "two", {"k2": Prediction("A", "generate")}, "fog", fingerprint="5678")
+    both = filled(tmp_path / "both", {"k3": Prediction("A", "generate")}, "clean", fingerprint="5678")
+    filled(both, answer, "clean", fingerprint="1234")
+    assert merge_stores([one, both, two, old], tmp_path / "all").answers == 4
+    with pytest.raises(
+        StoreError, match=r"two/predictions\.sqlite: its answers of 'm' have the fingerprint 5678, and .* 1234: other"
+    ):
+        merge_stores([old, one, two], tmp_path / "again")
+    assert list((tmp_path / "again").iterdir()) == []
+
+
+def test_a_part_in_a_directory_that_can_only_be_read_is_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = filled(tmp_path / "part", {"k": Prediction("A", "generate")}, "clean")
+    monkeypatch.setattr("pytest_vlmrobust.store.database.os.access", lambda *_: False)  # who runs the tests may write anywhere
+    assert merge_stores([part], tmp_path / "all").answers == 1
+    assert [path.name for path in part.iterdir()] == ["predictions.sqlite"], "not even the files of a log beside it"

@@ -1,0 +1,335 @@
+"""Probing: what a model can do, seen by asking a few questions about drawn pictures before a gate is run on it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.errors import BackendError, UnknownName
+from pytest_vlmrobust.core.prediction import ANSWERS, LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
+from pytest_vlmrobust.core.words import first_few
+
+from .chat import Malformed, messages_of, said, text_body
+from .constrained import OFFERED, keeps_to_bias, keeps_to_schema
+from .protocol import Backend, BackendOptions
+from .replicas import Failure, persistently, within
+from .resolve import open_backend
+from .served import Served
+from .witnesses import LETTERS_QUESTION, Witness, gives_letters, messages_about
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .letters import LetterTokens
+
+LETTERS, TEXT = ANSWERS
+WAYS = (LETTERS, STRUCTURED_CHOICE, LOGIT_BIAS, TEXT)
+"""How a served model may be asked for a choice, the preferred way first."""
+
+SIDES = (224, 448)
+"""Sides in pixels of the pictures whose tokens are counted."""
+_RED, _BLUE = (200, 30, 30), (30, 60, 200)
+_QUESTION = (
+    "Which colour is most of the picture?\nA. red\nB. green\nC. blue\nD. white\n"
+    "Respond with only the letter of the correct option."
+)
+_OPEN = "Describe this picture."
+_TOKENS = 16
+_ROUNDING = 1e-3
+"""By how much log-probabilities of one answer may differ."""
+_TIMED = 3
+"""Requests, one after the other, whose median is the latency."""
+_AT_ONCE = 16
+_CHEAP = 2.0
+"""Seconds of a request beyond which no more are sent at once: what that would show is not worth the wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProbe:
+    """What one server can do."""
+
+    url: str
+    problem: str = ""
+    """Why the model cannot be asked there; empty where it can."""
+    engine: str = ""
+    """What the server calls the owner of the model; empty where it does not say."""
+    models: tuple[str, ...] = ()
+    """What it lists; many have no list."""
+    ways: Mapping[str, str] = field(default_factory=dict)
+    """Each of ``WAYS`` with why it does not work; empty for one that does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProbe:
+    """What was seen of a model."""
+
+    model: str
+    backend: str
+    revision: str = ""
+    """What is declared, or asked of the hub."""
+    problem: str = ""
+    """Why no gate can be run on it; empty where one can."""
+    servers: tuple[ServerProbe, ...] = ()
+    answer: str = ""
+    """By which of ``WAYS`` choices are answered."""
+    pictures: bool | None = None
+    """Whether pictures reach the model; None where nobody looked."""
+    evidence: str = ""
+    """What shows it, in words."""
+    picture_tokens: Mapping[str, int] = field(default_factory=dict)
+    """Tokens of a prompt with one picture beyond those of the same prompt without, by WIDTHxHEIGHT; empty where not counted."""
+    first_seconds: float | None = None
+    """Until the first answer: connections are opened, and weights are loaded."""
+    latency_seconds: float | None = None
+    """The median of a few requests, one after the other."""
+    at_once: int = 0
+    """Requests that were sent together; 0 where one takes too long for that."""
+    at_once_seconds: float | None = None
+    at_once_failed: int = 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether a gate can be run on it."""
+        return not self.problem
+
+
+def probe(ref: ModelRef, options: BackendOptions) -> ModelProbe:
+    """Returns what a model can do; loads its weights, or asks its servers.
+
+    Raises:
+        UnknownName: its servers list other models, and do not answer under this name.
+        MissingExtra: what its backend needs is not installed.
+    """
+    backend = open_backend(ref, options)
+    servers: tuple[ServerProbe, ...] = ()
+    try:
+        if ref.backend == "openai":
+            servers = asyncio.run(_servers(ref))
+            _refuse_unknown(ref, servers)
+            if all(server.problem for server in servers):
+                return ModelProbe(ref.name, ref.backend, ref.revision, "no server answers questions about pictures", servers)
+        seen = _answers(backend, reads_pixels=ref.backend != "scripted")
+        return ModelProbe(ref.name, ref.backend, ref.revision, servers=servers, **seen)
+    except BackendError as error:
+        return ModelProbe(ref.name, ref.backend, ref.revision, str(error), servers)
+    finally:
+        backend.close()
+
+
+# Servers, each by itself.
+
+
+async def _servers(ref: ModelRef) -> tuple[ServerProbe, ...]:
+    from .client import Client
+    from .openai import TIME_LIMIT
+
+    served = Served.of(ref.location)
+    tokens, lacking = None, "no tokenizer is declared (tokenizer: in a models file)"
+    if ref.tokenizer:
+        from .letters import letters_of
+        from .loading import ModelSource, load_tokenizer, quiet
+
+        with quiet():
+            tokens = letters_of(*load_tokenizer(ModelSource(ref.tokenizer)), OFFERED)
+        tokens, lacking = (None, tokens.reason) if tokens.reason else (tokens, "")
+    limit = ref.time_limit or TIME_LIMIT
+    clients = [Client(url, served.model, key_variable=ref.key_variable, limit=limit) for url in served.urls]
+    return tuple([await _server(client, served.model, limit, tokens, lacking) for client in clients])
+
+
+async def _server(client: Client, model: str, limit: float, tokens: LetterTokens | None, lacking: str) -> ServerProbe:
+    ask = _witness(client, limit)
+    listed = await client.models()
+    engine, models = listed.get(model, ""), tuple(listed)
+    try:
+        if problem := await _problem(client, limit):
+            return ServerProbe(client.url, problem, engine, models)
+        ways = {
+            LETTERS: "" if await gives_letters(ask) else "it gives no log-probabilities",
+            STRUCTURED_CHOICE: "" if await keeps_to_schema(ask) else "it does not keep to a schema",
+            LOGIT_BIAS: lacking,
+            TEXT: "",
+        }
+        if tokens is not None:
+            ways[LOGIT_BIAS] = "" if await keeps_to_bias(ask, tokens) else "it does not follow a bias"
+        return ServerProbe(client.url, "", engine, models, ways)
+    except (Failure, BackendError) as error:
+        return ServerProbe(client.url, str(error), engine, models)
+    finally:
+        await client.close()
+
+
+def _witness(client: Client, limit: float) -> Witness:
+    from .client import Filtered
+
+    async def ask(arguments: Mapping[str, Any]) -> Any:
+        try:
+            return await persistently(lambda: client.call(arguments), client.url, limit)
+        except Filtered as filtered:
+            raise Failure("refused", f"{client.url} filters the question of the probe: {filtered}") from None
+
+    return ask
+
+
+async def _problem(client: Client, limit: float) -> str:
+    """Returns why a server does not answer a question about a picture; empty where it does."""
+    from .client import Filtered
+
+    about_picture = messages_about(LETTERS_QUESTION)
+    without = messages_of(Request(key="", images=(), text=LETTERS_QUESTION))
+    problem = ""
+    for messages in (about_picture, without):
+        try:
+            said(await within(limit, client.call(text_body(messages, limit=_TOKENS))))
+        except (Failure, Malformed, Filtered) as error:
+            if isinstance(error, Failure) and error.kind != "refused":
+                return str(error)
+            problem = problem or (f"{client.url} sent {error}" if isinstance(error, Malformed) else str(error))
+        except BackendError as error:
+            return str(error)
+        else:
+            return problem and f"it answers without a picture, and not with one: {problem}"
+    return problem
+
+
+def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
+    """Raises UnknownName where all servers that can be reached list other models, and none answers under this name."""
+    model = Served.of(ref.location).model
+    listing = [server for server in servers if server.models]
+    if listing and all(server.problem and model not in server.models for server in listing):
+        known = {name for server in listing for name in server.models}
+        raise UnknownName("model", model, known, where=first_few([server.url for server in listing]))
+
+
+# Answers, of any backend.
+
+
+def _answers(backend: Backend, *, reads_pixels: bool) -> dict[str, Any]:
+    """Returns the fields of a ModelProbe that are seen in answers.
+
+    Raises:
+        BackendError: the model does not load, or gives no answers.
+    """
+    small, large = SIDES
+    red, blue, checks = _plain(_RED, small), _plain(_BLUE, small), _checks(small)
+    began = time.perf_counter()
+    first = _asked(backend, _choice("first", red))
+    first_seconds = time.perf_counter() - began
+    again, other, third = (
+        _asked(backend, _choice(key, picture)) for key, picture in (("again", red), ("blue", blue), ("checks", checks))
+    )
+    blind, big = _asked(backend, _choice("none")), _asked(backend, _choice("large", _plain(_RED, large)))
+    told, told_again, told_other = (
+        _asked(backend, _told(key, picture)) for key, picture in (("told", red), ("told-again", red), ("told-checks", checks))
+    )
+    tokens = {
+        f"{side}x{side}": with_picture - without
+        for side, answer in ((small, first), (large, big))
+        if (with_picture := _prompt_tokens(answer)) is not None and (without := _prompt_tokens(blind)) is not None
+    }
+    pictures, evidence = None, "not looked at: scripted answers look at no pixels"
+    if reads_pixels:
+        pairs = ((first, again, (other, third)), (told, told_again, (told_other,)))
+        pictures, evidence = _reach(pairs, tokens)
+    found: dict[str, Any] = {
+        "answer": first.answered_by,
+        "pictures": pictures,
+        "evidence": evidence,
+        "picture_tokens": tokens,
+        "first_seconds": first_seconds,
+        **_speed(backend, red),
+    }
+    if pictures is False:
+        found["problem"] = f"pictures do not reach the model: {evidence}"
+    return found
+
+
+def _reach(asked: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]], tokens: Mapping[str, int]) -> tuple[bool, str]:
+    """Returns whether pictures reach a model, and what shows it.
+
+    Args:
+        asked: for each question the answer about a picture, another one about the same picture, and those about others.
+        tokens: what is counted for a picture, by its size.
+    """
+    counted = any(count > 0 for count in tokens.values())
+    apart = [(_apart(first, again), max(_apart(first, other) for other in others)) for first, again, others in asked]
+    if any(shown > max(_ROUNDING, 2 * noise) for noise, shown in apart):
+        return True, "other pictures get other answers"
+    if all(noise == math.inf for noise, _ in apart):
+        return (
+            counted,
+            f"it answers one question in two ways, so that answers do not show it; tokens are {'' if counted else 'not '}counted",
+        )
+    return (
+        counted,
+        f"other pictures get the same answers, {'but tokens are counted' if counted else 'and no tokens are counted for them'}",
+    )
+
+
+def _apart(one: Prediction, other: Prediction) -> float:
+    """Returns by how much two answers differ: the log-probabilities of their letters where the words are the same."""
+    if (one.text, one.finish_reason) != (other.text, other.finish_reason) or one.logprobs.keys() != other.logprobs.keys():
+        return math.inf
+    pairs = [(value, other.logprobs[letter]) for letter, value in one.logprobs.items()]
+    return max((abs(first - second) for first, second in pairs if first != second), default=0.0)
+
+
+def _speed(backend: Backend, picture: NDArray[np.uint8]) -> dict[str, Any]:
+    seconds = []
+    for number in range(_TIMED):
+        began = time.perf_counter()
+        _asked(backend, _choice(f"timed-{number}", picture))
+        seconds.append(time.perf_counter() - began)
+    latency = statistics.median(seconds)
+    if latency > _CHEAP:
+        return {"latency_seconds": latency}
+    began = time.perf_counter()
+    together = backend.infer([_choice(f"together-{number}", picture) for number in range(_AT_ONCE)])
+    return {
+        "latency_seconds": latency,
+        "at_once": _AT_ONCE,
+        "at_once_seconds": time.perf_counter() - began,
+        "at_once_failed": sum(answer.finish_reason == "error" for answer in together),
+    }
+
+
+def _asked(backend: Backend, request: Request) -> Prediction:
+    """Returns the answer to a request that stands alone, as rounding depends on what is beside it.
+
+    Raises:
+        BackendError: there is none.
+    """
+    (answer,) = backend.infer([request])
+    if answer.finish_reason == "error":
+        raise BackendError(f"the model does not answer {request.text.splitlines()[0]!r}: {answer.error}")
+    return answer
+
+
+def _choice(key: str, *pictures: NDArray[np.uint8]) -> Request:
+    return Request(f"probe-{key}", pictures, _QUESTION, OFFERED, _TOKENS, "probe", "clean" if pictures else "no_image", "probe")
+
+
+def _told(key: str, picture: NDArray[np.uint8]) -> Request:
+    return Request(f"probe-{key}", (picture,), _OPEN, (), _TOKENS, "probe", "clean", "probe")
+
+
+def _prompt_tokens(prediction: Prediction) -> int | None:
+    count = prediction.details.get("prompt_tokens")
+    return count if isinstance(count, int) else None
+
+
+def _plain(colour: tuple[int, int, int], side: int) -> NDArray[np.uint8]:
+    return np.full((side, side, 3), colour, np.uint8)
+
+
+def _checks(side: int) -> NDArray[np.uint8]:
+    """Returns squares in black and white."""
+    y, x = np.mgrid[:side, :side] // 28
+    return np.repeat((((x + y) % 2) * 255).astype(np.uint8)[..., np.newaxis], 3, axis=2)
