@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pytest_vlmrobust.core.errors import StoreError
@@ -134,7 +135,9 @@ def _differing_answers(connection: sqlite3.Connection, source: Path) -> Iterator
         "where there.answer != here.answer order by there.key"
     ).fetchall()  # a cursor that is left open keeps the other store from being closed
     for key, there, here, content in rows:
-        first, second = (decode_prediction(text, f"{source}: the prediction {key!r}") for text in (here, there))
+        first, second = (
+            decode_prediction(text, partial("{}: the prediction {!r}".format, source, key)) for text in (here, there)
+        )
         if not _agree(first, second):
             yield f"{key[:12]} of {_about(content)} ({first.text[:40]!r}, {second.text[:40]!r})"
 
