@@ -16,27 +16,38 @@ from .rules import Bound, JudgedBy, Multiplicity, OnInconclusive, OnNotApplicabl
 
 @dataclass(frozen=True, slots=True)
 class JudgedEstimate:
-    """An estimate with the two intervals that one rule compares with its bound: ``passing`` for PASS, ``failing`` for FAIL."""
+    """An estimate with the two intervals that one rule compares with its bound: ``passing`` for PASS, ``failing`` for FAIL.
+
+    An interval holds its value, so that one of the two decides; the other one is computed where a reader is told of it.
+    """
 
     rule: Rule
     estimate: Estimate
-    passing: tuple[float, float]
-    failing: tuple[float, float]
     tests: int
     category: str = ""
     """The stratum that the estimate is about; empty for the whole dataset."""
 
     @classmethod
     def of(cls, rule: Rule, estimate: Estimate, tests: int, category: str = "") -> JudgedEstimate:
-        """Returns the intervals for a rule that ``tests`` tests of the run share."""
+        """Returns an estimate for a rule that ``tests`` tests of the run share."""
         treatment = rule.treatment
-        if treatment.judge is JudgedBy.POINT:
-            point = (estimate.value, estimate.value)
-            return cls(rule, estimate, point, point, 1, category)
-        shared = tests if treatment.multiplicity is Multiplicity.BONFERRONI else 1
-        passing = estimate.interval(1.0 - 2.0 * treatment.alpha_pass)
-        failing = estimate.interval(1.0 - 2.0 * _risk_of_failing(rule, shared))
-        return cls(rule, estimate, passing, failing, shared, category)
+        shares = treatment.judge is JudgedBy.INTERVAL and treatment.multiplicity is Multiplicity.BONFERRONI
+        return cls(rule, estimate, tests if shares else 1, category)
+
+    @property
+    def passing(self) -> tuple[float, float]:
+        """The interval that has to keep the bound for PASS."""
+        return self._interval(self.rule.treatment.alpha_pass)
+
+    @property
+    def failing(self) -> tuple[float, float]:
+        """The interval that has to leave the bound for FAIL."""
+        return self._interval(_risk_of_failing(self.rule, self.tests))
+
+    @property
+    def decisive(self) -> tuple[float, float]:
+        """The one that decides."""
+        return self.passing if self._inside else self.failing
 
     @property
     def called(self) -> str:
@@ -46,17 +57,25 @@ class JudgedEstimate:
     @property
     def outcome(self) -> Outcome:
         """What is concluded, given that nothing is missing."""
-        bound = self.rule.bound
-        if all(bound.admits(end) for end in self.passing):
-            return Outcome.PASS
+        if self._inside:
+            return Outcome.PASS if all(map(self.rule.bound.admits, self.passing)) else Outcome.INCONCLUSIVE
         return Outcome.FAIL if self._beyond(self.failing) else Outcome.INCONCLUSIVE
 
     @property
     def telling(self) -> tuple[tuple[float, float], str]:
         """The interval that explains the outcome, and at whose risk: that of FAIL also where it alone leaves the bound open."""
-        if not self._beyond(self.passing) and not self._beyond(self.failing):
+        if self._inside or not (self._beyond(self.passing) or self._beyond(self.failing)):
             return self.passing, ""
         return self.failing, f", at a risk shared by {self.tests} tests" if self.tests > 1 else ""
+
+    @property
+    def _inside(self) -> bool:
+        return self.rule.bound.admits(self.estimate.value)
+
+    def _interval(self, risk: float) -> tuple[float, float]:
+        if self.rule.treatment.judge is JudgedBy.POINT:
+            return self.estimate.value, self.estimate.value
+        return self.estimate.interval(1.0 - 2.0 * risk)
 
     def _beyond(self, interval: tuple[float, float]) -> bool:
         return self.rule.bound.is_exceeded_by(interval[0]) or self.rule.bound.is_undercut_by(interval[1])
@@ -226,13 +245,11 @@ def _missing(judged: JudgedEstimate) -> str:
         return "rests on no sample"
     if not estimate.finite:
         return "is undefined"
-    for low, high in (judged.passing, judged.failing):
-        if math.isnan(low) or math.isnan(high):
-            need = "and the rule judges the interval: more samples, or judge: point to judge the value"
-            return f"{estimate.value:.3f} has no interval, {need}"
-        if low > high:
-            return f"has the impossible interval [{low:g}, {high:g}]"
-    return ""
+    low, high = judged.decisive
+    if math.isnan(low) or math.isnan(high):
+        need = "and the rule judges the interval: more samples, or judge: point to judge the value"
+        return f"{estimate.value:.3f} has no interval, {need}"
+    return f"has the impossible interval [{low:g}, {high:g}]" if low > high else ""
 
 
 def _comparison(judged: JudgedEstimate) -> str:

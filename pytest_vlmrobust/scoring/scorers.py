@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, UNANSWERED, Prediction, Score
@@ -13,7 +14,7 @@ from .boxes import score_box_hit, score_boxes
 from .choice import extract_choice
 from .corpus import CORPUS_METRICS
 from .extraction import Extraction
-from .grading import grade_best, normalised, read_answer
+from .grading import grade_best, normalised, read_answer, targets
 from .numbers import score_numeric, score_numeric_contained, score_relaxed
 from .open_answers import score_anls, score_contains, score_contains_formula, score_ocr_recall, score_rouge_l, score_vqa_soft
 from .text import fold_case
@@ -63,10 +64,14 @@ def score_choice(sample: Sample, prediction: Prediction) -> Score:
     """1 for the right letter, read from the text or taken as the most probable one (rule ``letter_logits``)."""
     if prediction.method == LETTER_LOGITS:
         letter = prediction.text.strip()
-        extraction = Extraction(letter if letter in sample.options else None, LETTER_LOGITS)
-    else:
-        extraction = extract_choice(prediction.text, sample.options)
-    return _equal(extraction, sample, prediction, str.casefold)
+        return _letter_score(letter, tuple(targets(sample))) if letter in sample.options else Score.unparsed(LETTER_LOGITS)
+    return _equal(extract_choice(prediction.text, sample.options), sample, prediction, str.casefold)
+
+
+@lru_cache(maxsize=4096)
+def _letter_score(letter: str, accepted: tuple[str, ...]) -> Score:
+    """Returns the score of a letter that was offered: one and the same for all questions with one target."""
+    return Score(float(letter.casefold() in map(str.casefold, accepted)), LETTER_LOGITS, letter)
 
 
 def score_yes_no(sample: Sample, prediction: Prediction) -> Score:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pytest_vlmrobust.core.cell import PROBES, Cell, Setting
@@ -285,10 +286,14 @@ class Evidence(Database):
                 "insert or ignore into spaces (model, dataset, content) values (?, ?, ?)", (model, dataset, content)
             )
 
-    def put_cell(self, stored: StoredCell) -> None:
+    def put_cell(self, stored: StoredCell, encoded: Mapping[str, str] = MappingProxyType({})) -> None:
         """Stores the answers of a cell; of a cell that was evaluated again, the last ones.
 
         Answers about a part of its samples join those that are there.
+
+        Args:
+            stored: the answers.
+            encoded: predictions that were just read from a store, as the JSON that they have there, by key.
 
         Raises:
             StoreError: it cannot be written.
@@ -310,7 +315,7 @@ class Evidence(Database):
                 number = self._number(key)
             query = "update cells set views = ?, notes = ? where id = ?"
             self._connection.execute(query, (stored.views, json.dumps(notes), number))
-            rows = [(place, *row_of(answer)) for place, answer in stored.rows]
+            rows = [(place, *row_of(answer, encoded.get(answer.key))) for place, answer in stored.rows]
             self._connection.executemany(
                 "insert or replace into answers (cell, place, key, prediction, value, state, rule, answer) "
                 "values (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -229,7 +230,9 @@ def _differing_answers(rows: _Part, source: Path) -> Iterator[str]:
         "where {rows} and there.answer != here.answer order by there.key"
     )
     for key, there, here, content in found:
-        first, second = (decode_prediction(text, f"{source}: the prediction {key!r}") for text in (here, there))
+        first, second = (
+            decode_prediction(text, partial("{}: the prediction {!r}".format, source, key)) for text in (here, there)
+        )
         if not _agree(first, second):
             yield f"{key[:12]} of {_about(content)} ({first.text[:40]!r}, {second.text[:40]!r})"
 

@@ -18,6 +18,7 @@ from pytest_vlmrobust.core.words import quantity, without_halves
 from .database import FILE_NAME, Database, connect, explain_errors, has_table, transaction
 from .run_directory import LOST
 
+_DECODER = json.JSONDecoder()  # which refuses bytes, as a damaged file may hold them: evidence could not be read with them
 _CHUNK = 500  # SQLite before 3.32 takes at most 999 parameters in a statement
 
 
@@ -64,9 +65,24 @@ class Store(Database):
         Raises:
             StoreError: the store cannot be read.
         """
+        return {key: self.decoded(key, text) for key, text in self.get_encoded(keys).items()}
+
+    def get_encoded(self, keys: Iterable[str]) -> dict[str, str]:
+        """Returns the predictions that are stored as the JSON that they are stored in, by key; keys without one are left out.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
         with self._lock, explain_errors(self.path, "read"):
-            rows = self._select("select key, answer from predictions where key in", list(keys))
-        return {key: decode_prediction(answer, f"{self.path}: the prediction {key!r}") for key, answer in rows}
+            return dict(self._select("select key, answer from predictions where key in", list(keys)))
+
+    def decoded(self, key: str, text: str) -> Prediction:
+        """Reads one of the predictions that :meth:`get_encoded` returns.
+
+        Raises:
+            StoreError: it is no prediction of this release.
+        """
+        return decode_prediction(text, lambda: f"{self.path}: the prediction {key!r}")
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Returns those keys that have a prediction.
@@ -91,7 +107,7 @@ class Store(Database):
                 f"select key, answer from predictions where context in ({places}) limit ?",  # noqa: S608 - question marks only
                 (*own, most),
             ).fetchall()
-        return [decode_prediction(answer, f"{self.path}: the prediction {key!r}") for key, answer in rows]
+        return [self.decoded(key, answer) for key, answer in rows]
 
     def put_many(self, predictions: Mapping[str, Prediction], *, context: Mapping[str, str | int | float]) -> int:
         """Stores a batch in one transaction, ends the leases on its keys, and returns how many of the answers were new.
@@ -276,18 +292,18 @@ def encode_prediction(prediction: Prediction) -> str:
     )
 
 
-def decode_prediction(text: str, what: str) -> Prediction:
+def decode_prediction(text: str, what: Callable[[], str]) -> Prediction:
     """Reads what :func:`encode_prediction` wrote.
 
     Raises:
         StoreError: it is no prediction of this release; ``what`` says in the message what was read.
     """
     try:
-        content: dict[str, Any] = json.loads(text)
+        content: dict[str, Any] = _DECODER.decode(text)
         prediction = Prediction(**content)
         too_long = len(content["text"]) > LONGEST_TEXT
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise StoreError(f"{what} cannot be read: {error}. Move the file away, and its predictions are made again") from error
+        raise StoreError(f"{what()} cannot be read: {error}. Move the file away, and its predictions are made again") from error
     if too_long:
-        raise StoreError(f"{what} has more than {LONGEST_TEXT} characters. Move the file away: its predictions are made again")
+        raise StoreError(f"{what()} has more than {LONGEST_TEXT} characters. Move the file away: its predictions are made again")
     return prediction

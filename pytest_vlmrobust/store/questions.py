@@ -99,11 +99,16 @@ class Answer:
     score: Score
 
 
-def row_of(answer: Answer) -> tuple[str, str, float | None, str, str, str | None]:
-    """Returns an answer as it is stored: key, prediction, value, state, rule, what was read."""
+def row_of(answer: Answer, encoded: str | None = None) -> tuple[str, str, float | None, str, str, str | None]:
+    """Returns an answer as it is stored: key, prediction, value, state, rule, what was read.
+
+    Args:
+        answer: the answer.
+        encoded: its prediction as JSON, where somebody has that already.
+    """
     score = answer.score
     value = None if math.isnan(score.value) else score.value
-    return answer.key, encode_prediction(answer.prediction), value, score.state, score.rule, score.answer
+    return answer.key, encoded or encode_prediction(answer.prediction), value, score.state, score.rule, score.answer
 
 
 def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
@@ -119,7 +124,7 @@ def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
     read = None if answer is None else text_of(path, answer, what)
     score = Score(value_of(path, cell, place, value), text_of(path, rule, what), read, state)
     text = text_of(path, prediction, what)
-    return Answer(text_of(path, key, what), decode_prediction(text, f"{path}: {what}: the prediction {key!r}"), score)
+    return Answer(text_of(path, key, what), decode_prediction(text, lambda: f"{path}: {what}: the prediction {key!r}"), score)
 
 
 def value_of(path: Path, cell: Cell, place: int, value: object) -> float:

@@ -82,6 +82,8 @@ class PartialCell:
     """Answers by their place in ``asked``."""
     evaluated: set[int] = field(default_factory=set)
     """The samples that were asked about, by their places in the dataset."""
+    notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Id of a sample that was asked about to what the setting could not do to its pictures."""
     n_inferred: int = 0
     seconds: float = 0.0
 
@@ -95,7 +97,7 @@ class PartialCell:
         wanted = range(self.size) if places is None else places
         return [place for place in wanted if place not in self.evaluated]
 
-    def result(self, notes: Mapping[str, tuple[str, ...]], places: Sequence[int] | None = None) -> CellResult:
+    def result(self, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers to these samples, or to all."""
         chosen = range(self.size) if places is None else places
         return CellResult.of(
@@ -104,7 +106,7 @@ class PartialCell:
             [self.answers.get(index, NO_ANSWER) for index in view_indices(chosen, self.views)],
             views=self.views,
             places=places,
-            notes=notes,
+            notes=self.notes,
             n_inferred=self.n_inferred,
             seconds=self.seconds,
         )
@@ -163,6 +165,8 @@ class Evaluator:
         )
         pictures = Pictures(self.options.pictures) if self.options.pictures else None
         self.album = Album(self._views, self.store, pictures, read_only=self.options.offline)
+        self.encoded: dict[str, str] = {}
+        """The predictions that were read from the store for the cell at hand, as the JSON that they have there, by key."""
         self.inferred = 0
         self.recalled = 0
 
@@ -229,15 +233,15 @@ class Evaluator:
         if missing := partial.missing(places):
             self._evaluate(partial, missing)
         if places is None:
-            self._results[cell] = partial.result(self._notes(partial, None), None)
+            self._results[cell] = partial.result()
             self.witness(self._results[cell])
             return self._results[cell]
         if missing:
-            fresh = partial.result(self._notes(partial, missing), missing)
+            fresh = partial.result(missing)
             self.witness(fresh)
             if list(missing) == list(places):
                 return fresh
-        return partial.result(self._notes(partial, places), places)
+        return partial.result(places)
 
     def expect(self, wants: Iterable[Want]) -> None:
         """Says what will be asked for next, in this order, so that a model is kept busy with it while it has nothing else to do.
@@ -362,6 +366,7 @@ class Evaluator:
         """Asks about these samples of a cell, by their places in the dataset, of which none was asked about yet."""
         started = time.monotonic()
         self.work_ahead(partial.cell.model)
+        self.encoded.clear()
         try:
             answers = self._answered(partial, places)
         except BudgetSpent:
@@ -371,6 +376,7 @@ class Evaluator:
         inferred, seconds = self._engine.counted(answer.key for answer in answers.values())
         partial.answers |= answers
         partial.evaluated |= set(places)
+        partial.notes |= self._notes(partial, places)
         partial.n_inferred += inferred
         partial.seconds += seconds or time.monotonic() - started
         self.inferred += inferred
@@ -429,7 +435,9 @@ class Evaluator:
 
     def _predictions(self, cell: Cell, asked: Sequence[Asking]) -> dict[Asking, Prediction]:
         """Returns the answers to some questions of a cell; those that are not in the store yet are inferred."""
-        stored = self.store.get_many({asking.key for asking in asked if asking.key is not None})
+        encoded = self.store.get_encoded({asking.key for asking in asked if asking.key is not None})
+        self.encoded |= encoded
+        stored = {key: self.store.decoded(key, text) for key, text in encoded.items()}
         found = {asking: stored[asking.key] for asking in asked if asking.key in stored}
         missing = [asking for asking in asked if asking not in found]
         if missing and self.options.offline:
@@ -496,24 +504,32 @@ class Evaluator:
         backend, convention = self._backend(model), self.models[model].box_convention
         return tuple(in_space_of(sample, convention, backend) for sample in samples)
 
-    def _notes(self, partial: PartialCell, places: Sequence[int] | None) -> dict[str, tuple[str, ...]]:
-        chosen = partial.asked[:: partial.views] if places is None else [partial.asked[place * partial.views] for place in places]
+    def _notes(self, partial: PartialCell, places: Sequence[int]) -> dict[str, tuple[str, ...]]:
+        chosen = [partial.asked[place * partial.views] for place in places]
         by_recipe = self.store.get_notes({asking.recipe for asking in chosen})
         return {asking.sample.id: by_recipe[asking.recipe] for asking in chosen if asking.recipe in by_recipe}
 
     def _recall(self, cell: Cell, asked: Sequence[Asking]) -> None:
         """Fills in the keys of answers whose pixels are known from an earlier run by their recipe."""
-        known = self.store.get_digests({asking.recipe for asking in asked})
+        known = {} if cell.setting == NO_IMAGE else self.store.get_digests({asking.recipe for asking in asked})
+        unseen = () if cell.setting == NO_IMAGE else None
+        key = self._keys_of(cell)
         for asking in asked:
-            digests = () if cell.setting == NO_IMAGE else known.get(asking.recipe)
+            digests = known.get(asking.recipe, unseen)
             if digests is not None:
-                asking.key = self._key(cell, asking, digests)
+                asking.key = key(asking, digests)
 
-    def _key(self, cell: Cell, asking: Asking, digests: tuple[str, ...]) -> str:
-        seen = of_view(digests, asking.view, asking.views)
-        facts = self._model_json(cell.model), canonical_json(seen), *self._question_json(cell, asking)
+    def _keys_of(self, cell: Cell) -> Callable[[Asking, tuple[str, ...]], str]:
+        """Returns what gives the keys of answers in a cell, by the digests of all pictures of a sample."""
+        model = self._model_json(cell.model)
         is_another = cell.setting == AGAIN and not getattr(self._backend(cell.model), "answers_alone", False)
-        return fingerprint_of_json(*facts, *([canonical_json(str(AGAIN))] if is_another else []))
+        more = [canonical_json(str(AGAIN))] if is_another else []
+
+        def key(asking: Asking, digests: tuple[str, ...]) -> str:
+            seen = ",".join([f'"{digest}"' for digest in of_view(digests, asking.view, asking.views)])  # as canonical JSON
+            return fingerprint_of_json(model, f"[{seen}]", *self._question_json(cell, asking), *more)
+
+        return key
 
     def _model_json(self, model: str) -> str:
         if model not in self._models_json:
@@ -549,7 +565,7 @@ class Evaluator:
         """
         view = self._views.view(asking.sample, cell.setting) if view is None else view
         ref = self.models[cell.model]
-        asking.key = self._key(cell, asking, view.digests)
+        asking.key = self._keys_of(cell)(asking, view.digests)
         whose = self._pictures_from(cell.dataset).get(asking.sample.id) if cell.setting == EXCHANGED else None
         return Request(
             key=asking.key,

@@ -27,6 +27,11 @@ from .views import of_view
 class EvidenceSource(Protocol):
     """Who can say what answers are about: the evaluator."""
 
+    @property
+    def encoded(self) -> Mapping[str, str]:
+        """The predictions that were read from the store for the cell at hand, as the JSON that they have there, by key."""
+        ...
+
     def dataset(self, name: str) -> Dataset:
         """Returns the dataset called ``name``."""
         ...
@@ -72,7 +77,7 @@ class EvidenceWriter:
             self.evidence.put_pictures(name, self.source.pictures(name))
         rows = zip(result.keys, result.predictions, result.scores, strict=True)
         answers = tuple(Answer(*row) for row in rows)
-        self.evidence.put_cell(StoredCell(result.cell, result.views, answers, result.notes, result.places))
+        self.evidence.put_cell(StoredCell(result.cell, result.views, answers, result.notes, result.places), self.source.encoded)
 
 
 # Examples: a few samples of a cell as evidence, with what was asked, what was seen and what came back.

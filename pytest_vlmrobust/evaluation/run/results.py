@@ -269,6 +269,8 @@ class CellResult:
         """
         import numpy as np
 
+        if self.views == 1:
+            return len(self.scores) - self.count("error"), self.count("unparsed")
         states = np.reshape([score.state for score in self.scores], (len(self.samples), self.views))
         right = self.by_view == HIGHEST
         counted = (np.cumsum(right, axis=1) - right == 0) & (states != "error")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
 
 _RUNG = "resolution"
 """The setting that shows pictures at a long edge in pixels."""
+_LOOK_SECONDS = 1.0
+"""How long a picture on disk is taken for unchanged: looking at its file for each setting takes longer than all else in a recipe."""
+_Look: TypeAlias = tuple[bool, str, tuple[str, ...]]
+"""What a view begins with: whether with pictures that somebody made of its rung, the seed of the sample, and which pictures."""
 _SOURCE_BYTES = 128 * 2**20
 """Source pictures that are kept for further settings: about 140 of 640 x 480, and all that a task of the embedded ones shows."""
 
@@ -79,6 +84,8 @@ class ViewMaker:
         self._sources: OrderedDict[str, NDArray[np.uint8]] = OrderedDict()
         self._held = 0
         self._lock = Lock()
+        self._looks: dict[tuple[int | None, ...], tuple[float, tuple[Sample, ...], list[_Look]]] = {}
+        """What samples begin with, as it was a moment ago: when, whose, and what."""
 
     def recipe(self, sample: Sample, setting: Setting) -> str:
         """Returns the fingerprint of everything the view is a function of; cheaper than the view."""
@@ -88,15 +95,28 @@ class ViewMaker:
         """Returns the recipe of the view of each sample: what all have in common is looked up and spelled once."""
         if setting == NO_IMAGE:
             return ["no image"] * len(samples)
-        code, steps_left, shown = canonical_json(code_digest()), _StepsLeft(), shown_setting(setting)
-        return [self._recipe(code, steps_left, sample, *_begun(sample, shown)) for sample in samples]
+        code, shown = canonical_json(code_digest()), shown_setting(setting)
+        steps = [canonical_json(perturbations.fingerprint(left)) for left in _left(shown)]
+        is_drawn = [depends_on_seed(left) for left in _left(shown)]
+        return [
+            fingerprint_of_json(code, steps[made], seed if is_drawn[made] else "0", *sources)
+            for made, seed, sources in self._look(samples, shown)
+        ]
 
-    def _recipe(self, code: str, steps_left: _StepsLeft, sample: Sample, shown: Iterable[ImageSource], setting: Setting) -> str:
-        steps, is_drawn = steps_left[setting]
-        seed = derive_seed(self._seed, sample.seeded_by or sample.id) if is_drawn else 0
-        sources = canonical_json([source.identity() for source in shown])
-        chosen = [] if sample.perturbed is None else [canonical_json(list(sample.perturbed))]
-        return fingerprint_of_json(code, steps, str(seed), sources, *chosen)
+    def _look(self, samples: Sequence[Sample], setting: Setting) -> list[_Look]:
+        """Returns what the views of samples begin with; asked for the same samples again and again, it looks once a second."""
+        key, now = (_rung(setting), *map(id, samples)), time.monotonic()  # an id stays theirs as long as they are kept beside it
+        if key not in self._looks or now - self._looks[key][0] > _LOOK_SECONDS:
+            found = []
+            for sample in samples:
+                made = _made(sample, setting)
+                seed = str(derive_seed(self._seed, sample.seeded_by or sample.id))
+                sources = canonical_json([source.identity() for source in made or sample.images])
+                chosen = () if sample.perturbed is None else (canonical_json(list(sample.perturbed)),)
+                found.append((made is not None, seed, (sources, *chosen)))
+            fresh = {key: look for key, look in self._looks.items() if now - look[0] <= _LOOK_SECONDS}
+            self._looks = fresh | {key: (now, tuple(samples), found)}
+        return self._looks[key][2]
 
     def view(self, sample: Sample, setting: Setting) -> View:
         """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
@@ -106,7 +126,9 @@ class ViewMaker:
         """
         if setting == NO_IMAGE:
             return View((), ())
-        shown, setting = _begun(sample, shown_setting(setting))
+        setting = shown_setting(setting)
+        made = _made(sample, setting)
+        shown, setting = made or sample.images, _left(setting)[made is not None]
         sources = tuple(self._source(source) for source in shown)
         if setting == CLEAN:
             return View(sources, tuple(pixels_digest(image) for image in sources))
@@ -168,23 +190,25 @@ class ViewMaker:
         return image
 
 
-class _StepsLeft(dict[Setting, tuple[str, bool]]):
-    """What is left to do to pictures, as canonical JSON, and whether it is drawn by chance; looked up on first use."""
-
-    def __missing__(self, setting: Setting) -> tuple[str, bool]:
-        self[setting] = canonical_json(perturbations.fingerprint(setting)), depends_on_seed(setting)
-        return self[setting]
+# Rungs: where somebody made the pictures of a rung beforehand, its step is done; whatever else a setting does begins with these.
 
 
-def _begun(sample: Sample, setting: Setting) -> tuple[tuple[ImageSource, ...], Setting]:
-    """Returns the pictures that a setting begins with, and what of it is left to do to them.
+def _rung(setting: Setting) -> int | None:
+    """Returns the long edge in pixels at which a setting begins; ``None`` where it begins with the picture as it is."""
+    first = setting.steps[0]
+    return int(first.level) if first.name == _RUNG and first.level and first.level.isdecimal() else None
 
-    Where somebody made the pictures of a rung beforehand, its step is done: whatever else a setting does begins with these.
-    """
-    first, *rest = setting.steps
-    rung = first.level if first.name == _RUNG else None
-    made = sample.sizes.get(int(rung)) if rung and rung.isdecimal() else None
-    return (sample.images, setting) if made is None else (made, Setting(tuple(rest)) if rest else CLEAN)
+
+def _made(sample: Sample, setting: Setting) -> tuple[ImageSource, ...] | None:
+    """Returns the pictures of the rung that a setting begins with, where somebody made them."""
+    rung = _rung(setting)
+    return None if rung is None else sample.sizes.get(rung)
+
+
+def _left(setting: Setting) -> tuple[Setting, Setting]:
+    """Returns what is left to do: to pictures as they are, and to those that somebody made of its rung."""
+    rest = setting if _rung(setting) is None else Setting(setting.steps[1:]) if setting.steps[1:] else CLEAN
+    return setting, rest
 
 
 def view_count(setting: Setting) -> int:
