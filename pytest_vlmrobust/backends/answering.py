@@ -20,6 +20,7 @@ from .letters import LetterTokens, letter_logprobs, letters_of, most_probable
 from .loading import Loaded, picture_size
 from .messages import message
 from .protocol import failed_prediction
+from .qwen_images import cuts_by_table, patches_and_grids
 
 # Batches: their order follows from the requests alone. A batch that fails is halved.
 
@@ -189,8 +190,13 @@ class Answerer:
             return encoded
         if not request.images:
             return known
+        images = self._loaded.processor.image_processor
+        if cuts_by_table(images):
+            import torch
+
+            return {**known, **{name: torch.from_numpy(made) for name, made in patches_and_grids(images, request.images).items()}}
         pictures = [part["image"] for part in message(request.images, "")["content"] if part["type"] == "image"]
-        return {**known, **self._loaded.processor.image_processor(pictures, return_tensors="pt")}
+        return {**known, **images(pictures, return_tensors="pt")}
 
     def knows_tokens(self, request: Request) -> bool:
         """Whether ``row`` needs nothing but the image processor for a request."""
