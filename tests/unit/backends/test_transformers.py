@@ -380,7 +380,7 @@ class TestPreparing:
             ({"device": "cuda"}, "2", "auto", True),
         ],
     )
-    def test_a_batch_is_put_together_meanwhile_where_something_is_idle(
+    def test_a_batch_is_put_together_beside_others_where_something_is_idle(
         self,
         checkpoint: Find,
         monkeypatch: pytest.MonkeyPatch,
