@@ -9,9 +9,10 @@ from typing import Any
 
 
 def log_asking() -> None:
-    """Makes every call of ``generate`` add two lines to the file ``$HARNESS_LOG``: ``asked`` or ``answered``, the time, the rows.
+    """Makes every call of ``generate`` add two lines to ``$HARNESS_LOG``: ``asked`` or ``answered``, two times, the rows.
 
-    The time is that of the clock since the epoch, in seconds. A line is written at once, so that it outlives the process.
+    The times are that of the clock since the epoch and that of the processor since the process began, in seconds. A line is
+    written at once, so that it outlives the process.
     """
     from transformers import GenerationMixin
 
@@ -60,4 +61,4 @@ def processor(checkpoint: str, **_options: Any) -> Any:
 
 def _write(what: str, rows: int) -> None:
     with Path(os.environ["HARNESS_LOG"]).open("a", encoding="ascii") as file:
-        file.write(f"{what} {time.time():.6f} {rows}\n")
+        file.write(f"{what} {time.time():.6f} {time.process_time():.6f} {rows}\n")

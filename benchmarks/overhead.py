@@ -127,7 +127,7 @@ def _forward(model: Answerer, requests: Sequence[Request]) -> Times:
     for request in requests:
         job = Job(0, request, model.letters(request.choices), inputs=model.row(request))
         by_pictures.setdefault(len(request.images), []).append(job)
-    inputs = [model._encoded(jobs)[0] for jobs in by_pictures.values()]  # noqa: SLF001 - as above
+    inputs = [model.encoded(jobs)[0] for jobs in by_pictures.values()]
     return _timed(lambda: [model._generate(one, 1, [], output_logits=True) for one in inputs])  # noqa: SLF001 - as above
 
 

@@ -20,6 +20,7 @@ from .letters import LetterTokens, letter_logprobs, letters_of, most_probable
 from .loading import Loaded, picture_size
 from .messages import message
 from .protocol import failed_prediction
+from .qwen_images import cuts_by_table, patches_and_grids
 
 # Batches: their order follows from the requests alone. A batch that fails is halved.
 
@@ -127,6 +128,19 @@ def failure_reason(error: Exception) -> str:
 NOT_FINITE = "the model produced numbers that are not finite for this request. Try --vlm-dtype float32 or bfloat16"
 
 
+Details = dict[str, str | int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a model gave for a batch, row by row: the log-probabilities of letters, or the tokens of a text."""
+
+    logprobs: Sequence[Mapping[str, float]]
+    tokens: Sequence[list[int]] = ()
+    spoilt: Sequence[bool] = ()
+    """Whether numbers of a row were not finite."""
+
+
 class Answerer:
     """Puts batches to one loaded model.
 
@@ -156,12 +170,25 @@ class Answerer:
                 self._letters[choices] = letters_of(tokenizer, self._loaded.plain_prompt, choices)
         return self._letters[choices]
 
-    def answer(self, batch: list[Job]) -> list[Prediction]:
-        """Returns the predictions of a batch, in its order."""
-        inputs, details = self._encoded(batch)
-        if batch[0].letters is not None:
-            return self._scored(batch, inputs, details)
-        return self._generated(batch, inputs, details)
+    def answer(self, batch: list[Job], inputs: Any) -> Answered:
+        """Has the model answer a batch, of which ``encoded`` made the inputs; what stands on a device comes from there."""
+        inputs = inputs.to(self._loaded.device, dtype=self._loaded.model.dtype)
+        if letters := [job.letters for job in batch if job.letters is not None]:
+            if len(letters) < len(batch):
+                raise ValueError("a batch mixes requests scored by letter with others")
+            return Answered(letter_logprobs(self._generate(inputs, 1, [], output_logits=True).logits[0], letters))
+        limit, watch = batch[0].request.max_new_tokens, NonFiniteWatch()
+        seeds = [derive_seed(self._generation.seed, _identity(job.request)) for job in batch]
+        output = self._generate(inputs, limit, score_processors(self._generation, seeds, watch))
+        return Answered([], output.sequences[:, inputs["input_ids"].shape[1] :].tolist(), watch.rows)
+
+    def read(self, batch: list[Job], answered: Answered, details: Sequence[Details]) -> list[Prediction]:
+        """Returns the predictions of a batch, in its order; any thread may call it."""
+        if answered.logprobs:
+            rows = zip(batch, answered.logprobs, details, strict=True)
+            return [_by_letter(job, logprobs, detail) for job, logprobs, detail in rows]
+        new = zip(batch, answered.tokens, answered.spoilt, details, strict=True)
+        return [self._as_text(job, tokens, detail, spoilt=spoilt) for job, tokens, spoilt, detail in new]
 
     @property
     def prepares_rows(self) -> bool:
@@ -189,8 +216,13 @@ class Answerer:
             return encoded
         if not request.images:
             return known
+        images = self._loaded.processor.image_processor
+        if cuts_by_table(images):
+            import torch
+
+            return {**known, **{name: torch.from_numpy(made) for name, made in patches_and_grids(images, request.images).items()}}
         pictures = [part["image"] for part in message(request.images, "")["content"] if part["type"] == "image"]
-        return {**known, **self._loaded.processor.image_processor(pictures, return_tensors="pt")}
+        return {**known, **images(pictures, return_tensors="pt")}
 
     def knows_tokens(self, request: Request) -> bool:
         """Whether ``row`` needs nothing but the image processor for a request."""
@@ -208,7 +240,8 @@ class Answerer:
                 processor_kwargs={"padding": True},
             )
 
-    def _encoded(self, batch: list[Job]) -> tuple[Any, list[dict[str, str | int | float]]]:
+    def encoded(self, batch: list[Job]) -> tuple[Any, list[Details]]:
+        """Returns what a model takes for a batch, and what is worth telling about each row; any thread may call it."""
         texts = [self._loaded.control.broken(job.request.text) for job in batch]
         rows = [job.inputs for job in batch]
         if all(row is not None and row.keys() <= _OF_TEXT | _OF_PICTURES for row in rows):
@@ -224,11 +257,11 @@ class Answerer:
         for detail, (_, broken) in zip(details, texts, strict=True):
             if broken:
                 detail["control_tokens_broken"] = broken
-        return inputs.to(self._loaded.device, dtype=self._loaded.model.dtype), details
+        return inputs, details
 
-    def _details(self, batch: list[Job], inputs: Any) -> list[dict[str, str | int | float]]:
+    def _details(self, batch: list[Job], inputs: Any) -> list[Details]:
         lengths = inputs["attention_mask"].sum(dim=1).tolist()
-        details: list[dict[str, str | int | float]] = [{"prompt_tokens": int(n), "batch_rows": len(batch)} for n in lengths]
+        details: list[Details] = [{"prompt_tokens": int(n), "batch_rows": len(batch)} for n in lengths]
         if self._loaded.image_token_id is not None:
             visual = (inputs["input_ids"] == self._loaded.image_token_id).sum(dim=1).tolist()
             for detail, count in zip(details, visual, strict=True):
@@ -242,18 +275,6 @@ class Answerer:
             if sizes and None not in sizes:
                 detail["image_sizes"] = ",".join(f"{width}x{height}" for width, height in filter(None, sizes))
         return details
-
-    def _scored(self, batch: list[Job], inputs: Any, details: Sequence[dict[str, str | int | float]]) -> list[Prediction]:
-        output = self._generate(inputs, 1, [], output_logits=True)
-        return [_by_letter(job, logits, detail) for job, logits, detail in zip(batch, output.logits[0], details, strict=True)]
-
-    def _generated(self, batch: list[Job], inputs: Any, details: list[dict[str, str | int | float]]) -> list[Prediction]:
-        limit, watch = batch[0].request.max_new_tokens, NonFiniteWatch()
-        seeds = [derive_seed(self._generation.seed, _identity(job.request)) for job in batch]
-        output = self._generate(inputs, limit, score_processors(self._generation, seeds, watch))
-        new = output.sequences[:, inputs["input_ids"].shape[1] :].tolist()
-        rows = zip(batch, new, watch.rows, details, strict=True)
-        return [self._as_text(job, tokens, detail, spoilt=spoilt) for job, tokens, spoilt, detail in rows]
 
     def _generate(self, inputs: Any, limit: int, processors: list[Any], **output: bool) -> Any:
         import torch
@@ -272,7 +293,7 @@ class Answerer:
                 **inputs, generation_config=config, logits_processor=LogitsProcessorList(processors)
             )
 
-    def _as_text(self, job: Job, tokens: list[int], detail: dict[str, str | int | float], *, spoilt: bool) -> Prediction:
+    def _as_text(self, job: Job, tokens: list[int], detail: Details, *, spoilt: bool) -> Prediction:
         if spoilt:
             return failed_prediction(NOT_FINITE, job.method)
         end = next((place for place, token in enumerate(tokens) if token in self._loaded.stop_ids), None)
@@ -319,10 +340,7 @@ def collated(rows: Sequence[Mapping[str, Any]], padding: int) -> Any:
     return BatchFeature(batch)
 
 
-def _by_letter(job: Job, logits: Any, detail: dict[str, str | int | float]) -> Prediction:
-    if job.letters is None:
-        raise ValueError("a batch mixes requests scored by letter with others")
-    logprobs = letter_logprobs(logits, job.letters)
+def _by_letter(job: Job, logprobs: Mapping[str, float], detail: Details) -> Prediction:
     if not all(map(math.isfinite, logprobs.values())):
         return failed_prediction(NOT_FINITE, job.method)
     return Prediction(text=most_probable(logprobs), method=job.method, logprobs=logprobs, details=detail)

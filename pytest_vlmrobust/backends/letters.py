@@ -71,17 +71,22 @@ def _first_tokens(choice: str, prompt: str, before: list[int], encode: Encode, d
     return tuple(dict.fromkeys(found))
 
 
-def letter_logprobs(logits: torch.Tensor, tokens: LetterTokens) -> dict[str, float]:
+def letter_logprobs(logits: torch.Tensor, rows: Sequence[LetterTokens]) -> list[dict[str, float]]:
     """Returns each letter's log-probability: that of its most probable token, under a softmax over the whole vocabulary.
 
     Args:
-        logits: Shape (vocabulary,), any floating dtype; computed with in float32.
-        tokens: What stands for each letter.
+        logits: Shape (rows, vocabulary), any floating dtype; computed with in float32.
+        rows: What stands for each letter, row by row.
     """
     import torch
 
-    logprobs = torch.log_softmax(logits.float(), dim=-1)
-    return {letter: max(float(logprobs[token]) for token in ids) for letter, ids in tokens.ids.items()}
+    columns = sorted({token for row in rows for ids in row.ids.values() for token in ids})
+    place = {token: number for number, token in enumerate(columns)}
+    found = torch.log_softmax(logits.float(), dim=-1)[:, columns].tolist()  # one wait for a GPU, not one for each letter
+    return [
+        {letter: max(values[place[token]] for token in ids) for letter, ids in row.ids.items()}
+        for row, values in zip(rows, found, strict=True)
+    ]
 
 
 def most_probable(logprobs: Mapping[str, float]) -> str:

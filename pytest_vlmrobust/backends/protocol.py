@@ -80,7 +80,8 @@ class Prepared:
 class PreparingBackend(Backend, Protocol):
     """A backend that can prepare a request on one thread while the model answers others on another.
 
-    A backend need not be one: then ``infer`` does both, and is never called twice at the same time.
+    A backend need not be one: then ``infer`` does both, and is never called twice at the same time. One with an attribute
+    ``overlaps`` that is true gets one call more than it has lanes: it puts that batch together, and waits for the model.
     """
 
     @property

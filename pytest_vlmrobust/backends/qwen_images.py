@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from PIL.Image import Image
 
 FAST, LIBRARY = "fast", "library"
 PREPROCESSING = (FAST, LIBRARY)
@@ -53,11 +52,14 @@ def _faster_kind(kind: Any) -> Any:
     """Returns a class of image processors that does the work of ``kind`` by table."""
 
     def preprocess(self: Any, images: Any, *places: Any, **settings: Any) -> Any:
+        import numpy as np
+        from transformers import BatchFeature
+
         pictures = _flat(images)
-        resizes = self.do_resize and isinstance(self.resample, int)
-        if places or settings.keys() - {"return_tensors"} or not resizes or not all(map(_is_rgb, pictures)):
+        if places or settings.keys() - {"return_tensors"} or not cuts_by_table(self) or not all(map(_is_rgb, pictures)):
             return kind.preprocess(self, images, *places, **settings)
-        return _preprocessed(self, pictures, settings.get("return_tensors"))
+        made = patches_and_grids(self, [np.asarray(picture) for picture in pictures])
+        return BatchFeature(data=made, tensor_type=settings.get("return_tensors"))
 
     return type(kind.__name__, (kind,), {"preprocess": preprocess, "by_table": True})
 
@@ -73,29 +75,34 @@ def _is_rgb(image: Any) -> bool:
     return getattr(image, "mode", "") == "RGB"
 
 
-def _preprocessed(processor: Any, images: Sequence[Image], return_tensors: Any) -> Any:
-    """Returns patches and grids of pictures, as the processor's own class does.
+def cuts_by_table(images: Any) -> bool:
+    """Whether :func:`patches_and_grids` makes of pictures what this image processor does, as it is set now."""
+    return preprocessing_of(images) == FAST and bool(images.do_resize) and isinstance(images.resample, int)
+
+
+def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> dict[str, NDArray[Any]]:
+    """Returns patches and grids of pictures, uint8 of shape (H, W, 3) each, as the processor's own class makes them.
 
     Raises:
         ValueError: the library's, of a picture more than 200 times as long as wide.
     """
     import numpy as np
-    from transformers import BatchFeature
+    from PIL import Image
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
     side, merged, size = processor.patch_size, processor.merge_size, processor.size
     limits = {"factor": side * merged, "min_pixels": size.shortest_edge, "max_pixels": size.longest_edge}
-    sizes = [smart_resize(image.height, image.width, **limits) for image in images]
+    sizes = [smart_resize(image.shape[0], image.shape[1], **limits) for image in images]
     counts = [height // side * (width // side) for height, width in sizes]
     patches = np.empty((sum(counts), 3, processor.temporal_patch_size, side * side), np.float32)
     table, start = _table(processor), 0
     for image, (height, width), count in zip(images, sizes, counts, strict=True):
-        resized = np.asarray(image.resize((width, height), processor.resample))
+        fits = image.shape[:2] == (height, width)  # Pillow would copy it
+        resized = image if fits else np.asarray(Image.fromarray(image).resize((width, height), processor.resample))
         _fill(patches[start : start + count], resized, table, side, merged)
         start += count
     grids = np.array([(1, height // side, width // side) for height, width in sizes], np.int64)
-    data = {"pixel_values": patches.reshape(len(patches), -1), "image_grid_thw": grids}
-    return BatchFeature(data=data, tensor_type=return_tensors)
+    return {"pixel_values": patches.reshape(len(patches), -1), "image_grid_thw": grids}
 
 
 def _fill(patches: NDArray[np.float32], image: NDArray[np.uint8], table: NDArray[np.float32], side: int, merged: int) -> None:

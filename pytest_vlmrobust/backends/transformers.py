@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,6 +152,18 @@ class TransformersBackend:
         return min(_MOST_LANES, _cores())
 
     @functools.cached_property
+    def overlaps(self) -> bool:
+        """Whether one call more than there are lanes is of use: its batch is put together, or its answers are read, meanwhile.
+
+        It is where the model computes on a device, or leaves a core of the CPU alone.
+        """
+        if self._placement().device != "cpu":
+            return True
+        told = os.environ.get("OMP_NUM_THREADS", "")
+        threads = self._options.threads or (int(told) if told.isdecimal() else _cores())
+        return self.lanes == 1 and threads < _cores()
+
+    @functools.cached_property
     def mixes_cells(self) -> bool:
         """Whether an answer depends on the rest of its batch by the rounding of float32 on a CPU only."""
         placement = self._placement()
@@ -190,12 +201,13 @@ class TransformersBackend:
 
         from .loading import quiet
 
-        with quiet(), self._borrowed() as answerer:
+        with quiet():
+            answerer = self._ready()
             jobs = [self._job(answerer, index, one) for index, one in enumerate(prepared)]
             answers = {job.index: failed_prediction(one.failure, job.method) for job, one in zip(jobs, prepared, strict=True)}
             most = _TOKENS_ON_CPU if self.mixes_cells else math.inf
             for batch in batches([job for job in jobs if not prepared[job.index].failure], self.batch_size, most):
-                predictions = self._answered(batch, answerer, getattr(torch, "AcceleratorError", None))
+                predictions = self._answered(batch, getattr(torch, "AcceleratorError", None))
                 answers.update(zip((job.index for job in batch), predictions, strict=True))
                 self._trim()
         return [answers[index] for index in range(len(prepared))]
@@ -224,9 +236,9 @@ class TransformersBackend:
             self._idle, self._copies = [], 0
         _free_memory()
 
-    def _answered(self, batch: list[Job], answerer: Answerer, lost: type[Exception] | None) -> list[Prediction]:
+    def _answered(self, batch: list[Job], lost: type[Exception] | None) -> list[Prediction]:
         try:
-            return answer_by_halves(batch, partial(self._timed, answerer), self._recover, lost)
+            return answer_by_halves(batch, self._computed, self._recover, lost)
         except Exception as error:
             if lost is not None and isinstance(error, lost):
                 raise BackendError(
@@ -235,17 +247,21 @@ class TransformersBackend:
                 ) from error
             raise
 
-    def _timed(self, answerer: Answerer, batch: list[Job]) -> list[Prediction]:
-        """Answers a batch, from which the size of the next ones may follow."""
-        began = time.perf_counter()
+    def _computed(self, batch: list[Job]) -> list[Prediction]:
+        """Answers a batch, from which the size of the next ones may follow; the model is lent for the forwards alone."""
+        answerer = self._ready()
         try:
-            predictions = answerer.answer(batch)
+            inputs, details = answerer.encoded(batch)
+            with self._borrowed() as lane:
+                began = time.perf_counter()
+                answered = lane.answer(batch, inputs)
+                seconds = time.perf_counter() - began
         except Exception as error:
             if is_out_of_memory(error):
                 self._batch_size.ran_out_of_memory(len(batch))
             raise
-        self._batch_size.answered(len(batch), time.perf_counter() - began)
-        return predictions
+        self._batch_size.answered(len(batch), seconds)
+        return answerer.read(batch, answered, details)
 
     def _has_room(self) -> bool:
         """Whether larger batches may be tried: a GPU refuses what it cannot hold, but a process that takes too much is ended."""

@@ -150,14 +150,13 @@ class Engine:
         self._backend: Backend | None = None
         self._preparer: PreparingBackend | None = None
         """The backend, where it prepares requests."""
-        self._mixes = False
+        self._mixes = self._overlaps = False
         self._computing = self._preparing = self._held = 0
         self._stored_at = 0.0
         self._workers: list[threading.Thread] = []
         self._switched = sys.getswitchinterval()
         """The interval of this process when nothing was asked yet."""
-        self._resting = True
-        self._closed = False
+        self._resting, self._closed = True, False
 
     @property
     def _size(self) -> int:
@@ -166,8 +165,8 @@ class Engine:
 
     @property
     def _lanes(self) -> int:
-        """How many batches may be computed at the same time; a backend that asks servers finds out how many they bear."""
-        return 1 if self._preparer is None else max(1, self._preparer.lanes)
+        """How many batches may be in work at the same time; a backend that asks servers finds out how many they bear."""
+        return 1 if self._preparer is None else max(1, self._preparer.lanes) + self._overlaps
 
     @property
     def _most(self) -> int:
@@ -214,6 +213,8 @@ class Engine:
             self._backend, self._model, self._resting = backend, model, False
             self._preparer = backend if isinstance(backend, PreparingBackend) else None
             self._mixes = bool(getattr(backend, "mixes_cells", False))
+            # not under a time limit: a batch that waits for another one would be taken for one that the model is slow with
+            self._overlaps = not self._time_limit and bool(getattr(backend, "overlaps", False))
             self._start_workers()
 
     def answers(self, cell: Cell, askings: Sequence[Asking]) -> Iterator[dict[Asking, Prediction]]:
@@ -299,14 +300,14 @@ class Engine:
 
     def _window(self) -> list[Question]:
         """Returns the questions of which the next batch is made: twice as many as it holds, where memory allows."""
-        leading = next(self._order(), None)
-        if self._size == 1 or (leading is not None and leading.cell.setting == AGAIN):  # one need not wait for those before it
+        leading, size, most = next(self._order(), None), self._size, self._most
+        if size == 1 or (leading is not None and leading.cell.setting == AGAIN):  # one need not wait for those before it
             first = (one for one in islice(self._order(), _PREPARED_AHEAD * self._lanes) if one.stage in ("ready", "failed"))
             return list(islice(chain(first, self._order()), 1))
         window: list[Question] = []
         held = 0
-        for question in islice(self._order(), (2 if self._mixes else 1) * self._size):
-            if held >= (self._most if len(window) < self._size else AHEAD_BYTES):
+        for question in islice(self._order(), (2 if self._mixes else 1) * size):
+            if held >= (most if len(window) < size else AHEAD_BYTES):
                 break
             if not self._mixes and window and question.group is not window[0].group:
                 break
@@ -347,8 +348,8 @@ class Engine:
         """Returns the first question that may be prepared now: for the next batch always, for later ones while memory allows."""
         if self._resting:
             return None
-        later = islice(self._order(), _PREPARED_AHEAD * self._size * self._lanes) if self._held < AHEAD_BYTES else ()
-        question = next((one for one in chain(self._window(), later) if one.stage == "new"), None)
+        ahead = islice(self._order(), _PREPARED_AHEAD * self._size * self._lanes)  # the next batch is made of the first of them
+        question = next((one for one in (ahead if self._held < AHEAD_BYTES else self._window()) if one.stage == "new"), None)
         if question is not None:
             question.stage = "preparing"
             self._preparing += 1
@@ -542,8 +543,7 @@ class Engine:
 
     def _remember_views(self) -> None:
         with self._changed:
-            made, noted = self._made, self._noted
-            self._made, self._noted = {}, {}
+            made, noted, self._made, self._noted = self._made, self._noted, {}, {}
         if made:
             self._store.put_digests(made, noted)
 

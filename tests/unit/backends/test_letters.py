@@ -54,15 +54,24 @@ def test_a_letter_without_a_token_is_refused() -> None:
 
 def test_the_best_variant_speaks_for_its_letter_under_the_whole_vocabulary() -> None:
     probabilities = torch.tensor([0.1, 0.2, 0.3, 0.25, 0.15])
-    logprobs = letter_logprobs(probabilities.log() + 7.0, LetterTokens(ids={"A": (0, 1), "B": (3,)}))
+    [logprobs] = letter_logprobs(probabilities.log()[None] + 7.0, [LetterTokens(ids={"A": (0, 1), "B": (3,)})])
     assert logprobs == pytest.approx({"A": math.log(0.2), "B": math.log(0.25)}, abs=1e-6)
     assert most_probable(logprobs) == "B"
 
 
 def test_half_precision_logits_are_read_in_float32() -> None:
-    logits = torch.zeros(50_000, dtype=torch.bfloat16)
-    logprobs = letter_logprobs(logits, LetterTokens(ids={"A": (0,)}))
+    logits = torch.zeros(1, 50_000, dtype=torch.bfloat16)
+    [logprobs] = letter_logprobs(logits, [LetterTokens(ids={"A": (0,)})])
     assert logprobs["A"] == pytest.approx(-math.log(50_000), abs=1e-4)
+
+
+def test_each_row_has_letters_of_its_own_and_the_bits_that_it_has_alone() -> None:
+    logits = torch.randn(5, 1003, generator=torch.Generator().manual_seed(0)) * 5
+    rows = [LetterTokens(ids={"A": (row,), "B": (2 * row + 7, 900)}) for row in range(5)]
+    found = letter_logprobs(logits, rows)
+    for row, logprobs in enumerate(found):
+        alone = torch.log_softmax(logits[row], dim=-1)
+        assert logprobs == {"A": float(alone[row]), "B": float(max(alone[2 * row + 7], alone[900]))}
 
 
 def test_ties_go_to_the_letter_offered_first() -> None:

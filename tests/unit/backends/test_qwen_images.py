@@ -15,7 +15,7 @@ from PIL import Image
 
 from pytest_vlmrobust.backends import BackendOptions, open_backend, qwen_images, resolve
 from pytest_vlmrobust.backends.loading import ModelSource, limit_image_pixels, load_image_processor, quiet
-from pytest_vlmrobust.backends.qwen_images import accelerated, preprocessing_of
+from pytest_vlmrobust.backends.qwen_images import accelerated, cuts_by_table, patches_and_grids, preprocessing_of
 from pytest_vlmrobust.core.prediction import Request
 
 Find = Callable[[str], Path]
@@ -143,6 +143,23 @@ def test_arrays_are_left_to_the_library() -> None:
     _assert_same_bits(_pair(), [array, array])
     _assert_same_bits(_pair(), [np.zeros((56, 56, 3), np.uint8)], do_resize=False)
     _assert_same_bits(_pair(), [_picture(56, 56)], do_resize=False)
+
+
+@pytest.mark.parametrize("flipped", [np.s_[:], np.s_[::-1], np.s_[:, ::-1]])
+@pytest.mark.parametrize("size", [(56, 84), (60, 80)])
+def test_arrays_are_cut_as_the_pictures_that_they_are(size: tuple[int, int], flipped: Any) -> None:
+    library, fast = _pair()
+    arrays = [np.asarray(_picture(*size, seed))[flipped] for seed in (1, 2)]
+    expected = library([Image.fromarray(array) for array in arrays], return_tensors="np")
+    found = patches_and_grids(fast, arrays)
+    assert {name: values.tobytes() for name, values in found.items()} == {name: expected[name].tobytes() for name in found}
+
+
+def test_no_arrays_are_cut_that_are_not_to_be_resized() -> None:
+    library, fast = _pair()
+    assert (cuts_by_table(library), cuts_by_table(fast)) == (False, True)
+    fast.do_resize = False
+    assert not cuts_by_table(fast)
 
 
 def test_threads_share_one() -> None:

@@ -20,7 +20,7 @@ from PIL import Image
 
 from pytest_vlmrobust.backends import Backend, BackendOptions, loading, open_backend, resolve
 from pytest_vlmrobust.backends import transformers as transformers_module
-from pytest_vlmrobust.backends.answering import Job
+from pytest_vlmrobust.backends.answering import Answered, Answerer, Job
 from pytest_vlmrobust.backends.batch_size import held_bytes
 from pytest_vlmrobust.backends.devices import Leased
 from pytest_vlmrobust.backends.transformers import TransformersBackend
@@ -319,9 +319,9 @@ class TestPreparing:
         words = ("What is shown?", "And what, please, is shown here? <|image_pad|>", "What is shown?")
         asked = [request_for(f"k{n}", *((h + 28 * n, w) for h, w in sizes), text=text) for n, text in enumerate(words)]
         jobs = [Job(place, request) for place, request in enumerate(asked)]
-        together, details = answerer._encoded(jobs)
+        together, details = answerer.encoded(jobs)
         for _ in range(2):  # the second time, the tokens are known
-            alone, again = answerer._encoded([dataclasses.replace(job, inputs=answerer.row(job.request)) for job in jobs])
+            alone, again = answerer.encoded([dataclasses.replace(job, inputs=answerer.row(job.request)) for job in jobs])
             assert alone.keys() == together.keys()
             for name, values in together.items():
                 assert alone[name].dtype == values.dtype
@@ -368,6 +368,53 @@ class TestPreparing:
         monkeypatch.setenv("OMP_NUM_THREADS", environment)
         monkeypatch.setattr(transformers_module, "_cores", lambda: 16)
         assert _open(checkpoint("qwen2_vl"), BackendOptions(**{"device": "cpu", **options})).lanes == lanes
+
+    @pytest.mark.parametrize(
+        ("options", "environment", "dtype", "overlaps"),
+        [
+            ({}, "", "auto", False),
+            ({}, "1", "auto", True),
+            ({}, "2", "auto", False),
+            ({"threads": 1}, "2", "auto", True),
+            ({}, "", "bfloat16", False),
+            ({"device": "cuda"}, "2", "auto", True),
+        ],
+    )
+    def test_a_batch_is_put_together_beside_others_where_something_is_idle(
+        self,
+        checkpoint: Find,
+        monkeypatch: pytest.MonkeyPatch,
+        options: dict[str, Any],
+        environment: str,
+        dtype: str,
+        *,
+        overlaps: bool,
+    ) -> None:
+        monkeypatch.setenv("OMP_NUM_THREADS", environment)
+        monkeypatch.setattr(transformers_module, "_cores", lambda: 2)
+        opened = _open(checkpoint("qwen2_vl"), BackendOptions(**{"device": "cpu", **options}), dtype=dtype)
+        assert opened.overlaps is overlaps
+
+    def test_a_call_more_than_there_are_lanes_waits_for_the_model(
+        self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = [request_for(f"k{n}", (28 + 28 * (n % 3), 56)) for n in range(12)]
+        opened = _open(checkpoint("qwen2_vl"), BackendOptions(device="cpu", threads=1))
+        expected = opened.infer(asked)
+        inside: list[int] = []
+        answer = Answerer.answer
+
+        def watched(self: Answerer, batch: list[Job], inputs: Any) -> Answered:
+            inside.append(len(inside))
+            assert len(inside) == 1
+            found = answer(self, batch, inputs)
+            inside.clear()
+            return found
+
+        monkeypatch.setattr(Answerer, "answer", watched)
+        with ThreadPoolExecutor(3) as pool:
+            found = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], asked))
+        assert [one.text for one in found] == [one.text for one in expected]
 
     @pytest.mark.parametrize(
         ("dtype", "device", "mixes"), [("auto", "cpu", True), ("bfloat16", "cpu", False), ("float32", "cuda", False)]

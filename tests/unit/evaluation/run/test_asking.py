@@ -73,6 +73,45 @@ def facts(result: CellResult) -> tuple[Any, ...]:
     return result.predictions, result.keys, result.n_requested, result.n_inferred, result.notes, result.places
 
 
+class Overlapping(Lanes):
+    """One whose first call does not return before there is a second one."""
+
+    overlaps = True
+
+    def __init__(self, world: World, *, mixes: bool) -> None:
+        super().__init__(world, mixes=mixes)
+        self.second = threading.Event()
+        self.met: bool | None = None
+
+    def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        if self.batches:
+            self.second.set()
+        answers = super().infer_prepared(prepared)
+        if self.met is None:
+            self.met = False
+            self.met = self.second.wait(30)
+        return answers
+
+
+@pytest.mark.parametrize("mixes", [False, True])
+def test_a_batch_is_put_together_while_another_is_computed(world: World, *, mixes: bool) -> None:
+    evaluator, backend = world.evaluator(batch_size=4), Overlapping(world, mixes=mixes)
+    evaluator.open_backend = lambda _ref: backend
+    evaluator.expect(map(Want, CELLS))
+    assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
+    assert backend.met
+    assert mixes or all(len({request.setting for request in batch}) == 1 for batch in backend.batches)
+
+
+def test_under_a_time_limit_no_batch_waits_for_another_one(world: World) -> None:
+    evaluator, backend = world.evaluator(batch_size=4, time_limit=60.0), Lanes(world)
+    backend.overlaps = True  # type: ignore[attr-defined]
+    evaluator.open_backend = lambda _ref: backend
+    evaluator.expect(map(Want, CELLS))
+    assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
+    assert backend.most_inside == 1
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("batch_size", [1, 4, 32])
 @pytest.mark.parametrize(("lanes", "mixes"), [(1, False), (1, True), (2, True)])
