@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.words import printable
+from pytest_vlmrobust.core.words import LONGEST, printable
 
 # Arguments that several commands have.
 
@@ -82,6 +82,11 @@ _LOG_WIDTH = 160
 """Width outside of a terminal: a log has no right edge."""
 
 
+def shortened(text: str) -> str:
+    """Returns text of which no line is longer than what anybody reads: names in a stranger's files may have any length."""
+    return _BREAK.join(printable(line, LONGEST) for line in text.split(_BREAK))
+
+
 def say(text: str) -> None:
     """Prints the result of a command; control characters in its data are spelled out."""
     print(printable(text, kept=_BREAK))  # noqa: T201 - a command line speaks by printing
@@ -94,7 +99,7 @@ def show(table: str) -> None:
 
 def complain(text: str) -> None:
     """Prints what a command could not do, where errors go."""
-    print(f"vlmrobust: {printable(text, kept=_BREAK)}", file=sys.stderr)  # noqa: T201 - likewise
+    print(f"vlmrobust: {shortened(text)}", file=sys.stderr)  # noqa: T201 - likewise
 
 
 def width() -> int:
