@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
-from pytest_vlmrobust.core.words import printable
+from pytest_vlmrobust.core.words import LONGEST, printable
 
 # Arguments that several commands have.
 
@@ -118,6 +118,11 @@ _LOG_WIDTH = 160
 """Width outside of a terminal: a log has no right edge."""
 
 
+def shortened(text: str) -> str:
+    """Returns text of which no line is longer than what anybody reads: names in a stranger's files may have any length."""
+    return _BREAK.join(printable(line, LONGEST) for line in text.split(_BREAK))
+
+
 def say(text: str) -> None:
     """Prints the result of a command; control characters in its data are spelled out."""
     print(printable(text, kept=_BREAK))  # noqa: T201 - a command line speaks by printing
@@ -135,7 +140,7 @@ def tell(sentence: str) -> None:
 
 def complain(text: str) -> None:
     """Prints what a command could not do, where errors go, on a terminal in rows that break between words."""
-    print(_rows(f"vlmrobust: {printable(text, kept=_BREAK)}", sys.stderr), file=sys.stderr)  # noqa: T201 - likewise
+    print(_rows(f"vlmrobust: {shortened(text)}", sys.stderr), file=sys.stderr)  # noqa: T201 - likewise
 
 
 def _rows(text: str, stream: TextIO) -> str:

@@ -11,7 +11,7 @@ from pytest_vlmrobust import __version__
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, add_command, run_directory, say, tell
+from .arguments import Commands, add_command, run_directory, say, shortened, tell
 
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors of reading values of other types than a run writes."""
@@ -96,7 +96,7 @@ def _compare_bundle(unpacked: Path) -> list[str]:
     if (made := run.manifest.get("version", __version__)) != __version__:
         tell(f"note: the run was made by release {made}, and this is {__version__}: differences may come from that")
     for note in [*notes, *verification.notes, *page_notes(unpacked), _UNTOLD]:
-        tell(f"note: {note}")
+        tell(f"note: {shortened(note)}")
     say(
         f"{decision}: {quantity(verification.answers, 'answer')} scored again, "
         f"{verification.records} of {quantity(len(run.records), 'record')} computed again"
@@ -123,6 +123,6 @@ def _with_bundle(sentence: str, folder: str, bundle: Path) -> str:
 def _print_differences(differences: Sequence[str]) -> int:
     """Says what differs, and returns the exit code of a verification."""
     for difference in differences:
-        say(f"DIFFERS  {difference}")
+        say(f"DIFFERS  {shortened(difference)}")
     say(quantity(len(differences), "difference") if differences else "everything agrees")
     return int(bool(differences))

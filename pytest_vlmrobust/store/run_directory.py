@@ -214,8 +214,13 @@ def policy_file_name(name: str, sha256: str) -> str:
 
     >>> policy_file_name("thresholds/tiny.yaml", "0123456789abcdef")
     '0123456789ab-tiny.yaml'
+
+    A digest that somebody made up leads to no other folder:
+
+    >>> policy_file_name("passwd", "/etc/")
+    '-passwd'
     """
-    return f"{sha256[:12]}-{PurePosixPath(name).name}"
+    return PurePosixPath(f"{sha256[:12]}-{PurePosixPath(name).name}").name
 
 
 # Thumbnails of the pictures that models saw, each stored once, named by the digest of its pixels.

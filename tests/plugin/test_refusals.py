@@ -119,8 +119,8 @@ def large(project: Project) -> Project:
     return project
 
 
-def ask(project: Project, how: str) -> pytest.RunResult:
-    project.write("conftest.py", DEAF.replace("HOW", how))
+def ask(project: Project, how: str, deaf: str = DEAF) -> pytest.RunResult:
+    project.write("conftest.py", deaf.replace("HOW", how))
     project.write("model.yaml", "default: B\n")
     arguments = ("--vlm=m", "--vlm-models=models.yaml", "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml")
     return project.pytester.runpytest(
@@ -144,6 +144,22 @@ def test_a_model_whose_template_drops_the_pictures_is_warned_of_everywhere_and_n
     allowed = ask(large, "0")
     assert allowed.ret == 0
     assert said in " ".join(allowed.stdout.str().split())
+
+
+@pytest.mark.parametrize("rule", ["", ", {id: gain, metric: visual_gain, min: 2pp}"], ids=["drops", "gain"])
+def test_a_model_that_sees_no_picture_and_refuses_where_there_is_none_is_not_go(large: Project, rule: str) -> None:
+    """It is right with every picture, and says that it sees none where there is none: the pictures seem to bring much."""
+    deaf = DEAF.replace('return "AB"', f'return {REFUSAL!r} if not request.images else "AB"')
+    large.write("policy.yaml", DROPS.format("").replace("}]", f"}}{rule}]"))
+    result = ask(large, "0", deaf=deaf)
+    assert result.ret == 10
+    said = " ".join(result.stdout.str().split())
+    assert (
+        "m is not shown to look at the pictures of data: it answers 12 questions the same with the pictures of others, and"
+        in said
+    )
+    large.write("policy.yaml", DROPS.format("coverage: {blind_models: allow}").replace("}]", f"}}{rule}]"))
+    assert ask(large, "0", deaf=deaf).ret == 0
 
 
 def test_a_model_that_looks_is_go_and_its_probes_can_be_computed_again(large: Project) -> None:

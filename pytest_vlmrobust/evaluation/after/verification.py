@@ -289,10 +289,14 @@ def _content(record: Record) -> dict[str, Any]:
 def _by_name(things: Sequence[dict[str, Any]], *keys: str) -> dict[str, dict[str, Any]]:
     """Returns the entries by the values of their keys; duplicates get a number."""
     by_name: dict[str, dict[str, Any]] = {}
+    counts: Counter[str] = Counter()
     for thing in things:
         name = " ".join(str(thing[key]) for key in keys if thing[key])
-        number = sum(other == name or other.startswith(f"{name} #") for other in by_name)
-        by_name[f"{name} #{number + 1}" if number else name] = thing
+        number = counts[name]
+        while (numbered := f"{name} #{number + 1}" if number else name) in by_name:
+            number += 1
+        counts[name] = number + 1
+        by_name[numbered] = thing
     return by_name
 
 

@@ -2,8 +2,8 @@
 
 A model that gives one answer to nearly everything, one answer to each question whatever its picture, or the same answers without
 the pictures, loses nothing under any setting. Its records carry a warning, which every report shows. Whether that keeps a run
-from GO is decided by ``conditions``, from what the pictures bring (``gain_over_blind``), and where no test withheld them from
-what other pictures change (``same_when_exchanged_rate``).
+from GO is decided by ``conditions``, from what the pictures bring (``gain_over_blind``) and from what other pictures change
+(``same_when_exchanged_rate``): a model that has no picture at all may do worse than with one that it does not look at.
 
 Beside the clean cell of each dataset a few questions are asked once more (``probes``): with the pictures of other questions, and
 alone.
@@ -43,10 +43,16 @@ MORE_THAN_TARGETS = 0.10
 SAME_LOGPROBS = 0.05
 """By how much log-probabilities may differ that are called the same: low precision moves them, and another picture moves those of
 unlikely letters by more."""
+CHANCE = 0.05
+"""How likely chance alone may change so many answers that still shows that pictures do."""
 OTHERS = 2
 """How many of a dozen answers have to be others before anything is said: one of them may be rounding."""
+_NOT_ASKED = "not probed: a few questions could not be asked once more"
+_BY_CHANCE = "not probed: sampled answers are others by chance"
 _LONGEST = 40
 """Characters of an answer in a sentence."""
+
+_CHOSEN = ("choice", "yes_no")
 
 Answered = tuple[Sample, Prediction, Score]
 
@@ -73,10 +79,31 @@ def measures_beside_clean(measured: Measured, clean: CellResult) -> list[Measure
     """
     model, answered = clean.cell.model, _answered(clean)
     suspicious = _one_answer(model, answered) or _blind_to_pictures(model, answered)
-    exchanged = _compared(measured, clean, EXCHANGED, EXCHANGED_RATE, _of_other_pictures)
+    others, exchanged = _pairs(measured, clean, EXCHANGED, EXCHANGED_RATE)
+    again, alone = _pairs(measured, clean, AGAIN, ALONE_RATE)
+    alone = [_of_answers_alone(model, again)] if again else alone
+    exchanged = [_of_other_pictures(model, others, again)] if others else exchanged
     if suspicious:  # which says the same, and of more answers
-        exchanged = [replace(measure, reason="") for measure in exchanged]
-    return [*suspicious, *exchanged, *_compared(measured, clean, AGAIN, ALONE_RATE, _of_answers_alone)]
+        exchanged = [replace(measure, reason="") if measure.value == 1.0 else measure for measure in exchanged]
+    return [*suspicious, *exchanged, *alone]
+
+
+def why_not_changed(measures: Iterable[Measure]) -> str:
+    """Returns why nothing shows that other pictures change the answers of a model; empty where they do, or were too few to ask.
+
+    Args:
+        measures: of the clean cell of a dataset.
+    """
+    for measure in measures:
+        if measure.metric != EXCHANGED_RATE:
+            continue
+        if measure.value == 1.0:
+            return f"it answers {measure.n} questions the same with the pictures of others"
+        if measure.reason.startswith(WARNING):
+            return "other pictures change no more of its answers than chance explains"
+        if math.isnan(measure.value) and measure.reason != _BY_CHANCE:
+            return f"what other pictures change was {measure.reason}"
+    return ""
 
 
 def warnings_beside(blind: CellResult, clean: CellResult) -> list[Measure]:
@@ -102,17 +129,15 @@ Pair = tuple[Answered, Answered]
 """The answer to a question of the clean cell, and that of a probe."""
 
 
-def _compared(
-    measured: Measured, clean: CellResult, setting: Setting, name: str, tell: Callable[[str, Sequence[Pair]], Measure]
-) -> list[Measure]:
-    """Asks a few questions once more, and returns what their answers tell; nothing where they are too few."""
+def _pairs(measured: Measured, clean: CellResult, setting: Setting, name: str) -> tuple[list[Pair], list[Measure]]:
+    """Asks a few questions once more; returns the answers that can be compared, or a measure that says why none can."""
     places = probed_places(setting, clean.samples)
     if not places:
-        return []
+        return [], []
     try:
         again = measured.result(Cell(clean.cell.model, clean.cell.dataset, setting), places)
     except VlmRobustError:  # offline, beyond a budget, or with a model that was lost: no verdict rests on them
-        return [Measure(name, math.nan, n=0, reason="not probed: a few questions could not be asked once more")]
+        return [], [Measure(name, math.nan, n=0, reason=_NOT_ASKED)]
     own = {sample.id: key for sample, key in zip(clean.samples, clean.keys, strict=True)}
     keys = {sample.id: key for sample, key in zip(again.samples, again.keys, strict=True)}
     first = {row[0].id: row for row in _answered(clean)}
@@ -122,22 +147,36 @@ def _compared(
         if row[0].id in first and row[1].method != "sample"
         if setting != EXCHANGED or keys[row[0].id] != own[row[0].id]  # else both show the same pixels, under two names
     ]
-    if len(pairs) < FEWEST:
-        reason = f"not probed: {len(pairs)} questions can be compared, and fewer than {FEWEST} tell nothing"
-        return [Measure(name, math.nan, n=len(pairs), reason=reason)]
-    return [tell(clean.cell.model, pairs)]
+    if len(pairs) >= FEWEST:
+        return pairs, []
+    is_drawn = any(row[1].method == "sample" for row in _answered(again))
+    reason = f"not probed: {len(pairs)} questions can be compared, and fewer than {FEWEST} tell nothing"
+    return [], [Measure(name, math.nan, n=len(pairs), reason=_BY_CHANCE if is_drawn else reason)]
 
 
-def _of_other_pictures(model: str, pairs: Sequence[Pair]) -> Measure:
-    """Returns how many answers are the same with other pictures, with a warning where all are."""
-    same = sum(_is_same(first[1], second[1]) for first, second in pairs)
-    if same < len(pairs):
-        return Measure(EXCHANGED_RATE, same / len(pairs), n=len(pairs))
-    text = (
-        f"{model} answers {len(pairs)} questions the same when it is shown the pictures of other questions: look whether "
-        "pictures reach it, whether its chat template drops them, and whether each request has its own"
-    )
-    return _warning(EXCHANGED_RATE, 1.0, len(pairs), text)
+def _of_other_pictures(model: str, pairs: Sequence[Pair], again: Sequence[Pair]) -> Measure:
+    """Returns how many answers are the same with other pictures, with a warning where all are, or where chance changes as many.
+
+    Args:
+        model: its name in test ids.
+        pairs: answers, and those with other pictures.
+        again: answers, and those to the same questions asked once more with their own pictures.
+    """
+    changed, count = sum(_has_changed(*pair) for pair in pairs), len(pairs)
+    same = (count - changed) / count
+    if any(_is_more(pairs, again, is_other) for is_other in (_has_changed, _differs)):
+        return Measure(EXCHANGED_RATE, same, n=count)
+    if changed:
+        text = (
+            f"{changed} of {count} answers of {model} are others with the pictures of other questions, and chance explains that: "
+            f"{sum(_has_changed(*pair) for pair in again)} of {len(again)} are others when asked once more with their own"
+        )
+    else:
+        text = (
+            f"{model} answers {count} questions the same when it is shown the pictures of other questions: look whether "
+            "pictures reach it, whether its chat template drops them, and whether each request has its own"
+        )
+    return _warning(EXCHANGED_RATE, same, count, text)
 
 
 def _of_answers_alone(model: str, pairs: Sequence[Pair]) -> Measure:
@@ -153,10 +192,24 @@ def _of_answers_alone(model: str, pairs: Sequence[Pair]) -> Measure:
     return _warning(ALONE_RATE, rate, len(pairs), text)
 
 
-def _is_same(first: Prediction, second: Prediction) -> bool:
-    if first.logprobs and first.logprobs.keys() == second.logprobs.keys():
-        return all(_is_close(value, second.logprobs[letter]) for letter, value in first.logprobs.items())
-    return first.text.strip() == second.text.strip()
+def _is_more(pairs: Sequence[Pair], again: Sequence[Pair], is_other: Callable[[Answered, Answered], bool]) -> bool:
+    """Whether other pictures change more answers than asking again does; where that changes several, by Fisher's exact test."""
+    changed, others = (sum(is_other(*pair) for pair in each) for each in (pairs, again))
+    if others < OTHERS:
+        return changed > others
+    either = changed + others
+    ways = sum(math.comb(len(pairs), k) * math.comb(len(again), either - k) for k in range(changed, min(len(pairs), either) + 1))
+    return ways <= CHANCE * math.comb(len(pairs) + len(again), either)
+
+
+def _has_changed(first: Answered, second: Answered) -> bool:
+    """Whether two answers are others: by their log-probabilities, else by what was read where an answer is chosen."""
+    known, now = first[1].logprobs, second[1].logprobs
+    if known and known.keys() == now.keys():
+        return not all(_is_close(value, now[letter]) for letter, value in known.items())
+    if first[0].task in _CHOSEN:
+        return _answer(first) != _answer(second)
+    return first[1].text.strip() != second[1].text.strip()
 
 
 def _is_close(first: float, second: float) -> bool:
@@ -165,7 +218,7 @@ def _is_close(first: float, second: float) -> bool:
 
 def _differs(first: Answered, second: Answered) -> bool:
     """Whether two answers to a question are different ones: by their scores, and by what was read where an answer is chosen."""
-    chosen = first[0].task in ("choice", "yes_no")
+    chosen = first[0].task in _CHOSEN
     return first[2].value != second[2].value or (chosen and _answer(first) != _answer(second))
 
 

@@ -42,10 +42,11 @@ from pytest_vlmrobust.policies import (
     waiver_report,
 )
 
-from .canaries import EXCHANGED_RATE, GAIN
+from .canaries import GAIN, why_not_changed
 from .scopes import KnownNames, is_relative, is_summary, shows_looking
 
 _WAYS_OUT = "add a rule on visual_gain, ask more samples, or allow it with coverage: {blind_models: allow}"
+_ALLOW = "look whether pictures reach it, or allow it with coverage: {blind_models: allow}"
 _REGISTER = " One of your own is known once a conftest.py that is collected registers it"
 _SERVED = "openai"
 """The backend of models that others serve."""
@@ -191,7 +192,7 @@ class Conditions:
         """Returns a shortfall for each model and dataset where nothing shows that the pictures matter.
 
         A model that does not look, or that always says the same, loses nothing under any setting. Where a blocking rule bounds
-        its visual gain, the verdict of that rule holds.
+        its visual gain, the verdict of that rule holds; that other pictures change its answers is asked for all the same.
         """
         shortfalls = []
         for name, policy in self.policies.items():
@@ -206,15 +207,23 @@ class Conditions:
                 gated = any(record.deciding in (Outcome.PASS, Outcome.WAIVED) for record in about)
                 bounded = any(measure.rule in looking for record in about for measure in record.measures)
                 gain = _visual_gain(about)
-                if bounded or not gated or (gain is None and not self.is_whole):  # which is reported with what it leaves out
+                if not gated or (gain is None and not self.is_whole):  # which is reported with what it leaves out
                     continue
-                if why := _why_not_shown(about, gain, by_value=by_value):
+                without = "" if bounded else _why_no_gain(gain, by_value=by_value)
+                why = f"{without}, no blocking rule bounds its visual_gain" if without else self._why_not_changed(about)
+                if why:
                     shortfalls.append(
-                        f"{name} is not shown to look at the pictures of {dataset}: {why}, no blocking rule bounds its "
-                        f"visual_gain, and GO requires that pictures matter ({policy.coverage.cite('blind_models', 'refuse')})"
-                        f": {_WAYS_OUT}"
+                        f"{name} is not shown to look at the pictures of {dataset}: {why}, and GO requires that pictures matter "
+                        f"({policy.coverage.cite('blind_models', 'refuse')}): {_WAYS_OUT if without else _ALLOW}"
                     )
         return shortfalls
+
+    def _why_not_changed(self, about: Iterable[Record]) -> str:
+        """Returns why nothing shows that other pictures change the answers to a dataset; empty where something does."""
+        clean = [record for record in about if record.setting == CLEAN_NAME]
+        if not clean and self.is_whole:
+            return "no test has the setting clean, beside which a few questions are asked with the pictures of others"
+        return why_not_changed(measure for record in clean for measure in record.measures)
 
     def _relative_rules(self, policy: Policy) -> list[Rule]:
         """Returns the rules that need an earlier run, if none was named."""
@@ -277,17 +286,14 @@ def _is_gain(gain: Measure, *, by_value: bool) -> bool:
     return gain.value > 0.0 and (by_value or gain.low > 0.0)  # an interval that is not known shows nothing
 
 
-def _why_not_shown(records: Iterable[Record], gain: Measure | None, *, by_value: bool) -> str:
-    """Returns why nothing shows that a model looks at the pictures of a dataset; empty where something does."""
+def _why_no_gain(gain: Measure | None, *, by_value: bool) -> str:
+    """Returns why nothing shows that a model scores more with the pictures of a dataset than without; empty where it does."""
     if gain is None:
         return "no test has the setting clean or no_image, beside which that is measured"
-    if not _is_gain(gain, by_value=by_value):
-        between = "" if math.isnan(gain.low) else f", 90 % interval {points(gain.low)} to {points(gain.high)}"
-        return f"with them it scores {points(gain.value)} more than without{between}"
-    exchanged = (measure for record in records for measure in record.measures if measure.metric == EXCHANGED_RATE)
-    same = next((measure.n for measure in exchanged if measure.value == 1.0), 0)
-    shown = gain.low > 0.0
-    return f"it answers {same} questions the same with the pictures of others" if same and not shown else ""
+    if _is_gain(gain, by_value=by_value):
+        return ""
+    between = "" if math.isnan(gain.low) else f", 90 % interval {points(gain.low)} to {points(gain.high)}"
+    return f"with them it scores {points(gain.value)} more than without{between}"
 
 
 def _is_meaningless(use: WaiverUse, policy: Policy, records: Iterable[Record]) -> bool:

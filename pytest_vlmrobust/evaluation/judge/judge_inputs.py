@@ -5,7 +5,8 @@ They are stored as ``docket.json`` in the directory of the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date
 from pathlib import Path
@@ -113,7 +114,7 @@ class JudgeInputs:
                 today=date.fromisoformat(data["date"]),
                 models={name: ModelRef(**ref) for name, ref in data["models"].items()},
                 policies={name: _policy(entry, run / POLICIES) for name, entry in data["policies"].items()},
-                tests=tuple(_test(entry) for entry in data["tests"]),
+                tests=_tests(data["tests"]),
                 reference=data["reference"],
                 tasks=data["tasks"],
                 lacking=data.get("lacking", {}),
@@ -167,6 +168,19 @@ def _test_entry(test: StoredTest) -> dict[str, Any]:
     about = {field.name: str(getattr(test.about, field.name)) for field in fields(test.about)}
     kind = next(kind for kind, noun in _KINDS.items() if isinstance(test.about, noun))
     return {"nodeid": test.nodeid, "test": kind, "about": about, "settings": list(map(str, test.settings))}
+
+
+def _tests(entries: Iterable[Mapping[str, Any]]) -> tuple[StoredTest, ...]:
+    """Returns the tests of a run, each once.
+
+    Raises:
+        ValueError: two have one node id, and each would be judged again.
+    """
+    tests = tuple(map(_test, entries))
+    twice = [nodeid for nodeid, count in Counter(test.nodeid for test in tests).items() if count > 1]
+    if twice:
+        raise ValueError(f"the test {twice[0]!r} is planned more than once")
+    return tests
 
 
 def _test(entry: Mapping[str, Any]) -> StoredTest:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from .answers import score_table
 from .asking import Asking, Engine, Want
 from .leases import owner_name
 from .ledger import Ledger
-from .probes import exchanges, shown_setting
+from .probes import exchanges, shown_setting, with_pictures_of
 from .prompts import answer_limit, in_space_of, prompt, scorable_choices
 from .results import HIGHEST, NO_ANSWER, CellResult, turns, view_indices
 from .views import Album, View, ViewMaker, of_view, view_count
@@ -400,7 +400,7 @@ class Evaluator:
     def _exchanged(self, dataset: str, sample: Sample) -> Sample:
         """Returns a sample with the pictures that it is shown when pictures are exchanged."""
         other = self._pictures_from(dataset).get(sample.id)
-        return sample if other is None else replace(sample, images=other.images)
+        return sample if other is None else with_pictures_of(sample, other)
 
     def _pictures_from(self, dataset: str) -> Mapping[str, Sample]:
         if dataset not in self._exchanges:

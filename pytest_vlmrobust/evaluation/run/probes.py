@@ -1,6 +1,7 @@
 """Probes: a few questions that are asked once more in another way, because no score tells what their answers do.
 
-``exchanged`` shows a question with the pictures of another one: a model that looks has other answers then. ``again`` asks a
+``exchanged`` shows a question with the pictures of another one, at the sizes of its own: a model that looks has other answers
+then, and one that is told no more than how large its pictures are has not. ``again`` asks a
 question with nothing beside it in its batch: an answer that depends on its neighbours is another one then. Answers to probes are
 kept in the store and in the evidence as all others are; no test is about them.
 """
@@ -8,11 +9,16 @@ kept in the store and in the evidence as all others are; no test is about them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_vlmrobust.core.cell import CLEAN, EXCHANGED, PROBES, Setting
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import ImageSource, Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -63,6 +69,41 @@ def exchanges(samples: Sequence[Sample]) -> dict[str, Sample]:
             found[sample.id] = other
     kept = _spread([*found], PROBED)
     return {name: found[name] for name in kept}
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """A picture at the size of another one."""
+
+    picture: ImageSource
+    like: ImageSource
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns its pixels, unchanged where both have one size.
+
+        Raises:
+            ImageError: one of the two cannot be read.
+        """
+        import numpy as np
+        from PIL import Image
+
+        pixels, (height, width, _) = self.picture.load(), self.like.load().shape
+        if pixels.shape[:2] == (height, width):
+            return pixels
+        return np.array(Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC))
+
+    def identity(self) -> str:
+        """Returns what changes whenever one of the two can have changed.
+
+        Raises:
+            ImageError: one of the two cannot be read.
+        """
+        return f"{self.picture.identity()} at the size of {self.like.identity()}"
+
+
+def with_pictures_of(sample: Sample, other: Sample) -> Sample:
+    """Returns a sample with the pictures of another one that has as many, each at the size of its own."""
+    return replace(sample, images=tuple(map(Resized, other.images, sample.images)))
 
 
 def _is_another(sample: Sample, other: Sample) -> bool:

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.evaluation.after.verification import Verification, verify
+from pytest_vlmrobust.evaluation.after.verification import Verification, differences, verify
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
@@ -264,3 +264,24 @@ def test_what_is_said_of_many_tests_is_said_once(run: Path) -> None:
     found = verified(run, lambda record: record if record.setting == "clean" else None, unrecorded=len(TESTS) - 1)
     first = "test_cell[no_image], suite.py::test_cell[flip_h], suite.py::test_cell[flip_v], suite.py::test_cell[patches:2]"
     assert found.notes == (f"5 tests: the run left no verdict: suite.py::{first}, suite.py::test_sweep[worst]",)
+
+
+def test_a_test_that_is_planned_twice_is_refused(run: Path) -> None:
+    """Else each would be judged again, as often as somebody who made up a bundle likes."""
+    docket = json.loads((run / "docket.json").read_text())
+    docket["tests"] += docket["tests"]
+    (run / "docket.json").write_text(json.dumps(docket))
+    with pytest.raises(StoreError, match=r"docket\.json: is not what a run wrote: .*test_cell\[clean\].* planned more than once"):
+        verified(run)
+
+
+def test_no_measure_of_a_record_hides_another(run: Path) -> None:
+    """One is called as another one is that comes after two of its name; and many of one name take no longer than others."""
+    record = next(record for record in read_journal(run) if record.setting == "clean")
+    first = dataclasses.replace(record.measures[0], metric="x")
+    named = dataclasses.replace(first, metric="x #2", value=0.25)
+    more = dataclasses.replace(record, measures=(named, *[first] * 20_000))
+    found = differences(dataclasses.replace(more, measures=(*more.measures, first)), more)
+    assert len(found) == 1
+    assert found[0].startswith("measures.x #20002 is ")
+    assert differences(more, dataclasses.replace(more, measures=more.measures[1:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
@@ -19,7 +20,7 @@ from pytest_vlmrobust.core.fingerprint import rng_for
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.judge.canaries import gain_over_blind
+from pytest_vlmrobust.evaluation.judge.canaries import gain_over_blind, why_not_changed
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
@@ -28,7 +29,7 @@ from pytest_vlmrobust.evaluation.run.probes import FEWEST, PROBED, exchanges
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, load_policy
 from pytest_vlmrobust.reporting.wording import warnings_of
-from tests.unit.evaluation.conftest import World, cell, sample
+from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
 
 Answer = Callable[[Request], str | Prediction]
 LETTERS = ("A", "B")
@@ -208,6 +209,61 @@ def test_log_probabilities_tell_pictures_that_change_no_letter(
         return Prediction(letter, LETTER_LOGITS, logprobs={letter: -0.5, other: -2.0 - seen})
 
     assert bool(warned(answer)) is is_warned
+
+
+def unsteady(request: Request, seen: Counter[str]) -> str:
+    """Does not look, and is right one time, and wrong the next."""
+    seen[request.text] += 1
+    return by_text(request) if seen[request.text] % 2 else "A"
+
+
+class Repeated(ScriptedBackend):
+    """A backend that may give another answer each time."""
+
+    answers_alone = mixes_cells = False
+
+
+@pytest.mark.parametrize(
+    ("looks", "unsure", "is_warned"),
+    [(False, "", True), (False, "surely", True), (True, "", False), (True, "surely", False)],
+    ids=["answers at random", "another word each time", "looks", "looks, with another word each time"],
+)
+@pytest.mark.parametrize("task", ["choice", "open"])
+def test_answers_that_chance_changes_as_other_pictures_do(
+    world: World, looks: bool, unsure: str, is_warned: bool, task: str
+) -> None:
+    world.samples = questions(40, task=task) if task == "choice" else questions(40, task=task, options={}, scorer="contains")
+    seen: Counter[str] = Counter()
+
+    def answer(request: Request) -> str:
+        if not unsure:
+            return right(request) if looks else unsteady(request, seen)
+        seen[request.text] += 1
+        said = right(request) if looks else by_text(request)
+        return f"{said}, {unsure}" if seen[request.text] % 2 else said
+
+    world.model.answer = answer
+    evaluator = world.evaluator()
+    evaluator.open_backend = lambda ref: Repeated(world.model, version="1", name=ref.name)
+    found = measures(world, evaluator)["same_when_exchanged_rate"]
+    assert bool(found.reason) is is_warned
+    assert bool(why_not_changed([found])) is is_warned
+
+
+def by_size(request: Request) -> str:
+    """Does not look: the answer follows from the question, and from how large the picture is."""
+    return LETTERS[(int(request.text.split("Number ")[1].split("?")[0]) + request.images[0].shape[1]) % 2]
+
+
+def test_a_picture_of_which_a_model_is_told_the_size_alone(world: World, warned: Callable[..., list[str]]) -> None:
+    """As where all pixels are lost on the way, and the number of visual tokens is not."""
+    world.samples = [
+        sample(number, target=LETTERS[number // 2 % 2], images=(MemoryImage(picture(number)[:, : 16 - number % 3]),))
+        for number in range(N)
+    ]
+    (said,) = warned(by_size)
+    assert said.startswith(f"model answers {PROBED} questions the same when it is shown the pictures of other questions: look")
+    assert warned(lambda request: right(request) if request.images else "B") == []
 
 
 class Padded(ScriptedBackend):

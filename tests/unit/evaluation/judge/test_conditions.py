@@ -173,22 +173,37 @@ def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(value: float, low
 
 
 @pytest.mark.parametrize(
-    ("same", "low", "shown"), [(1.0, -0.01, False), (0.9, -0.01, True), (1.0, 0.01, True), (math.nan, -0.01, True)]
+    ("same", "reason", "why"),
+    [
+        (0.9, "", ""),
+        (1.0, "", "it answers 12 questions the same with the pictures of others"),
+        (0.9, "warning: chance", "other pictures change no more of its answers than chance explains"),
+        (math.nan, "not probed: a few", "what other pictures change was not probed: a few"),
+        (math.nan, "not probed: sampled answers are others by chance", ""),
+    ],
 )
-def test_answers_that_are_the_same_with_other_pictures_are_a_shortfall_unless_the_gain_is_sure(
-    same: float, low: float, shown: bool
+@pytest.mark.parametrize("more", ["", "  - {id: gain, metric: visual_gain, min: 0pp}\n"], ids=["drops", "gain"])
+def test_answers_that_other_pictures_do_not_change_are_a_shortfall_however_sure_the_gain(
+    same: float, reason: str, why: str, more: str
 ) -> None:
-    """By its value a model may gain by luck; the same answers to a dozen other pictures are none."""
-    own = policy("defaults: {judge: point}\n")
-    probed = Measure("same_when_exchanged_rate", same, n=12)
-    clean = replace(record(), measures=(*record().measures[:1], Measure("gain_over_blind", 0.1, low, 0.2, n=100), probed))
-    found = conditions(own).shortfalls([clean])
-    assert [sentence.partition(", no blocking")[0] for sentence in found] == (
-        []
-        if shown
-        else ["m is not shown to look at the pictures of d: it answers 12 questions the same with the pictures of others"]
-    )
-    assert conditions(policy("defaults: {judge: point}\ncoverage: {blind_models: allow}\n")).shortfalls([clean]) == []
+    """Without pictures a model may say that it sees none, and be worse than with one that it does not look at."""
+    probed = Measure("same_when_exchanged_rate", same, n=12, reason=reason)
+    clean = replace(record(), measures=(*record().measures, probed))
+    gain = Measure("visual_gain", 0.5, 0.4, 0.6, n=100, outcome=Outcome.PASS, rule="gain")
+    sweep = Record(test="sweep", id="m-d-visual_gain", model="m", dataset="d", outcome=Outcome.PASS, measures=(gain,))
+    records = [clean, *([sweep] if more else [])]
+    found = conditions(policy(more), planned=len(records), selected=len(records)).shortfalls(records)
+    said = f"m is not shown to look at the pictures of d: {why}, and GO requires that pictures matter"
+    assert [sentence.partition(" (coverage")[0] for sentence in found] == ([said] if why else [])
+    allowed = conditions(policy(f"{more}coverage: {{blind_models: allow}}\n"), planned=len(records), selected=len(records))
+    assert allowed.shortfalls(records) == []
+
+
+def test_a_whole_run_without_a_test_of_clean_shows_nothing_of_other_pictures() -> None:
+    blind = replace(record(), setting="no_image")
+    (said,) = conditions(policy()).shortfalls([blind])
+    assert "no test has the setting clean, beside which a few questions are asked with the pictures of others" in said
+    assert conditions(policy("coverage: {tests: partial}\n"), planned=2).shortfalls([blind]) == []
 
 
 def test_a_whole_run_that_measures_nothing_about_looking_is_told_how() -> None:
