@@ -45,8 +45,11 @@ SAME_LOGPROBS = 0.05
 unlikely letters by more."""
 OTHERS = 2
 """How many of a dozen answers have to be others before anything is said: one of them may be rounding."""
+NOT_PROBED = "not probed: "
+"""Begins the reason of a probe that tells nothing; why is known to the run alone."""
 _LONGEST = 40
 """Characters of an answer in a sentence."""
+_LONGEST_CAUSE = 200
 
 Answered = tuple[Sample, Prediction, Score]
 
@@ -111,21 +114,28 @@ def _compared(
         return []
     try:
         again = measured.result(Cell(clean.cell.model, clean.cell.dataset, setting), places)
-    except VlmRobustError:  # offline, beyond a budget, or with a model that was lost: no verdict rests on them
-        return [Measure(name, math.nan, n=0, reason="not probed: a few questions could not be asked once more")]
+    except VlmRobustError as error:  # offline, beyond a budget, or with a model that was lost: no verdict rests on them
+        return [_not_probed(name, 0, f"a few questions could not be asked once more: {on_one_line(str(error), _LONGEST_CAUSE)}")]
     own = {sample.id: key for sample, key in zip(clean.samples, clean.keys, strict=True)}
     keys = {sample.id: key for sample, key in zip(again.samples, again.keys, strict=True)}
     first = {row[0].id: row for row in _answered(clean)}
-    pairs = [
-        (first[row[0].id], row)
-        for row in _answered(again)
-        if row[0].id in first and row[1].method != "sample"
-        if setting != EXCHANGED or keys[row[0].id] != own[row[0].id]  # else both show the same pixels, under two names
-    ]
+    answered = [row for row in _answered(again) if row[0].id in first]
+    firm = [row for row in answered if row[1].method != "sample"]
+    pairs = [(first[row[0].id], row) for row in firm if setting != EXCHANGED or keys[row[0].id] != own[row[0].id]]
     if len(pairs) < FEWEST:
-        reason = f"not probed: {len(pairs)} questions can be compared, and fewer than {FEWEST} tell nothing"
-        return [Measure(name, math.nan, n=len(pairs), reason=reason)]
+        why = {
+            "have no answer": len(places) - len(answered),
+            "have a sampled answer": len(answered) - len(firm),
+            "are shown the same pixels under two names": len(firm) - len(pairs),
+        }
+        lacking = ", ".join(f"{count} {what}" for what, count in why.items() if count)
+        text = f"{len(pairs)} of {len(places)} questions can be compared, and fewer than {FEWEST} tell nothing: {lacking}"
+        return [_not_probed(name, len(pairs), text)]
     return [tell(clean.cell.model, pairs)]
+
+
+def _not_probed(name: str, n: int, why: str) -> Measure:
+    return Measure(name, math.nan, n=n, reason=f"{NOT_PROBED}{why}")
 
 
 def _of_other_pictures(model: str, pairs: Sequence[Pair]) -> Measure:

@@ -15,8 +15,8 @@ from pytest_vlmrobust.core.cell import Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.evaluation.after.verification import Verification, verify
+from pytest_vlmrobust.core.record import CHECK, Measure, Record
+from pytest_vlmrobust.evaluation.after.verification import Verification, differences, verify
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
@@ -264,3 +264,17 @@ def test_what_is_said_of_many_tests_is_said_once(run: Path) -> None:
     found = verified(run, lambda record: record if record.setting == "clean" else None, unrecorded=len(TESTS) - 1)
     first = "test_cell[no_image], suite.py::test_cell[flip_h], suite.py::test_cell[flip_v], suite.py::test_cell[patches:2]"
     assert found.notes == (f"5 tests: the run left no verdict: suite.py::{first}, suite.py::test_sweep[worst]",)
+
+
+def test_why_questions_were_not_asked_once_more_is_known_to_the_run_alone() -> None:
+    """Older releases said less of it."""
+
+    def probed(n: int, reason: str) -> Record:
+        measure = Measure("same_when_exchanged_rate", float("nan"), n=n, reason=reason)
+        return Record("cell", "model-data-clean", "model", "data", measures=(measure,))
+
+    older = probed(0, "not probed: a few questions could not be asked once more")
+    now = probed(0, "not probed: a few questions could not be asked once more: the run has no answers of it")
+    assert differences(older, now) == []
+    assert len(differences(older, probed(3, now.measures[0].reason))) == 1
+    assert len(differences(probed(0, "warning: it answers all the same"), now)) == 1
