@@ -23,7 +23,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -44,6 +44,8 @@ TESTS: Mapping[str, Sequence[str]] = {
 """Modules, and those of ``tests/unit`` that are about them."""
 CPU_SECONDS = 120
 """What a mutant may take before it counts as found: it does not come to an end."""
+UNUSED = 90
+"""Exit code of tests that passed and never imported the mutant."""
 WARNED = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 """Hypothesis is imported before pytest, which would like to look at it first."""
 
@@ -76,6 +78,8 @@ class Mutant:
     before: str
     after: str
     source: str
+    used: list[bool] = field(default_factory=list, compare=False)
+    """Not empty once it was imported."""
 
     def __str__(self) -> str:
         return f"{self.module}:{self.line}: {self.before}  ->  {self.after}"
@@ -133,6 +137,7 @@ class _Loader(importlib.abc.Loader):
         self.mutant = mutant
 
     def exec_module(self, module: ModuleType) -> None:
+        self.mutant.used.append(True)
         exec(compile(self.mutant.source, str(ROOT / PACKAGE / self.mutant.module), "exec"), module.__dict__)  # noqa: S102
 
 
@@ -151,11 +156,17 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def is_found(module: str, mutant: Mutant | None) -> bool:
-    """Returns whether a test of a module fails on a mutant; of ``None``, on the module as it is."""
+    """Returns whether a test of a module fails on a mutant; of ``None``, on the module as it is.
+
+    Raises:
+        RuntimeError: the tests passed without the mutant.
+    """
     child = os.fork()
     if child == 0:
         _test(module, mutant)
     _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == UNUSED:
+        raise RuntimeError(f"the tests of {module} do not import it")
     return status != 0
 
 
@@ -169,34 +180,40 @@ def _test(module: str, mutant: Mutant | None) -> None:
     os.dup2(nothing, 2)
     if mutant is not None:
         sys.meta_path.insert(0, _Finder(mutant))
+    for name in [name for name in sys.modules if name.partition(".")[0] in {PACKAGE, "tests"}]:
+        del sys.modules[name]  # somebody else imported it, without the mutant
     code = 1
     try:
         files = [str(ROOT / "tests/unit" / name) for name in TESTS[module]]
         code = int(pytest.main([*files, "-x", "-q", "-p", "no:cacheprovider", *WARNED]))
+        if code == 0 and mutant is not None and not mutant.used:
+            code = UNUSED
     finally:
         os._exit(code)
 
 
-def measure(modules: Sequence[str], sample: int, seed: int) -> Iterator[tuple[str, int, list[Mutant], list[Mutant]]]:
-    """Yields of each module: its name, how many mutants it has, those that were tried, and those that survived.
+def prepare() -> None:
+    """Imports what tests use, so that no fork does."""
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # these tests use none of what else is installed
+    for name in ("hypothesis", "numpy", "pytest", "scipy.stats", "yaml"):
+        importlib.import_module(name)
 
-    Args:
-        modules: by their names in ``TESTS``.
-        sample: how many of each to try; 0 for all.
-        seed: of what is drawn.
+
+def drawn(module: str, sample: int, seed: int) -> list[Mutant]:
+    """Returns the mutants of a module that are to be tried: so many of them, or all where that is 0."""
+    every = mutants(module)
+    return every if not sample or sample >= len(every) else random.Random(f"{seed} {module}").sample(every, sample)
+
+
+def survivors(module: str, tried: Sequence[Mutant]) -> list[Mutant]:
+    """Returns the mutants that no test of a module finds.
 
     Raises:
         RuntimeError: tests fail without a mutant, so that they find anything.
     """
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # these tests use none of what else is installed
-    for name in ("hypothesis", "numpy", "pytest", "scipy.stats", "yaml"):
-        importlib.import_module(name)  # so that no fork does
-    for module in modules:
-        if is_found(module, None):
-            raise RuntimeError(f"the tests of {module} fail on the module as it is: mend them first")
-        every = mutants(module)
-        chosen = every if not sample or sample >= len(every) else random.Random(f"{seed} {module}").sample(every, sample)
-        yield module, len(every), chosen, [mutant for mutant in chosen if not is_found(module, mutant)]
+    if is_found(module, None):
+        raise RuntimeError(f"the tests of {module} fail on the module as it is: mend them first")
+    return [mutant for mutant in tried if not is_found(module, mutant)]
 
 
 def main() -> None:
@@ -210,9 +227,11 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     print("| module | mutants | tried | found |\n|---|--:|--:|--:|")
     left: list[Mutant] = []
-    for module, count, tried, survivors in measure(options.module or [*TESTS], options.sample, options.seed):
-        print(f"| `{module}` | {count} | {len(tried)} | {len(tried) - len(survivors)} |", flush=True)
-        left += survivors
+    prepare()
+    for module in options.module or TESTS:
+        tried = drawn(module, options.sample, options.seed)
+        left += (missed := survivors(module, tried))
+        print(f"| `{module}` | {len(mutants(module))} | {len(tried)} | {len(tried) - len(missed)} |", flush=True)
     print(*(f"survived: {mutant}" for mutant in sorted(left, key=str)), sep="\n")
 
 

@@ -1,86 +1,242 @@
 """What is promised on a bad day, and how often it was kept: faults survived, inputs tried, mutants found.
 
-    python benchmarks/reliability.py                                # all three, on the terminal
-    python benchmarks/reliability.py --markdown docs/reliability.md   # and into the page
+    python benchmarks/reliability.py                                  # what is not in the rows yet, for this commit and seed
+    python benchmarks/reliability.py --only inputs --rounds 10        # ten rounds of a minute for each reader
+    python benchmarks/reliability.py --only inputs --rounds 0 --markdown docs/reliability.md   # nothing but the page
 
-The parts are independent of each other: ``--only faults`` measures one, and replaces its table in the page alone.
+The whole takes hours. A row of a few trials, inputs or mutants is kept in ``reliability.jsonl`` as soon as it is measured, and is
+not measured again, so that it may be stopped at any time. The same seed draws the same trials, inputs and mutants: what is
+measured at a later commit takes the place of the same row of an earlier one.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
+import math
 import os
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias
 
 import mutants
 
-Row = TypeVar("Row")
 ROOT = Path(__file__).resolve().parent.parent
+ROWS = Path(__file__).with_suffix(".jsonl")
+TRIALS = {"killed": 100, "store damaged": 30}
+"""Trials of a fault in the record; of every other one there are 20."""
+AT_ONCE = {"faults": 5, "mutants": 25}
+"""Trials and mutants of a row."""
+Row: TypeAlias = dict[str, Any]
 
 
-def shown(row: Row) -> Row:
-    """Returns a row of a table, and says it at once: the whole takes hours."""
-    print(row, file=sys.stderr, flush=True)
-    return row
+@dataclass(frozen=True)
+class Piece:
+    """What a row is about, and how it is measured."""
+
+    part: str
+    name: str
+    """Of a fault, a reader or a module."""
+    seed: int
+    first: int
+    """The number of its first trial or mutant."""
+    measure: Callable[[], Row]
+
+    @property
+    def key(self) -> Row:
+        """What a row says of it."""
+        return {"part": self.part, "name": self.name, "seed": self.seed, "first": self.first}
 
 
-def faults(options: argparse.Namespace) -> list[str]:
+def faults(options: argparse.Namespace) -> Iterator[Piece]:
+    """Yields a few trials of each fault at a time."""
+    from tests.faults import campaign
+
+    for fault in campaign.FAULTS:
+        count = TRIALS.get(fault, 20)
+        for first in range(0, count, AT_ONCE["faults"]):
+            numbers = range(first, min(count, first + AT_ONCE["faults"]))
+
+            def measure(fault: str = fault, numbers: Sequence[int] = numbers) -> Row:
+                row = campaign.run_trials(fault, numbers, options.seed)
+                return {"trials": row.trials, "survived": row.survived, "ended": row.ended, "problems": row.problems}
+
+            yield Piece("faults", fault, options.seed, first, measure)
+
+
+def table_of_faults(rows: Sequence[Row]) -> list[str]:
     """Returns the table of the faults that gates met."""
     from tests.faults import campaign
 
-    rows = [shown(row) for row in campaign.run_campaign([*campaign.FAULTS], options.trials, options.seed)]
-    total, survived = sum(row.trials for row in rows), sum(row.survived for row in rows)
-    lines = [campaign.HEADER, *map(str, rows), f"| **all** | **{survived} of {total}** | |"]
-    return [*lines, *(f"\n{problem}" for row in rows for problem in row.problems)]
+    lines, every = [campaign.HEADER], []
+    for fault, group in grouped(rows).items():
+        ended = sum((Counter(row["ended"]) for row in group), Counter[str]())
+        problems = [problem for row in group for problem in row["problems"]]
+        every.append(
+            campaign.Row(fault, sum(row["trials"] for row in group), sum(row["survived"] for row in group), ended, problems)
+        )
+    total, survived = sum(row.trials for row in every), sum(row.survived for row in every)
+    lines += [*map(str, every), f"| **all** | **{survived} of {total}** | |"]
+    return [*lines, *(f"\n{problem}" for row in every for problem in row.problems)]
 
 
-def inputs(options: argparse.Namespace) -> list[str]:
+def inputs(options: argparse.Namespace) -> Iterator[Piece]:
+    """Yields a round of each reader, and then the next: the seed of a round is its number."""
+    from tests.fuzz import readers
+
+    for seed in range(options.seed, options.seed + options.rounds):
+        for name in readers.READERS:
+
+            def measure(name: str = name, seed: int = seed) -> Row:
+                try:  # a process for each, so that the memory of one reader is not hidden by what another took
+                    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+                        row = dataclasses.asdict(pool.submit(_fuzz, name, options.seconds, seed).result())
+                except BrokenProcessPool:
+                    row = {"tried": 0, "failures": [f"{name}, seed {seed}: its process died"]}
+                return {**{name: value for name, value in row.items() if name != "reader"}, "seconds": options.seconds}
+
+            yield Piece("inputs", name, seed, 0, measure)
+
+
+def _fuzz(name: str, seconds: float, seed: int) -> Any:
+    from tests.fuzz import readers
+
+    return readers.fuzz(readers.READERS[name], seconds, seed)
+
+
+def table_of_inputs(rows: Sequence[Row]) -> list[str]:
     """Returns the table of the inputs that readers were given."""
     from tests.fuzz import readers
 
-    rows = [shown(readers.fuzz(reader, options.seconds, options.seed)) for reader in readers.READERS.values()]
-    tried, failed = sum(row.tried for row in rows), sum(len(row.failures) for row in rows)
-    lines = [readers.HEADER, *map(str, rows), f"| **all** | **{tried:,}** | | | | **{failed}** |"]
-    return [*lines, *(f"\n{failure}" for row in rows for failure in row.failures)]
+    lines = [readers.HEADER.replace("inputs |", "processor time | inputs |", 1).replace("|--:|", "|--:|--:|", 1)]
+    tried, failures = 0, []
+    for name, group in grouped(rows).items():
+        of = readers.Row(name, *(sum(row.get(field, 0) for row in group) for field in ("tried", "read")))
+        of.slowest = max(row.get("slowest", 0.0) for row in group)
+        of.growth = max(row.get("growth", 0) for row in group)
+        of.failures = [failure for row in group for failure in row["failures"]]
+        tried, failures = tried + of.tried, failures + of.failures
+        seconds = sum(row["seconds"] for row in group)
+        lines.append(str(of).replace(f"| {name} |", f"| {name} | {seconds:g} s |", 1))
+    lines.append(f"| **all** | | **{tried:,}** | | | | **{len(failures)}** |")
+    return [*lines, *(f"\n{failure}" for failure in failures)]
 
 
-def mistakes(options: argparse.Namespace) -> list[str]:
-    """Returns the table of the mutants that tests were tried on."""
-    lines, total, found, left = ["| module | mutants | tried | found |\n|---|--:|--:|--:|"], 0, 0, []
-    for module, count, tried, survivors in mutants.measure([*mutants.TESTS], options.sample, options.seed):
-        lines.append(f"| `{module}` | {count} | {len(tried)} | {len(tried) - len(survivors)} |")
-        total, found = total + len(tried), found + len(tried) - len(survivors)
-        left += survivors
-        print(lines[-1], *survivors, sep="\n", file=sys.stderr, flush=True)
-    return [*lines, f"| **all** | | **{total}** | **{found}** ({found / total:.0%}) |"]
+def mistakes(options: argparse.Namespace) -> Iterator[Piece]:
+    """Yields some mutants of each module at a time, in the order of its lines."""
+    mutants.prepare()
+    for module in mutants.TESTS:
+        every = mutants.drawn(module, 0, options.seed)
+        for first in range(0, len(every), AT_ONCE["mutants"]):
+            chosen = every[first : first + AT_ONCE["mutants"]]
+
+            def measure(module: str = module, chosen: Sequence[mutants.Mutant] = chosen, count: int = len(every)) -> Row:
+                left = mutants.survivors(module, chosen)
+                return {"mutants": count, "tried": len(chosen), "survivors": [str(mutant) for mutant in left]}
+
+            yield Piece("mutants", module, 0, first, measure)
 
 
-PARTS: Mapping[str, Callable[[argparse.Namespace], list[str]]] = {"faults": faults, "inputs": inputs, "mutants": mistakes}
+def table_of_mistakes(rows: Sequence[Row]) -> list[str]:
+    """Returns the table of the mutants that tests were tried on; of each module at the last commit alone."""
+    lines, total, found = ["| module | mutants | tried | found |\n|---|--:|--:|--:|"], 0, 0
+    for module, group in grouped(rows).items():
+        last = [row for row in group if row["commit"] == group[-1]["commit"]]
+        tried, left = sum(row["tried"] for row in last), sum(len(row["survivors"]) for row in last)
+        lines.append(f"| `{module}` | {last[0]['mutants']} | {tried} | {tried - left} |")
+        total, found = total + tried, found + tried - left
+    return [*lines, f"| **all** | | **{total}** | **{found}** ({found / max(1, total):.0%}) |"]
+
+
+PARTS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[Piece]], Callable[[Sequence[Row]], list[str]]]] = {
+    "faults": (faults, table_of_faults),
+    "inputs": (inputs, table_of_inputs),
+    "mutants": (mistakes, table_of_mistakes),
+}
+
+
+def grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Returns rows by the fault, reader or module that they are about."""
+    names = dict.fromkeys(row["name"] for row in rows)
+    return {name: [row for row in rows if row["name"] == name] for name in names}
+
+
+def read(path: Path) -> list[Row]:
+    """Returns the rows that were kept; of what was measured at several commits, the last."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in map(json.loads, lines):
+        key = tuple(row[name] for name in ("part", "name", "seed", "first"))
+        found.pop(key, None)
+        found[key] = row
+    return [*found.values()]
+
+
+def where_from(rows: Sequence[Row]) -> str:
+    """Returns a sentence with the commits and seeds of rows."""
+    commits = dict.fromkeys(row["commit"] for row in rows)
+    parts = []
+    for commit in commits:
+        seeds = sorted({row["seed"] for row in rows if row["commit"] == commit})
+        parts.append(f"`{commit}` with {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}")
+    return f"\nMeasured at commit {'; '.join(parts)}."
+
+
+def write(page: Path, part: str, table: str) -> None:
+    """Puts a table between its marks in a page."""
+    text = page.read_text(encoding="utf-8")
+    start, end = f"<!-- {part} -->\n\n", f"\n\n<!-- end of {part} -->"
+    before, _, rest = text.partition(start)
+    page.write_text(f"{before}{start}{table}{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 def main() -> None:
-    """Measures, prints, and writes the tables between their marks in a page."""
+    """Measures what is missing, prints the tables, and writes them into a page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", choices=[*PARTS], action="append")
-    parser.add_argument("--trials", type=int, default=28, help="of each fault")
-    parser.add_argument("--seconds", type=float, default=60.0, help="processor time for each reader")
-    parser.add_argument("--sample", type=int, default=25, help="mutants of each module")
+    parser.add_argument("--seconds", type=float, default=60.0, help="processor time of a round, for each reader")
+    parser.add_argument("--rounds", type=int, default=1, help="of inputs, each with a seed of its own")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--most", type=float, default=math.inf, help="rows to measure; 0 to make tables of what there is")
+    parser.add_argument("--rows", type=Path, default=ROWS, metavar="FILE", help="where rows are kept")
     parser.add_argument("--markdown", type=Path, metavar="FILE")
     options = parser.parse_args()
+    rows_file, page = options.rows.resolve(), options.markdown and options.markdown.resolve()
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
-    for name in options.only or PARTS:
-        table = "\n".join(PARTS[name](options))
-        print(table, flush=True)
-        if options.markdown:
-            page = options.markdown.read_text(encoding="utf-8")
-            start, end = f"<!-- {name} -->\n\n", f"\n\n<!-- end of {name} -->"
-            before, _, rest = page.partition(start)
-            options.markdown.write_text(f"{before}{start}{table}{end}{rest.partition(end)[2]}", encoding="utf-8")
+    described = ["git", "describe", "--always", "--exclude=*", "--abbrev=10", "--dirty=-changed"]
+    commit = subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+    measured = 0
+    for part in options.only or PARTS:
+        pieces, table = PARTS[part]
+        done = [row for row in read(rows_file) if row["commit"] == commit]
+        for piece in pieces(options) if measured < options.most else ():
+            if measured >= options.most:
+                break
+            if any(piece.key.items() <= row.items() for row in done):
+                continue
+            try:
+                row = {**piece.key, "commit": commit, **piece.measure()}
+            except NotImplementedError as error:
+                print(f"{piece.name}: left out: {error}", file=sys.stderr, flush=True)
+                continue
+            with rows_file.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+            measured += 1
+            print(row, file=sys.stderr, flush=True)
+        if rows := [row for row in read(rows_file) if row["part"] == part]:
+            text = "\n".join([*table(rows), where_from(rows)])
+            print(text, flush=True)
+            if page:
+                write(page, part, text)
 
 
 if __name__ == "__main__":

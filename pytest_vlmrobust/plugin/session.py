@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -34,6 +37,46 @@ MARKERS = (
     "vlm_splits(*names): settings, or sets of them, that each summary metric is taken over one by one",
     "vlm_tasks(*names): what is asked of collections of identities, in place of questions",
 )
+
+
+_FEWEST_FILES = 64
+"""How many files a process has to be allowed to open: a small run needs two dozen; weights, servers and workers need more."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+    """Makes sure that a run can begin, before pytest captures its output: that needs files, and streams that are open."""
+    if early_config.known_args_namespace.vlm or early_config.getini("vlm"):
+        allowed = _files_allowed()
+        if allowed < _FEWEST_FILES:
+            raise pytest.UsageError(
+                f"this process may open {allowed} files, and a run needs {_FEWEST_FILES}. Raise the limit (ulimit -n 1024)"
+            )
+        _open_closed_streams()
+    return (yield)
+
+
+def _files_allowed() -> float:
+    """Returns how many files this process may have open at a time; Windows has no such limit."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return math.inf
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return math.inf if allowed == resource.RLIM_INFINITY else allowed
+
+
+def _open_closed_streams() -> None:
+    """Opens standard streams that were closed (``>&-``), onto nothing.
+
+    Else pytest ends with an error of its own, whose exit code is that of NO-GO, and the next file to be opened is printed into.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the process ends
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -433,6 +433,7 @@ class Row:
     tried: int = 0
     read: int = 0
     slowest: float = 0.0
+    slowest_input: int = 0
     growth: int = 0
     failures: list[str] = field(default_factory=list)
 
@@ -468,7 +469,8 @@ def fuzz(reader: Reader, seconds: float, seed: int, most: int = sys.maxsize) -> 
             row.failures.append(f"{reader.name}, seed {seed}, input {row.tried}: {ended}")
         row.tried += 1
         row.read += ended == "read"
-        row.slowest = max(row.slowest, took)
+        if took > row.slowest:
+            row.slowest, row.slowest_input = took, row.tried
     row.growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
     if row.growth > LARGEST_GROWTH:
         row.failures.append(f"{reader.name}: memory grew by {row.growth} MiB over {row.tried} inputs")

@@ -47,10 +47,13 @@ CHANCE = 0.05
 """How likely chance alone may change so many answers that still shows that pictures do."""
 OTHERS = 2
 """How many of a dozen answers have to be others before anything is said: one of them may be rounding."""
-_NOT_ASKED = "not probed: a few questions could not be asked once more"
-_BY_CHANCE = "not probed: sampled answers are others by chance"
+NOT_PROBED = "not probed: "
+"""Begins the reason of a probe that tells nothing; why is known to the run alone."""
+_NOT_ASKED = f"{NOT_PROBED}a few questions could not be asked once more: "
+_SAMPLED = "have a sampled answer"
 _LONGEST = 40
 """Characters of an answer in a sentence."""
+_LONGEST_CAUSE = 200
 
 _CHOSEN = ("choice", "yes_no")
 
@@ -101,7 +104,7 @@ def why_not_changed(measures: Iterable[Measure]) -> str:
             return f"it answers {measure.n} questions the same with the pictures of others"
         if measure.reason.startswith(WARNING):
             return "other pictures change no more of its answers than chance explains"
-        if math.isnan(measure.value) and measure.reason != _BY_CHANCE:
+        if math.isnan(measure.value) and (measure.reason.startswith(_NOT_ASKED) or _SAMPLED not in measure.reason):
             return f"what other pictures change was {measure.reason}"
     return ""
 
@@ -136,22 +139,25 @@ def _pairs(measured: Measured, clean: CellResult, setting: Setting, name: str) -
         return [], []
     try:
         again = measured.result(Cell(clean.cell.model, clean.cell.dataset, setting), places)
-    except VlmRobustError:  # offline, beyond a budget, or with a model that was lost: no verdict rests on them
-        return [], [Measure(name, math.nan, n=0, reason=_NOT_ASKED)]
+    except VlmRobustError as error:  # offline, beyond a budget, or with a model that was lost: no verdict rests on them
+        reason = f"{_NOT_ASKED}{on_one_line(str(error), _LONGEST_CAUSE)}"
+        return [], [Measure(name, math.nan, n=0, reason=reason)]
     own = {sample.id: key for sample, key in zip(clean.samples, clean.keys, strict=True)}
     keys = {sample.id: key for sample, key in zip(again.samples, again.keys, strict=True)}
     first = {row[0].id: row for row in _answered(clean)}
-    pairs = [
-        (first[row[0].id], row)
-        for row in _answered(again)
-        if row[0].id in first and row[1].method != "sample"
-        if setting != EXCHANGED or keys[row[0].id] != own[row[0].id]  # else both show the same pixels, under two names
-    ]
+    answered = [row for row in _answered(again) if row[0].id in first]
+    firm = [row for row in answered if row[1].method != "sample"]
+    pairs = [(first[row[0].id], row) for row in firm if setting != EXCHANGED or keys[row[0].id] != own[row[0].id]]
     if len(pairs) >= FEWEST:
         return pairs, []
-    is_drawn = any(row[1].method == "sample" for row in _answered(again))
-    reason = f"not probed: {len(pairs)} questions can be compared, and fewer than {FEWEST} tell nothing"
-    return [], [Measure(name, math.nan, n=len(pairs), reason=_BY_CHANCE if is_drawn else reason)]
+    why = {
+        "have no answer": len(places) - len(answered),
+        _SAMPLED: len(answered) - len(firm),
+        "are shown the same pixels under two names": len(firm) - len(pairs),
+    }
+    lacking = ", ".join(f"{count} {what}" for what, count in why.items() if count)
+    text = f"{len(pairs)} of {len(places)} questions can be compared, and fewer than {FEWEST} tell nothing: {lacking}"
+    return [], [Measure(name, math.nan, n=len(pairs), reason=f"{NOT_PROBED}{text}")]
 
 
 def _of_other_pictures(model: str, pairs: Sequence[Pair], again: Sequence[Pair]) -> Measure:

@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
 from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
+from pytest_vlmrobust.evaluation.run.ledger import Ledger
 from pytest_vlmrobust.store import Evidence, Store
 
 TODAY = date(2026, 6, 1)
@@ -122,7 +123,7 @@ class World:
                 evaluator.result(cell(name, model))
         return self.directory / run
 
-    def evaluator(self, *, owner: str = "main", **options: Any) -> Evaluator:
+    def evaluator(self, *, owner: str = "main", ledger: Ledger | None = None, **options: Any) -> Evaluator:
         chosen = EvaluationOptions(**{"batch_size": 2, **options})
         evaluator = Evaluator(
             models=self.refs,
@@ -131,6 +132,7 @@ class World:
             store=Store.open(self.directory, read_only=chosen.offline),
             options=chosen,
             owner=owner,
+            ledger=ledger or Ledger(),
         )
         self.opened.append(evaluator)
         return evaluator

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.cell import Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.core.record import CHECK, Record
+from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.evaluation.after.verification import Verification, differences, verify
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
@@ -285,3 +285,17 @@ def test_no_measure_of_a_record_hides_another(run: Path) -> None:
     assert len(found) == 1
     assert found[0].startswith("measures.x #20002 is ")
     assert differences(more, dataclasses.replace(more, measures=more.measures[1:]))
+
+
+def test_why_questions_were_not_asked_once_more_is_known_to_the_run_alone() -> None:
+    """Older releases said less of it."""
+
+    def probed(n: int, reason: str) -> Record:
+        measure = Measure("same_when_exchanged_rate", float("nan"), n=n, reason=reason)
+        return Record("cell", "model-data-clean", "model", "data", measures=(measure,))
+
+    older = probed(0, "not probed: a few questions could not be asked once more")
+    now = probed(0, "not probed: a few questions could not be asked once more: the run has no answers of it")
+    assert differences(older, now) == []
+    assert len(differences(older, probed(3, now.measures[0].reason))) == 1
+    assert len(differences(probed(0, "warning: it answers all the same"), now)) == 1

@@ -25,6 +25,7 @@ from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
+from pytest_vlmrobust.evaluation.run.ledger import Ledger
 from pytest_vlmrobust.evaluation.run.probes import FEWEST, PROBED, exchanges
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, load_policy
@@ -347,10 +348,22 @@ def test_what_cannot_be_asked_once_more_is_said(world: World) -> None:
         evaluator.result(cell(name))
     offline = measures(world, world.evaluator(offline=True))["same_when_exchanged_rate"]
     assert math.isnan(offline.value)
-    assert offline.reason == "not probed: a few questions could not be asked once more"
+    why = "model-data-exchanged: 12 of 12 answers are not in the store, and --vlm-offline forbids asking the model"
+    assert offline.reason.startswith(f"not probed: a few questions could not be asked once more: {why}")
+    spent = world.evaluator(ledger=Ledger(seconds=60, started=0.0, clock=lambda: 90.0))
+    found = measures(world, spent)["same_when_exchanged_rate"]
+    assert found.reason.startswith("not probed: a few questions could not be asked once more: budget spent: 90 of 60 seconds")
     world.model.answer = lambda _: failed_prediction("the endpoint is down")
     failed = measures(world, evaluator)["same_when_exchanged_rate"]
-    assert failed.reason == "not probed: 0 questions can be compared, and fewer than 10 tell nothing"
+    assert failed.reason == ("not probed: 0 of 12 questions can be compared, and fewer than 10 tell nothing: 12 have no answer")
+
+
+def test_answers_that_are_drawn_are_not_compared(world: World) -> None:
+    world.samples = questions()
+    world.model.answer = lambda request: Prediction(right(request), "sample")
+    found = measures(world, world.evaluator())["other_when_alone_rate"]
+    assert (math.isnan(found.value), found.n) == (True, 0)
+    assert found.reason.endswith("fewer than 10 tell nothing: 12 have a sampled answer")
 
 
 def test_few_questions_are_not_asked_once_more(world: World) -> None:

@@ -1,0 +1,54 @@
+"""A gate whose process may open few files, or has no standard streams, says so or ends as any other."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from .conftest import UNUSED, Project
+
+WRONG = {"setting": "invert", "answer": "A"}
+
+
+def run(project: Project, how: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the gate from a shell that does something first."""
+    command = [sys.executable, "-m", "pytest", *UNUSED, "-p", "no:cacheprovider", "suite", "--vlm-report=out", *arguments]
+    return subprocess.run(["sh", "-c", how, "sh", *command], cwd=project.path, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def gate(project: Project) -> Project:
+    project.script()
+    settings = {"vlm": "scripted:model.yaml", "vlm_dataset": "data.jsonl", "vlm_thresholds": "policy.yaml"}
+    project.write("pytest.ini", "[pytest]\n" + "".join(f"{name} = {value}\n" for name, value in settings.items()))
+    return project
+
+
+@pytest.mark.parametrize("allowed", [6, 8, 9, 12, 13, 24, 63])
+def test_a_process_that_may_open_few_files_is_refused_in_words(gate: Project, allowed: int) -> None:
+    """Below about ten pytest itself could not say so: its output is captured into files."""
+    done = run(gate, f'ulimit -n {allowed}; exec "$@"')
+    assert done.returncode == 4, done.stdout + done.stderr
+    said = f"ERROR: this process may open {allowed} files, and a run needs 64. Raise the limit (ulimit -n 1024)"
+    assert done.stderr.strip() == said
+    assert not (gate.path / ".vlmrobust").exists()
+
+
+def test_few_files_are_enough_for_tests_that_are_no_gate(gate: Project) -> None:
+    gate.write("pytest.ini", "[pytest]\n")
+    gate.write("suite/test_suite.py", "def test_plain():\n    pass\n")
+    assert run(gate, 'ulimit -n 32; exec "$@"').returncode == 0
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("decision", ["GO", "NO-GO"])
+def test_closed_streams_change_no_decision(gate: Project, closed: str, decision: str) -> None:
+    """Without the plugin pytest ends with 1 then, as it does for a model that fails."""
+    if decision == "NO-GO":
+        gate.script(WRONG)
+    done = run(gate, f'exec "$@" {closed}')
+    assert done.returncode == {"GO": 0, "NO-GO": 1}[decision], done.stdout + done.stderr
+    assert json.loads((gate.path / "out" / "results.json").read_text())["decision"] == decision
