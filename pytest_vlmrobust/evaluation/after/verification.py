@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.spending import BUDGET_SPENT
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
-from pytest_vlmrobust.evaluation.judge.canaries import NOT_PROBED
+from pytest_vlmrobust.evaluation.judge.canaries import NOT_PROBED, SAMPLED
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTasks, StoredTest, changed_policies
 from pytest_vlmrobust.evaluation.judge.replay import Replay, Rescored
@@ -283,8 +283,9 @@ def _content(record: Record) -> dict[str, Any]:
     bare = tuple(dataclasses.replace(example, pictures=()) for example in record.examples)
     content: dict[str, Any] = json.loads(dataclasses.replace(record, examples=bare).to_json())
     for measure in content["measures"]:
-        if measure.get("reason", "").startswith(NOT_PROBED):  # why is known to the run alone, and older releases do not say it
-            measure["reason"] = NOT_PROBED
+        reason = measure.get("reason", "")
+        if reason.startswith(NOT_PROBED):  # why is known to the run alone, but for what GO depends on
+            measure["reason"] = f"{NOT_PROBED}{SAMPLED if SAMPLED in reason else ''}"
     content["measures"] = _by_name(content["measures"], "metric", "category")
     content["examples"] = _by_name(content["examples"], "kind", "sample")
     return {name: value for name, value in content.items() if name not in _CIRCUMSTANCES}

@@ -49,8 +49,9 @@ OTHERS = 2
 """How many of a dozen answers have to be others before anything is said: one of them may be rounding."""
 NOT_PROBED = "not probed: "
 """Begins the reason of a probe that tells nothing; why is known to the run alone."""
+SAMPLED = "have a sampled answer"
+"""Why questions cannot be compared that GO does not ask about: such answers are others by chance."""
 _NOT_ASKED = f"{NOT_PROBED}a few questions could not be asked once more: "
-_SAMPLED = "have a sampled answer"
 _LONGEST = 40
 """Characters of an answer in a sentence."""
 _LONGEST_CAUSE = 200
@@ -104,7 +105,7 @@ def why_not_changed(measures: Iterable[Measure]) -> str:
             return f"it answers {measure.n} questions the same with the pictures of others"
         if measure.reason.startswith(WARNING):
             return "other pictures change no more of its answers than chance explains"
-        if math.isnan(measure.value) and (measure.reason.startswith(_NOT_ASKED) or _SAMPLED not in measure.reason):
+        if math.isnan(measure.value) and (measure.reason.startswith(_NOT_ASKED) or SAMPLED not in measure.reason):
             return f"what other pictures change was {measure.reason}"
     return ""
 
@@ -152,7 +153,7 @@ def _pairs(measured: Measured, clean: CellResult, setting: Setting, name: str) -
         return pairs, []
     why = {
         "have no answer": len(places) - len(answered),
-        _SAMPLED: len(answered) - len(firm),
+        SAMPLED: len(answered) - len(firm),
         "are shown the same pixels under two names": len(firm) - len(pairs),
     }
     lacking = ", ".join(f"{count} {what}" for what, count in why.items() if count)
