@@ -117,7 +117,7 @@ def _fill(config: pytest.Config, run: Run) -> bool:
 def _plan(run: Run, *, width: int, color: bool) -> str:
     """Returns the plan of the selected tests: a line for each model and dataset, then what stands behind it."""
     from pytest_vlmrobust.evaluation.run.planning import HEADER, NAMES, RunForecast
-    from pytest_vlmrobust.reporting.writing import render_table
+    from pytest_vlmrobust.reporting.writing import render_sentences, render_table
 
     directories, selection = run.directories, run.selection
     try:
@@ -135,7 +135,7 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
     lines.append(forecast.disk)
     counts = f"{selection.selected} of {selection.planned} gated tests"
     lines.append(f"{counts}; nothing was asked, and a plan is never GO: exit code 5")
-    return table + "".join(f"{line}\n" for line in lines)
+    return table + render_sentences(lines, width=width, color=color)
 
 
 # After the last test.
