@@ -57,7 +57,13 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     judges = run.selection.plan and run.controls and run.selection.refusal is None and not run.only_fills
     if not judges or _only_shows(config):
         return []
-    return [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.tests.judged_by_model())]
+    warnings = [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.tests.judged_by_model())]
+    writer = config.get_terminal_writer()
+    if not warnings or not writer.hasmarkup:
+        return warnings
+    from pytest_vlmrobust.reporting.writing import render_sentences
+
+    return render_sentences(warnings, width=max(80, writer.fullwidth), color=True).splitlines()
 
 
 @pytest.hookimpl(tryfirst=True)
