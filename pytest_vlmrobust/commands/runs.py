@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
-from pytest_vlmrobust.core.errors import StoreError, UsageError
+from pytest_vlmrobust.core.errors import StoreError, UsageError, did_you_mean
 from pytest_vlmrobust.core.ranking import BY
 from pytest_vlmrobust.core.words import quantity
 
@@ -151,6 +151,7 @@ def _add_history(commands: Commands) -> None:
 
 
 def _history(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust import perturbations
     from pytest_vlmrobust.evaluation.judge.measurements import quantity as known_metric
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.history import Point, points_of, render_history
@@ -170,7 +171,9 @@ def _history(options: argparse.Namespace) -> int:
             series.setdefault(name, []).append(point)
     if not series:
         what = f"{options.metric} over several settings or under {options.setting}, the value of --setting"
-        raise StoreError(f"{options.store}: no run of it measured {what}. vlmrobust runs lists its runs")
+        known = [CLEAN_NAME, NO_IMAGE_NAME, *perturbations.names("all")]
+        hint = "" if options.setting in known else did_you_mean(options.setting, known)
+        raise StoreError(f"{options.store}: no run of it measured {what}.{hint} vlmrobust runs lists its runs")
     show("\n".join(render_history(f"{name}: {options.metric}", points, width()) for name, points in series.items()).rstrip("\n"))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)

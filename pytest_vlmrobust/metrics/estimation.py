@@ -239,7 +239,7 @@ def _facts(record: Metric) -> dict[str, str]:
         "reads": ", ".join(f"`{need.value}`" for need in record.needs),
         **_common_facts(record),
         "taken over": f"{record.coverage.full} {record.coverage.noun}, as published" if record.coverage else "",
-        "one better score": _moves(record),
+        "moves": _moves(record),
         "perfect model": _declared_value(record.perfect),
         "nothing changes": _declared_value(record.unchanged),
         "no visual gain": _declared_value(record.blind),

@@ -57,7 +57,13 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     judges = run.selection.plan and run.controls and run.selection.refusal is None and not run.only_fills
     if not judges or _only_shows(config):
         return []
-    return [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.tests.judged_by_model())]
+    warnings = [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.tests.judged_by_model())]
+    writer = config.get_terminal_writer()
+    if not warnings or not writer.hasmarkup:
+        return warnings
+    from pytest_vlmrobust.reporting.writing import render_sentences
+
+    return render_sentences(warnings, width=max(80, writer.fullwidth), color=True).splitlines()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -117,7 +123,7 @@ def _fill(config: pytest.Config, run: Run) -> bool:
 def _plan(run: Run, *, width: int, color: bool) -> str:
     """Returns the plan of the selected tests: a line for each model and dataset, then what stands behind it."""
     from pytest_vlmrobust.evaluation.run.planning import HEADER, NAMES, RunForecast
-    from pytest_vlmrobust.reporting.writing import render_table
+    from pytest_vlmrobust.reporting.writing import render_sentences, render_table
 
     directories, selection = run.directories, run.selection
     try:
@@ -135,7 +141,7 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
     lines.append(forecast.disk)
     counts = f"{selection.selected} of {selection.planned} gated tests"
     lines.append(f"{counts}; nothing was asked, and a plan is never GO: exit code 5")
-    return table + "".join(f"{line}\n" for line in lines)
+    return table + render_sentences(lines, width=width, color=color)
 
 
 # After the last test.

@@ -26,7 +26,7 @@ def render_policy(policy: Policy, *, width: int, color: bool) -> str:
     """Returns a policy as text: a line for each rule, a line for each waiver, and what else has to hold."""
     buffer = io.StringIO()
     console = text_console(buffer, width=max(80, width), color=color)
-    folder = _shared_folder([one.source for one in (*policy.rules, *policy.waivers)])
+    folder = _shared_folder([*(rule.source for rule in policy.rules), *(waiver.source for waiver in policy.waivers)])
     console.print(_rules(policy, folder, console.width))
     if policy.waivers:
         console.print()

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +123,23 @@ def print_sentence(console: Console, markup: str) -> None:
     for place, words in enumerate(rows):
         words.rstrip()
         console.print(Text.assemble(_INDENT if place else "", words), soft_wrap=True)
+
+
+def render_sentences(sentences: Iterable[str], *, width: int, color: bool) -> str:
+    """Returns sentences as ``print_sentence`` prints them, each on a line of its own.
+
+    Args:
+        sentences: without markup.
+        width: of the terminal, in characters.
+        color: whether it is one.
+    """
+    from rich.markup import escape
+
+    buffer = io.StringIO()
+    console = text_console(buffer, width=width, color=color)
+    for sentence in sentences:
+        print_sentence(console, escape(sentence))
+    return buffer.getvalue()
 
 
 def sentence_rows(console: Console, markup: str) -> int:

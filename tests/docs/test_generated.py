@@ -81,8 +81,11 @@ def test_every_command_and_each_of_its_options_is_listed(generate: Any) -> None:
     (commands,) = [action.choices for action in cli.parser()._actions if isinstance(action.choices, dict)]
     for name, parser in commands.items():
         section = text.partition(f"## `vlmrobust {name}`\n")[2].partition("\n## ")[0]
-        options = [one for action in parser._actions for one in action.option_strings[-1:] if action.dest != "help"]
+        options = [
+            ", ".join(action.option_strings) for action in parser._actions if action.option_strings and action.dest != "help"
+        ]
         assert all(re.search(rf"^\| `{option}[ `]", section, re.MULTILINE) for option in options), section
+        assert all(example in section for example in parser.epilog.split("\n  ")[1:])
 
 
 def test_every_check_of_metrics_is_explained(generate: Any) -> None:

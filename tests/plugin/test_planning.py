@@ -28,7 +28,7 @@ def test_a_plan_says_what_the_run_then_does(any_project: Project) -> None:
     plan.stdout.fnmatch_lines(
         [
             "*plan of the vision-language model gate*",
-            f"{PASSES - SAMPLES} views were never made with this store*",
+            f"{PASSES - SAMPLES} views are new to this store*",
             "model-data: no rate is known: *; no stored answer says how many tokens it took",
             "disk: not known, *",
             "8 of 8 gated tests; nothing was asked, and a plan is never GO: exit code 5",
@@ -53,7 +53,7 @@ def test_after_a_run_the_store_holds_all_and_rates_are_measured(project: Project
     assert row(plan)[5:8] == [str(PASSES), "0", "0 s"]
     rate = "model-data: * s an answer in one process (median of * cells of run 2*"
     plan.stdout.fnmatch_lines([rate, "disk: about * an answer*"])
-    plan.stdout.no_fnmatch_line("*were never made*")
+    plan.stdout.no_fnmatch_line("*are new to this store*")
 
 
 def test_what_k_leaves_out_is_not_planned_and_what_a_test_needs_is(project: Project) -> None:

@@ -822,6 +822,8 @@ def test_history_draws_a_metric_over_the_runs(tmp_path: Path, capsys: Captured) 
     assert "no run of it measured mean_drop" in capsys.readouterr().err
     assert main(["history", "--store", str(tmp_path), "--metric", "accuracy", "--setting", "fog:low"]) == 4
     assert "accuracy over several settings or under fog:low, the value of --setting" in capsys.readouterr().err
+    assert main(["history", "--store", str(tmp_path), "--metric", "accuracy", "--setting", "fgo:low"]) == 4
+    assert "under fgo:low, the value of --setting. Did you mean 'fog:low'?" in capsys.readouterr().err
     assert main(["history", "--store", str(tmp_path), "--metric", "acuracy"]) == 4
     assert "Did you mean 'accuracy'?" in capsys.readouterr().err
 

@@ -95,7 +95,7 @@ class TooFew:
         rule = self.rule
         about = f"{rule.id} ({rule.metric} {rule.bound.condition}, {rule.source})"
         loosen = ": loosen the bound" if 2 * self.tried > _MOST_SAMPLES else ""  # else more than were tried might do
-        enough = f"about {self.enough:,} would do" if self.enough else f"not even {self.tried:,} would do{loosen}"
+        enough = f"about {self.enough:,} would be enough" if self.enough else f"not even {self.tried:,} would be enough{loosen}"
         few = quantity(self.samples, "independent sample hardly decides", "independent samples hardly decide")
         return f"{few} rule {about}: {self.shown}; {enough}"
 

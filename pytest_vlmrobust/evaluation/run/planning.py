@@ -70,7 +70,11 @@ class RunForecast:
             alike.setdefault(_basis(one), []).append(f"{one.model}-{one.dataset}")
         return [
             f"{passes:,} forward passes in all, at most {missing:,} of them to be inferred",
-            *([f"beside these at most {self.probes:,} questions are asked once more, in another way"] if self.probes else []),
+            *(
+                [f"in addition at most {self.probes:,} probes: questions that are asked again, with another picture or alone"]
+                if self.probes
+                else []
+            ),
             *_unrendered(self.found),
             *(f"{first_few(names, 1)}: {basis}" for basis, names in alike.items()),
             *(f"{one.model}-{one.dataset}: {cost}" for one in self.found if (cost := _cost(one))),
@@ -98,7 +102,7 @@ def _unrendered(found: Iterable[Forecast]) -> list[str]:
     count = sum(one.unrendered for one in found)
     if not count:
         return []
-    return [f"{count:,} views were never made with this store; if some give pixels that it has answers to, fewer are inferred"]
+    return [f"{count:,} views are new to this store; those whose pixels it already has answers to are not inferred"]
 
 
 def _basis(one: Forecast) -> str:

@@ -346,7 +346,7 @@ def test_facts_are_those_of_the_record() -> None:
     assert facts["bounds"] == "-∞ … 1"
     assert (facts["better"], facts["perfect model"], facts["no visual gain"]) == ("lower", "0", "undefined")
     assert "nothing changes" not in facts
-    assert facts["one better score"] == "rises with `clean`; falls with `perturbed`; moves either way with `no_image` (it may)"
+    assert facts["moves"] == "rises with `clean`; falls with `perturbed`; moves either way with `no_image` (it may)"
     assert facts["interval"].startswith("none: a rule judges its value (`judge: point`)")
     assert (facts["of"], facts["suite"], facts["defined when"]) == ("one setting", "every", "there is something")
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from pytest_vlmrobust.reporting import writing
-from pytest_vlmrobust.reporting.writing import code, inert
+from pytest_vlmrobust.reporting.writing import code, inert, render_sentences
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,12 @@ def test_code_ends_where_it_should(text: str) -> None:
 
 def test_the_examples() -> None:
     assert doctest.testmod(writing).failed == 0
+
+
+def test_sentences_break_between_words_on_a_terminal_alone() -> None:
+    sentences = ["model-shapes: " + "word " * 20 + "end", "[red] is no markup"]
+    assert render_sentences(sentences, width=40, color=False).splitlines() == sentences
+    rows = render_sentences(sentences, width=40, color=True).splitlines()
+    assert max(map(len, rows)) <= 40
+    assert " ".join(row.strip() for row in rows) == " ".join(sentences)
+    assert [row for row in rows if not row.startswith("  ")] == [rows[0], sentences[1]]

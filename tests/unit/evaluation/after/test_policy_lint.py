@@ -349,7 +349,7 @@ def test_samples_that_decide_too_little(write: Path) -> None:
     assert said(policy, samples=2000) == []
     (found,) = said(policy, samples=100)
     assert found.startswith("p.yaml:3: 100 independent samples hardly decide rule low (accuracy_drop <= 0.05, p.yaml:3)")
-    assert found.endswith("; about 400 would do")  # under the 42 low settings of the shipped suite
+    assert found.endswith("; about 400 would be enough")  # under the 42 low settings of the shipped suite
     assert len(said(policy, samples=10)) == 2
 
 

@@ -59,7 +59,7 @@ def test_a_rule_that_a_dataset_is_too_small_for_is_named_with_what_would_do() ->
     assert sentence.startswith(
         "small: 200 independent samples hardly decide rule r (accuracy_drop <= 0.03, a.yaml:3): of a model that"
     )
-    assert sentence.endswith("; about 400 would do")
+    assert sentence.endswith("; about 400 would be enough")
     reached = float(sentence.partition("accuracy_drop <= ")[2].partition("they show accuracy_drop <= ")[2].partition(";")[0])
     assert 0.03 < reached < 0.06
 
@@ -86,7 +86,7 @@ def test_rules_that_samples_do_not_decide_are_left_alone(silent: Policy) -> None
 
 def test_a_bound_of_nothing_is_decided_by_no_number_of_samples() -> None:
     assert all(one.enough is None for one in found(policy(high=0.0), TESTS, SIZES))
-    assert "not even 6,400 would do: loosen the bound" in str(found(policy(high=0.0), TESTS, SIZES)[-1])
+    assert "not even 6,400 would be enough: loosen the bound" in str(found(policy(high=0.0), TESTS, SIZES)[-1])
 
 
 @pytest.mark.parametrize("samples", [20, 100, 200, 260])
@@ -99,7 +99,7 @@ def test_what_is_shown_speaks_of_the_side_of_the_bound(samples: int) -> None:
 def test_where_larger_sizes_were_not_tried_nobody_is_told_to_loosen_the_bound() -> None:
     (one, *_) = found(policy(high=0.001), TESTS, {"small": 5})
     assert one.enough is None
-    assert str(one).endswith("; not even 640 would do")
+    assert str(one).endswith("; not even 640 would be enough")
 
 
 def test_all_tests_of_a_rule_have_to_pass_which_takes_more_samples_than_one() -> None:
