@@ -174,11 +174,3 @@ def test_each_unit_test_stands_where_its_module_or_package_does() -> None:
     subjects = {test: ROOT / "pytest_vlmrobust" / test.parent / test.stem.removeprefix("test_") for test in tests}
     strays = [str(test) for test, subject in subjects.items() if not (subject.with_suffix(".py").is_file() or subject.is_dir())]
     assert not strays, "in pytest_vlmrobust/ there is no module or package of the same folder and name"
-
-
-def test_the_recording_shows_each_command_of_the_tutorial() -> None:
-    commands = re.findall(r"^\$ (?!pip install)(.*)$", (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), re.MULTILINE)
-    recording = (ROOT / "docs" / "first-five-minutes.md").read_text(encoding="utf-8")
-    assert re.findall(r"^```text\n\$ (.*)$", recording, re.MULTILINE) == commands
-    screens = re.findall(r"^```text\n\$ [^\n]*\n(.*?)^```$", recording, re.MULTILINE | re.DOTALL)
-    assert all(len(lines := screen.splitlines()) <= 24 and max(map(len, lines)) <= 80 for screen in screens)

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import WORST_FIRST
-from pytest_vlmrobust.core.errors import StoreError, UnknownName, VlmRobustError, did_you_mean
+from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError, VlmRobustError, did_you_mean
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import printable
@@ -121,7 +121,7 @@ class Pages:
         """Returns the page of one sample under one setting: pictures, answers side by side, and all settings as a strip.
 
         Raises:
-            UnknownName: no run asked about it.
+            UsageError: no run asked about it.
         """
         runs, states, browser, cells = self._opened(asked)
         marks = browser.marks(asked.data, asked.id)
@@ -129,9 +129,9 @@ class Pages:
             datasets = {cell.dataset for cell in cells}
             if asked.data not in datasets:
                 raise UnknownName("dataset", asked.data, datasets, more="These are the datasets of the runs that are shown here")
-            near = browser.names_like(asked.data, asked.id)
-            raise UnknownName(
-                "sample", asked.id, near, where=f"dataset {asked.data!r}", more="No run that is shown here asked about it"
+            meant = did_you_mean(asked.id, browser.names_like(asked.data, asked.id))
+            raise UsageError(
+                f"dataset {asked.data!r}: unknown sample {asked.id!r}.{meant} No run that is shown here asked about it"
             )
         under = asked.under or CLEAN_NAME
         people = [who for who in contenders(cells) if any(is_of(mark.cell, who) for mark in marks)]

@@ -189,7 +189,7 @@ def test_a_very_long_answer_is_cut(serve: Callable[..., Served], tmp_path: Path)
         ("/answers?text=%25", 200, "Nothing fits. Leave something out of the filter."),
         ("/answers?text=_____", 200, "Nothing fits. Leave something out of the filter."),
         ("/sample?data=dd&id=d0", 404, "unknown dataset 'dd'. Did you mean 'd'?"),
-        ("/sample?data=d&id=d00", 404, "dataset 'd': unknown sample 'd00'. Did you mean 'd0'? Known: d0, d1"),
+        ("/sample?data=d&id=d00", 404, "dataset 'd': unknown sample 'd00'. Did you mean 'd0'? No run that is shown here asked"),
         ("/sample?data=d&id=d0&under=fog:hihg", 200, "Not asked about this sample under fog:hihg. Did you mean 'fog:high'?"),
         ("/answers?text=" + "x" * 401, 404, "the address is too long"),
         ("/answers?text=" + "x" * 9000, 414, "the address is too long"),
