@@ -129,7 +129,8 @@ def quantised(folder: Path, bits: int) -> Path:
             return weight
         rows = weight.float().flatten(1)
         step = rows.abs().amax(1, keepdim=True).clamp(min=1e-12) / (2 ** (bits - 1) - 1)
-        return ((rows / step).round() * step).reshape(weight.shape).to(weight.dtype).contiguous()
+        nearest: torch.Tensor = (rows / step).round() * step
+        return nearest.reshape(weight.shape).to(weight.dtype).contiguous()
 
     shutil.copytree(TINY, folder)
     weights = load_file(TINY / "model.safetensors")
