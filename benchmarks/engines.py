@@ -2,11 +2,13 @@
 
     python benchmarks/engines.py                                  # this process, and two parts in a process each
     python benchmarks/engines.py --actors 2                       # also on a Ray cluster that is started here
-    python benchmarks/engines.py --served openai:URL#MODEL@1      # also a server that runs already (vlmrobust serve-command)
+    python benchmarks/engines.py --served NAME --models FILE --server-pid PID  # also a server that runs already on this machine
 
 The embedded model is asked about the embedded shapes, clean and inverted, in batches of 16, from as many threads as each way has
 lanes. What is loaded or started once is left out: the first batches are not timed. Nothing is stored or judged, and one thread
-of torch computes each batch. Times are by the clock, so the load of the machine is printed beside them.
+of torch computes each batch. Answers a second are by the clock, so the load of the machine is printed beside them. Processor time
+compares on a machine that does other work as well: that of this process, and that of the processes that compute for it, as Linux
+counts it.
 """
 
 from __future__ import annotations
@@ -18,15 +20,50 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import BackendOptions, Cluster, open_backend, resolve
 from pytest_vlmrobust.backends.protocol import PreparingBackend
-from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.datasets import resolve as open_dataset
 from pytest_vlmrobust.evaluation.run.prompts import prompt, scorable_choices
 
 BATCH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the questions took, in seconds, without the first ones."""
+
+    lanes: str
+    wall: float
+    here: float
+    """Processor time of the process that asks."""
+    elsewhere: float = 0.0
+    """Processor time of those that answer for it."""
+
+
+def processor_seconds(processes: Sequence[int]) -> float:
+    """Returns the processor time of processes, with that of children that ended."""
+    seconds = 0.0
+    for process in processes:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+def actors() -> list[int]:
+    """Returns the process ids of actors of Ray that host a model."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and (folder / "cmdline").read_text().startswith("ray::Host"):
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it ended meanwhile
+    return found
 
 
 def requests(count: int) -> list[Request]:
@@ -44,11 +81,11 @@ def requests(count: int) -> list[Request]:
     return [found[number % len(found)] for number in range(count)]
 
 
-def measured(name: str, cluster: Cluster | None, asked: Sequence[Request]) -> tuple[float, str]:
-    """Returns the seconds that the questions took, without the first ones, and how many lanes asked them."""
-    backend = open_backend(resolve(name), BackendOptions(device="cpu", batch_size=BATCH, cluster=cluster))
+def measured(ref: ModelRef, cluster: Cluster | None, asked: Sequence[Request], server: int = 0) -> Cost:
+    """Returns what the questions cost; ``server`` is the process id of one on this machine."""
+    backend = open_backend(ref, BackendOptions(device="cpu", batch_size=BATCH, cluster=cluster))
     if not isinstance(backend, PreparingBackend):
-        raise TypeError(f"{name} prepares nothing")
+        raise TypeError(f"{ref.name} prepares nothing")
     size = 1 if getattr(backend, "batch_size", BATCH) == 1 else BATCH
     batches = [asked[start : start + size] for start in range(0, len(asked), size)]
 
@@ -61,18 +98,25 @@ def measured(name: str, cluster: Cluster | None, asked: Sequence[Request]) -> tu
     lanes = backend.lanes
     with ThreadPoolExecutor(lanes) as threads:
         list(threads.map(answer, batches[: 2 * lanes]))
-        began = time.perf_counter()
+        others = [server] if server else actors() if cluster else []
+        began, here, elsewhere = time.perf_counter(), time.process_time(), processor_seconds(others)
         list(threads.map(answer, batches))
-        seconds = time.perf_counter() - began
+        cost = Cost(
+            f"{lanes} in flight",
+            time.perf_counter() - began,
+            time.process_time() - here,
+            processor_seconds(others) - elsewhere,
+        )
     backend.close()
-    return seconds, f"{lanes} in flight"
+    return cost
 
 
-def in_parts(count: int) -> tuple[float, str]:
-    """Returns the longest time that one of two processes took for half of the questions."""
+def in_parts(count: int) -> Cost:
+    """Returns the longest time that one of two processes took for half of the questions, and the processor time of both."""
     command = [sys.executable, __file__, "--only-here", "--count", str(count // 2)]
     parts = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE) for _ in range(2)]  # noqa: S603 - this program
-    return max(float(part.communicate()[0].split()[-1]) for part in parts), "2 processes"
+    costs = [tuple(map(float, part.communicate()[0].split()[-2:])) for part in parts]
+    return Cost("2 processes", max(wall for wall, _ in costs), 0.0, sum(cpu for _, cpu in costs))
 
 
 def main() -> None:
@@ -80,23 +124,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=800, help="questions")
     parser.add_argument("--actors", type=int, default=0, help="actors of a Ray cluster that is started here")
-    parser.add_argument("--served", default="", metavar="openai:URL#MODEL@REVISION", help="a server that runs already")
+    parser.add_argument("--served", default="", metavar="NAME", help="a server that runs already, as after --vlm")
+    parser.add_argument("--models", type=Path, metavar="FILE", help="a models file that describes it")
+    parser.add_argument("--server-pid", type=int, default=0, metavar="PID", help="its process, where it is on this machine")
     parser.add_argument("--only-here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    asked = requests(options.count)
+    asked, tiny = requests(options.count), resolve("tiny")
     if options.only_here:
-        print(measured("tiny", None, asked)[0])
+        cost = measured(tiny, None, asked)
+        print(cost.wall, cost.here)
         return
-    ways = {"this process": lambda: measured("tiny", None, asked), "two parts": lambda: in_parts(options.count)}
+    ways = {"this process": lambda: measured(tiny, None, asked), "two parts": lambda: in_parts(options.count)}
     if options.actors:
-        ways[f"{options.actors} actors of Ray"] = lambda: measured("tiny", Cluster("local", options.actors), asked)
+        ways[f"{options.actors} actors of Ray"] = lambda: measured(tiny, Cluster("local", options.actors), asked)
     if options.served:
-        ways["a server"] = lambda: measured(options.served, None, asked)
-    print("| way | lanes | answers a second | load of the machine |\n|---|---|--:|--:|")
+        served = resolve(options.served, models_file=options.models)
+        ways["a server"] = lambda: measured(served, None, asked, options.server_pid)
+    print("| way | lanes | processor ms an answer: asking | computing | answers a second | load of the machine |")
+    print("|---|---|--:|--:|--:|--:|")
     for way, run in ways.items():
-        seconds, lanes = run()
-        print(f"| {way} | {lanes} | {options.count / seconds:.1f} | {os.getloadavg()[0]:.1f} |", flush=True)
+        cost = run()
+        here, elsewhere = (1000 * seconds / options.count for seconds in (cost.here, cost.elsewhere))
+        speed, load = options.count / cost.wall, os.getloadavg()[0]
+        print(f"| {way} | {cost.lanes} | {here:.1f} | {elsewhere:.1f} | {speed:.1f} | {load:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

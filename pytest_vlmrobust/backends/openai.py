@@ -273,6 +273,8 @@ class OpenAIBackend:
     def _opened(self) -> Replicas[Client]:
         servers = [Replica(url, self._client(url)) for url in self._served.urls]
         self._latest = replicas = Replicas(servers, self._admit, limit=self._limit, notice=self._notice)
+        if self._given_up:  # while the client was imported, when there was nothing to end yet
+            replicas.give_up()
         with contextlib.ExitStack() as stack:
             stack.callback(replicas.close, Client.close)
             replicas.run(replicas.open())

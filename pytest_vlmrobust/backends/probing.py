@@ -47,6 +47,7 @@ _ROUNDING = 1e-3
 _TIMED = 3
 """Requests, one after the other, whose median is the latency."""
 _AT_ONCE = 16
+_NOT_FOUND = "status 404"
 _CHEAP = 2.0
 """Seconds of a request beyond which no more are sent at once: what that would show is not worth the wait."""
 
@@ -200,10 +201,10 @@ async def _problem(client: Client, limit: float) -> str:
 
 
 def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
-    """Raises UnknownName where all servers that can be reached list other models, and none answers under this name."""
+    """Raises UnknownName where every server that lists models lists others, and says that it has none of this name."""
     model = Served.of(ref.location).model
     listing = [server for server in servers if server.models]
-    if listing and all(server.problem and model not in server.models for server in listing):
+    if listing and all(_NOT_FOUND in server.problem and model not in server.models for server in listing):
         known = {name for server in listing for name in server.models}
         raise UnknownName("model", model, known, where=first_few([server.url for server in listing]))
 

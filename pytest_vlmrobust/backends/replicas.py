@@ -130,6 +130,7 @@ class Replicas(Generic[Client]):
         self._slow = 0
         """How many requests ran into their time limit since that reply."""
         self._lost = ""
+        self._given_up = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="vlm-requests", daemon=True)
         self._thread.start()
 
@@ -160,6 +161,7 @@ class Replicas(Generic[Client]):
         Raises:
             BackendError: none can be asked, or one serves another model than the first.
         """
+        self._require_wanted()
         problems = [problem for replica in self.all if (problem := await self._look_at(replica))]
         if not any(replica.admitted for replica in self.all):
             raise BackendError("; ".join(problems))
@@ -167,7 +169,8 @@ class Replicas(Generic[Client]):
             self._notice(problem)
 
     def give_up(self) -> None:
-        """Ends whatever is in flight: whoever waits for it gets a CancelledError."""
+        """Ends whatever is in flight, and what begins later: whoever waits for it gets a CancelledError."""
+        self._given_up = True
         with contextlib.suppress(RuntimeError):  # it was closed meanwhile
             self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(self._loop)])
 
@@ -207,6 +210,7 @@ class Replicas(Generic[Client]):
         return ""
 
     async def _answered(self, call: Callable[[Replica[Client]], Awaitable[Answer]], key: str) -> Answer:
+        self._require_wanted()
         tries: Counter[str] = Counter()
         while True:
             replica = await self._chosen()
@@ -235,6 +239,11 @@ class Replicas(Generic[Client]):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(resting, default=None)):
                         await self._changed.wait()
+
+    def _require_wanted(self) -> None:
+        """Raises CancelledError for what was given up before it began, when there was nothing to end yet."""
+        if self._given_up:
+            raise asyncio.CancelledError
 
     def _require_any(self) -> None:
         refused = [replica.refused for replica in self.all]

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from .conftest import Project
+from pytest_vlmrobust.backends import resolve
+from pytest_vlmrobust.datasets.embedded.shapes import REFERENCE_KINDS, Shapes
+
+from .conftest import UNUSED, Project
 
 SETTINGS = ("flip_v", "invert")
-SUITE = f"""
+
+
+def suite(cells: tuple[str, ...], settings: tuple[str, ...]) -> str:
+    return f"""
 import pytest
 
 
-@pytest.mark.vlm_settings("clean", "no_image", *{SETTINGS})
+@pytest.mark.vlm_settings(*{cells})
 def test_cell(vlm_cell):
     vlm_cell.check()
 
 
-@pytest.mark.vlm_settings(*{SETTINGS})
+@pytest.mark.vlm_settings(*{settings})
 @pytest.mark.vlm_metrics("mean_baseline_drop")
 def test_since_baseline(vlm_sweep):
     vlm_sweep.check()
@@ -31,7 +39,7 @@ def test_since_baseline(vlm_sweep):
 def gate(pytester: pytest.Pytester) -> Project:
     pytester.makeini("[pytest]\n")
     project = Project(pytester, ())
-    project.write("suite/test_corruptions.py", SUITE)
+    project.write("suite/test_corruptions.py", suite(("clean", "no_image", *SETTINGS), SETTINGS))
     return project
 
 
@@ -103,3 +111,75 @@ def test_without_an_earlier_run_nothing_is_on_a_par(gate: Project) -> None:
     )
     assert alone.ret == 10
     alone.stdout.fnmatch_lines(["*rule same-answers * is not applicable: baseline_flip_rate compares with an earlier run*"])
+
+
+# Checkpoints: the embedded model, and copies of it with fewer bits.
+
+TINY = Path(resolve("tiny").location)
+PER_KIND = 48
+
+
+def quantised(folder: Path, bits: int) -> Path:
+    """Copies the embedded model with each row of each matrix rounded to so many bits, with a scale of its own."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    def rounded(weight: torch.Tensor) -> torch.Tensor:
+        if weight.dim() < 2:
+            return weight
+        rows = weight.float().flatten(1)
+        step = rows.abs().amax(1, keepdim=True).clamp(min=1e-12) / (2 ** (bits - 1) - 1)
+        nearest: torch.Tensor = (rows / step).round() * step
+        return nearest.reshape(weight.shape).to(weight.dtype).contiguous()
+
+    shutil.copytree(TINY, folder)
+    weights = load_file(TINY / "model.safetensors")
+    save_file({name: rounded(weight) for name, weight in weights.items()}, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def write_shapes(gate: Project) -> None:
+    """Writes more questions about the embedded shapes than the embedded set has: a few hundred are needed to show parity."""
+    rows = []
+    (gate.path / "pictures").mkdir()
+    for sample in Shapes("more", PER_KIND, tuple(kind for kind in REFERENCE_KINDS if kind != "existence")).samples():
+        Image.fromarray(sample.images[0].load()).save(gate.path / f"pictures/{sample.id}.png", compress_level=1)
+        question = {"question": sample.question, "options": list(sample.options.values()), "answer": sample.target}
+        rows.append({"id": sample.id, "image": f"pictures/{sample.id}.png", **question})
+    gate.write("data.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_12_bits_is_on_a_par_with_the_evaluated_one_and_one_of_3_bits_is_not(gate: Project) -> None:
+    # blind answers are left out: the embedded model finds some letters equally probable then, and any rounding decides
+    settings = ("jpeg_compression:mid",)
+    gate.write("suite/test_corruptions.py", suite(("clean", *settings), settings))
+    write_shapes(gate)
+    shutil.copytree(TINY, gate.path / "evaluated")
+
+    def run(model: str, *options: str) -> pytest.RunResult:
+        given = ("--vlm-dataset=data.jsonl", "--vlm-dtype=float32", "--vlm-device=cpu", f"--vlm-report=of-{model}")
+        return gate.pytester.runpytest_subprocess(f"--vlm=./{model}", *given, "-p", "no:randomly", *UNUSED, *options, "suite")
+
+    def fingerprint(model: str) -> object:
+        return json.loads((gate.path / f"of-{model}/manifest.json").read_text())["models"][model]["fingerprint"]
+
+    run("evaluated")
+    compare = ("--vlm-thresholds=parity", "--vlm-baseline=of-evaluated")
+    quantised(gate.path / "fine", 12)
+    fine = run("fine", *compare)
+    assert fine.ret == 0, fine.stdout.str()
+    fine.stdout.fnmatch_lines(["GO *"])
+    measures = [
+        measure
+        for record in json.loads((gate.path / "of-fine/results.json").read_text())["records"]
+        for measure in record["measures"]
+        if measure["metric"] == "baseline_flip_rate"
+    ]
+    assert len(measures) == 2
+    assert max(measure["value"] for measure in measures) < 0.02
+    assert fingerprint("fine") != fingerprint("evaluated")
+    quantised(gate.path / "coarse", 3)
+    coarse = run("coarse", *compare)
+    assert coarse.ret == 1, coarse.stdout.str()
+    coarse.stdout.fnmatch_lines(["    baseline_flip_rate * n=336  FAIL 0.04", "NO-GO *"])

@@ -185,10 +185,11 @@ class Replicated:
                 self.dead.set()
         return None
 
-    def _noted(self, body: dict[str, Any], name: str) -> None:
+    def _noted(self, body: dict[str, Any], name: str) -> Reply | None:
         if is_question(body):
             self.counting(body)
             self.again[name].set()
+        return None
 
 
 def test_of_replicas_the_living_are_asked_and_the_dead_are_asked_again_once_they_live(

@@ -435,6 +435,20 @@ def test_a_server_that_hangs_when_it_is_first_looked_at_can_be_given_up(httpserv
     go_on.set()
 
 
+def test_a_server_can_be_given_up_before_it_is_first_asked(server: Faulty, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = opened(server.url)
+    client = backend._client
+
+    def given_up_meanwhile(url: str) -> Any:
+        backend.give_up()
+        return client(url)
+
+    monkeypatch.setattr(backend, "_client", given_up_meanwhile)
+    with pytest.raises(BackendError, match="model 'm': the run ended while it was asked"):
+        backend.infer(numbered(1))
+    assert server.bodies == []
+
+
 def test_an_answer_that_drips_is_given_up_at_the_time_limit(opened: Open) -> None:
     """Each byte comes before the time limit of a read ends, and the whole never does."""
     with ModelServer(ScriptedBackend(lambda _request: "fine", version="1")) as good:
