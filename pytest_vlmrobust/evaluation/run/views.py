@@ -35,7 +35,7 @@ KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
 _RUNG = "resolution"
 """The setting that shows pictures at a long edge in pixels."""
 _LOOK_SECONDS = 1.0
-"""How long a picture on disk is taken for unchanged: looking at its file for each setting takes longer than all else in a recipe."""
+"""How long a picture on disk is taken for unchanged: a look at its file for each setting costs more than all else of a recipe."""
 _Look: TypeAlias = tuple[bool, str, tuple[str, ...]]
 """What a view begins with: whether with pictures that somebody made of its rung, the seed of the sample, and which pictures."""
 _SOURCE_BYTES = 128 * 2**20
