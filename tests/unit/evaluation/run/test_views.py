@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -283,7 +284,7 @@ def test_a_picture_that_changes_on_disk_is_noticed_within_a_second(monkeypatch: 
             looks.append(now[0])
             return f"as it is {'later' if now[0] > 100.5 else 'at first'}"
 
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     asked = [sample(number, images=(Changing(picture(number)),)) for number in range(3)]
     maker = ViewMaker(1)
     before = maker.recipes(asked, FIXED)
