@@ -272,7 +272,8 @@ def _switch_to_log(connection: sqlite3.Connection) -> None:
 
 def _prepare(connection: sqlite3.Connection, path: Path, schema: DatabaseSchema, *, read_only: bool) -> None:
     """Refuses foreign files before anything is changed, and creates the tables of an empty file."""
-    connection.execute("pragma cache_size = -16000")  # KiB: whoever judges again looks up each of its keys on a page of its own
+    pages = 64_000 if schema is STORE else 16_000  # KiB: whoever judges again looks up each of its keys on a page of its own
+    connection.execute(f"pragma cache_size = -{pages}")
     if not _blank(connection):
         _check_version(connection, path, schema)
         _check_layout(connection, path, schema)

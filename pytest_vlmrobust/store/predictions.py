@@ -35,7 +35,7 @@ class Store(Database):
         self.read_only = read_only
         self._clock = clock
         self._has_notes = False
-        """Whether the table of notes was seen; it never goes away."""
+        """Whether notes were seen; they never go away."""
         self._put: set[str] = set()
         """The keys of answers that were put here through this object."""
 
@@ -171,7 +171,7 @@ class Store(Database):
             StoreError: the store cannot be read.
         """
         with self._lock, explain_errors(self.path, "read"):
-            self._has_notes = self._has_notes or has_table(self._connection, "notes")
+            self._has_notes = self._has_notes or self._holds_notes()
             rows = self._select("select recipe, notes from notes where recipe in", list(recipes)) if self._has_notes else []
         return {recipe: tuple(json.loads(notes)) for recipe, notes in rows}
 
@@ -262,6 +262,10 @@ class Store(Database):
         with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             yield
 
+    def _holds_notes(self) -> bool:
+        exists = has_table(self._connection, "notes")
+        return exists and self._connection.execute("select 1 from notes limit 1").fetchone() is not None
+
     def _select(self, query: str, keys: Sequence[str]) -> list[tuple[Any, ...]]:
         """Returns the rows of ``query (keys)``."""
         rows: list[tuple[Any, ...]] = []
@@ -299,7 +303,10 @@ def decode_prediction(text: str, what: Callable[[], str]) -> Prediction:
         StoreError: it is no prediction of this release; ``what`` says in the message what was read.
     """
     try:
-        content: dict[str, Any] = _DECODER.decode(text)
+        content: dict[str, Any]
+        content, end = _DECODER.raw_decode(text)
+        if end < len(text):
+            raise ValueError(f"more follows at character {end}")  # noqa: TRY301 - said as all else is
         prediction = Prediction(**content)
         too_long = len(content["text"]) > LONGEST_TEXT
     except (ValueError, TypeError, LookupError, RecursionError) as error:

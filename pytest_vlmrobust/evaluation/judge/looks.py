@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.decision import Outcome, Verdict
@@ -104,14 +105,20 @@ class Prefix:
             self._samples[dataset] = tuple(everything[place] for place in self.places(len(everything)))
         return self._samples[dataset]
 
-    def places(self, size: int) -> list[int]:
+    def places(self, size: int) -> tuple[int, ...]:
         """Returns the places of the samples that are asked about, of a dataset of ``size``."""
-        return sorted(asking_order(size)[: math.ceil(self.share * size - 1e-9)])
+        return _first_places(size, math.ceil(self.share * size - 1e-9))
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers and scores of a cell."""
         chosen = self.places(len(self.whole.samples(cell.dataset)))
         return self.whole.result(cell, chosen if places is None else [chosen[place] for place in places])
+
+
+@lru_cache(maxsize=64)
+def _first_places(size: int, count: int) -> tuple[int, ...]:
+    """Returns the places of the samples that are asked first, in the order of the dataset: needed for every cell of a look."""
+    return tuple(sorted(asking_order(size)[:count]))
 
 
 @dataclass(eq=False)

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_RESULTS = 8
+"""Results of a cell that are kept: one for each size at which adaptive mode looks at it."""
+
+
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
     """What a run is told about evaluation; see the command line for the meaning of each."""
@@ -86,6 +90,8 @@ class PartialCell:
     """Id of a sample that was asked about to what the setting could not do to its pictures."""
     n_inferred: int = 0
     seconds: float = 0.0
+    results: dict[tuple[int, ...] | None, CellResult] = field(default_factory=dict)
+    """The last results by their samples, as long as no further one is asked about: each summary metric looks at the same ones."""
 
     @property
     def size(self) -> int:
@@ -99,17 +105,22 @@ class PartialCell:
 
     def result(self, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers to these samples, or to all."""
-        chosen = range(self.size) if places is None else places
-        return CellResult.of(
-            self.cell,
-            [self.asked[place * self.views].sample for place in chosen],
-            [self.answers.get(index, NO_ANSWER) for index in view_indices(chosen, self.views)],
-            views=self.views,
-            places=places,
-            notes=self.notes,
-            n_inferred=self.n_inferred,
-            seconds=self.seconds,
-        )
+        key = None if places is None else tuple(places)
+        if key not in self.results:
+            chosen = range(self.size) if key is None else key
+            if len(self.results) == _RESULTS:
+                del self.results[next(iter(self.results))]
+            self.results[key] = CellResult.of(
+                self.cell,
+                [self.asked[place * self.views].sample for place in chosen],
+                [self.answers.get(index, NO_ANSWER) for index in view_indices(chosen, self.views)],
+                views=self.views,
+                places=key,
+                notes=self.notes,
+                n_inferred=self.n_inferred,
+                seconds=self.seconds,
+            )
+        return self.results[key]
 
 
 @dataclass
@@ -130,7 +141,7 @@ class Evaluator:
     notice: Callable[[str], None] = lambda _text: None
     """Called with a sentence where the evaluator has to wait."""
     witness: Callable[[CellResult], None] = lambda _result: None
-    """Called with the result of each cell before the result is returned."""
+    """Called with the new answers of a cell before its result is returned."""
     ledger: Ledger = field(default_factory=Ledger)
     """What the run has spent, and may spend."""
 
@@ -232,16 +243,12 @@ class Evaluator:
         partial = self._partial_cell(cell)
         if missing := partial.missing(places):
             self._evaluate(partial, missing)
+            is_new = len(missing) == (partial.size if places is None else len(places))
+            self.witness(partial.result(places if is_new else missing))  # nobody is told of an answer twice
+        result = partial.result(places)
         if places is None:
-            self._results[cell] = partial.result()
-            self.witness(self._results[cell])
-            return self._results[cell]
-        if missing:
-            fresh = partial.result(missing)
-            self.witness(fresh)
-            if list(missing) == list(places):
-                return fresh
-        return partial.result(places)
+            self._results[cell] = result
+        return result
 
     def expect(self, wants: Iterable[Want]) -> None:
         """Says what will be asked for next, in this order, so that a model is kept busy with it while it has nothing else to do.
@@ -374,6 +381,7 @@ class Evaluator:
             self.inferred += self._engine.counted(asking.key for asking in partial.asked if asking.key is not None)[0]
             raise
         inferred, seconds = self._engine.counted(answer.key for answer in answers.values())
+        partial.results.clear()
         partial.answers |= answers
         partial.evaluated |= set(places)
         partial.notes |= self._notes(partial, places)

@@ -75,8 +75,7 @@ class EvidenceWriter:
             self._known.add((model, name))
         if result.cell.setting == CLEAN:
             self.evidence.put_pictures(name, self.source.pictures(name))
-        rows = zip(result.keys, result.predictions, result.scores, strict=True)
-        answers = tuple(Answer(*row) for row in rows)
+        answers = tuple(map(Answer, result.keys, result.predictions, result.scores))
         self.evidence.put_cell(StoredCell(result.cell, result.views, answers, result.notes, result.places), self.source.encoded)
 
 

@@ -35,7 +35,7 @@ KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
 _RUNG = "resolution"
 """The setting that shows pictures at a long edge in pixels."""
 _LOOK_SECONDS = 1.0
-"""How long a picture on disk is taken for unchanged: to look at its file takes longer than all else in a recipe."""
+"""How long a picture on disk is taken for unchanged: a look at its file for each setting costs more than all else of a recipe."""
 _Look: TypeAlias = tuple[bool, str, tuple[str, ...]]
 """What a view begins with: whether with pictures that somebody made of its rung, the seed of the sample, and which pictures."""
 _SOURCE_BYTES = 128 * 2**20
@@ -105,18 +105,23 @@ class ViewMaker:
 
     def _look(self, samples: Sequence[Sample], setting: Setting) -> list[_Look]:
         """Returns what the views of samples begin with; asked for the same samples again and again, it looks once a second."""
+        if len(samples) == 1:
+            return self._looked(samples, setting)
         key, now = (_rung(setting), *map(id, samples)), time.monotonic()  # an id stays theirs as long as they are kept beside it
         if key not in self._looks or now - self._looks[key][0] > _LOOK_SECONDS:
-            found = []
-            for sample in samples:
-                made = _made(sample, setting)
-                seed = str(derive_seed(self._seed, sample.seeded_by or sample.id))
-                sources = canonical_json([source.identity() for source in made or sample.images])
-                chosen = () if sample.perturbed is None else (canonical_json(list(sample.perturbed)),)
-                found.append((made is not None, seed, (sources, *chosen)))
             fresh = {key: look for key, look in self._looks.items() if now - look[0] <= _LOOK_SECONDS}
-            self._looks = fresh | {key: (now, tuple(samples), found)}
+            self._looks = fresh | {key: (now, tuple(samples), self._looked(samples, setting))}
         return self._looks[key][2]
+
+    def _looked(self, samples: Sequence[Sample], setting: Setting) -> list[_Look]:
+        found = []
+        for sample in samples:
+            made = _made(sample, setting)
+            seed = str(derive_seed(self._seed, sample.seeded_by or sample.id))
+            sources = canonical_json([source.identity() for source in (sample.images if made is None else made)])
+            chosen = () if sample.perturbed is None else (canonical_json(list(sample.perturbed)),)
+            found.append((made is not None, seed, (sources, *chosen)))
+        return found
 
     def view(self, sample: Sample, setting: Setting) -> View:
         """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
@@ -128,7 +133,7 @@ class ViewMaker:
             return View((), ())
         setting = shown_setting(setting)
         made = _made(sample, setting)
-        shown, setting = made or sample.images, _left(setting)[made is not None]
+        shown, setting = sample.images if made is None else made, _left(setting)[made is not None]
         sources = tuple(self._source(source) for source in shown)
         if setting == CLEAN:
             return View(sources, tuple(pixels_digest(image) for image in sources))
@@ -164,12 +169,12 @@ class ViewMaker:
         Raises:
             ImageError: a source picture cannot be found.
         """
-        recipes = {sample.id: self.recipe(sample, CLEAN) for sample in samples}
-        pixels = known(set(recipes.values()))
+        recipes = self.recipes(samples, CLEAN)
+        pixels = known(set(recipes))
         return {
             sample.id: PictureDigests(fingerprint([one.identity() for one in sample.images]), fingerprint(list(shown)))
-            for sample in samples
-            if (shown := pixels.get(recipes[sample.id]))
+            for sample, recipe in zip(samples, recipes, strict=True)
+            if (shown := pixels.get(recipe))
         }
 
     def _source(self, source: ImageSource) -> NDArray[np.uint8]:

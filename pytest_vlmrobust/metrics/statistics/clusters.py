@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import scipy
@@ -35,11 +36,7 @@ class Clusters:
     @classmethod
     def of(cls, groups: Sequence[str] | None, samples: int) -> Clusters:
         """Returns the clusters of samples with equal group names; a sample without one (an empty name) stands alone."""
-        if groups is None:
-            return cls(np.arange(samples), samples)
-        keys = [f"group {name}" if name else f"sample {index}" for index, name in enumerate(groups)]
-        names, codes = np.unique(np.asarray(keys, dtype=np.str_), return_inverse=True)
-        return cls(codes.reshape(-1), len(names))
+        return cls(np.arange(samples), samples) if groups is None else _of_groups(tuple(groups))
 
     def within(self, rows: NDArray[np.intp]) -> Clusters:
         """Returns the clusters of some of the samples."""
@@ -156,6 +153,16 @@ class Clusters:
         starts = np.searchsorted(self.codes[order], np.arange(self.count))
         sums: Array = np.add.reduceat(values[order], starts, axis=0)
         return sums
+
+
+@lru_cache(maxsize=16)
+def _of_groups(groups: tuple[str, ...]) -> Clusters:
+    """Returns the clusters of samples with these group names, which all cells of a dataset have in common."""
+    keys = [f"group {name}" if name else f"sample {index}" for index, name in enumerate(groups)]
+    names, codes = np.unique(np.asarray(keys, dtype=np.str_), return_inverse=True)
+    codes = codes.reshape(-1)
+    codes.flags.writeable = False
+    return Clusters(codes, len(names))
 
 
 # Tails of the normal and of Student's distribution (an infinite ``df`` is the normal one).

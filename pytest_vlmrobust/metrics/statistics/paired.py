@@ -302,6 +302,12 @@ class TangoTest:
         shown = self.harmful > self.helpful
         return TangoTest(self.harmful[shown], self.helpful[shown], self.n[shown], self.df)
 
+    def both(self, tail: float) -> tuple[Array, Array]:
+        """Returns lower and upper bounds of the drops, each of shape (m,); together they take as long as one of them."""
+        flips, n = np.concatenate([self.harmful, self.helpful]), np.tile(self.n, 2)
+        bounds = exact_lower(flips, np.roll(flips, len(self.n)), n, normal_tail(tail, self.df))
+        return bounds[: len(self.n)], -bounds[len(self.n) :]
+
     def lower(self, tail: float) -> Array:
         """Returns lower bounds of the drops, shape (m,)."""
         return exact_lower(self.harmful, self.helpful, self.n, normal_tail(tail, self.df))
@@ -338,7 +344,8 @@ def drop_test(clean: Array, perturbed: Array, clusters: Clusters) -> BoundTest:
 def interval_of(test: BoundTest, confidence: float) -> tuple[float, float]:
     """Bounds the first of the values that a test is about, at a two-sided level in (0, 1)."""
     tail = one_sided(confidence)
-    return float(test.lower(tail)[0]), float(test.upper(tail)[0])
+    low, high = test.both(tail) if isinstance(test, TangoTest) else (test.lower(tail), test.upper(tail))
+    return float(low[0]), float(high[0])
 
 
 def drop_interval(before: Array, after: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:

@@ -205,10 +205,11 @@ def test_a_store_that_is_held_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         assert store.put_many({"k": ANSWER}, context={}) == 1
 
 
-def test_a_row_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["'{'", "cast(answer as blob)", "answer || answer", "7 || answer", "'[]'"])
+def test_a_row_that_cannot_be_read_is_named(tmp_path: Path, change: str) -> None:
     with Store.open(tmp_path) as store:
         store.put_many({"k": ANSWER}, context={})
-        store._connection.execute("update predictions set answer = '{'")
+        store._connection.execute(f"update predictions set answer = {change}")  # noqa: S608 - from the list above
         with pytest.raises(StoreError, match="the prediction 'k' cannot be read: "):
             store.get_many(["k"])
 

@@ -14,7 +14,8 @@ from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import BackendError, DatasetError, ImageError, OfflineError, UnknownName
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Progress
-from pytest_vlmrobust.store import Store
+from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
+from pytest_vlmrobust.store import Evidence, Store
 from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, sample
 
 EVERYONE = [f"q{i}" for i in range(6)]
@@ -128,6 +129,44 @@ def test_a_failed_inference_is_no_answer_and_is_tried_again(world: World) -> Non
     world.model.answer = lambda _request: "B"
     assert world.evaluator(owner="later").result(cell("clean")).values.tolist() == [1.0] * 6
     assert world.model.asked_about == ["q2"]
+
+
+def test_evidence_holds_what_the_store_holds_to_the_letter(world: World) -> None:
+    first = world.evaluator()
+    keys = first.result(cell("invert")).keys
+    as_written = {key: text.replace(": ", " :  ") for key, text in first.store.get_encoded(keys).items()}
+    assert len(as_written) == 6
+    first.store._connection.executemany(
+        "update predictions set answer = ? where key = ?", [(t, k) for k, t in as_written.items()]
+    )
+    evidence = Evidence.open(world.directory / "run")
+    again = world.evaluator(offline=True)
+    again.witness = EvidenceWriter(evidence, again)
+    assert again.result(cell("invert")).predictions == first.result(cell("invert")).predictions
+    rows = evidence._connection.execute("select key, prediction from answers").fetchall()
+    assert dict(rows) == as_written
+    assert not evidence.damage()
+    evidence.close()
+
+
+def test_results_of_some_samples_are_kept_until_others_are_asked_about_and_told_once(world: World) -> None:
+    evaluator = world.evaluator()
+    told: list[tuple[int, ...] | None] = []
+    evaluator.witness = lambda result: told.append(result.places)
+    first = evaluator.result(cell("invert"), [3, 1])
+    assert evaluator.result(cell("invert"), (3, 1)) is first
+    assert evaluator.result(cell("invert"), [1]).keys == first.keys[1:]
+    grown = evaluator.result(cell("invert"), [1, 2])
+    assert (first.n_inferred, grown.n_inferred) == (2, 3)
+    assert evaluator.result(cell("invert"), [3, 1]).n_inferred == 3
+    whole = evaluator.result(cell("invert"))
+    assert whole.places is None
+    assert evaluator.result(cell("invert"), [3, 1]).keys == (whole.keys[3], whole.keys[1]) == first.keys
+    assert told == [(3, 1), (2,), (0, 4, 5)]
+    for place in range(6):
+        evaluator.result(cell("invert"), [place])
+        evaluator.result(cell("invert"), [place, (place + 1) % 6])
+    assert len(evaluator._partial[cell("invert")].results) == 8
 
 
 def test_offline_says_how_many_answers_are_missing(world: World) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -273,3 +274,28 @@ def test_rungs_that_show_the_same_pictures_are_no_ladder(world: World) -> None:
     assert math.isfinite(record.measures[0].value)
     named = ", ".join(map(str, large))
     assert record.notes[0] == f"{named} showed the same pictures, as happens when no picture is larger than the lowest of these"
+
+
+def test_a_picture_that_changes_on_disk_is_noticed_within_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, looks = [100.0], []
+
+    class Changing(MemoryImage):
+        def identity(self) -> str:
+            looks.append(now[0])
+            return f"as it is {'later' if now[0] > 100.5 else 'at first'}"
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    asked = [sample(number, images=(Changing(picture(number)),)) for number in range(3)]
+    maker = ViewMaker(1)
+    before = maker.recipes(asked, FIXED)
+    assert maker.recipes(asked, FIXED) == before != maker.recipes(asked, STOCHASTIC)
+    assert len(looks) == 3, "each file is looked at once for all settings"
+    now[0] += 1.1
+    assert not set(maker.recipes(asked, FIXED)) & set(before)
+    assert maker.recipes(asked, FIXED) == [maker.recipe(one, FIXED) for one in asked]
+    other = [sample(9), sample(8)]
+    assert maker.recipes(other, FIXED) == [ViewMaker(1).recipe(one, FIXED) for one in other]
+    assert len(maker._looks) == 2  # those of this second
+    now[0] += 1.1
+    maker.recipes(other, CLEAN)
+    assert len(maker._looks) == 1

@@ -155,6 +155,7 @@ def test_bounds_of_clustered_drops_err_seldom(clusters: int, members: int, harmf
     differences = np.where(rng.random(shape) < math.sqrt(copied), shared, own)
     test = TangoTest.of(differences, Clusters.of([str(index // members) for index in range(shape[0])], shape[0]))
     truth = harmful - 0.01
+    assert [bounds.tolist() for bounds in test.both(0.05)] == [test.lower(0.05).tolist(), test.upper(0.05).tolist()]
     assert (test.upper(0.05) < truth).mean() < 0.08
     assert (test.lower(0.05) > truth).mean() < 0.08
     assert np.median(test.upper(0.05) - test.lower(0.05)) < 0.15
