@@ -193,3 +193,20 @@ backends.add("deaf", lambda ref, options: Broken(answer, version="1", name=ref.n
     assert ask(large, "0", deaf=DEAF + broken).ret == 11
     said = raised.rstrip("')").replace("('", ": ")
     assert all(said in record["reason"] for record in records(large).values())
+
+
+@pytest.mark.parametrize("method", ["describe", "close"])
+@pytest.mark.parametrize("raised", ["ValueError('no')", "SystemExit(0)"])
+def test_what_a_backend_raises_behind_its_last_answer_changes_no_decision(large: Project, method: str, raised: str) -> None:
+    """An error while a run concludes would end pytest with Python's exit code 1, and an exit with its own."""
+    broken = f"""
+class Broken(ScriptedBackend):
+    def {method}(self):
+        raise {raised}
+
+
+backends.add("deaf", lambda ref, options: Broken(answer, version="1", name=ref.name), replace=True)
+"""
+    result = ask(large, "0", deaf=DEAF + broken)
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(["INCONCLUSIVE *"])
