@@ -202,6 +202,8 @@ def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
 
 LARGEST_DETAILS = 1000
 """Entries of ``details``, and characters of each of its texts."""
+LARGEST_NUMBER = 2**63
+"""What whole numbers of ``details`` are less than: counts of tokens are added up, and JSON spells them out."""
 _ROUNDING = 1e-3
 """By how much a log-probability may exceed 0."""
 _ENDS = ("stop", "length", "error", *UNANSWERED)
@@ -275,6 +277,8 @@ def _flaw_of_details(details: Any) -> str:
         return f"{len(details)} details, and at most {LARGEST_DETAILS} are taken"
     for name, value in details.items():
         texts = [text for text in (name, value) if isinstance(text, str)]
+        if isinstance(value, int) and abs(value) >= LARGEST_NUMBER:  # whose digits Python may refuse to write
+            return f"the detail {name!r:.100}, a number of {value.bit_length()} bits, expected one below 2**63"
         if not isinstance(name, str) or not isinstance(value, str | int | float) or max(map(len, texts)) > LARGEST_DETAILS:
             return f"the detail {name!r:.100}: {value!r:.100}, expected a short text or a number"
     return ""

@@ -220,7 +220,12 @@ def open_backend(ref: ModelRef, options: BackendOptions | None = None) -> Backen
 
 
 def _open_here(ref: ModelRef, options: BackendOptions) -> Backend:
-    return backends.get(ref.backend)(ref, options)
+    opened = backends.get(ref.backend)(ref, options)
+    lacking = [name for name in ("fingerprint", "describe", "infer", "close") if not callable(getattr(opened, name, None))]
+    if lacking:
+        what = f"a {type(opened).__name__}, which has no method {lacking[0]!r}"
+        raise ModelError(f"model {ref.name!r}: the backend {ref.backend!r} opened {what}: fix what it registers")
+    return opened
 
 
 def _open_transformers(ref: ModelRef, options: BackendOptions) -> Backend:

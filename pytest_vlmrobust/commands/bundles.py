@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_vlmrobust import __version__
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import on_one_line, quantity
 
 from .arguments import Commands, add_command, run_directory, say, shortened, tell
 
@@ -123,6 +123,6 @@ def _with_bundle(sentence: str, folder: str, bundle: Path) -> str:
 def _print_differences(differences: Sequence[str]) -> int:
     """Says what differs, and returns the exit code of a verification."""
     for difference in differences:
-        say(f"DIFFERS  {shortened(difference)}")
+        say(f"DIFFERS  {on_one_line(difference)}")
     say(quantity(len(differences), "difference") if differences else "everything agrees")
     return int(bool(differences))

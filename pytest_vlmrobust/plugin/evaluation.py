@@ -10,7 +10,7 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
+from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.evaluation.run.selection import Selection
 
 from .inputs import RunInputs
@@ -189,7 +189,7 @@ class RunEvaluation(RunInputs):
         """Returns how this process ran each model that it loaded, JSON-safe: device, threads, size of batches."""
         found: dict[str, object] = {}
         for name, backend in self._opened.items():
-            with contextlib.suppress(VlmRobustError):  # its records say why it could not be asked
+            with contextlib.suppress(Exception, SystemExit):  # its records say why it could not be asked; this decides nothing
                 about = backend.describe()
                 if "loaded" in about:
                     found[name] = {key: about[key] for key in ("batches", "failed_batches", "loaded") if key in about}

@@ -12,6 +12,7 @@ import pytest
 from pytest_vlmrobust.core.decision import ENDS_AS_FAILURE, EXIT_CODES, Decision, NotDecided, Outcome, ThresholdExceeded
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
+from pytest_vlmrobust.core.words import on_one_line
 
 from .run import RUN, Run
 from .selection import FIXTURES, about_of, is_gated
@@ -27,6 +28,8 @@ _FORWARDS = "vlm_forwards"
 """Likewise: the forward passes of a worker's plan, on the first report that it sends."""
 _PHASES = ("setup", "call", "teardown")
 _OURS = (VlmRobustError, ThresholdExceeded, NotDecided)
+_LONGEST = 500
+"""Characters of an exception's message in the reason of a record."""
 RECORD: pytest.StashKey[Record] = pytest.StashKey()
 """Where a test keeps what was measured."""
 
@@ -68,7 +71,7 @@ def _attach_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> 
     final = report.when == "call" or (report.when == "setup" and not report.passed)
     if final:
         measured = item.stash.get(RECORD, None)
-        record = measured or _unmeasured_record(item, report)
+        record = measured or _unmeasured_record(item, report, ours)
         setattr(report, _ATTRIBUTE, record.to_json())
         setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in ENDS_AS_FAILURE))
         run = item.config.stash[RUN]
@@ -98,9 +101,20 @@ def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseE
         crash.message = crash.message.partition("\n")[0]
 
 
-def _unmeasured_record(item: pytest.Item, report: pytest.TestReport) -> Record:
+def _unmeasured_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> Record:
     fixture = next(name for name in FIXTURES if name in getattr(item, "fixturenames", ()))
-    return failed_record(fixture.removeprefix("vlm_"), about_of(item), _last_line(report), item.nodeid)
+    reason = _last_line(report) if ours else _crash_of(report) or _last_line(report)
+    return failed_record(fixture.removeprefix("vlm_"), about_of(item), reason, item.nodeid)
+
+
+def _crash_of(report: pytest.TestReport) -> str:
+    """Returns which exception of somebody else's code ended a test, and where; the last line of its traceback has no message."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is None:
+        return ""
+    where, _, kind = _last_line(report).rpartition(": ")
+    message = on_one_line(str(crash.message), _LONGEST)
+    return f"{message} ({where})" if where and message.startswith(kind) else message
 
 
 def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -177,3 +177,36 @@ def test_a_model_that_looks_is_go_and_its_probes_can_be_computed_again(large: Pr
     bundle.unlink()
     assert main(["bundle", str(run), "--out", str(bundle)]) == 0
     assert main(["verify", str(bundle)]) == 1  # the record says that they were others
+
+
+@pytest.mark.parametrize("raised", ["MemoryError('no room for 7 tensors')", "RecursionError('too deep')", "SystemExit('ended')"])
+def test_what_a_backend_raises_is_said(large: Project, raised: str) -> None:
+    """The last line of pytest's own traceback has no message, and of a recursion says how to see more of it."""
+    broken = f"""
+class Broken(ScriptedBackend):
+    def infer(self, requests):
+        raise {raised}
+
+
+backends.add("deaf", lambda ref, options: Broken(answer, version="1", name=ref.name), replace=True)
+"""
+    assert ask(large, "0", deaf=DEAF + broken).ret == 11
+    said = raised.rstrip("')").replace("('", ": ")
+    assert all(said in record["reason"] for record in records(large).values())
+
+
+@pytest.mark.parametrize("method", ["describe", "close"])
+@pytest.mark.parametrize("raised", ["ValueError('no')", "SystemExit(0)"])
+def test_what_a_backend_raises_behind_its_last_answer_changes_no_decision(large: Project, method: str, raised: str) -> None:
+    """An error while a run concludes would end pytest with Python's exit code 1, and an exit with its own."""
+    broken = f"""
+class Broken(ScriptedBackend):
+    def {method}(self):
+        raise {raised}
+
+
+backends.add("deaf", lambda ref, options: Broken(answer, version="1", name=ref.name), replace=True)
+"""
+    result = ask(large, "0", deaf=DEAF + broken)
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(["INCONCLUSIVE *"])

@@ -192,7 +192,8 @@ class Conditions:
         """Returns a shortfall for each model and dataset where nothing shows that the pictures matter.
 
         A model that does not look, or that always says the same, loses nothing under any setting. Where a blocking rule bounds
-        its visual gain, the verdict of that rule holds; that other pictures change its answers is asked for all the same.
+        its visual gain, the verdict of that rule holds. That other pictures change answers is asked for all the same, beside a
+        test of clean, of a model that breaks no bound.
         """
         shortfalls = []
         for name, policy in self.policies.items():
@@ -202,6 +203,7 @@ class Conditions:
             looking = {rule.id for rule in blocking if shows_looking(rule)}
             by_value = all(rule.treatment.judge is JudgedBy.POINT for rule in blocking)
             own = [record for record in records if record.model == name and not record.task]  # tasks have floors of their own
+            broken = any(record.deciding is Outcome.FAIL for record in own)  # so that it is NO-GO, and other models may be GO
             for dataset in dict.fromkeys(record.dataset for record in own):
                 about = [record for record in own if record.dataset == dataset]
                 gated = any(record.deciding in (Outcome.PASS, Outcome.WAIVED) for record in about)
@@ -210,7 +212,8 @@ class Conditions:
                 if not gated or (gain is None and not self.is_whole):  # which is reported with what it leaves out
                     continue
                 without = "" if bounded else _why_no_gain(gain, by_value=by_value)
-                why = f"{without}, no blocking rule bounds its visual_gain" if without else self._why_not_changed(about)
+                changed = "" if broken else self._why_not_changed(about, needed=not bounded)
+                why = f"{without}, no blocking rule bounds its visual_gain" if without else changed
                 if why:
                     shortfalls.append(
                         f"{name} is not shown to look at the pictures of {dataset}: {why}, and GO requires that pictures matter "
@@ -218,10 +221,15 @@ class Conditions:
                     )
         return shortfalls
 
-    def _why_not_changed(self, about: Iterable[Record]) -> str:
-        """Returns why nothing shows that other pictures change the answers to a dataset; empty where something does."""
+    def _why_not_changed(self, about: Iterable[Record], *, needed: bool) -> str:
+        """Returns why nothing shows that other pictures change the answers to a dataset; empty where something does.
+
+        Args:
+            about: records of a model on the dataset.
+            needed: whether a whole run needs a test of clean, beside which that is seen.
+        """
         clean = [record for record in about if record.setting == CLEAN_NAME]
-        if not clean and self.is_whole:
+        if needed and not clean and self.is_whole:
             return "no test has the setting clean, beside which a few questions are asked with the pictures of others"
         return why_not_changed(measure for record in clean for measure in record.measures)
 

@@ -641,11 +641,17 @@ class Engine:
             ) from None
 
     def _infer(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        if self._preparer is not None:
-            return self._preparer.infer_prepared(prepared)
-        if self._backend is None:
-            raise ValueError("no model is asked")
-        return self._backend.infer([one.request for one in prepared])
+        try:
+            if self._preparer is not None:
+                return self._preparer.infer_prepared(prepared)
+            if self._backend is None:
+                raise ValueError("no model is asked")
+            return self._backend.infer([one.request for one in prepared])
+        except (SystemExit, GeneratorExit) as error:  # which would end more than this test
+            what = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise BackendError(
+                f"the backend of model {self._model!r} raised {what} in place of an answer. Fix the backend"
+            ) from error
 
     def _count(self, keys: Iterable[str], started: float) -> None:
         """Notes that the model gave these answers, each at its share of the time since others were stored."""

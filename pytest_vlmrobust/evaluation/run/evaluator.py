@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -341,7 +342,8 @@ class Evaluator:
         self._engine.close()
         for name, backend in self._backends.items():
             if name not in self._engine.given_up:
-                backend.close()
+                with contextlib.suppress(Exception, SystemExit):  # all is answered, and what it frees ends with the process
+                    backend.close()
 
     def _remote(self) -> list[RemoteBackend]:
         return [backend for backend in self._backends.values() if isinstance(backend, RemoteBackend)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from html.parser import HTMLParser
+from html import unescape
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
@@ -119,44 +120,80 @@ def contradictions(page: str, records: Sequence[Record], decision: Decision, man
 
     Compared are the title, the mark at the top, every first heading, and the two claims for machines, and nothing else.
     """
-    reader = _Reader()
-    reader.feed(page)
-    reader.close()
+    shown = _claims(page)
     expected = {name: [value] for name, value in asdict(Claims.of(records, decision, manifest)).items()}
     expected["decision"] *= 2  # for people and for machines
-    if reader.claims["title"] == [_OLD_TITLE.format(decision)]:
-        expected["title"] = reader.claims["title"]
+    if shown["title"] == [_OLD_TITLE.format(decision)]:
+        expected["title"] = shown["title"]
     return [
         f"{_SHOWN[name]} is {' and '.join(map(repr, claims)) or 'missing'}, and the records give {expected[name][0]!r}"
-        for name, claims in reader.claims.items()
+        for name, claims in shown.items()
         if claims != expected[name]
     ]
 
 
-class _Reader(HTMLParser):
-    """Collects the claims of a page from the places where they are made, in the order of the page."""
+_OPENED = re.compile(r"<(?=[A-Za-z/!?])")
+_NAME = re.compile(r"/?[A-Za-z][^\s/>]*+")
+_INSIDE = re.compile(r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^"'>])*+""")
+"""What is in a tag up to its end: an angle in quotes does not end it, and what is never closed reaches to the end of the page."""
+_ATTRIBUTE = re.compile(r"""([^\s=/"']++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|[^\s"']++))?""")
+_RAW = ("script", "style", "title", "textarea")
+"""Elements whose content is text up to their end tag, whatever it looks like."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.claims: dict[str, list[str]] = {name: [] for name in _SHOWN}
-        self._inside: str | None = None
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "meta" and (name := _METAS.get(given.get("name") or "")):
-            self.claims[name].append(given.get("content") or "")
-        chip = "chip" in (given.get("class") or "").split()
+def _claims(page: str) -> dict[str, list[str]]:
+    """Returns the claims of a page from the places where they are made, in the order of the page.
+
+    Each character is passed once, whatever a stranger wrote: the parser of the standard library begins anew at each open tag.
+    """
+    claims: dict[str, list[list[str]]] = {name: [] for name in _SHOWN}
+    inside: str | None = None
+    for tag, given, data in _tags(page):
+        if tag == "meta" and (name := _METAS.get(given.get("name", ""))):
+            claims[name].append([given.get("content", "")])
+        chip = "chip" in given.get("class", "").split()
         place = "title" if tag == "title" else "decision" if tag == "h1" else "chip" if chip else None
         if place is not None:
-            self.claims[place].append("")
-            self._inside = place
+            claims[place].append([])
+            inside = place
+        elif tag in ("/title", "/h1", "/span"):
+            inside = None
+        if inside is not None:
+            claims[inside][-1].append(unescape(data))
+    return {name: ["".join(parts) for parts in found] for name, found in claims.items()}
 
-    def handle_endtag(self, tag: str) -> None:
-        self._inside = None if tag in ("title", "h1", "span") else self._inside
 
-    def handle_data(self, data: str) -> None:
-        if self._inside is not None:
-            self.claims[self._inside][-1] += data
+def _tags(page: str) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Yields each tag in lower case, ``/`` before that of an end, with its attributes and the text that follows it."""
+    opened = _OPENED.search(page)
+    while opened is not None:
+        name, given, end = _tag(page, opened.start())
+        following = re.compile(f"</{name}", re.IGNORECASE) if name in _RAW else _OPENED
+        opened = following.search(page, end)
+        yield name, given, page[end : opened.start() if opened else len(page)]
+
+
+def _tag(page: str, place: int) -> tuple[str, dict[str, str], int]:
+    """Returns name, attributes and end of the tag at a place; of a comment, and of what is none, the name is empty."""
+    if page.startswith("<!--", place):
+        return "", {}, _after(page, "-->", place + 4)
+    if page.startswith(("<!", "<?"), place):
+        return "", {}, _after(page, ">", place)
+    name = _NAME.match(page, place + 1)
+    if name is None:
+        return "", {}, _after(page, ">", place)
+    inside = _INSIDE.match(page, name.end())
+    end = name.end() if inside is None else inside.end()
+    given: dict[str, str] = {}
+    for attribute in _ATTRIBUTE.finditer(page, name.end(), end):
+        value = attribute[2] or ""
+        given.setdefault(attribute[1].lower(), unescape(value.strip(value[0]) if value[:1] in ("'", '"') else value))
+    return name[0].lower(), given, min(end + 1, len(page))
+
+
+def _after(page: str, mark: str, place: int) -> int:
+    found = page.find(mark, place)
+    return len(page) if found < 0 else found + len(mark)
 
 
 _BREACHES = 15

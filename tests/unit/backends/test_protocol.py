@@ -32,6 +32,10 @@ REQUEST = Request("key", (), "Which?", choices=("A", "B"))
         (Prediction("B", "letter_logits", logprobs=[-1.0]), "log-probabilities that are no mapping"),  # type: ignore[arg-type]
         (Prediction("B", "letter_logits", logprobs={"A": -0.1, "B": -2.0}), "the letter 'B', and its log-probabilities are"),
         (Prediction("B", "generate", details={"x": [1]}), "the detail 'x': [1], expected a short text or a number"),  # type: ignore[dict-item]
+        (
+            Prediction("B", "generate", details={"x": 10**5000}),
+            "the detail 'x', a number of 16610 bits, expected one below 2**63",
+        ),
         (Prediction("B", "generate", details={"x": "y" * 5000}), "expected a short text or a number"),
         (Prediction("B", "generate", details={str(n): n for n in range(5000)}), "5000 details, and at most 1000"),
     ],

@@ -245,3 +245,9 @@ def test_a_fingerprint_loads_no_model_library(tmp_path: Path) -> None:
         f"assert open_backend(resolve({str(tmp_path)!r})).fingerprint()['weights']"
     )
     assert not _modules_after(program) & {"torch", "transformers", "PIL"}
+
+
+def test_what_is_no_backend_is_refused_where_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(backends), "get", lambda _self, _name: lambda _ref, _options: None)
+    with pytest.raises(ModelError, match="the backend 'none at all' opened a NoneType, which has no method 'fingerprint'"):
+        open_backend(ModelRef("m", "none at all", "nothing"))

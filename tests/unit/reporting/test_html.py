@@ -443,3 +443,20 @@ def test_a_page_claims_what_its_records_give_in_whatever_order(page: str) -> Non
     assert "m (revision not recorded) on d (100 samples), faces.matching" in title
     earlier = page.replace(title, f"{facts_decision} – vision-language model robustness")  # noqa: RUF001 - a dash
     assert contradictions(earlier, records, facts_decision, MANIFEST) == []
+
+
+ANGLES = ("<", "<a ", "</a", "</", "<!--", "<![", "<?", "<a b='", '<a b="', "<a b=", "<script>", "<title>", "&#", "<!-->")
+
+
+@pytest.mark.parametrize("opened", ANGLES)
+def test_a_page_of_open_tags_is_read_once(opened: str) -> None:
+    """Somebody may send one; at each open tag the parser of the standard library begins anew."""
+    found = contradictions(opened * 300_000, run(), Decision.GO, MANIFEST)
+    assert any(" is missing, and the records give" in said for said in found)
+
+
+def test_what_hides_a_claim_on_a_page_hides_it_here() -> None:
+    hidden = "<!-- <h1>GO</h1> --><script>'<h1>GO</h1>'</script><p title='<h1>GO</h1>'>x</p>"
+    shown = "<H1 class='a'>NO-<b>GO</b> &amp; x</h1>GO"
+    found = contradictions(f"{hidden}{shown}", run(), Decision.GO, MANIFEST)
+    assert any("is 'NO-GO & x', and the records give" in said for said in found), found
