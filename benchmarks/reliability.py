@@ -31,7 +31,7 @@ import mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = Path(__file__).with_suffix(".jsonl")
-TRIALS = {"killed": 100, "store damaged": 30}
+TRIALS = {"killed": 100, "store damaged": 30, "server killed": 10}
 """Trials of a fault in the record; of every other one there are 20."""
 AT_ONCE = {"faults": 5, "mutants": 25}
 """Trials and mutants of a row."""
