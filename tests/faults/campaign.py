@@ -195,7 +195,7 @@ def server_killed(trial: Trial) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    served = f"{{backend: openai, url: 'http://127.0.0.1:{port}/v1', model: m, revision: '1'}}"
+    served = f"{{backend: openai, url: 'http://127.0.0.1:{port}/v1', model: m, revision: '1', time_limit: 10}}"
     (trial.directory / "models.yaml").write_text(f"models: {{m: {served}}}", encoding="utf-8")
     server = gate.serve(port, trial.verdict)
     try:
