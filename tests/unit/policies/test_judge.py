@@ -71,6 +71,11 @@ def test_the_first_line_of_a_breach() -> None:
     )
 
 
+@pytest.mark.parametrize(("count", "outcome"), [(0, Outcome.INCONCLUSIVE), (1, Outcome.PASS)])
+def test_a_value_rests_on_one_sample_or_more(count: int, outcome: Outcome) -> None:
+    assert judged(Estimate(0.01, count)).outcome is outcome
+
+
 @pytest.mark.parametrize(
     ("bound", "value", "outcome", "text"),
     [
