@@ -160,7 +160,8 @@ def worker_killed(trial: Trial) -> None:
     workers = _workers(process)
     _wait(trial, 2.5)
     if workers:
-        os.kill(trial.rng.choice(workers), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(trial.rng.choice(workers), signal.SIGKILL)
     trial.check(process.wait(), process.text, "the run")
     trial.check_again()
 

@@ -453,5 +453,9 @@ def test_an_outcome_without_a_sentence_is_that_of_the_verdict(
 
 
 def test_samples_that_are_needed_are_a_range_only_where_it_has_two_ends() -> None:
-    said = [_samples_in_words(SamplesNeeded(least, most)) for least, most in ((400, 900), (400, 400))]
-    assert said == ["about 400 to 900 samples would decide it", "about 400 samples would decide it"]
+    said = [_samples_in_words(SamplesNeeded(least, most)) for least, most in ((400, 900), (400, 400), (3, 7))]
+    assert said == [
+        "about 400 to 900 samples would decide it",
+        "about 400 samples would decide it",
+        "about 3 to 7 samples would decide it",
+    ]
