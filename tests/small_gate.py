@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 import pytest_vlmrobust
@@ -45,14 +46,18 @@ rules:
 """
 
 
+def picture(number: int) -> npt.NDArray[np.uint8]:
+    """Returns the picture of a question: noise."""
+    return np.random.default_rng(number).integers(0, 256, (24, 32, 3), np.uint8)
+
+
 def write_questions(directory: Path, answers: Sequence[str]) -> None:
     """Writes ``data.jsonl`` with a question for each of these letters, ``q0`` and on, about a picture of its own."""
     pictures = directory / "pictures"
     pictures.mkdir(exist_ok=True)
     rows = []
     for number, answer in enumerate(answers):
-        pixels = np.random.default_rng(number).integers(0, 256, (24, 32, 3), np.uint8)
-        Image.fromarray(pixels).save(pictures / f"{number}.png")
+        Image.fromarray(picture(number)).save(pictures / f"{number}.png")
         row = {"id": f"q{number}", "image": f"pictures/{number}.png", "question": f"Number {number}?", "options": ["cat", "dog"]}
         rows.append({**row, "answer": answer, "category": "odd" if number % 2 else "even"})
     (directory / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -146,7 +146,7 @@ MISSING = frozenset([
 ])
 # fmt: on
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
-_FLOAT = re.compile(r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?)\s*", re.IGNORECASE)
+_FLOAT = re.compile(r"\s*[+-]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[+-]?[0-9]+)?|inf(?:inity)?)\s*", re.IGNORECASE)
 _TRUTH = {"true": "True", "false": "False"}
 _INT64 = range(-(2**63), 2**63)
 

@@ -11,6 +11,7 @@ from .options import pytest_cmdline_main as pytest_cmdline_main
 from .session import pytest_load_initial_conftests as pytest_load_initial_conftests
 from .session import pytest_configure as pytest_configure
 from .session import pytest_unconfigure as pytest_unconfigure
+from .workers import pytest_sessionstart as pytest_sessionstart
 from .report import pytest_report_header as pytest_report_header
 from .selection import pytest_make_collect_report as pytest_make_collect_report
 from .selection import pytest_generate_tests as pytest_generate_tests

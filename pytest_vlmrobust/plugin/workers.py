@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.words import on_one_line
 from .run import RUN, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
 _LOOK_SECONDS = 1.0
 """How often a worker looks whether its controller is still there."""
@@ -37,6 +37,18 @@ def end_with_controller() -> None:
         os._exit(EXIT_CODES[Decision.INCOMPLETE])
 
     threading.Thread(target=watch, name="vlm-controller", daemon=True).start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Generator[None]:
+    """Says that a worker died while xdist started it; of xdist that is an internal error, before any hook at the end of a run."""
+    try:
+        return (yield)
+    except (EOFError, OSError) as error:
+        if not session.config.stash[RUN].settings.vlm:
+            raise
+        said = f"{Decision.INCOMPLETE}: a worker of pytest-xdist died while it was started ({error}). Run it again"
+    pytest.exit(said, returncode=EXIT_CODES[Decision.INCOMPLETE])
 
 
 @pytest.hookimpl(optionalhook=True)

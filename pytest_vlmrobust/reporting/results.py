@@ -80,7 +80,8 @@ _OF_RECORD = (
 _OF_MEASURE = ("metric", "category", "n", "threshold", "rule", "source", "waiver", "judge")
 _NUMBERS = ("value", "low", "high")
 _FORMULA = ("=", "+", "-", "@")
-_BOUND = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?(?:\.\.[-+]?[\d.]+(?:e[-+]?\d+)?)?")
+_DECIMAL = r"[-+]?\d++(?:\.\d++)?(?:e[-+]?\d++)?"
+_BOUND = re.compile(rf"{_DECIMAL}(?:\.\.{_DECIMAL})?")
 """A number, or a bound of two."""
 _PARTS = (Record, Measure, Example, Reply, Picture, Repeatability, Spending, Analysis)
 _TOP = {

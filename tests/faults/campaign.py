@@ -11,6 +11,7 @@ printed a traceback. Moments, sizes and places are drawn from the seed. Linux on
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import functools
 import math
@@ -19,6 +20,7 @@ import random
 import resource
 import shutil
 import signal
+import socket
 import sqlite3
 import sys
 import tempfile
@@ -158,7 +160,8 @@ def worker_killed(trial: Trial) -> None:
     workers = _workers(process)
     _wait(trial, 2.5)
     if workers:
-        os.kill(trial.rng.choice(workers), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(trial.rng.choice(workers), signal.SIGKILL)
     trial.check(process.wait(), process.text, "the run")
     trial.check_again()
 
@@ -182,6 +185,41 @@ def controller_killed(trial: Trial) -> None:
         trial.problems.append("a worker outlived its controller by 4 s")
         os.kill(worker, signal.SIGKILL)
     trial.check_again()
+
+
+def server_killed(trial: Trial) -> None:
+    """Has the server of its model killed (-9) at a random moment, and started again at once, a second later, or after the run."""
+    try:
+        import openai  # noqa: F401 - so that no gate has to
+    except ModuleNotFoundError:
+        raise NotImplementedError("openai is not installed") from None
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    served = f"{{backend: openai, url: 'http://127.0.0.1:{port}/v1', model: m, revision: '1', time_limit: 10}}"
+    (trial.directory / "models.yaml").write_text(f"models: {{m: {served}}}", encoding="utf-8")
+    server = gate.serve(port, trial.verdict)
+    try:
+        process = gate.start(trial.directory)
+        _wait(trial, 1.5)
+        _end(server)
+        pause = trial.rng.choice([0.0, 1.0, math.inf])
+        if math.isfinite(pause):
+            time.sleep(pause)
+            server = gate.serve(port, trial.verdict)
+        trial.check(process.wait(), process.text, "the run")
+        if math.isinf(pause):
+            server = gate.serve(port, trial.verdict)
+        trial.check_again()
+    finally:
+        _end(server)
+
+
+def _end(child: int) -> None:
+    """Kills a child that is not waited for yet."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def _workers(process: gate.Process) -> list[int]:
@@ -220,8 +258,8 @@ def disk_full(trial: Trial) -> None:
 
 
 def clock_moved(trial: Trial) -> None:
-    """Sees the clock jump at a random moment: back, ahead, or to what is no number."""
-    jump = trial.rng.choice([-86400.0, -3600.0, -1.0, 3600.0, 10 * 365 * 86400.0, math.nan])
+    """Sees the clock jump at a random moment, back or ahead."""
+    jump = trial.rng.choice([-86400.0, -3600.0, -1.0, 3600.0, 10 * 365 * 86400.0, -50 * 365 * 86400.0])
     after = trial.rng.randrange(400)
 
     def deceive() -> None:
@@ -421,9 +459,10 @@ FAULTS: Mapping[str, Fault] = {
     "store damaged": damaged,
     "worker killed": worker_killed,
     "controller killed": controller_killed,
+    "server killed": server_killed,
 }
-FEW = ("clock set", "worker killed", "controller killed")
-"""Faults of which a quarter of the trials are made: their processes start anew."""
+FEW = ("clock set", "worker killed", "controller killed", "server killed")
+"""Faults of which a quarter of the trials are made: they take longer."""
 
 
 def run_trial(fault: str, number: int, seed: int) -> Trial:

@@ -18,10 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = 500 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 12
 OF_A_RUN = ("evidence", "journal", "bundle")
 """Readers whose valid input a gate writes first, in a process that is forked from one without threads."""
-DEEP = b"[" * 5000
+DEEP, DIGITS = b"[" * 5000, b"9" * 15_000
 REGRESSIONS = [
     ("thresholds.yaml", b"version: 1\nrules: " + DEEP),  # took 3 s: PyYAML looks at each open bracket for each further one
     ("models.yaml", b"models: {m: " + DEEP),
+    (
+        "thresholds.yaml",
+        b"version: 1\nrules: [{id: r, metric: pcri, max: " + DIGITS + b"x}]",
+    ),  # many seconds: each part was tried
+    ("TSV", b"index\timage\tquestion\tA\tB\tanswer\nq\tx\tWhat?\t" + DIGITS + b"x\tdog\tB\n"),
     ("answers.yaml", b"rules:\n- {text: " + DEEP.replace(b"[", b"{a: ")),
 ]
 """Inputs on which a reader once failed."""

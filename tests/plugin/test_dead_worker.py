@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
+
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 
 from .conftest import Project
@@ -79,3 +83,25 @@ def test_nobody_waits_for_a_worker_that_was_killed(project: Project) -> None:
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*the worker that ran it died: worker 'gw?' crashed while running*"])
     result.stderr.fnmatch_lines([f"vlm: gw?: waiting for * that process {killed} of * is working on; taken over *"])
+
+
+DIES_AT_ONCE = """
+import os
+import sys
+
+if "exec(eval(sys.stdin.readline()))" in " ".join(sys.orig_argv):  # how execnet starts a worker
+    os._exit(1)
+"""
+
+
+def test_a_worker_that_dies_while_it_is_started_leaves_a_run_incomplete(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """xdist itself ends in an internal error then."""
+    project.script()
+    project.write("early/sitecustomize.py", DIES_AT_ONCE)
+    monkeypatch.setenv("PYTHONPATH", str(project.path / "early"), prepend=os.pathsep)
+    result = project.run("-n2", subprocess=True)
+    assert result.ret == EXIT_CODES[Decision.INCOMPLETE]
+    result.stderr.fnmatch_lines(["*INCOMPLETE: a worker of pytest-xdist died while it was started (*). Run it again"])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()

@@ -118,6 +118,7 @@ def test_any_number_of_samples_may_do(load: Load) -> None:
     assert not coverage.counts_samples
     assert coverage.shortfalls(**{**WHOLE, "samples": {"data": (1, 400)}}) == []
     assert load(RULES).coverage.counts_samples
+    assert covered(load, "{samples: 1}").counts_samples
 
 
 def test_a_suite_that_did_not_run(load: Load) -> None:

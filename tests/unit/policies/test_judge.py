@@ -71,6 +71,11 @@ def test_the_first_line_of_a_breach() -> None:
     )
 
 
+@pytest.mark.parametrize(("count", "outcome"), [(0, Outcome.INCONCLUSIVE), (1, Outcome.PASS)])
+def test_a_value_rests_on_one_sample_or_more(count: int, outcome: Outcome) -> None:
+    assert judged(Estimate(0.01, count)).outcome is outcome
+
+
 @pytest.mark.parametrize(
     ("bound", "value", "outcome", "text"),
     [
@@ -452,5 +457,9 @@ def test_an_outcome_without_a_sentence_is_that_of_the_verdict(
 
 
 def test_samples_that_are_needed_are_a_range_only_where_it_has_two_ends() -> None:
-    said = [_samples_in_words(SamplesNeeded(least, most)) for least, most in ((400, 900), (400, 400))]
-    assert said == ["about 400 to 900 samples would decide it", "about 400 samples would decide it"]
+    said = [_samples_in_words(SamplesNeeded(least, most)) for least, most in ((400, 900), (400, 400), (3, 7))]
+    assert said == [
+        "about 400 to 900 samples would decide it",
+        "about 400 samples would decide it",
+        "about 3 to 7 samples would decide it",
+    ]

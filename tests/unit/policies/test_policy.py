@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.core.decision import Decision, Outcome, decide
+from pytest_vlmrobust.core.decision import Decision, Outcome, Verdict, decide
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.policies import JudgedTest, Policy, parse_policy
@@ -48,6 +48,27 @@ def outcomes(policy: Policy, value: float) -> list[tuple[str, str]]:
 )
 def test_every_rule_has_a_say_and_the_worst_comes_first(load: Load, value: float, expected: list[tuple[str, str]]) -> None:
     assert outcomes(load(SEVERAL), value) == expected
+
+
+@pytest.mark.parametrize("value", [0.005, 0.10, 0.30, math.nan])
+def test_the_outcome_without_a_sentence_is_the_same(load: Load, value: float) -> None:
+    policy = load(SEVERAL)
+    estimate = Estimate(value, 100)
+    with_sentences = {verdict.rule: verdict.outcome for verdict in policy.judge(TEST, estimate, today=TODAY)}
+    applying = [rule for rule in policy.rules if rule.applies(TEST)]
+    assert {rule.id: policy.outcome(rule, TEST, estimate, today=TODAY) for rule in applying} == with_sentences
+
+
+def test_what_was_decided_early_stays_and_the_rest_is_undecided(load: Load) -> None:
+    """The value of those samples alone would break both rules."""
+    early = Verdict(Outcome.PASS, "early", "accuracy_drop", "loose")
+    found = load(SEVERAL).judge(TEST, Estimate(0.30, 100), today=TODAY, decided={"loose": early})
+    assert {verdict.rule: verdict.outcome for verdict in found} == {
+        "tight": Outcome.INCONCLUSIVE,
+        "loose": Outcome.PASS,
+        "say": Outcome.MEASURED,
+    }
+    assert early in found
 
 
 def test_without_a_rule_nothing_is_gated(load: Load) -> None:
@@ -240,7 +261,9 @@ waivers:
         "coverage suites": (("[corruptions, patches] becomes [patches] (looser)",), False),
         "coverage samples": (("500 becomes whole (tighter)",), True),
     }
-    assert str(load(MEANING, MEANING).replaced[0]) == "rule one of a.yaml:6 is replaced by b.yaml:6: nothing changes"
+    again = load(MEANING, MEANING).replaced
+    assert all(one.only_tightens and not one.changes for one in again)
+    assert str(again[0]) == "rule one of a.yaml:6 is replaced by b.yaml:6: nothing changes"
     content: Any = policy_content(policy)
     assert len(content["replaced"]) == 4
 
