@@ -200,6 +200,8 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     )
     if run.settings.vlm_aa and not lost and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         run.repeat()
+    if not run.stopped:  # else somebody waits for the end, and a batch may still be computed
+        run.free()
     run.hold_signals()
     decision = _note_decision(run)
     unwritten = _write_files(run, decision)

@@ -230,10 +230,15 @@ def _mixture(first: int, of: int) -> list[int]:
 
 @cache
 def _chances(part: int, size: int) -> Scores:
-    """Returns the probability of each number of samples of the first kind."""
-    from scipy import stats  # here, because a gate whose checks are remembered needs it nowhere
+    """Returns the probability of each number of samples of the first kind.
 
-    chances: Scores = stats.binom.pmf(np.arange(size + 1), size, part / _PARTS)
+    The binomial distribution is written out: ``scipy.stats`` takes 23 MB, and nothing else needs it.
+    """
+    from scipy import special  # here, because a gate whose checks are remembered needs it nowhere
+
+    first, share = np.arange(size + 1), part / _PARTS
+    ways = special.gammaln(size + 1) - special.gammaln(first + 1) - special.gammaln(size - first + 1)
+    chances: Scores = np.exp(ways + special.xlogy(first, share) + special.xlog1py(size - first, -share))
     return chances
 
 
@@ -245,7 +250,7 @@ def _ends(estimate: Estimate) -> Bounds:
 def _check_coverage(record: Metric, examples: int) -> None:
     """Simulates samples from a population in which all settings cost the same."""
     __tracebackhide__ = True
-    from scipy import stats
+    from scipy import special
 
     rng, runs = np.random.default_rng(0), 3 * examples
     population = make_table(record, _QUESTIONS, lambda rows, columns=0: _quota(rng, rows, columns, _SHARE), _ALIKE)
@@ -256,7 +261,7 @@ def _check_coverage(record: Metric, examples: int) -> None:
     low, high = np.array([_ends(population.measure(record, scores)) for scores in drawn]).T
     risk = (1.0 - USUAL) / 2.0
     for side, misses in (("low", int((low > truth + _CLOSE).sum())), ("high", int((high < truth - _CLOSE).sum()))):
-        if stats.binom.sf(misses - 1, runs, ON_AVERAGE * risk) < SURPRISING:
+        if special.bdtrc(misses - 1, runs, ON_AVERAGE * risk) < SURPRISING:
             problem = f"has a {side} end at {USUAL:.0%} that the truth {truth:.4f} misses in {misses} of {runs} simulated runs"
             fails(
                 record.name, problem, f"{_SAMPLES} samples at a time of a population of {_QUESTIONS}, in which settings are alike"

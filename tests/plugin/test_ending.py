@@ -244,3 +244,23 @@ def test_pytest_that_only_shows_something_says_nothing_of_the_gate(project: Proj
     assert "INCONCLUSIVE" not in text
     assert not [line for line in result.outlines if line.startswith("vlm:")]
     assert "nothing was measured" not in text
+
+
+def test_reports_are_written_once_the_model_is_freed(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        from pytest_vlmrobust import reporting
+        from pytest_vlmrobust.backends import scripted
+
+        events = []
+        infer, close, write = scripted.ScriptedBackend.infer, scripted.ScriptedBackend.close, reporting.write_report
+        scripted.ScriptedBackend.infer = lambda self, requests: events.append("asked") or infer(self, requests)
+        scripted.ScriptedBackend.close = lambda self: events.append("freed") or close(self)
+        reporting.write_report = lambda *about: events.append("written") or write(*about)
+
+        def pytest_unconfigure(config):
+            print("in this order:", *dict.fromkeys(events))
+        """.replace("\n        ", "\n"),
+    )
+    project.run("--vlm-report=out", subprocess=True).stdout.fnmatch_lines(["*in this order: asked freed written"])

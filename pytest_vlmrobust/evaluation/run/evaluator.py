@@ -335,6 +335,19 @@ class Evaluator:
         self._engine.rest()
         return [problem for backend in self._remote() if (problem := backend.check())]
 
+    def free(self) -> None:
+        """Frees weights and forgets cells and pictures, so that a report need not fit beside them.
+
+        What is asked for later is made anew. Servers stay connected: what they say of how they ran is read later.
+        """
+        self._engine.rest()
+        for kept in (self._wanted, self._results, self._partial):
+            kept.clear()
+        self._views.forget()
+        for name, backend in self._backends.items():
+            if name not in self._engine.given_up and not isinstance(backend, RemoteBackend):
+                backend.close()
+
     def close(self) -> None:
         """Frees the models and stops working ahead."""
         for remote in self._remote():

@@ -177,6 +177,12 @@ class ViewMaker:
             if (shown := pixels.get(recipe))
         }
 
+    def forget(self) -> None:
+        """Frees the source pictures; whoever needs one again reads it again."""
+        with self._lock:
+            self._sources.clear()
+            self._held = 0
+
     def _source(self, source: ImageSource) -> NDArray[np.uint8]:
         """Returns the source picture, kept for the other settings as long as memory allows."""
         name = source.identity()

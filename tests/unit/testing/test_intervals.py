@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.metrics import Metric, ScoreTable, get
-from pytest_vlmrobust.testing import INTERVALS, PROFILES, check_metric, checks_of
+from pytest_vlmrobust.testing import INTERVALS, PROFILES, check_metric, checks_of, intervals
 
 Bounds = tuple[float, float]
 Change = Callable[[float, float], Bounds]
@@ -49,6 +50,26 @@ def test_a_good_interval_holds_every_law() -> None:
 @pytest.mark.parametrize("mutant", MUTANTS.MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_fast_profile_finds_every_planted_mistake(mutant: Any) -> None:
     assert mutant.found_by(PROFILES["vlm-fast"])
+
+
+def test_no_check_loads_the_distributions_of_scipy() -> None:
+    program = (
+        "import sys\n"
+        "from pytest_vlmrobust.testing import INTERVALS, check_metric, checks_of\n"
+        "for name in ('accuracy_drop', 'mean_drop'):\n"
+        "    for law in set(checks_of(name)) & set(INTERVALS):\n"
+        "        check_metric(name, check=law, examples=10)\n"
+        "assert 'scipy.stats' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_chances_of_a_mixture_are_binomial() -> None:
+    from scipy import stats
+
+    for part, size in ((0, 7), (3, 1), (10, 40), (20, 12)):
+        expected = stats.binom.pmf(range(size + 1), size, part / intervals._PARTS)
+        assert intervals._chances(part, size) == pytest.approx(expected, rel=1e-12, abs=1e-14)
 
 
 def test_ends_in_the_wrong_order_are_found() -> None:

@@ -355,6 +355,45 @@ def test_one_model_is_resident_at_a_time(world: World) -> None:
     assert not loaded
 
 
+def test_what_was_freed_is_made_anew_and_asked_once(world: World) -> None:
+    loaded: set[str] = set()
+
+    def opened(ref: ModelRef) -> Heavy:
+        backend = Heavy(world.model, version="1", name=ref.name)
+        backend.loaded = loaded
+        return backend
+
+    evaluator = world.evaluator()
+    evaluator.open_backend = opened
+    first = evaluator.result(cell("clean"))
+    assert loaded == {"model"}
+    evaluator.free()
+    assert not loaded
+    again = evaluator.result(cell("clean"))
+    assert again is not first
+    assert (again.predictions, again.n_inferred) == (first.predictions, 0)
+    assert evaluator.result(cell("invert")).n_inferred == 6
+    evaluator.close()
+
+
+def test_a_server_stays_connected_when_weights_are_freed(world: World) -> None:
+    class Served(Heavy):
+        def check(self) -> str:
+            return ""
+
+        def give_up(self) -> None:
+            """Does nothing."""
+
+    backend = Served(world.model, version="1", name="model")
+    backend.loaded = set()
+    evaluator = world.evaluator()
+    evaluator.open_backend = lambda _ref: backend
+    evaluator.result(cell("clean"))
+    evaluator.free()
+    assert backend.loaded == {"model"}
+    evaluator.close()
+
+
 class Lost(ScriptedBackend):
     """A backend whose model does not load."""
 

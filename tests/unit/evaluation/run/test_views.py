@@ -98,6 +98,17 @@ def test_sources_are_let_go_when_memory_is_short(monkeypatch: pytest.MonkeyPatch
     assert [one.images[0].loaded for one in samples if isinstance(one.images[0], MemoryImage)] == [2, 1, 1]
 
 
+def test_sources_that_were_freed_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SOURCE_BYTES", 2 * picture(0).nbytes)
+    samples, maker = [sample(i) for i in range(2)], ViewMaker(1)
+    for one in samples:
+        maker.view(one, CLEAN)
+    maker.forget()
+    for one in (*samples, *samples):
+        maker.view(one, CLEAN)
+    assert [one.images[0].loaded for one in samples if isinstance(one.images[0], MemoryImage)] == [2, 2]
+
+
 def test_a_source_cannot_be_written_to_through_a_view() -> None:
     with pytest.raises(ValueError, match="read-only"):
         ViewMaker(1).view(sample(1), CLEAN).images[0][0, 0, 0] = 1
