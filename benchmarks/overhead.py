@@ -31,8 +31,8 @@ from pytest_vlmrobust.backends.transformers import TransformersBackend
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.datasets import resolve as dataset
-from pytest_vlmrobust.evaluation.run.asking import Want
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.run.queue import Want
 from pytest_vlmrobust.store import Store
 
 SETTINGS = (

@@ -14,9 +14,9 @@ from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.run.asking import Asking
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.plan import RUNGS
+from pytest_vlmrobust.evaluation.run.queue import Asking
 from pytest_vlmrobust.metrics.statistics.proportions import exact_interval
 from pytest_vlmrobust.policies import JudgedTest, Rule
 from pytest_vlmrobust.scoring import score

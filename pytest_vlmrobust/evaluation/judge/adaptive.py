@@ -30,7 +30,7 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Sett
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.run.answers import chances
-from pytest_vlmrobust.evaluation.run.asking import Want
+from pytest_vlmrobust.evaluation.run.queue import Want
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.table import Needs, ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Mode, Rule

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, SweepMetr
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import LARGEST_DROP, Record
 from pytest_vlmrobust.core.words import quantity as counted
-from pytest_vlmrobust.evaluation.run.asking import Want
+from pytest_vlmrobust.evaluation.run.queue import Want
 from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.corruption import low_settings

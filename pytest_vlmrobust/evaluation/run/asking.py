@@ -1,4 +1,4 @@
-"""Asking: one queue of questions in the order of the plan, from which a model is kept busy.
+"""Asking: the engine that keeps a model busy from one queue of questions in the order of the plan.
 
 What somebody waits for goes first; behind it wait the questions that are expected next, across cells. Threads make their views
 and prepare their requests ahead of the model. Whoever waits for an answer computes batches itself; where a backend has more lanes
@@ -13,93 +13,27 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from itertools import accumulate, chain, islice
 
 from pytest_vlmrobust.backends.protocol import Backend, Prepared, PreparingBackend, accepted
-from pytest_vlmrobust.core.cell import AGAIN, Cell
+from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent
 from pytest_vlmrobust.core.prediction import Prediction, Request
-from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.store import Store
 
 from .leases import LEASE_SECONDS, Wait, renewed
 from .ledger import Ledger
+from .queue import Asking, Limits, Question, Queue
 from .views import View, ViewMaker
 
-AHEAD_BYTES = 16 * 2**20
-"""Prepared requests that may wait for their turn, beside those of the next batch."""
-BATCH_BYTES = 512 * 2**20
-"""A batch that has reached this is not filled up further; a request alone may be larger."""
-MIXED_BATCH_BYTES = 12 * 2**20
-"""The same where batches are filled across cells, on a CPU: larger ones take no less time."""
 _BATCHES_AHEAD = 8
 """How many batches of questions are expected at a time, for each lane."""
-_PREPARED_AHEAD = 4
-"""How many batches of them at most are prepared at a time, for each lane."""
 _RECENT_VIEWS, _RECENT_BYTES = 32, 16 * 2**20
 """Views that are kept for questions about the same pixels."""
 _POLL_SECONDS = 0.2
 _SWITCH_SECONDS = 0.0005
 """How long one thread of Python may keep others waiting: with the usual 5 ms, threads that prepare a picture in tenths of a
 millisecond wait for lanes that call one short operation after the other, and then lanes for them."""
-_QUEUED = ("new", "preparing", "ready", "failed")
-
-
-@dataclass(frozen=True, slots=True)
-class Want:
-    """What will be asked of a cell: the samples at these places of its dataset, or all."""
-
-    cell: Cell
-    places: Sequence[int] | None = None
-
-
-@dataclass(eq=False, slots=True)
-class Asking:
-    """One view of a sample on its way: where it comes from, and the key of its answer once known."""
-
-    sample: Sample
-    text: str
-    recipe: str
-    view: int
-    views: int
-    key: str | None = None
-
-
-@dataclass(eq=False)
-class Question:
-    """An asking in the queue."""
-
-    cell: Cell
-    asking: Asking
-    group: object
-    """What it came in with; where answers depend on their batch, a batch holds questions of one group only."""
-    stage: str = "new"
-    """``new``, ``preparing``, ``ready`` or ``failed`` in the queue; then ``asked``, ``following`` (another one with its key is on
-    its way), ``elsewhere`` (another process is at it) or ``done``."""
-    waited: bool = False
-    """Whether somebody waits for it."""
-    prepared: Prepared | None = None
-    bytes: int = 0
-    """How much memory it takes while it waits for its batch; known once it is ready."""
-    pixels: int = 0
-    """How many numbers its pictures have: what the number of visual tokens grows with; known once it is ready."""
-    prediction: Prediction | None = None
-    error: BaseException | None = None
-    leader: Question | None = None
-    followers: list[Question] = field(default_factory=list)
-
-    def ready(self, prepared: Prepared) -> None:
-        """Notes that it can be asked."""
-        self.prepared, self.stage = prepared, "ready"
-        self.pixels = sum(image.size for image in prepared.request.images)
-        self.bytes = prepared.bytes + sum(image.nbytes for image in prepared.request.images)
-
-    @property
-    def is_urgent(self) -> bool:
-        """Whether somebody waits for it, or for one that follows it."""
-        return self.waited or any(follower.waited for follower in self.followers)
 
 
 class Engine:
@@ -131,14 +65,7 @@ class Engine:
         self.given_up: set[str] = set()
         """The models that did not answer in time: a thread is still in their backend, so that nothing may touch it."""
         self._changed = threading.Condition()
-        self._demanded: dict[Asking, Question] = {}
-        self._expected: dict[Asking, Question] = {}
-        self._elsewhere: dict[Asking, Question] = {}
-        """Those that somebody waits for and another process works on."""
-        self._known: dict[Asking, Question] = {}
-        self._leaders: dict[str, Question] = {}
-        self._done: list[Question] = []
-        """Those that somebody waits for and has not been told of yet."""
+        self._queue = Queue()
         self._fresh: dict[str, float] = {}
         """Keys of answers that a model gave and nobody has counted yet, and the seconds that each took."""
         self._made: dict[str, tuple[str, ...]] = {}
@@ -151,7 +78,7 @@ class Engine:
         self._preparer: PreparingBackend | None = None
         """The backend, where it prepares requests."""
         self._mixes = self._overlaps = False
-        self._computing = self._preparing = self._held = 0
+        self._computing = self._preparing = 0
         self._stored_at = 0.0
         self._workers: list[threading.Thread] = []
         self._switched = sys.getswitchinterval()
@@ -159,41 +86,30 @@ class Engine:
         self._resting, self._closed = True, False
 
     @property
-    def _size(self) -> int:
-        """How many questions a batch holds; it may grow where the backend finds out what suits it."""
-        return self._batch_size(self._model) if self._model else 1
-
-    @property
-    def _lanes(self) -> int:
-        """How many batches may be in work at the same time; a backend that asks servers finds out how many they bear."""
-        return 1 if self._preparer is None else max(1, self._preparer.lanes) + self._overlaps
-
-    @property
-    def _most(self) -> int:
-        """How many bytes of prepared requests make a batch full."""
-        return MIXED_BATCH_BYTES if self._mixes else BATCH_BYTES
+    def _limits(self) -> Limits:
+        """How batches are made now: a backend may find out what size suits it, and how many lanes its servers bear."""
+        size = self._batch_size(self._model) if self._model else 1
+        lanes = 1 if self._preparer is None else max(1, self._preparer.lanes) + self._overlaps
+        return Limits(size, lanes, self._mixes)
 
     # What the evaluator asks of it.
 
     @property
     def room(self) -> int:
         """How many more questions may be expected for now."""
-        return _BATCHES_AHEAD * self._size * self._lanes - len(self._expected)
+        limits = self._limits
+        return _BATCHES_AHEAD * limits.size * limits.lanes - len(self._queue.expected)
 
     def expect(self, cell: Cell, askings: Iterable[Asking]) -> None:
         """Puts questions behind all others; known ones keep their place."""
         with self._changed:
-            group = object()
-            for asking in askings:
-                if asking not in self._known:
-                    self._known[asking] = self._expected[asking] = Question(cell, asking, group)
+            self._queue.expect(cell, askings)
             self._changed.notify_all()
 
     def is_pending(self, askings: Iterable[Asking]) -> bool:
         """Whether the answer to one of these questions is on its way."""
         with self._changed:
-            known = (self._known.get(asking) for asking in askings)
-            return any(question is not None and question.stage != "done" for question in known)
+            return self._queue.is_pending(askings)
 
     def is_asking(self, model: str) -> bool:
         """Whether this is the model that is asked."""
@@ -227,7 +143,8 @@ class Engine:
         """
         wait, left = Wait(self._notice), dict.fromkeys(askings)
         with self._changed:
-            self._demand(cell, askings)
+            self._queue.demand(cell, askings)
+            self._changed.notify_all()
         try:
             while left:
                 found = self._collected()
@@ -239,8 +156,8 @@ class Engine:
                 yield found
         finally:
             with self._changed:
-                self._withdraw(left)
-                self._done.clear()
+                self._queue.withdraw(left)
+                self._queue.done.clear()
             self._remember_views()
 
     def counted(self, keys: Iterable[str]) -> tuple[int, float]:
@@ -254,7 +171,7 @@ class Engine:
         with self._changed:
             self._resting = True
             self._changed.wait_for(lambda: not self._computing and not self._preparing)
-            self._withdraw(list(self._known))
+            self._queue.withdraw()
             self._backend = self._preparer = None
             self._recent.clear()
 
@@ -270,157 +187,35 @@ class Engine:
     def _start_workers(self) -> None:
         """Starts the threads that are missing; whoever calls this holds the lock."""
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
-        kinds = [False] * self._threads + [True] * (self._lanes - 1)
+        kinds = [False] * self._threads + [True] * (self._limits.lanes - 1)
         for computes in kinds[len(self._workers) :]:
             name = "vlm-lane" if computes else "vlm-views"
             self._workers.append(threading.Thread(target=self._work_ahead, args=(computes,), name=name, daemon=True))
             self._workers[-1].start()
 
-    # The queue: whoever calls these holds the lock.
-
-    def _demand(self, cell: Cell, askings: Iterable[Asking]) -> None:
-        group = object()
-        for asking in askings:
-            question = self._known.setdefault(asking, Question(cell, asking, group))
-            question.waited = True
-            if question.stage == "done":
-                self._done.append(question)
-            else:
-                self._hurry(question.leader or question)
-        self._changed.notify_all()
-
-    def _hurry(self, question: Question) -> None:
-        """Moves a question of the queue among those that somebody waits for."""
-        if question.stage in _QUEUED:
-            self._expected.pop(question.asking, None)
-            self._demanded[question.asking] = question
-
-    def _order(self) -> Iterator[Question]:
-        return chain(self._demanded.values(), self._expected.values())
-
-    def _window(self) -> list[Question]:
-        """Returns the questions of which the next batch is made: twice as many as it holds, where memory allows."""
-        leading, size, most = next(self._order(), None), self._size, self._most
-        if size == 1 or (leading is not None and leading.cell.setting == AGAIN):  # one need not wait for those before it
-            first = (one for one in islice(self._order(), _PREPARED_AHEAD * self._lanes) if one.stage in ("ready", "failed"))
-            return list(islice(chain(first, self._order()), 1))
-        window: list[Question] = []
-        held = 0
-        for question in islice(self._order(), (2 if self._mixes else 1) * size):
-            if held >= (most if len(window) < size else AHEAD_BYTES):
-                break
-            if not self._mixes and window and question.group is not window[0].group:
-                break
-            window.append(question)
-            held += question.bytes
-        return window
+    # The next piece of work: whoever calls these holds the lock.
 
     def _next_batch(self) -> list[Question]:
-        """Takes the next batch out of the queue; nothing where it is not prepared yet, or where all lanes are busy.
-
-        The first of the queue is part of it, then come those that somebody waits for, then those whose pictures are most like
-        the first one's in size.
-        """
-        if self._computing >= self._lanes or self._resting:
+        """Takes the next batch out of the queue; nothing where it is not prepared yet, or where all lanes are busy."""
+        limits = self._limits
+        if self._computing >= limits.lanes or self._resting:
             return []
-        window = self._window()
-        if not window or any(one.stage in ("new", "preparing") for one in window):
-            return []
-        if failed := [one for one in window[: self._size] if one.stage == "failed"]:
-            for one in failed:
-                self._finish(one, None, one.error)
+        batch, failed = self._queue.next_batch(limits)
+        self._computing += bool(batch)
+        if failed:
             self._changed.notify_all()
-            return []
-        place = {one: number for number, one in enumerate(window) if one.stage == "ready"}
-        first = window[0].pixels
-        rank = {one: (one.asking not in self._demanded, abs(one.pixels - first), number) for one, number in place.items()}
-        ranked = sorted(place, key=rank.__getitem__)[: self._size]
-        held = accumulate(one.bytes for one in ranked)
-        chosen = [one for number, (one, total) in enumerate(zip(ranked, held, strict=True)) if not number or total <= self._most]
-        batch = sorted(chosen, key=place.__getitem__)
-        for one in batch:
-            self._take(one)
-            one.stage = "asked"
-        self._computing += 1
         return batch
 
     def _next_new(self) -> Question | None:
-        """Returns the first question that may be prepared now: for the next batch always, for later ones while memory allows."""
-        if self._resting:
-            return None
-        ahead = islice(self._order(), _PREPARED_AHEAD * self._size * self._lanes)  # the next batch is made of the first of them
-        question = next((one for one in (ahead if self._held < AHEAD_BYTES else self._window()) if one.stage == "new"), None)
-        if question is not None:
-            question.stage = "preparing"
-            self._preparing += 1
+        """Returns the first question that may be prepared now."""
+        question = None if self._resting else self._queue.next_new(self._limits)
+        self._preparing += question is not None
         return question
-
-    def _take(self, question: Question) -> None:
-        """Takes a question out of the queue."""
-        if question.stage == "ready":
-            self._held -= question.bytes
-        self._demanded.pop(question.asking, None)
-        self._expected.pop(question.asking, None)
-        self._elsewhere.pop(question.asking, None)
-
-    def _put_back(self, question: Question, stage: str) -> None:
-        """Puts a question into the queue again."""
-        question.stage = stage
-        if stage == "ready":
-            self._held += question.bytes
-        queue = self._demanded if question.is_urgent else self._expected
-        queue[question.asking] = question
-
-    def _unlead(self, question: Question) -> None:
-        key = question.asking.key
-        if key is not None and self._leaders.get(key) is question:
-            del self._leaders[key]
-
-    def _drop(self, question: Question) -> None:
-        """Forgets a question; those that follow it are asked for themselves."""
-        self._take(question)
-        self._unlead(question)
-        self._known.pop(question.asking, None)
-        if question.leader is not None:
-            question.leader.followers.remove(question)
-        for follower in question.followers:
-            follower.leader = None
-            self._put_back(follower, "new")
-        question.followers, question.stage = [], "done"
-
-    def _withdraw(self, askings: Iterable[Asking]) -> None:
-        """Forgets questions, but for those that are being computed: nobody waits for them any more."""
-        for asking in askings:
-            question = self._known.get(asking)
-            if question is not None:
-                question.waited = False
-                if question.stage != "asked":
-                    self._drop(question)
-
-    def _finish(self, question: Question, prediction: Prediction | None, error: BaseException | None) -> None:
-        """Hands an answer or an error to whoever waits for it.
-
-        Where nobody does, the store has the answer. A failed answer, which it does not keep, waits for whoever asks; an error is
-        forgotten, for whoever asks meets it again.
-        """
-        self._take(question)
-        self._unlead(question)
-        for one in (question, *question.followers):
-            one.stage, one.prediction, one.error, one.prepared, one.leader = "done", prediction, error, None, None
-            if one.waited:
-                self._done.append(one)
-            elif prediction is None or prediction.finish_reason != "error":
-                self._known.pop(one.asking, None)
-        question.followers = []
 
     def _collected(self) -> dict[Asking, Prediction]:
         """Returns the answers that are there; where there are none, the first error is raised."""
         with self._changed:
-            found = {one.asking: one.prediction for one in self._done if one.prediction is not None}
-            self._done = [one for one in self._done if one.prediction is None]
-            for asking in found:
-                self._known.pop(asking, None)
-            error = None if found or not self._done else self._done[0].error
+            found, error = self._queue.collect()
         if error is not None:
             raise error
         return found
@@ -430,10 +225,10 @@ class Engine:
     def _work(self, wait: Wait) -> None:
         """Does a piece of work for whoever waits; where there is none, waits for what others do."""
         with self._changed:
-            batch = self._next_batch() if self._demanded else []
-            question = None if batch or self._done else self._next_new()
-            idle = not batch and question is None and not self._done
-            if idle and not self._elsewhere:
+            batch = self._next_batch() if self._queue.demanded else []
+            question = None if batch or self._queue.done else self._next_new()
+            idle = not batch and question is None and not self._queue.done
+            if idle and not self._queue.elsewhere:
                 self._changed.wait()
                 return
         error = self._compute(batch) if batch else self._prepare(question) if question is not None else None
@@ -473,7 +268,7 @@ class Engine:
             with self._changed:
                 if view.digests:
                     self._made[asking.recipe], self._noted[asking.recipe] = view.digests, view.notes
-                leads = self._leaders.setdefault(request.key, question) is question
+                leads = self._queue.leads(question, request.key)
             if leads:
                 stored = self._store.get_many([request.key]).get(request.key)
             if leads and stored is None:
@@ -482,37 +277,9 @@ class Engine:
             error = caught
         with self._changed:
             self._preparing -= 1
-            self._settle(question, prepared, stored, error)
+            self._queue.settle(question, prepared, stored, error)
             self._changed.notify_all()
         return error
-
-    def _settle(
-        self, question: Question, prepared: Prepared | None, stored: Prediction | None, error: BaseException | None
-    ) -> None:
-        """Puts a question where it belongs after it was prepared."""
-        if self._known.get(question.asking) is not question:  # it was withdrawn meanwhile
-            self._unlead(question)
-        elif error is not None:
-            question.error, question.stage = error, "failed"
-            if not question.is_urgent:
-                self._drop(question)
-        elif stored is not None:
-            self._finish(question, stored, None)
-        elif prepared is not None:
-            question.ready(prepared)
-            self._held += question.bytes
-        else:
-            self._follow(question, self._leaders.get(question.asking.key or ""))
-
-    def _follow(self, question: Question, leader: Question | None) -> None:
-        if leader is None or leader is question:  # the other one is done: its answer is in the store, or nowhere
-            question.stage = "new"
-            return
-        self._take(question)
-        question.stage, question.leader = "following", leader
-        leader.followers.append(question)
-        if question.waited:
-            self._hurry(leader)
 
     def _view(self, question: Question) -> View:
         """Returns the view of a question; equal recipes near each other are made once."""
@@ -559,14 +326,11 @@ class Engine:
             self._computing -= 1
             for one in batch:
                 if error is not None or one in answers:
-                    self._finish(one, answers.get(one), error)
-                elif one.is_urgent:
-                    one.stage = "elsewhere"
-                    self._elsewhere[one.asking] = one
+                    self._queue.finish(one, answers.get(one), error)
                 else:
-                    self._drop(one)
+                    self._queue.leave_elsewhere(one)
             if error is not None:
-                self._withdraw(list(self._expected))
+                self._queue.withdraw(list(self._queue.expected))
             self._start_workers()
             self._changed.notify_all()
         return error
@@ -664,7 +428,7 @@ class Engine:
 
     def _look_elsewhere(self, wait: Wait) -> None:
         """Looks what became of answers that another process works on, and takes over those of one that gives no sign of life."""
-        waiting = {one.asking.key or "": one for one in list(self._elsewhere.values())}
+        waiting = {one.asking.key or "": one for one in list(self._queue.elsewhere.values())}
         found = self._store.get_many(waiting)
         missing = [key for key in waiting if key not in found]
         lapsed = wait.lapsed(self._store.holders(missing), len(missing)) if missing else []
@@ -674,10 +438,10 @@ class Engine:
         with self._changed:
             for key, one in waiting.items():
                 if key in found:
-                    self._finish(one, found[key], None)
+                    self._queue.finish(one, found[key], None)
                 elif key in free:
-                    self._take(one)
-                    self._put_back(one, "ready")
+                    self._queue.take(one)
+                    self._queue.put_back(one, "ready")
         if not found and not free and not lapsed:
             time.sleep(_POLL_SECONDS)
 

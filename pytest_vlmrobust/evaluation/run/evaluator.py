@@ -29,11 +29,12 @@ from pytest_vlmrobust.scoring import check_scoring, score
 from pytest_vlmrobust.store import Answer, Pictures, Store
 
 from .answers import score_table
-from .asking import Asking, Engine, Want
+from .asking import Engine
 from .leases import owner_name
 from .ledger import Ledger
 from .probes import exchanges, shown_setting, with_pictures_of
 from .prompts import answer_limit, in_space_of, prompt, scorable_choices
+from .queue import Asking, Want
 from .results import HIGHEST, NO_ANSWER, CellResult, turns, view_indices
 from .views import Album, View, ViewMaker, of_view, view_count
 

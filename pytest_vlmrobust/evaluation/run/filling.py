@@ -12,9 +12,9 @@ from pytest_vlmrobust.core.errors import BudgetSpent, UsageError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.words import quantity
 
-from .asking import Asking, Want
 from .evaluator import Evaluator
 from .probes import probed_places
+from .queue import Asking, Want
 from .views import view_count
 
 _SCHEDULERS = (

@@ -16,9 +16,9 @@ from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import BackendError, ImageError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.run import asking
-from pytest_vlmrobust.evaluation.run.asking import Want
+from pytest_vlmrobust.evaluation.run import queue
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
+from pytest_vlmrobust.evaluation.run.queue import Want
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import View
 from pytest_vlmrobust.store import Store
@@ -258,8 +258,8 @@ def test_a_backend_that_fails_ahead_fails_whoever_asks(world: World) -> None:
 
 
 def test_memory_is_bounded_by_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "AHEAD_BYTES", 8000)  # each request takes 1000 bytes, and its picture 576
-    monkeypatch.setattr(asking, "MIXED_BATCH_BYTES", 4000)
+    monkeypatch.setattr(queue, "AHEAD_BYTES", 8000)  # each request takes 1000 bytes, and its picture 576
+    monkeypatch.setattr(queue, "MIXED_BATCH_BYTES", 4000)
     world.samples = [sample(i) for i in range(40)]
     evaluator, backend = opened(world, batch_size=16, threads=2)
     evaluator.expect(map(Want, CELLS))
@@ -271,8 +271,8 @@ def test_memory_is_bounded_by_bytes(world: World, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_request_larger_than_all_bounds_is_asked_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "AHEAD_BYTES", 1)
-    monkeypatch.setattr(asking, "MIXED_BATCH_BYTES", 1)
+    monkeypatch.setattr(queue, "AHEAD_BYTES", 1)
+    monkeypatch.setattr(queue, "MIXED_BATCH_BYTES", 1)
     evaluator, backend = opened(world, batch_size=16)
     evaluator.expect(map(Want, CELLS))
     assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5

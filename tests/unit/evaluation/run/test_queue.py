@@ -1,0 +1,170 @@
+"""The queue of questions: order, batches, who leads and who follows, and what is forgotten."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.core.cell import AGAIN, Cell, Setting
+from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.run.queue import Asking, Limits, Question, Queue
+
+CELL = Cell("model", "data", Setting.parse("invert"))
+MIXED, APART = Limits(size=2, lanes=1, mixes=True), Limits(size=2, lanes=1, mixes=False)
+ANSWER = Prediction("A", "generate")
+ERROR = ValueError("unreadable")
+
+
+def asking(name: str, key: str = "") -> Asking:
+    return Asking(Sample(name, (), "?", "A", "open"), "?", name, 0, 1, key or name)
+
+
+def prepared(queue: Queue, limits: Limits = MIXED, *, side: int = 1, stored: Prediction | None = None) -> Question:
+    """Prepares the next question, with a picture of ``side`` pixels a side."""
+    question = queue.next_new(limits)
+    assert question is not None
+    request = Request(question.asking.key or "", (np.zeros((side, side, 3), np.uint8),), "?")
+    leads = queue.leads(question, request.key)
+    queue.settle(question, Prepared(request, bytes=1) if leads and stored is None else None, stored if leads else None, None)
+    return question
+
+
+def names(questions: list[Question]) -> list[str]:
+    return [question.asking.sample.id for question in questions]
+
+
+def test_what_somebody_waits_for_comes_first() -> None:
+    queue = Queue()
+    first, second, third = map(asking, "abc")
+    queue.expect(CELL, [first, second])
+    queue.demand(CELL, [second, third])
+    assert names([prepared(queue) for _ in range(3)]) == ["b", "c", "a"]
+
+
+def test_a_batch_is_made_once_its_window_is_prepared_and_of_pictures_that_are_alike() -> None:
+    queue = Queue()
+    queue.demand(CELL, map(asking, "abcd"))
+    for side in (3, 9, 9):
+        prepared(queue, side=side)
+    assert queue.next_batch(MIXED) == ([], False)  # the window is of twice as many as a batch holds
+    prepared(queue, side=3)
+    assert names(queue.next_batch(MIXED)[0]) == ["a", "d"]
+    assert names(queue.next_batch(MIXED)[0]) == ["b", "c"]
+    assert queue.next_batch(MIXED) == ([], False)
+
+
+def test_where_answers_depend_on_their_batch_it_holds_what_came_in_together() -> None:
+    queue = Queue()
+    queue.expect(CELL, [asking("a")])
+    queue.expect(CELL, [asking("b"), asking("c")])
+    for _ in range(3):
+        prepared(queue, APART)
+    assert names(queue.next_batch(APART)[0]) == ["a"]
+    assert names(queue.next_batch(APART)[0]) == ["b", "c"]
+
+
+def test_a_question_that_is_asked_again_is_alone_in_its_batch() -> None:
+    queue = Queue()
+    queue.demand(Cell("model", "data", AGAIN), map(asking, "ab"))
+    for _ in range(2):
+        prepared(queue)
+    assert names(queue.next_batch(MIXED)[0]) == ["a"]
+
+
+def test_of_questions_with_one_key_one_is_asked_and_all_are_told() -> None:
+    queue = Queue()
+    first, second = asking("a", "key"), asking("b", "key")
+    queue.expect(CELL, [first])
+    leader = prepared(queue)
+    queue.demand(CELL, [second])
+    assert prepared(queue).stage == "following"
+    assert names(queue.next_batch(MIXED)[0]) == ["a"]
+    queue.finish(leader, ANSWER, None)
+    assert queue.collect() == ({second: ANSWER}, None)
+    assert not queue.is_pending([first, second])
+
+
+def test_those_that_follow_a_question_that_is_forgotten_are_asked_for_themselves() -> None:
+    queue = Queue()
+    first, second = asking("a", "key"), asking("b", "key")
+    queue.demand(CELL, [first])
+    prepared(queue)
+    queue.demand(CELL, [second])
+    prepared(queue)
+    queue.withdraw([first])
+    assert not queue.is_pending([first])
+    assert names([prepared(queue)]) == ["b"]
+    assert names(queue.next_batch(MIXED)[0]) == ["b"]
+
+
+def test_a_question_that_is_computed_is_not_forgotten() -> None:
+    queue = Queue()
+    one = asking("a")
+    queue.demand(CELL, [one])
+    prepared(queue)
+    (question,), _ = queue.next_batch(MIXED)
+    queue.withdraw()
+    assert queue.is_pending([one])
+    queue.finish(question, ANSWER, None)
+    assert queue.collect() == ({}, None)  # nobody waits for it any more
+    assert not queue.is_pending([one])
+
+
+def test_an_answer_from_the_store_is_told_at_once() -> None:
+    queue = Queue()
+    one = asking("a")
+    queue.demand(CELL, [one])
+    prepared(queue, stored=ANSWER)
+    assert queue.collect() == ({one: ANSWER}, None)
+
+
+def test_a_question_that_failed_is_told_when_its_turn_comes() -> None:
+    queue = Queue()
+    queue.demand(CELL, [asking("a")])
+    question = queue.next_new(MIXED)
+    assert question is not None
+    queue.settle(question, None, None, ERROR)
+    assert queue.collect() == ({}, None)
+    assert queue.next_batch(MIXED) == ([], True)
+    assert queue.collect() == ({}, ERROR)
+
+
+def test_a_failed_question_that_nobody_waits_for_is_forgotten() -> None:
+    queue = Queue()
+    one = asking("a")
+    queue.expect(CELL, [one])
+    question = queue.next_new(MIXED)
+    assert question is not None
+    queue.settle(question, None, None, ERROR)
+    assert not queue.is_pending([one])
+    assert queue.next_batch(MIXED) == ([], False)
+
+
+def test_a_failed_answer_waits_for_whoever_asks_since_no_store_keeps_it() -> None:
+    queue = Queue()
+    failed, kept = asking("a"), asking("b")
+    queue.expect(CELL, [failed, kept])
+    for answer in (Prediction("", "generate", "error", error="lost"), ANSWER):
+        queue.finish(prepared(queue), answer, None)
+    queue.demand(CELL, [failed, kept])
+    assert list(queue.collect()[0]) == [failed]
+    assert list(queue.demanded) == [kept]  # which is looked up
+
+
+def test_what_another_process_works_on_comes_back_ready() -> None:
+    queue = Queue()
+    one, other = asking("a"), asking("b")
+    queue.demand(CELL, [one])
+    queue.expect(CELL, [other])
+    for _ in range(2):
+        prepared(queue)
+    batch, _ = queue.next_batch(MIXED)
+    for question in batch:
+        queue.leave_elsewhere(question)
+    assert list(queue.elsewhere) == [one]
+    assert not queue.is_pending([other])
+    (question,) = queue.elsewhere.values()
+    queue.take(question)
+    queue.put_back(question, "ready")
+    assert queue.next_batch(MIXED) == ([question], False)
