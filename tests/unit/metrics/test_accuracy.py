@@ -229,3 +229,12 @@ def test_a_gain_is_real_above_two_standard_errors_or_a_point() -> None:
     assert visual_gain_is_real(lost[0], None) == ""
     assert "of 1.0 pp is not above 2.0 pp" in visual_gain_is_real(lost[1], None)
     assert "there are no scores without images" in visual_gain_is_real(ScoreTable(clean=clean, by_setting={}), None)
+
+
+def test_the_intervals_of_clean_scores_lie_around_their_values() -> None:
+    table = ScoreTable(clean=np.repeat([1.0, 0.0], [30, 10]), floors=np.full(40, 0.25))
+    accuracy = metrics.estimate("clean_accuracy", table, None, 0.9)
+    assert (accuracy.low, accuracy.high) == pytest.approx(exact_interval(30, 40, 0.9))
+    above = metrics.estimate("accuracy_above_chance", table, None, 0.9)
+    assert above.value == pytest.approx(0.5)
+    assert 0.25 < above.low < above.value < above.high < 0.75

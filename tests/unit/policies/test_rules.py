@@ -519,3 +519,33 @@ def test_a_rule_bounds_strata_unless_all_of_the_dataset_is_left_out() -> None:
 def test_a_cap_moves_the_end_of_a_bound_that_it_is_about(bound: Bound, cap: float, moved: Bound) -> None:
     about = Waiver("W", "jane", "why", date(2027, 1, 1), "accuracy_drop", Scope(), cap, "t.yaml:1")
     assert about.bound_of(bound) == moved
+
+
+@pytest.mark.parametrize("tier", Tier)
+@pytest.mark.parametrize("says", OnNotApplicable)
+def test_a_rule_blocks_where_its_metric_says_nothing_unless_it_only_warns(tier: Tier, says: OnNotApplicable) -> None:
+    rule = Rule("r", "pcri", Bound(high=0.1), "t.yaml:1", treatment=Treatment(tier=tier, on_not_applicable=says))
+    assert rule.blocks_where_not_applicable is (tier is Tier.BLOCK and says is OnNotApplicable.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("metric", "where", "unless", "counts"),
+    [
+        ("accuracy_drop", Scope(), None, True),
+        ("pcri", Scope(), None, False),
+        ("accuracy_drop", Scope(model=("other",)), None, False),
+        ("accuracy_drop", Scope(category=("Art",)), None, True),
+        ("accuracy_drop", Scope(), Scope(family=("blur",)), False),
+        ("accuracy_drop", Scope(), Scope(family=("noise",)), True),
+        ("accuracy_drop", Scope(), Scope(category=("Art",)), True),
+    ],
+)
+def test_the_tests_that_share_the_risk_of_a_rule(metric: str, where: Scope, unless: Scope | None, counts: bool) -> None:
+    """One too many would make each interval wider than the policy says."""
+    assert Rule("r", metric, Bound(high=0.1), "t.yaml:1", where, unless).bounds(TEST) is counts
+
+
+@pytest.mark.parametrize(("cap", "expected"), [(0.18, Bound(0.18, 0.5)), (0.6, Bound(0.2, 0.6))])
+def test_a_cap_moves_the_end_that_it_is_nearest_to(cap: float, expected: Bound) -> None:
+    waiver = Waiver("W", "jane", "known", date(2027, 1, 1), "pcri", Scope(), cap, "t.yaml:2")
+    assert waiver.bound_of(Bound(0.2, 0.5)) == expected

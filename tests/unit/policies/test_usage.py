@@ -111,6 +111,13 @@ def test_a_waiver_that_covers_one_test_and_not_another_is_used(load: Load) -> No
     assert (use.state, use.used, use.exceeded) == (WaiverState.USED, 1, 1)
 
 
+def test_a_breach_that_another_waiver_answers_for_is_no_use_of_this_one(load: Load) -> None:
+    other = "  - {id: W2, metric: accuracy_drop, where: {setting: fog}, cap: 60pp, owner: jo, reason: why, expires: 2027-06-30}\n"
+    policy = load(text() + other)
+    uses = waiver_report(policy, records(policy, fog=0.2), today=TODAY)
+    assert sorted((use.matched, use.used) for use in uses) == [(1, 0), (1, 1)]
+
+
 def test_what_was_not_measured_is_not_worse_than_a_cap(load: Load) -> None:
     policy = load(text("{setting: fog}"))
     (use,) = waiver_report(policy, records(policy, fog=float("nan")), today=TODAY)

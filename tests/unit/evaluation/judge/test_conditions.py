@@ -135,6 +135,22 @@ def test_a_run_that_was_stopped_is_not_asked_for_what_its_other_tests_would_have
     assert not [said for said in stopped.warnings([record()]) if "no test" in said]
 
 
+def test_rules_on_summaries_that_met_none_are_news_where_no_test_was_left_out_or_some_may_be() -> None:
+    idle = "  - {id: worst, metric: worst_case_drop, max: 5pp}\n"
+
+    def said(own: Policy, **facts: Any) -> int:
+        return sum("none applied to a test" in sentence for sentence in conditions(own, **facts).shortfalls([record()]))
+
+    assert said(policy(idle)) == 1
+    assert said(policy(idle), planned=3) == 0  # that tests are lacking is said
+    assert said(policy(f"{idle}coverage: {{tests: partial}}\n"), planned=3) == 1
+
+
+def test_what_another_model_was_asked_shows_nothing_about_this_one() -> None:
+    other = replace(record(), model="n", dataset="e", id="n-e-clean", measures=record().measures[:1])
+    assert conditions(policy()).shortfalls([record(), other]) == []
+
+
 def test_a_rule_about_an_earlier_run_needs_one() -> None:
     own = policy("  - {id: since, metric: baseline_drop, max: 5pp}\n")
     (shortfall,) = conditions(own).shortfalls([record()])
@@ -178,8 +194,8 @@ def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(value: float, low
         (0.9, "", ""),
         (1.0, "", "it answers 12 questions the same with the pictures of others"),
         (0.9, "warning: chance", "other pictures change no more of its answers than chance explains"),
-        (math.nan, "not probed: a few", "what other pictures change was not probed: a few"),
-        (math.nan, "not probed: sampled answers are others by chance", ""),
+        (math.nan, "not probed: lost", "what other pictures change was not probed: lost"),
+        (math.nan, "not probed: 12 have a sampled answer", ""),
     ],
 )
 @pytest.mark.parametrize("more", ["", "  - {id: gain, metric: visual_gain, min: 0pp}\n"], ids=["drops", "gain"])
