@@ -39,7 +39,7 @@ def _add_names(commands: Commands) -> None:
     explain = add_command(
         commands,
         "explain",
-        "say what a metric is: formula, source, bounds, interval, caveats",
+        "say what a metric is: formula, source, bounds, interval, and when not to use it",
         "vlmrobust explain",
         "vlmrobust explain worst_case_drop",
     )

@@ -49,6 +49,8 @@ def accuracy_interval(table: ScoreTable, setting: str | None, confidence: float)
     better="higher",
     perfect=1.0,
     reference="VLM-RobustBench section 3.1",
+    unsuited="Alone it cannot tell a hard dataset from a model that does not look. Use `accuracy_drop` for what a setting "
+    "costs, and `visual_gain` for whether the model looks.",
     interval=accuracy_interval,
     monotone={Needs.PERTURBED: 1},
 )
@@ -76,6 +78,8 @@ def clean_accuracy_interval(table: ScoreTable, _setting: str | None, confidence:
     better="higher",
     perfect=1.0,
     reference="VLM-RobustBench section 3.1",
+    unsuited="It says nothing about disturbed pictures, and a model that never looks is right on about half of all yes/no "
+    "questions. Use `visual_gain` or `accuracy_above_chance` for what the pictures add.",
     interval=clean_accuracy_interval,
     monotone={Needs.CLEAN: 1},
 )
@@ -100,6 +104,9 @@ def accuracy_drop_interval(table: ScoreTable, setting: str | None, confidence: f
     bounds=(-1.0, 1.0),
     perfect=0.0,
     reference="VLM-RobustBench section 3.1, equation 1; The Perceptual Observatory section 3.3 (identity robustness)",
+    unsuited="A model that never looks loses nothing, and answers that turn right hide as many that turn wrong. Bound "
+    "`visual_gain` and `harmful_flip_rate` beside it; where a setting changes right answers, use "
+    "`label_preserving_drop`.",
     interval=accuracy_drop_interval,
     reach=loss_reach,
     unchanged=0.0,
@@ -153,6 +160,9 @@ def harmful_flip_rate_interval(table: ScoreTable, setting: str | None, confidenc
 @flip_metric(
     better="lower",
     reference="VLM-RobustBench appendix A.12 (Flip+)",
+    unsuited="It is at most the clean accuracy, so that a model that is seldom right has few answers to lose. Sampled "
+    "answers flip both ways without any perturbation: compare it with `helpful_flip_rate`, or bound "
+    "`accuracy_drop`.",
     interval=harmful_flip_rate_interval,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1},
 )
@@ -175,6 +185,8 @@ def helpful_flip_rate_interval(table: ScoreTable, setting: str | None, confidenc
 @flip_metric(
     better="none",
     reference="VLM-RobustBench appendix A.12 (Flip-)",
+    unsuited="A high value is no merit: guesses turn right, too, and a model that is often wrong has more answers to turn. "
+    "Read it beside `harmful_flip_rate`: their difference is `accuracy_drop`.",
     interval=helpful_flip_rate_interval,
     monotone={Needs.CLEAN: -1, Needs.PERTURBED: 1},
 )
@@ -224,6 +236,8 @@ def accuracy_above_chance_interval(table: ScoreTable, _setting: str | None, conf
 @gain_metric(
     better="higher",
     reference='PCRI and RCI, "Validity domain and chance": max(0.5, majority) on yes/no, the majority answer on open questions',
+    unsuited="Its chance level is computed, not measured: whatever the wording of a question gives away counts as looking. "
+    "Use `visual_gain` where the model can be asked without the pictures.",
     interval=accuracy_above_chance_interval,
     monotone={Needs.CLEAN: 1, Needs.FLOORS: -1},
 )
@@ -253,6 +267,8 @@ def visual_gain_interval(table: ScoreTable, _setting: str | None, confidence: fl
 @gain_metric(
     better="none",
     reference="VLM-RobustBench section 3.1, equation 2",
+    unsuited="A small value need not mean that the model does not look: it may know the answers without the pictures. Where "
+    "it refuses to answer without them a guess is counted instead; `accuracy_above_chance` needs no such answers.",
     interval=visual_gain_interval,
     blind=0.0,
     monotone={Needs.CLEAN: 1, Needs.NO_IMAGE: -1},
@@ -352,6 +368,8 @@ GAIN_MOVES = {
     perfect=0.0,
     reference="VLM-RobustBench section 3.1, equation 3",
     validity="the visual gain is above 1 pp and above 2 standard errors",
+    unsuited="Where `visual_gain` is small, a few answers more or less without the picture multiply it. Use `accuracy_drop` "
+    "there, and to compare models that know different shares without the pictures.",
     suite="corruptions",
     interval=relative_corruption_error_interval,
     gate=visual_gain_is_real,

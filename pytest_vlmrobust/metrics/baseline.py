@@ -29,6 +29,8 @@ def baseline_drop_interval(table: ScoreTable, setting: str | None, confidence: f
 @regression_metric(
     reference="VLM-RobustBench section 3.1, equation 1, with an earlier run in the place of the clean one",
     validity="the same samples under the same setting in an earlier run",
+    unsuited="It only shows that nothing got worse: a series of releases may lose a little each time, and a weak baseline "
+    "excuses a weak model. Bound `accuracy` beside it.",
     interval=baseline_drop_interval,
     monotone={Needs.BASELINE: 1, Needs.PERTURBED: -1},
 )
@@ -60,6 +62,8 @@ _EITHER_WAY = "a score that rises differs from the earlier run as much as one th
     bounds=(0.0, 1.0),
     reference="VLM-RobustBench appendix A.12 (Flip+ and Flip- together), with an earlier run in the place of the clean one",
     validity="the same samples under the same setting in an earlier run",
+    unsuited="Sampled answers, and engines whose sums depend on the batch, flip although the model is the same. Use "
+    "`baseline_drop` for whether the score fell.",
     interval=baseline_flip_rate_interval,
     not_monotone={Needs.BASELINE: _EITHER_WAY, Needs.PERTURBED: _EITHER_WAY},
 )
@@ -96,6 +100,8 @@ def drop_increase_interval(table: ScoreTable, setting: str | None, confidence: f
     bounds=(-2.0, 2.0),
     reference="VLM-RobustBench section 3.1, equation 1: the difference of two runs' drops",
     validity="the same samples under the same setting, and clean, in an earlier run",
+    unsuited="It is 0 for a release that lost as much on clean as on disturbed pictures, however much that is. Bound "
+    "`baseline_drop` beside it.",
     interval=drop_increase_interval,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1, Needs.BASELINE_CLEAN: -1, Needs.BASELINE: 1},
 )
@@ -124,6 +130,8 @@ def mean_baseline_drop_interval(table: ScoreTable, _setting: str | None, confide
 @regression_metric(
     reference="VLM-RobustBench section 4.3, with an earlier run in the place of the clean one",
     validity="the same samples under the same settings in an earlier run",
+    unsuited="A loss under one setting is divided by their number: 20 points under one of 133 are 0.15 points here. Bound "
+    "`baseline_drop` beside it, which is judged under each setting.",
     interval=mean_baseline_drop_interval,
     monotone={Needs.PERTURBED_BY_SETTING: -1, Needs.BASELINE_BY_SETTING: 1},
 )

@@ -95,7 +95,13 @@ def mean_drop_interval(table: ScoreTable, _setting: str | None, confidence: floa
     return _interval_of_mean_drop(table, tuple(table.by_setting), confidence)
 
 
-@drop_metric(reference="VLM-RobustBench section 4.3", interval=mean_drop_interval, reach=loss_reach)
+@drop_metric(
+    reference="VLM-RobustBench section 4.3",
+    unsuited="It hides a few settings that lose everything, and sweeps over other settings have other means. Bound "
+    "`worst_tenth_drop` beside it.",
+    interval=mean_drop_interval,
+    reach=loss_reach,
+)
 def mean_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Mean accuracy drop over all settings.
 
@@ -114,6 +120,8 @@ def mean_drop_at_low_interval(table: ScoreTable, _setting: str | None, confidenc
 
 @low_metric(
     reference="after VLM-RobustBench section 4.3 (iii) and (iv): Worst@Low and Benign@Low, averaged (our companion)",
+    unsuited="It leaves out strong disturbances, and perturbations without levels. Use `mean_drop` for the whole sweep and "
+    "`worst_tenth_drop` for its worst part.",
     interval=mean_drop_at_low_interval,
 )
 def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
@@ -156,6 +164,8 @@ def worst_tenth_drop_interval(table: ScoreTable, _setting: str | None, confidenc
 
 @drop_metric(
     reference="after VLM-RobustBench section 4.3 (i) and (ii): between its worst case and its severe failures (our companion)",
+    unsuited="With ten settings or fewer it is the same as `worst_case_drop`. No paper has it: use "
+    "`worst_case_drop` or `severe_failure_rate` to compare with published numbers.",
     interval=worst_tenth_drop_interval,
 )
 def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
@@ -187,7 +197,14 @@ def worst_setting(table: ScoreTable) -> str:
     return _worst(table, tuple(table.by_setting))
 
 
-@drop_metric(reference="VLM-RobustBench section 4.3 (i)", interval=worst_case_drop_interval, reach=loss_reach, note=worst_setting)
+@drop_metric(
+    reference="VLM-RobustBench section 4.3 (i)",
+    unsuited="It does not compare sweeps of different size, or runs on different numbers of samples: the largest of more, or "
+    "of noisier, drops is larger although nothing else changed. `worst_tenth_drop` suffers less from both.",
+    interval=worst_case_drop_interval,
+    reach=loss_reach,
+    note=worst_setting,
+)
 def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Largest accuracy drop over all settings.
 
@@ -217,6 +234,8 @@ def worst_low_setting(table: ScoreTable) -> str:
 
 @low_metric(
     reference="VLM-RobustBench section 4.3 (iii): Worst@Low",
+    unsuited="The setting that it names is as much the unluckiest as the worst one, and may be another in the next run. Use "
+    "`mean_drop_at_low` for what small disturbances cost.",
     interval=worst_at_low_interval,
     reach=loss_reach,
     note=worst_low_setting,
@@ -247,6 +266,8 @@ def benign_at_low_interval(table: ScoreTable, _setting: str | None, confidence: 
     bounds=(0.0, 1.0),
     perfect=1.0,
     reference="VLM-RobustBench section 4.3 (iv): Benign@Low; the bound of 1 pp is absolute (its tables fit no other)",
+    unsuited="It does not suit a rule that blocks: noise moves settings across 1 percentage point, and the interval "
+    "decides nothing on a few hundred samples. Use `mean_drop_at_low`.",
     interval=benign_at_low_interval,
     counts_settings=True,
     unchanged=1.0,
@@ -285,6 +306,8 @@ def severe_failure_rate_interval(table: ScoreTable, _setting: str | None, confid
 
 @sweep_metric(
     reference="VLM-RobustBench section 4.3 (ii); the threshold is 10 % of the clean accuracy (its tables fit no other round one)",
+    unsuited="What counts as severe moves with the clean accuracy: 3 points at 30 %, 9 points at 90 %. Noise moves settings "
+    "across that threshold, and the interval decides little; use `worst_tenth_drop` in a rule that blocks.",
     interval=severe_failure_rate_interval,
     counts_settings=True,
 )
@@ -314,7 +337,11 @@ def catastrophic_rate_interval(table: ScoreTable, _setting: str | None, confiden
 
 
 @sweep_metric(
-    reference="VLM-RobustBench appendix A.10 (tables 18 and 19)", interval=catastrophic_rate_interval, counts_settings=True
+    reference="VLM-RobustBench appendix A.10 (tables 18 and 19)",
+    unsuited="A model whose clean accuracy is at most 10 % cannot lose more than 10 points and has 0. Use "
+    "`severe_failure_rate` to compare models of different accuracy, and `worst_tenth_drop` in a rule that blocks.",
+    interval=catastrophic_rate_interval,
+    counts_settings=True,
 )
 def catastrophic_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Share of the settings that cost more than 10 percentage points.
@@ -333,7 +360,12 @@ def mean_harmful_flip_rate_interval(table: ScoreTable, _setting: str | None, con
     return mean_interval((table.clean[:, None] - table.matrix()).clip(min=0.0).mean(axis=1), table.clusters, confidence)
 
 
-@sweep_metric(reference="VLM-RobustBench appendix A.12 (Flip+, macro average)", interval=mean_harmful_flip_rate_interval)
+@sweep_metric(
+    reference="VLM-RobustBench appendix A.12 (Flip+, macro average)",
+    unsuited="Where answers are sampled, or nearly tied, it is above 0 although as many turn right as turn wrong. Use "
+    "`mean_drop` for the net loss.",
+    interval=mean_harmful_flip_rate_interval,
+)
 def mean_harmful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Harmful flip rate, averaged over all settings.
 
@@ -354,6 +386,8 @@ def mean_helpful_flip_rate_interval(table: ScoreTable, _setting: str | None, con
 @sweep_metric(
     better="none",
     reference="VLM-RobustBench appendix A.12 (Flip-, macro average)",
+    unsuited="Instability, guesses and real gains raise it alike, so that no bound on it means anything alone. Read it "
+    "beside `mean_harmful_flip_rate`, or bound their difference, `mean_drop`.",
     interval=mean_helpful_flip_rate_interval,
     monotone={Needs.CLEAN: -1, Needs.PERTURBED_BY_SETTING: 1},
 )
@@ -380,6 +414,8 @@ def mean_relative_corruption_error_interval(table: ScoreTable, _setting: str | N
     bounds=(-math.inf, math.inf),
     reference="VLM-RobustBench section 3.1, equation 3, averaged over the settings (table 3)",
     validity="the visual gain is above 1 pp and above 2 standard errors",
+    unsuited="Of two models with the same losses, the one that knows more without the pictures looks less robust, because "
+    "its visual gain is smaller. Use `mean_drop` to compare them, with a bound on `visual_gain`.",
     interval=mean_relative_corruption_error_interval,
     gate=visual_gain_is_real,
     blind=math.nan,
@@ -445,6 +481,9 @@ def reference_makes_errors(table: ScoreTable, _setting: str | None) -> str:
     bounds=(0.0, math.inf),
     reference="VLM-RobustBench section 5.7 and appendix B.3, after ImageNet-C (Hendrycks and Dietterich 2019)",
     validity="the reference model makes errors under every perturbation",
+    unsuited="It is about two models: with another reference, or one measured on other samples or settings, the values "
+    "cannot be compared. It counts errors on clean pictures, too; use `mean_drop` where no reference was measured, "
+    "or for losses alone.",
     interval=mean_corruption_error_interval,
     gate=reference_makes_errors,
     unchanged=1.0,

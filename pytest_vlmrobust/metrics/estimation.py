@@ -228,6 +228,7 @@ def _common_facts(record: Described) -> dict[str, str]:
         "better": "neither" if record.better == "none" else record.better,
         "published": plain(record.reference),
         "defined when": plain(record.validity),
+        "when not to use": plain(record.unsuited),
         "interval": _interval(record),
     }
 

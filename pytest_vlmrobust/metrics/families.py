@@ -262,6 +262,7 @@ class FamilyProperty:
     bounds: tuple[float, float] = (-math.inf, math.inf)
     reference: str = "The Perceptual Observatory section 3.3 (scale consistency)"
     validity: str = "at least two sizes"
+    unsuited: str = ""
     suite: str = "observatory"
 
     @property
@@ -322,8 +323,21 @@ def _losses(parameters: Sequence[float], means: Sequence[float]) -> str:
 FAMILY_METRICS: Mapping[str, FamilyProperty] = {
     record.name: record
     for record in (
-        FamilyProperty("scale_gain", scale_gain, scale_gain_interval),
-        FamilyProperty("scale_consistency", scale_consistency, scale_consistency_interval, bounds=(0.0, 1.0)),
+        FamilyProperty(
+            "scale_gain",
+            scale_gain,
+            scale_gain_interval,
+            unsuited="Two models show a difference and no trend: the interval is about the samples, and others of these "
+            "sizes may differ as much. Use `scale_consistency` for whether a step loses.",
+        ),
+        FamilyProperty(
+            "scale_consistency",
+            scale_consistency,
+            scale_consistency_interval,
+            bounds=(0.0, 1.0),
+            unsuited="It counts a loss of a tenth of a point like one of 20, and of two models it can only be 0 or 1. Use "
+            "`scale_gain` for how much size gains.",
+        ),
     )
 }
 """The properties of families, by name."""

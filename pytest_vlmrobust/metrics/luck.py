@@ -114,6 +114,8 @@ def excess_reach(circumstances: Circumstances) -> tuple[float, float]:
     needs=(Needs.CLEAN, Needs.PATCHES, Needs.CHANCES),
     bounds=(-math.inf, math.inf),
     reference="PCRI equation 1, less the value that luck alone gives (our companion)",
+    unsuited="Where a model gives the same guess in every view it takes out too much luck, and where answers vary for other "
+    "reasons too little. Use `pcri_matched` in a rule that blocks.",
     interval=excess_interval,
     monotone={Needs.PATCHES: -1, Needs.CHANCES: 1},
     not_monotone={Needs.CLEAN: "it raises the score and the luck that is removed"},
@@ -166,6 +168,8 @@ def matched_interval(table: ScoreTable, setting: str | None, confidence: float) 
 @patch_metric(
     needs=(Needs.CLEAN, Needs.PATCHES, Needs.WHOLE_ATTEMPTS),
     reference="PCRI equation 1, with as many attempts at the whole image as there are patches (our companion)",
+    unsuited="On yes/no questions luck may explain every patch, so that a rule passes or stays undecided, and never fails. "
+    "It costs n * n - 1 further answers for each sample; use `pcri` to compare with published numbers.",
     interval=matched_interval,
     unchanged=0.0,
     monotone={Needs.CLEAN: 0, Needs.PATCHES: -1, Needs.WHOLE_ATTEMPTS: 1},

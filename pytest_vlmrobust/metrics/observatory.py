@@ -84,6 +84,8 @@ def _not_above(table: ScoreTable, other: Scores, margin: float, whence: str) -> 
     perfect=0.0,
     reference="The Perceptual Observatory section 3.3 (identity matching robustness)",
     validity="at least one perturbation; the model is shown to do better with the pictures than without",
+    unsuited="A model that hardly does the task has little to lose. Bound `identity_accuracy` beside it, and use "
+    "`split_transfer_retention` for boxes.",
     interval=mean_drop_interval,
     gate=does_the_task,
     unchanged=0.0,
@@ -170,6 +172,8 @@ position_metric = partial(
 @position_metric(
     needs=(Needs.PERTURBED, Needs.POSITIONS),
     reference="The Perceptual Observatory section 3.3 (invariance to spatial arrangements)",
+    unsuited="It does not compare grids of different size: noise widens it with every further position. Use "
+    "`split_position_gap`, a mean over several settings, where there are few samples at each.",
     interval=position_gap_interval,
     not_monotone={Needs.PERTURBED: GAP_MOVES},
 )
@@ -214,6 +218,8 @@ people_metric = partial(
 @people_metric(
     needs=(Needs.PERTURBED, Needs.PEOPLE),
     reference="The Perceptual Observatory section 3.3 (gender bias); the absolute value of its GAP for two groups",
+    unsuited="A gap near 0 is no fairness where the model fails everybody, and gaps of small groups are too large, because "
+    "noise never makes one negative. Bound `accuracy` beside it, and judge by the interval.",
     interval=group_gap_interval,
     not_monotone={Needs.PERTURBED: GAP_MOVES},
 )
@@ -368,6 +374,8 @@ retention_metric = partial(
 @retention_metric(
     needs=(Needs.PERTURBED, Needs.CLEAN),
     reference="The Perceptual Observatory section 3.3 (TR)",
+    unsuited="Where the original overlap is small, a few boxes decide it and luck takes it above 1. Bound `accuracy`, the "
+    "mean overlap under the setting, beside it.",
     interval=transfer_retention_interval,
     monotone={Needs.PERTURBED: 1, Needs.CLEAN: -1},
 )

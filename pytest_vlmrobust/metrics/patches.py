@@ -160,7 +160,11 @@ raw_metric = partial(
 )
 
 
-@raw_metric(reference="PCRI section 3, equation 1")
+@raw_metric(
+    reference="PCRI section 3, equation 1",
+    unsuited="It cannot show distraction: guesses on n * n patches pull it below 0, to -1.7 at 2 x 2 for a model that "
+    "guesses among four options. Bound `pcri_matched`, or read `pcri_excess` where nothing but luck is to be removed.",
+)
 def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
     """Patch Context Robustness Index: 1 - (score of the best patch of each sample) / (score of the whole image).
 
@@ -196,7 +200,11 @@ def relative_index_change(coarse: float, fine: float) -> float:
     return (coarse - fine) / abs(coarse) if abs(coarse) > ROUNDING else math.nan
 
 
-@raw_metric(reference="RCI section 3.2, equation 1")
+@raw_metric(
+    reference="RCI section 3.2, equation 1",
+    unsuited="It does not compare datasets with different numbers of options: at 3 x 3 luck makes a choice among four "
+    '"strong local" for a model that is right on 75 % or less. Use `pcri_matched` unless the questions are open.',
+)
 def rci(whole: ArrayLike, patches: ArrayLike) -> float:
     """Region Comprehension Index: :func:`pcri` of a reference model, read as a property of the dataset.
 

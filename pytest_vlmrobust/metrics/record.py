@@ -81,6 +81,8 @@ class Metric:
     """Its value for a model that answers everything right with the image and nothing without it."""
     reference: str = ""
     validity: str = ""
+    unsuited: str = ""
+    """When its value misleads or cannot be used, and what to use instead, in sentences; other metrics in backticks."""
     suite: str = ""
     interval: Interval | None = field(default=None, repr=False)
     gate: Gate | None = field(default=None, repr=False)
@@ -153,6 +155,8 @@ class Facts:
     suite: str = ""
     reference: str = ""
     validity: str = ""
+    unsuited: str = ""
+    """As for a metric."""
     interval: str = ""
     """What its interval is, in words; empty where it has none."""
 

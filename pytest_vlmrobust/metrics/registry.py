@@ -104,6 +104,7 @@ def metric(
     perfect: float | None = None,
     reference: str = "",
     validity: str = "",
+    unsuited: str = "",
     suite: str = "",
     interval: Interval | None = None,
     gate: Gate | None = None,
@@ -130,6 +131,7 @@ def metric(
             two, NaN claims that it is undefined there, and None claims nothing.
         reference: paper, section and equation of the formula.
         validity: when the value means something, in words.
+        unsuited: when the value misleads or cannot be used, and what to use instead, in sentences.
         suite: the suite it belongs to; empty for every suite.
         interval: computes ``(low, high)`` from ``(table, setting, confidence)``.
         gate: computes from ``(table, setting)`` why the metric does not apply; an empty string when it does.
@@ -167,6 +169,7 @@ def metric(
             perfect,
             reference,
             validity,
+            unsuited,
             suite,
             interval,
             gate,

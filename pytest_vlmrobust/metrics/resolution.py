@@ -67,6 +67,8 @@ def resolution_accuracy_interval(table: ScoreTable, _setting: str | None, confid
     bounds=(0.0, 1.0),
     perfect=1.0,
     reference="Res-Bench equation 2",
+    unsuited="A model that fails on small pictures and one that is mediocre on all of them can have the same mean. Use "
+    "`resolution_net` for what small pictures cost.",
     suite="resolution",
     interval=resolution_accuracy_interval,
     monotone={Needs.ACCURACIES: 1},
@@ -102,7 +104,14 @@ def noise_alone(table: ScoreTable) -> str:
     return f"sampling noise alone would give {flat_variation(step_errors(rungs, table.clusters)):.3f} on a flat curve"
 
 
-@curve_metric(reference="Res-Bench equation 4", interval=absolute_continuous_error_interval, note=noise_alone)
+@curve_metric(
+    reference="Res-Bench equation 4",
+    unsuited="It is no measure of unsteadiness: most of it is usually the rise from small to large pictures, and on a few "
+    "dozen questions noise. Use `resolution_wobble` or `largest_downward_step`, and compare it with "
+    "`resolution_noise_floor`.",
+    interval=absolute_continuous_error_interval,
+    note=noise_alone,
+)
 def absolute_continuous_error(accuracies: Sequence[float]) -> float:
     """ACE: the total movement of accuracy over the resolutions, the sum of absolute steps.
 
@@ -136,6 +145,8 @@ def relative_continuous_error_interval(table: ScoreTable, _setting: str | None, 
     unit="ratio",
     reference="Res-Bench equation 5",
     validity="the mean accuracy is above 0",
+    unsuited="The same steps count more for a model that is seldom right, because they are divided by its mean accuracy. Use "
+    "`resolution_wobble` and `resolution_net` to compare models of different accuracy.",
     interval=relative_continuous_error_interval,
     note=noise_alone,
 )
@@ -165,6 +176,8 @@ def relative_continuous_error(accuracies: Sequence[float]) -> float:
     perfect=math.nan,
     reference="Res-Bench equation 3, with average ranks for ties (as its tables have)",
     validity="at least two resolutions, and accuracies that differ",
+    unsuited="It does not say how much pixels help: a steady rise by 1 point has the same value as one by 50. Use "
+    "`resolution_slope` or `resolution_net`, which have intervals.",
     unchanged=math.nan,
 )
 def resolution_correlation(resolutions: Sequence[float], accuracies: Sequence[float]) -> float:
@@ -198,6 +211,8 @@ def resolution_net_interval(table: ScoreTable, _setting: str | None, confidence:
     better="none",
     bounds=(-1.0, 1.0),
     reference="Res-Bench equation 4, its part that is a trend (our decomposition)",
+    unsuited="It reads the smallest and the largest size only, and sees nothing between them. Use `largest_downward_step` "
+    "for falls on the way and `resolution_slope` for the trend of all sizes.",
     interval=resolution_net_interval,
 )
 def resolution_net(accuracies: Sequence[float]) -> float:
@@ -240,6 +255,8 @@ def wobble_of_noise(table: ScoreTable) -> str:
 
 @curve_metric(
     reference="Res-Bench equation 4, its part that is no trend (our decomposition)",
+    unsuited="A curve that only falls has 0, like one that only rises: bound `resolution_net` or `largest_downward_step` "
+    "beside it. On few questions noise makes every curve turn, so judge by the interval.",
     interval=resolution_wobble_interval,
     note=wobble_of_noise,
 )
@@ -325,6 +342,8 @@ def largest_downward_step_interval(table: ScoreTable, _setting: str | None, conf
 @curve_metric(
     bounds=(0.0, 1.0),
     reference="Res-Bench section 3.3 (stability); the measure is ours",
+    unsuited="It does not say what small pictures cost: a curve that only rises has 0, however steep it is. Bound "
+    "`resolution_net` for that, and judge by the interval, for the largest of all pairs is above 0 by noise alone.",
     interval=largest_downward_step_interval,
 )
 def largest_downward_step(accuracies: Sequence[float]) -> float:
@@ -358,6 +377,8 @@ def resolution_slope_interval(table: ScoreTable, _setting: str | None, confidenc
     bounds=(-math.inf, math.inf),
     reference="Res-Bench section 4.1 and figure 3 (linear regression), per doubling",
     validity="at least two resolutions",
+    unsuited="A curve that rises early and then stays flat, or falls again, has no single slope. Use `resolution_net` for "
+    "its ends and `largest_downward_step` for its falls.",
     interval=resolution_slope_interval,
 )
 def resolution_slope(resolutions: Sequence[float], accuracies: Sequence[float]) -> float:
@@ -382,6 +403,8 @@ def resolution_slope(resolutions: Sequence[float], accuracies: Sequence[float]) 
     better="none",
     reference="Res-Bench equation 4, its expectation on a flat curve (our companion)",
     validity="at least two samples and two resolutions",
+    unsuited="It is a property of the samples, not of the model: more questions alone lower it. Bound `resolution_wobble` or "
+    "`absolute_continuous_error`, and read this beside them.",
     not_monotone={Needs.RUNGS: "it measures how much scores vary, not how high they are"},
 )
 def resolution_noise_floor(rungs: ArrayLike) -> float:

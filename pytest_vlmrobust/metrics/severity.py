@@ -156,6 +156,8 @@ severity_metric = partial(metric, suite="corruptions", better="none", bounds=(0.
     perfect=math.nan,
     reference="VLM-RobustBench appendix B.2 (table 27)",
     validity="at least one setting that costs more than 10 pp",
+    unsuited="Of two catastrophic settings it can only be 0, a half or 1, and it falls when other perturbations do more "
+    "harm. It says where the damage is; use `worst_tenth_drop` for how large it is.",
     coverage=ALL_SETTINGS,
     unchanged=math.nan,
     not_monotone=dict.fromkeys((Needs.CLEAN, Needs.PERTURBED_BY_SETTING), "it says where the damage is, not how large it is"),
@@ -255,6 +257,8 @@ level_metric = partial(severity_metric, coverage=GRADED_TYPES, monotone={Needs.C
     perfect=0.0,
     reference="VLM-RobustBench section 5.4 (i)",
     validity="at least one perturbation at all three levels",
+    unsuited="Noise alone puts three levels that cost the same out of order five times in six, and there is no interval to "
+    "tell this from a defect. Bound `mean_drop` and `worst_case_drop` instead.",
     unchanged=0.0,
 )
 def mean_severity_violation(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
@@ -288,6 +292,8 @@ def constant_types(table: ScoreTable) -> str:
     perfect=math.nan,
     reference="VLM-RobustBench section 5.4 (ii)",
     validity="at least one perturbation at all three levels whose drops differ",
+    unsuited="Three levels without ties give each perturbation one of four values, and a flat one that noise has put in "
+    "order counts as much as a steep one. Use `mean_drop_at_low` and `mean_drop` for what levels cost.",
     note=constant_types,
     unchanged=math.nan,
 )

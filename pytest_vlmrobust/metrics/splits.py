@@ -45,6 +45,8 @@ def identity_accuracy_interval(table: ScoreTable, _setting: str | None, confiden
     bounds=(0.0, 1.0),
     perfect=1.0,
     reference="The Perceptual Observatory section 3.3 (identity matching robustness), table 1 (Org, ID, OOD)",
+    unsuited="It does not say whether the perturbations or the task itself cost the score, and hides a single setting that "
+    "fails. Use `identity_drop` for the loss and `accuracy` for each setting.",
     interval=identity_accuracy_interval,
     monotone={Needs.PERTURBED_BY_SETTING: 1},
 )
@@ -72,6 +74,8 @@ def split_position_gap_interval(table: ScoreTable, _setting: str | None, confide
 
 @position_metric(
     reference="The Perceptual Observatory section 3.3 (invariance to spatial arrangements), averaged by split as its code does",
+    unsuited="A preference that moves from cell to cell between settings averages out: `position_gap` shows it. A model that "
+    "is wrong everywhere has no gap; bound `identity_accuracy` beside it.",
     interval=split_position_gap_interval,
     not_monotone={Needs.PERTURBED_BY_SETTING: GAP_MOVES},
 )
@@ -105,6 +109,8 @@ def split_group_gap_interval(table: ScoreTable, _setting: str | None, confidence
 @people_metric(
     needs=(Needs.PERTURBED_BY_SETTING, Needs.PEOPLE),
     reference="The Perceptual Observatory section 3.3 (gender bias), the absolute value of its GAP averaged by split",
+    unsuited="It averages out a group that loses under one setting only, which `group_gap` shows. Groups whose pictures are "
+    "harder have a gap as well, so that it is no proof of bias.",
     interval=split_group_gap_interval,
     not_monotone={Needs.PERTURBED_BY_SETTING: GAP_MOVES},
 )
@@ -137,6 +143,8 @@ def split_transfer_retention_interval(table: ScoreTable, _setting: str | None, c
 @retention_metric(
     needs=(Needs.PERTURBED_BY_SETTING, Needs.CLEAN),
     reference="The Perceptual Observatory section 3.3 (TR), averaged by split",
+    unsuited="A perturbation that keeps nothing is hidden among others: see `transfer_retention` of each. A poor overlap may "
+    "be kept as well as a good one, so bound `identity_accuracy` beside it.",
     interval=split_transfer_retention_interval,
     monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.CLEAN: -1},
 )
@@ -181,6 +189,8 @@ def thinking_gain_interval(table: ScoreTable, _setting: str | None, confidence: 
     needs=(Needs.PERTURBED_BY_SETTING, Needs.BASE_BY_SETTING),
     reference="The Perceptual Observatory section 3.3 (thinking superiority)",
     validity="the same model answered the same samples without thinking",
+    unsuited="Where the limit of tokens cuts off the thinking, answers cannot be read and count as wrong: it then measures "
+    "the limit. Use `identity_accuracy` for how good the answers are.",
     interval=thinking_gain_interval,
     monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.BASE_BY_SETTING: -1},
 )
@@ -212,6 +222,8 @@ def hint_gain_interval(table: ScoreTable, _setting: str | None, confidence: floa
     needs=(Needs.PERTURBED_BY_SETTING, Needs.UNHINTED_BY_SETTING),
     reference="The Perceptual Observatory section 3.3 (salient perceptual understanding, semi-guided)",
     validity="the same attributes were asked for without the hint",
+    unsuited="The box of the hint helps to guess the others without a look at the picture, and a model that is right without "
+    "it cannot gain. Read it beside `identity_accuracy`.",
     interval=hint_gain_interval,
     monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.UNHINTED_BY_SETTING: -1},
 )

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from pytest_vlmrobust.evaluation.judge.measurements import quantities, quantity
 from pytest_vlmrobust.metrics import Metric, Needs, get, names
-from pytest_vlmrobust.metrics.estimation import describe
+from pytest_vlmrobust.metrics.estimation import describe, plain
 from pytest_vlmrobust.metrics.table import WITHOUT_SCORES
 from pytest_vlmrobust.testing import checks_of, unclaimed
 from pytest_vlmrobust.testing.cases import MOST_SAMPLES, Case, Maker, _argument
 from pytest_vlmrobust.testing.oracles import ORACLES
 
 every_metric = pytest.mark.parametrize("name", names())
+every_quantity = pytest.mark.parametrize("name", sorted(quantities()))
 UNKNOWN_WHEN_UNCHANGED = {"pcri_excess", "resolution_accuracy"}
 """Where nothing changes a score, their value still depends on how good scores are: an accuracy, or what is left without luck."""
 
@@ -45,6 +49,21 @@ def test_it_has_a_formula_in_words(name: str) -> None:
     formula = describe(get(name)).formula
     assert formula
     assert "`" not in formula
+
+
+@every_quantity
+def test_it_says_when_not_to_use_it_and_what_to_use_instead(name: str) -> None:
+    said = plain(quantity(name).facts.unsuited)
+    assert re.fullmatch(r"[A-Z`].*\.", said)
+    assert len(re.findall(r"\.(?= |$)", said)) <= 2, "one sentence or two"
+    instead = set(re.findall("`([^`]+)`", said))
+    assert instead
+    assert instead <= set(quantities()) - {name}
+
+
+def test_no_two_metrics_say_the_same_of_when_not_to_use_them() -> None:
+    said = Counter(plain(one.facts.unsuited) for one in quantities().values())
+    assert said.most_common(1)[0][1] == 1
 
 
 @every_metric

@@ -250,6 +250,8 @@ def _mean_curve_facts(metric: Metric) -> Facts:
         suite=metric.suite,
         reference=metric.reference,
         validity="; ".join(part for part in (metric.validity, "at least two categories, and every sample in one") if part),
+        unsuited=f"What is said of ``{metric.name}`` holds here, too. A category of few questions weighs as much as one of many, "
+        "with all its noise, and there is no interval: compare it with the overall numbers of Res-Bench only.",
     )
 
 
@@ -349,6 +351,9 @@ BESIDE_SCORES = (
             bounds=(-1.0, 1.0),
             reference="VLM-RobustBench section 3.1, equation 1, over part of the samples (our companion)",
             validity="a sample whose answer stays right",
+            unsuited="It is only as good as the dataset's marks: where a right answer changes without a mark, a model that "
+            "follows the picture is charged with a loss. Its samples differ between settings; rank "
+            "those that change no answers by `accuracy_drop`.",
             interval="That of `accuracy_drop`.",
         ),
         _may_change_labels,
@@ -371,6 +376,8 @@ BESIDE_SCORES = (
             better="higher",
             reference=_CORPUS_SOURCE,
             validity="the dataset names a metric of its own",
+            unsuited="It has the scale of its benchmark: neither values nor bounds carry over to another dataset. Where it "
+            "has no interval, bound `accuracy`, the mean of the samples' own scores.",
             interval=_CORPUS_INTERVAL,
         ),
         _has_own_metric,
@@ -391,6 +398,8 @@ BESIDE_SCORES = (
             better="lower",
             reference=_CORPUS_SOURCE,
             validity="the dataset names a metric of its own",
+            unsuited="It cannot be compared between benchmarks, each of which has a scale of its own, and does not show "
+            "which samples lost. Use `accuracy_drop`, the loss of the mean score, and `harmful_flip_rate` for both.",
             interval=_CORPUS_INTERVAL,
         ),
         lambda test: _has_own_metric(test) and test.perturbed,
@@ -412,6 +421,9 @@ BESIDE_SCORES = (
             reference="PCRI section 3, equation 1, of the metric that the benchmark publishes",
             validity="the dataset names a metric of its own; "
             "the full-image score is at least chance + max(1 pp, 2 standard errors)",
+            unsuited="It has the luck of raw `pcri`: the best of several patches counts, and the whole picture has one "
+            "attempt. A corpus metric has no corrected form; bound `pcri_matched`, which reads the samples' own "
+            "scores.",
             interval=_CORPUS_INTERVAL,
         ),
         lambda test: _has_own_metric(test) and test.views > 1,
@@ -433,6 +445,8 @@ BESIDE_SCORES = (
             bounds=(-1.0, 1.0),
             suite="resolution",
             reference="Res-Bench table 3",
+            unsuited="It is a gain over the same small picture, and may leave most of what its size costs. Use "
+            "`accuracy_drop` for the rest, against the picture in full size.",
             interval="That of a gain: the score interval of paired 0/1 scores, guarded Student's t for graded ones.",
         ),
         lambda test: test.setting is not None and is_preprocessed(test.setting),
@@ -454,6 +468,8 @@ BESIDE_SCORES = (
             bounds=(-1.0, 1.0),
             reference="our companion of the accuracy drop: errors of reading apart from wrong answers",
             validity="answers are written text",
+            unsuited="It does not say whether answers are right: a model that always answers in the requested form, and "
+            "wrongly, has 0. Use `accuracy_drop` for right answers that are lost.",
             interval="That of `accuracy_drop`.",
         ),
         lambda test: test.perturbed and test.views == 1,
@@ -475,6 +491,8 @@ BESIDE_SCORES = (
             suite=OBSERVATORY,
             reference="our companion of the overlap of boxes (The Perceptual Observatory section 3.3)",
             validity="a task that asks for boxes",
+            unsuited="It counts boxes and not how well they fit: a model that always answers with the whole picture has 1. "
+            "Use `accuracy`, which is the mean overlap in a task that asks for boxes.",
             interval="Wilson's or the exact interval when each sample gives all or none, otherwise guarded Student's t.",
         ),
         observatory.asks_for_boxes,
@@ -497,6 +515,8 @@ BESIDE_SCORES = (
             suite=OBSERVATORY,
             reference="The Perceptual Observatory, published evaluation code (fixation rate)",
             validity="a task that asks for a cell of a grid",
+            unsuited="One other answer is enough for an item not to count, so that a strong preference for a cell may not "
+            "show. Use `position_gap` for what the position costs.",
             interval="Wilson's interval over items.",
         ),
         observatory.asks_for_grid_cells,
@@ -518,6 +538,8 @@ BESIDE_SCORES = (
             suite=OBSERVATORY,
             reference="The Perceptual Observatory, published evaluation code (Manhattan error)",
             validity="a task that asks for a cell of a grid, and an answer that can be read and is wrong",
+            unsuited="It leaves out right and unreadable answers, so that it falls when a model errs more often, if only by "
+            "one cell. Use `accuracy` for how often it is right.",
             interval="Fieller's interval: how many answers are wrong is uncertain, too.",
         ),
         observatory.asks_for_grid_cells,

@@ -338,6 +338,7 @@ def test_facts_are_those_of_the_record() -> None:
         perfect=0.0,
         blind=math.nan,
         validity="there is something",
+        unsuited="Where there is little, use ``accuracy``.",
         monotone={Needs.CLEAN: 1},
         not_monotone={Needs.NO_IMAGE: "it may"},
     )
@@ -348,6 +349,7 @@ def test_facts_are_those_of_the_record() -> None:
     assert "nothing changes" not in facts
     assert facts["moves"] == "rises with `clean`; falls with `perturbed`; moves either way with `no_image` (it may)"
     assert facts["interval"].startswith("none: a rule judges its value (`judge: point`)")
+    assert facts["when not to use"] == "Where there is little, use `accuracy`."
     assert (facts["of"], facts["suite"], facts["defined when"]) == ("one setting", "every", "there is something")
 
 
@@ -355,6 +357,7 @@ def test_a_metric_without_a_docstring_has_facts_all_the_same() -> None:
     about = describe(Metric("mine", bare, (Needs.CLEAN,)))
     assert (about.summary, about.formula, about.caveats) == ("", "", ())
     assert dict(about.facts)["of"] == "all settings of a model on a dataset"
+    assert "when not to use" not in dict(about.facts)
 
 
 def test_an_interval_without_a_docstring_is_its_own() -> None:
