@@ -182,12 +182,11 @@ def read(path: Path) -> list[Row]:
 
 def where_from(rows: Sequence[Row]) -> str:
     """Returns a sentence with the commits and seeds of rows."""
-    commits = dict.fromkeys(row["commit"] for row in rows)
-    parts = []
-    for commit in commits:
-        seeds = sorted({row["seed"] for row in rows if row["commit"] == commit})
-        parts.append(f"`{commit}` with {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}")
-    return f"\nMeasured at commit {'; '.join(parts)}."
+    seeds: dict[str, set[int]] = {}
+    for row in rows:
+        seeds.setdefault(row["commit"], set()).add(row["seed"])
+    commits = [f"`{commit}` (seed {', '.join(map(str, sorted(of)))})" for commit, of in seeds.items()]
+    return f"\nMeasured at {', '.join(commits)}."
 
 
 def write(page: Path, part: str, table: str) -> None:
