@@ -642,7 +642,8 @@ def test_explain_says_all_about_a_metric(capsys: Captured, monkeypatch: pytest.M
     said = capsys.readouterr().out
     assert said.startswith("relative_corruption_error\n\nShare of the visual gain that a perturbation destroys: ")
     assert "\n    mean(clean - perturbed) / mean(clean - no_image)\n" in said
-    assert "\nbetter            lower\n" in said
+    assert "\nbetter           lower\n" in said
+    assert "\nwhen not to use  Where `visual_gain` is small, " in said
     assert max(map(len, said.splitlines())) <= 70
 
 
