@@ -20,7 +20,7 @@ from .letters import LetterTokens, letter_logprobs, letters_of, most_probable
 from .loading import Loaded, picture_size
 from .messages import message
 from .protocol import failed_prediction
-from .qwen_images import cuts_by_table, patches_and_grids
+from .qwen_images import Patches, cuts_by_table, patches_and_grids
 
 # Batches: their order follows from the requests alone. A batch that fails is halved.
 
@@ -37,7 +37,7 @@ class Job:
     """Why letters that were offered are not scored."""
     method: str = "generate"
     inputs: Any = None
-    """The row of tensors that was prepared for it; None where the batch is encoded as a whole."""
+    """The row that was prepared for it; None where the batch is encoded as a whole."""
 
 
 def batches(jobs: Iterable[Job], size: int, tokens: float = math.inf) -> list[list[Job]]:
@@ -64,7 +64,7 @@ def batches(jobs: Iterable[Job], size: int, tokens: float = math.inf) -> list[li
 def _tokens(job: Job) -> int:
     """Returns how long the row of a job is, its text and the patches of its pictures; 0 where it was not prepared."""
     tensors = job.inputs or {}
-    return sum(len(tensors[name].squeeze(0)) for name in ("input_ids", "pixel_values") if name in tensors)
+    return (tensors["input_ids"].shape[1] if "input_ids" in tensors else 0) + len(tensors.get("pixel_values", ()))
 
 
 def _group(job: Job) -> tuple[bool, int, int]:
@@ -201,7 +201,7 @@ class Answerer:
         return "image_grid_thw" in names and self._loaded.processor.tokenizer.padding_side == "left"
 
     def row(self, request: Request) -> dict[str, Any]:
-        """Returns the tensors of one request, the only row of a batch; any thread may call it.
+        """Returns the tensors of one request, the only row of a batch, or patches in their place; any thread may call it.
 
         The tokens of a prompt depend on its words and on the sizes of its pictures alone, so they are made once for all settings.
         """
@@ -220,7 +220,8 @@ class Answerer:
         if cuts_by_table(images):
             import torch
 
-            return {**known, **{name: torch.from_numpy(made) for name, made in patches_and_grids(images, request.images).items()}}
+            patches, grids = patches_and_grids(images, request.images)
+            return {**known, "pixel_values": patches, "image_grid_thw": torch.from_numpy(grids)}
         pictures = [part["image"] for part in message(request.images, "")["content"] if part["type"] == "image"]
         return {**known, **images(pictures, return_tensors="pt")}
 
@@ -322,7 +323,7 @@ def collated(rows: Sequence[Mapping[str, Any]], padding: int) -> Any:
     """Returns the batch of rows of tensors, each made alone: texts padded on the left, pictures one after the other.
 
     Args:
-        rows: of each request its tensors, as a batch of one.
+        rows: of each request its tensors, as a batch of one; :class:`Patches` write their numbers into the tensor of the batch.
         padding: the token that fills ``input_ids``; everything else is filled with 0.
     """
     import torch
@@ -336,8 +337,24 @@ def collated(rows: Sequence[Mapping[str, Any]], padding: int) -> Any:
         if name in _OF_TEXT:
             fill = padding if name == "input_ids" else 0
             parts = [pad(part, (length - part.shape[1], 0), value=fill) for part in parts]
-        batch[name] = torch.cat(parts)
+        batch[name] = _numbers(parts) if name == "pixel_values" else torch.cat(parts)
     return BatchFeature(batch)
+
+
+def _numbers(parts: Sequence[Any]) -> Any:
+    """Returns the patches of a batch one after the other, of which some may be tensors already."""
+    import torch
+
+    width = next((part.width for part in parts if isinstance(part, Patches)), 0)
+    if not width:
+        return torch.cat(list(parts))
+    numbers = torch.empty(sum(map(len, parts)), width, dtype=torch.float32)
+    for part, place in zip(parts, torch.split(numbers, [len(part) for part in parts]), strict=True):
+        if isinstance(part, Patches):
+            part.write(place.numpy())
+        else:
+            place.copy_(part)
+    return numbers
 
 
 def _by_letter(job: Job, logprobs: Mapping[str, float], detail: Details) -> Prediction:

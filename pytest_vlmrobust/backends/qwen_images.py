@@ -2,9 +2,9 @@
 
 The library turns a picture back and forth between Pillow and numpy, rescales it in float64, normalises it in float32, and cuts it
 into patches last, when it has become four times as large. Here Pillow resizes the picture as there. What follows depends on
-nothing but one of 256 values and its channel, so it is looked up in a table that the library's own functions fill; patches
-are cut while the picture still has one byte a value. The numbers are the same to the last bit, so that runs by either way share
-their answers.
+nothing but one of 256 values and its channel, so it is looked up in a table that the library's own functions fill. Patches are
+cut, and wait for their batch, while a value is still one byte; numbers are looked up when the batch is put together. They are the
+same to the last bit, so that runs by either way share their answers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def _faster_kind(kind: Any) -> Any:
         pictures = _flat(images)
         if places or settings.keys() - {"return_tensors"} or not cuts_by_table(self) or not all(map(_is_rgb, pictures)):
             return kind.preprocess(self, images, *places, **settings)
-        made = patches_and_grids(self, [np.asarray(picture) for picture in pictures])
+        patches, grids = patches_and_grids(self, [np.asarray(picture) for picture in pictures])
+        numbers = np.empty((len(patches), patches.width), np.float32)
+        patches.write(numbers)
+        made = {"pixel_values": numbers, "image_grid_thw": grids}
         return BatchFeature(data=made, tensor_type=settings.get("return_tensors"))
 
     return type(kind.__name__, (kind,), {"preprocess": preprocess, "by_table": True})
@@ -80,7 +83,50 @@ def cuts_by_table(images: Any) -> bool:
     return preprocessing_of(images) == FAST and bool(images.do_resize) and isinstance(images.resample, int)
 
 
-def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> dict[str, NDArray[Any]]:
+class Patches:
+    """The patches of one request's pictures, a byte for each value; the numbers that stand for them are looked up last.
+
+    As numbers, with each picture shown twice as to a model of videos, they would take eight times the memory while they wait.
+    """
+
+    __slots__ = ("_planes", "_table", "_times")
+
+    def __init__(self, planes: NDArray[np.uint8], table: NDArray[np.float32], times: int) -> None:
+        """Keeps the values of patches.
+
+        Args:
+            planes: channel by channel, shape (3, patches, side * side).
+            table: the number that stands for each value of each channel, shape (3, 256).
+            times: how many times in a row a model of videos is shown a picture.
+        """
+        self._planes, self._table, self._times = planes, table, times
+
+    def __len__(self) -> int:
+        return int(self._planes.shape[1])
+
+    @property
+    def width(self) -> int:
+        """How many numbers a patch has."""
+        return int(self._planes.shape[0] * self._times * self._planes.shape[2])
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the numbers take, in the batch that these patches become part of."""
+        return len(self) * self.width * int(self._table.itemsize)
+
+    def write(self, numbers: NDArray[np.float32]) -> None:
+        """Fills an array of shape (patches, width); Python's interpreter lock is free for most of it."""
+        import cv2
+
+        channels, count, pixels = self._planes.shape
+        places = numbers.reshape(count, channels, self._times, pixels)
+        for channel, values in enumerate(self._planes):
+            found = cv2.LUT(values, self._table[channel : channel + 1])
+            for time in range(self._times):
+                places[:, channel, time] = found
+
+
+def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> tuple[Patches, NDArray[np.int64]]:
     """Returns patches and grids of pictures, uint8 of shape (H, W, 3) each, as the processor's own class makes them.
 
     Raises:
@@ -94,37 +140,32 @@ def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> di
     limits = {"factor": side * merged, "min_pixels": size.shortest_edge, "max_pixels": size.longest_edge}
     sizes = [smart_resize(image.shape[0], image.shape[1], **limits) for image in images]
     counts = [height // side * (width // side) for height, width in sizes]
-    patches = np.empty((sum(counts), 3, processor.temporal_patch_size, side * side), np.float32)
-    table, start = _table(processor), 0
+    planes, start = np.empty((3, sum(counts), side * side), np.uint8), 0
     for image, (height, width), count in zip(images, sizes, counts, strict=True):
         fits = image.shape[:2] == (height, width)  # Pillow would copy it
         resized = image if fits else np.asarray(Image.fromarray(image).resize((width, height), processor.resample))
-        _fill(patches[start : start + count], resized, table, side, merged)
+        _cut(planes[:, start : start + count], resized, side, merged)
         start += count
     grids = np.array([(1, height // side, width // side) for height, width in sizes], np.int64)
-    return {"pixel_values": patches.reshape(len(patches), -1), "image_grid_thw": grids}
+    return Patches(planes, _table(processor), processor.temporal_patch_size), grids
 
 
-def _fill(patches: NDArray[np.float32], image: NDArray[np.uint8], table: NDArray[np.float32], side: int, merged: int) -> None:
-    """Cuts a picture into patches whose values are those of ``table``; Python's interpreter lock is free for most of it.
+def _cut(planes: NDArray[np.uint8], image: NDArray[np.uint8], side: int, merged: int) -> None:
+    """Cuts a picture into patches; Python's interpreter lock is free for most of it.
 
     Args:
-        patches: of one picture, shape (patches, 3, times, side * side), to be filled.
+        planes: of one picture, shape (3, patches, side * side), to be filled.
         image: shape (H, W, 3), both lengths multiples of ``side * merged``.
-        table: the number that stands for each value of each channel, shape (3, 256).
         side: pixels on the side of a patch.
         merged: patches on the side of what becomes one visual token; those of one token follow each other.
     """
     import cv2
-    import numpy as np
 
     height, width, _ = image.shape
+    down, across = height // side // merged, width // side // merged
     for channel, plane in enumerate(cv2.split(image)):
-        tokens = plane.reshape(height // side // merged, merged, side, width // side // merged, merged, side)
-        values = np.ascontiguousarray(tokens.transpose(0, 3, 1, 4, 2, 5)).reshape(1, -1)
-        numbers = cv2.LUT(values, table[channel : channel + 1]).reshape(len(patches), -1)
-        for time in range(patches.shape[2]):
-            patches[:, channel, time] = numbers
+        tokens = plane.reshape(down, merged, side, across, merged, side)
+        planes[channel].reshape(down, across, merged, merged, side, side)[:] = tokens.transpose(0, 3, 1, 4, 2, 5)
 
 
 def _table(processor: Any) -> NDArray[np.float32]:

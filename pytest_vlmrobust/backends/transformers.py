@@ -187,6 +187,7 @@ class TransformersBackend:
                 row = answerer.row(request)
         except Exception as error:  # noqa: BLE001 - whatever a request does to a processor is that request's error
             return Prepared(request, failure=failure_reason(error))
+        # patches count as the numbers that they become: memory for the batch is what bounds it, and batches stay as they are
         return Prepared(request, row, bytes=sum(values.nbytes for values in row.values()))
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:

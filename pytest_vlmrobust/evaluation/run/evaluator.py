@@ -78,12 +78,14 @@ class Progress:
 
 @dataclass(eq=False)
 class PartialCell:
-    """What is known of one cell so far: its questions, and the answers to those samples that were asked about."""
+    """What is known of one cell so far: the questions that came up, and the answers to those samples that were asked about."""
 
     cell: Cell
-    asked: Sequence[Asking]
-    """View by view, sample by sample."""
+    size: int
+    """How many samples the dataset has."""
     views: int
+    asked: dict[int, Asking] = field(default_factory=dict)
+    """Questions by their place in the cell, view by view, sample by sample. Others are not made: adaptive mode comes to few."""
     answers: dict[int, Answer] = field(default_factory=dict)
     """Answers by their place in ``asked``."""
     evaluated: set[int] = field(default_factory=set)
@@ -94,11 +96,6 @@ class PartialCell:
     seconds: float = 0.0
     results: dict[tuple[int, ...] | None, CellResult] = field(default_factory=dict)
     """The last results by their samples, as long as no further one is asked about: each summary metric looks at the same ones."""
-
-    @property
-    def size(self) -> int:
-        """How many samples the dataset has."""
-        return len(self.asked) // self.views
 
     def missing(self, places: Sequence[int] | None) -> list[int]:
         """Returns those of the samples, of all where none are named, that were not asked about yet."""
@@ -295,7 +292,7 @@ class Evaluator:
         if self._stops(partial):  # which patches are asked about depends on answers
             return None
         numbers = view_indices(places, partial.views)
-        askings = [partial.asked[number] for number in numbers]
+        askings = self._askings(partial, numbers)
         if self._engine.is_pending(askings):
             return None
         stored = self.store.get_many({asking.key for asking in askings if asking.key is not None})
@@ -394,7 +391,7 @@ class Evaluator:
             answers = self._answered(partial, places)
         except BudgetSpent:
             self._engine.rest()  # what is in flight is waited for, stored and counted
-            self.inferred += self._engine.counted(asking.key for asking in partial.asked if asking.key is not None)[0]
+            self.inferred += self._engine.counted(asking.key for asking in partial.asked.values() if asking.key is not None)[0]
             raise
         inferred, seconds = self._engine.counted(answer.key for answer in answers.values())
         partial.results.clear()
@@ -406,13 +403,19 @@ class Evaluator:
         self.inferred += inferred
         self.recalled += len(answers) - inferred
 
-    def asked(self, cell: Cell) -> list[Asking]:
+    def asked(self, cell: Cell, places: Sequence[int] | None = None) -> list[Asking]:
         """Returns what a cell asks, view by view, with the key of each answer where its pixels are known; none are read for it.
+
+        Args:
+            cell: what is asked.
+            places: the samples, by their places in the dataset; None for all.
 
         Raises:
             InfrastructureError: the files of the model, or the store, cannot be read.
         """
         questions, count = self._questions_of(cell.model, cell.dataset), view_count(cell.setting)
+        if places is not None:
+            questions = [questions[place] for place in places]
         if cell.setting == EXCHANGED:
             questions = [(self._exchanged(cell.dataset, sample), text) for sample, text in questions]
         recipes = self._views.recipes([sample for sample, _ in questions], cell.setting)
@@ -446,7 +449,7 @@ class Evaluator:
         for turn in turns(len(places), views, stop=self._stops(partial)):
             numbers = [places[index // views] * views + index % views for index in turn]
             chosen = [number for number in numbers if number // views not in settled]
-            batch = [partial.asked[number] for number in chosen]
+            batch = self._askings(partial, chosen)
             predictions = self._predictions(partial.cell, batch)
             for number, asking in zip(chosen, batch, strict=True):
                 prediction = predictions[asking]
@@ -511,14 +514,22 @@ class Evaluator:
         partial = self._partial_cell(want.cell)
         views = 1 if self._stops(partial) else partial.views  # whether a further patch is asked about depends on the first
         numbers = [place * partial.views + view for place in partial.missing(want.places) for view in range(views)]
-        askings = [partial.asked[number] for number in numbers]
+        askings = self._askings(partial, numbers)
         known = self.store.has({asking.key for asking in askings if asking.key is not None})
         return [asking for asking in askings if asking.key not in known]
 
     def _partial_cell(self, cell: Cell) -> PartialCell:
         if cell not in self._partial:
-            self._partial[cell] = PartialCell(cell, self.asked(cell), view_count(cell.setting))
+            self._partial[cell] = PartialCell(cell, len(self._questions_of(cell.model, cell.dataset)), view_count(cell.setting))
         return self._partial[cell]
+
+    def _askings(self, partial: PartialCell, numbers: Sequence[int]) -> list[Asking]:
+        """Returns questions of a cell by their places in it; each is made once."""
+        views = partial.views
+        new = list(dict.fromkeys(number // views for number in numbers if number not in partial.asked))
+        if new:
+            partial.asked |= zip(view_indices(new, views), self.asked(partial.cell, new), strict=True)
+        return [partial.asked[number] for number in numbers]
 
     def spoken_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:
         """Returns the samples of a dataset as a model is asked about them: boxes in the coordinates that it speaks."""

@@ -151,8 +151,12 @@ def test_arrays_are_cut_as_the_pictures_that_they_are(size: tuple[int, int], fli
     library, fast = _pair()
     arrays = [np.asarray(_picture(*size, seed))[flipped] for seed in (1, 2)]
     expected = library([Image.fromarray(array) for array in arrays], return_tensors="np")
-    found = patches_and_grids(fast, arrays)
-    assert {name: values.tobytes() for name, values in found.items()} == {name: expected[name].tobytes() for name in found}
+    patches, grids = patches_and_grids(fast, arrays)
+    numbers = np.empty((len(patches), patches.width), np.float32)
+    patches.write(numbers)
+    assert numbers.tobytes() == expected["pixel_values"].tobytes()
+    assert patches.nbytes == numbers.nbytes
+    assert grids.tobytes() == expected["image_grid_thw"].tobytes()
 
 
 def test_no_arrays_are_cut_that_are_not_to_be_resized() -> None:

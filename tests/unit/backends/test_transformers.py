@@ -328,6 +328,23 @@ class TestPreparing:
                 assert torch.equal(alone[name], values)
             assert again == details
 
+    def test_a_batch_may_hold_patches_and_tensors(self, checkpoint: Find, request_for: Ask) -> None:
+        answerer = _open(checkpoint("qwen2_vl"))._ready()
+        jobs = [Job(n, request_for(f"k{n}", (56, 84 + 28 * n), text="What is shown?")) for n in range(3)]
+        together, _ = answerer.encoded(jobs)
+        known = [dataclasses.replace(job, inputs=answerer.row(job.request)) for job in jobs]
+        assert [isinstance(job.inputs["pixel_values"], torch.Tensor) for job in known] == [True] * 3  # tokens were new
+        mixed = [dataclasses.replace(jobs[0], inputs=answerer.row(jobs[0].request)), *known[1:]]
+        assert not isinstance(mixed[0].inputs["pixel_values"], torch.Tensor)
+        assert torch.equal(answerer.encoded(mixed)[0]["pixel_values"], together["pixel_values"])
+
+    def test_patches_wait_as_bytes_and_count_as_the_numbers_that_they_become(self, checkpoint: Find, request_for: Ask) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        first, again = (opened.prepare(request_for(key, (56, 84), (28, 28))) for key in "ab")
+        assert isinstance(first.inputs["pixel_values"], torch.Tensor)
+        assert again.inputs["pixel_values"]._planes.nbytes < first.inputs["pixel_values"].nbytes / 4
+        assert again.bytes == first.bytes
+
     @pytest.mark.parametrize("family", ["qwen2_vl", "gemma3", "internvl"])
     def test_prepared_requests_get_the_answers_of_others(self, checkpoint: Find, request_for: Ask, family: str) -> None:
         opened = _open(checkpoint(family))

@@ -13,6 +13,7 @@ from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import BackendError, DatasetError, ImageError, OfflineError, UnknownName
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
+from pytest_vlmrobust.evaluation.run.asking import Want
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Progress
 from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
 from pytest_vlmrobust.store import Evidence, Store
@@ -33,6 +34,18 @@ def test_every_sample_is_asked_and_scored(world: World) -> None:
     assert result.values.tolist() == [1, 0, 0, 1, 1, 1]
     assert (result.count("scored"), result.count("unparsed"), result.count("error")) == (5, 1, 0)
     assert (result.n_requested, result.n_inferred) == (6, 6)
+
+
+def test_no_question_is_made_that_nobody_comes_to(world: World) -> None:
+    evaluator = world.evaluator()
+    evaluator.expect([Want(cell("invert"), (1, 4))])
+    evaluator.result(cell("invert"), (4, 2))
+    partial = evaluator._partial[cell("invert")]
+    assert partial.asked.keys() == {1, 2, 4}
+    known = dict(partial.asked)
+    assert evaluator.result(cell("invert")).values.tolist() == [1] * 6
+    assert sorted(world.model.asked_about) == EVERYONE
+    assert all(partial.asked[place] is asking for place, asking in known.items())  # each is made once
 
 
 def test_what_is_sent(world: World) -> None:
