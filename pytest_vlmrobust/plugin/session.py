@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import signal
@@ -92,6 +93,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # what a dataset notes about itself must reach the reader, and not end a run whose other warnings are errors
     config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
     config.pluginmanager.register(Collector(run), "vlmrobust-collector")
+    until_the_end = contextlib.ExitStack()
+    config.add_cleanup(until_the_end.close)
+    until_the_end.enter_context(_collecting_seldom())
     if run.controls:
         order = contextlib.ExitStack()
         run.hold_signals = order.enter_context(_ends_in_order(lambda text: _say_at_once(config, text)))
@@ -118,6 +122,25 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     run = config.stash.get(RUN, None)
     if run is not None:
         run.close()
+
+
+_YOUNG = 20_000
+"""New objects among which Python looks for cycles at a time; by itself it does so among some hundreds."""
+
+
+@contextlib.contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Has Python look for cycles less often: answers and scores are many small objects, and live until the run ends.
+
+    Where somebody has it look more seldom still, or not at all, it stays so.
+    """
+    young, *older = gc.get_threshold()
+    if young:
+        gc.set_threshold(max(young, _YOUNG), *older)
+    try:
+        yield
+    finally:
+        gc.set_threshold(young, *older)
 
 
 _ENDINGS = ("SIGTERM", "SIGHUP")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sqlite3
 from xml.etree import ElementTree
@@ -218,3 +219,31 @@ def test_copied_thresholds_hold_before_shipped_ones(project: Project) -> None:
     result = project.pytester.runpytest("--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "suite")
     assert result.ret == 4
     assert "thresholds/default.yaml:3" in result.stderr.str()
+
+
+SEEN_BY_A_TEST = """
+import gc
+
+def test_threshold():
+    with open("seen", "w") as file:
+        file.write(" ".join(map(str, gc.get_threshold())))
+"""
+
+
+@pytest.mark.parametrize(("young", "meanwhile"), [(700, 20_000), (50_000, 50_000), (0, 0)])
+def test_cycles_are_looked_for_less_often_until_the_run_ends(project: Project, young: int, meanwhile: int) -> None:
+    """Whoever has Python look more seldom still, or not at all, keeps that; without a model nothing changes."""
+    project.write("suite/test_own.py", SEEN_BY_A_TEST)
+    before = gc.get_threshold()
+    gc.set_threshold(young, 11, 12)
+    try:
+        project.run("-k", "test_threshold")
+        after = gc.get_threshold()
+        seen = (project.path / "seen").read_text()
+        project.pytester.runpytest("suite/test_own.py")
+        without_model = (project.path / "seen").read_text()
+    finally:
+        gc.set_threshold(*before)
+    assert seen == f"{meanwhile} 11 12"
+    assert after == (young, 11, 12)
+    assert without_model == f"{young} 11 12"
