@@ -355,6 +355,24 @@ def test_one_model_is_resident_at_a_time(world: World) -> None:
     assert not loaded
 
 
+@pytest.mark.parametrize("hangs", ["fingerprint", "close"])
+def test_a_backend_that_hangs_beside_its_answers_is_left(world: World, monkeypatch: pytest.MonkeyPatch, hangs: str) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(ScriptedBackend, hangs, lambda _backend: released.wait())
+    evaluator = world.evaluator(time_limit=0.2)
+    try:
+        if hangs == "fingerprint":
+            said = "model has not given its fingerprint for 0.2 s .--vlm-timeout., and is not asked any more"
+            with pytest.raises(BackendError, match=said):
+                evaluator.result(cell("clean"))
+        else:
+            evaluator.result(cell("clean"))
+        evaluator.close()
+        assert not released.is_set()
+    finally:
+        released.set()
+
+
 class Lost(ScriptedBackend):
     """A backend whose model does not load."""
 
