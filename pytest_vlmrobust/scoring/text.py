@@ -105,7 +105,7 @@ def final_words(text: str) -> str | Stop:
 
 
 def _with_few_marks(text: str) -> str:
-    """Returns text in which no letter has more marks than any language puts on one: the time to sort them grows as their square."""
+    """Returns text without the marks that no language puts on a letter: the time to sort them grows as their square."""
     is_mark = bytes(map(bool, map(unicodedata.combining, text)))
     kept, begin = [], 0
     for run in _MANY_MARKS.finditer(is_mark):
