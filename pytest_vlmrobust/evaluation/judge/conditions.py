@@ -193,8 +193,8 @@ class Conditions:
 
         A model that does not look, or that always says the same, loses nothing under any setting. Where a blocking rule bounds
         its visual gain, the verdict of that rule holds. A gain by value, which may be luck, shows something only beside answers
-        that other pictures change; too few questions, sampled answers and one picture for all need a sure gain. That other pictures change answers is asked for all the same, beside a
-        test of clean, of a model that breaks no bound.
+        that other pictures change: of too few questions, sampled answers and one picture for all, it has to be sure. That other
+        pictures change answers is asked for all the same, beside a test of clean, of a model that breaks no bound.
         """
         shortfalls = []
         for name, policy in self.policies.items():
