@@ -79,9 +79,10 @@ def _compare_bundle(unpacked: Path) -> list[str]:
         VlmRobustError: it cannot be read; the message names the file.
     """
     from pytest_vlmrobust.evaluation.after.verification import manifest_contradictions, repeated_records, verify
-    from pytest_vlmrobust.reporting.bundle import page_notes, underivable_claims
+    from pytest_vlmrobust.reporting.bundle import page_notes, refuse_many_measures, underivable_claims
     from pytest_vlmrobust.reporting.files import read_run
 
+    refuse_many_measures(unpacked)
     with _damage_as_store_error(unpacked, "manifest.json, docket.json or records.jsonl"):
         run = read_run(unpacked)
         decision, unrecorded = run.decision, run.unrecorded

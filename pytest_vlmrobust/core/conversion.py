@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, is_typeddict
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -25,7 +25,9 @@ def to_plain(instance: object) -> Any:
 
 
 def from_plain(data: object, kind: type[T]) -> T:
-    """Returns the dataclass that :func:`to_plain` made ``data`` of.
+    """Returns the dataclass that :func:`to_plain` made ``data`` of, or data that are what a typed dictionary says.
+
+    A typed dictionary may have other keys.
 
     Raises:
         TypeError: a value is of another type, a required key is absent, or a key is unknown; names the place, the value, and what
@@ -60,8 +62,14 @@ def _problem(error: BaseException, _kind: type | None) -> str:
 @cache
 def _converter() -> Converter:
     from cattrs import Converter
-    from cattrs.cols import homogenous_tuple_structure_factory, is_mapping, mapping_structure_factory
+    from cattrs.cols import (
+        homogenous_tuple_structure_factory,
+        is_mapping,
+        list_structure_factory,
+        mapping_structure_factory,
+    )
     from cattrs.gen import make_dict_structure_fn
+    from cattrs.gen.typeddicts import make_dict_structure_fn as make_typed_dict_structure_fn
 
     converter = Converter()
     converter.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else None)
@@ -69,6 +77,7 @@ def _converter() -> Converter:
     for kind, holds, expected in _SCALARS:
         converter.register_structure_hook(kind, _checking_hook(holds, expected))
     converter.register_structure_hook(float, _number)
+    converter.register_structure_hook(int | float, _finite)
     converter.register_structure_hook(StrEnum, _member)  # else it would be read as the text that it is, too
     converter.register_structure_hook_func(_is_protocol, _refuse_value)
     converter.register_structure_hook(str | tuple[str, ...], _text_or_texts)
@@ -76,6 +85,8 @@ def _converter() -> Converter:
         _is_tuple, lambda kind: _of(list, homogenous_tuple_structure_factory(kind, converter))
     )
     converter.register_structure_hook_factory(is_mapping, lambda kind: _of(dict, mapping_structure_factory(kind, converter)))
+    converter.register_structure_hook_factory(_is_list, lambda kind: _of(list, list_structure_factory(kind, converter)))
+    converter.register_structure_hook_factory(is_typeddict, lambda kind: _of(dict, make_typed_dict_structure_fn(kind, converter)))
     converter.register_structure_hook_factory(
         dataclasses.is_dataclass,
         lambda kind: _of(dict, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)),
@@ -108,6 +119,12 @@ def _number(value: Any, _kind: Any) -> float:
     return value
 
 
+def _finite(value: Any, kind: Any) -> float:
+    if value is None:
+        raise TypeError("is None, expected a number")
+    return _number(value, kind)
+
+
 def _member(value: Any, kind: type[StrEnum]) -> StrEnum:
     if value not in list(kind):
         raise TypeError(f"is {value!r:.100}, expected one of {', '.join(kind)}")
@@ -131,6 +148,10 @@ def _refuse_value(value: Any, _kind: Any) -> Any:
 
 def _is_frozenset(kind: Any) -> bool:
     return get_origin(kind) is frozenset
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) is list
 
 
 def _is_tuple(kind: Any) -> bool:

@@ -187,8 +187,8 @@ class Settings:
     )
     vlm_timeout: int = option(
         0,
-        "seconds that a model may take for a batch, its loading before the first one included; whoever takes longer is not asked "
-        "any more, and its tests are errors. 0 waits for ever",
+        "seconds that a model may take for a batch, its loading before the first one included, and for its fingerprint, which "
+        "reads weights; whoever takes longer is not asked any more, and its tests are errors. 0 waits for ever",
         metavar="SECONDS",
         type=int,
     )

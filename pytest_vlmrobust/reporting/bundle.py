@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
 import zipfile
@@ -202,6 +203,36 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
         *(f"{name} does not belong in a bundle, and was not checked" for name in strange),
         *(f"{name} is in it {count} times" for name, count in sorted(Counter(names).items()) if count > 1),
     ]
+
+
+MEASURES = 5_000
+"""Measures of a record at most: each metric of a test by each category that a rule names."""
+ALL_MEASURES = 100_000
+"""Measures of all records at most: of a hundred tests about ten models on ten datasets, ten each."""
+
+
+def refuse_many_measures(folder: Path) -> None:
+    """Counts the measures of an unpacked bundle before any is looked at: each costs a stranger little, and a verification time.
+
+    Raises:
+        StoreError: they are more than a run leaves.
+    """
+    path, total = folder / JOURNAL, 0
+    if not path.is_file():
+        return  # whoever reads it says so
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            measures = json.loads(line)["measures"]
+            count = len(measures)
+        except (LookupError, TypeError, ValueError, RecursionError):
+            continue  # likewise
+        total += count
+        if count > MEASURES:
+            raise StoreError(f"{path}:{number}: the record has {count} measures, and a verification takes at most {MEASURES}")
+        if total > ALL_MEASURES:
+            raise StoreError(
+                f"{path}:{number}: the records have more than {ALL_MEASURES} measures in all. Verify runs of fewer models or data"
+            )
 
 
 def _unpack(bundle: Path, archive: zipfile.ZipFile, name: str, folder: Path) -> None:

@@ -75,6 +75,10 @@ _ENDS = " \t\r\n.,:;!?\"'()[]{}<>*_`#~•·"
 NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
 
+_MOST_MARKS = 30
+"""Marks on one letter in the stream-safe text format of UAX #15."""
+_MANY_MARKS = re.compile(rb"\x01{%d,}" % (_MOST_MARKS + 1))
+
 
 LONGEST_TEXT: Final = 4_000_000
 """Characters of a text that is looked at at all."""
@@ -89,7 +93,7 @@ def final_words(text: str) -> str | Stop:
     """
     if len(text) > LONGEST_TEXT:
         return Stop.TOO_LONG
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", _with_few_marks(text))
     plain = _INVISIBLE.sub("", plain)
     if "<|begin_of_box|>" in plain:  # of GLM; alone it says no more than what stands in it
         plain = _BOX_TOKENS.sub(lambda box: box[0] if box[0] == plain.strip() else f"\\boxed{{{box[1]}}}", plain)
@@ -98,6 +102,16 @@ def final_words(text: str) -> str | Stop:
         return Stop.UNFINISHED
     reply = reply.strip()
     return reply if len(reply) <= LONGEST_REPLY else Stop.TOO_LONG
+
+
+def _with_few_marks(text: str) -> str:
+    """Returns text without the marks that no language puts on a letter: the time to sort them grows as their square."""
+    is_mark = bytes(map(bool, map(unicodedata.combining, text)))
+    kept, begin = [], 0
+    for run in _MANY_MARKS.finditer(is_mark):
+        kept.append(text[begin : run.start() + _MOST_MARKS])
+        begin = run.end()
+    return "".join([*kept, text[begin:]])
 
 
 def answer_tag(text: str) -> str | None:

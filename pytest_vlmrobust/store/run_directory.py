@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import without_halves
 
 if TYPE_CHECKING:
@@ -69,14 +72,65 @@ MANIFEST_FILE = "manifest.json"
 SCHEMA_VERSION = 1
 
 _VERSION_KEY = "manifest_version"
-_EXPECTED: dict[type, str] = {int: "a whole number that is not negative", str: "text", list: "a list", dict: "an object"}
-_PARTS: dict[str, type] = {
-    **dict.fromkeys(("planned", "selected", "missing"), int),
-    **dict.fromkeys(("run", "date", "version", "python", "platform", "stopped", "repeats", "store", "decision"), str),
-    **dict.fromkeys(("shortfalls", "repeatability", "warnings"), list),
-    **dict.fromkeys(("settings", "command", "models", "policies", "datasets", "outcomes", "spending"), dict),
-}
-"""Types of the manifest fields that readers rely on, if present."""
+
+
+class _File(TypedDict):
+    name: str
+    sha256: str
+
+
+class _Named(TypedDict):
+    id: str
+    metric: str
+    bound: str
+    source: str
+
+
+class _Rule(_Named, total=False):
+    reason: str
+    evidence: str
+
+
+class _Waiver(TypedDict):
+    id: str
+    owner: str
+    expires: str
+    reason: str
+
+
+class _Policy(TypedDict, total=False):
+    sha256: str
+    files: list[_File]
+    rules: list[_Rule]
+    waivers: list[_Waiver]
+
+
+class Manifest(TypedDict, total=False):
+    """The parts of a manifest that readers rely on, if present."""
+
+    planned: int
+    selected: int
+    missing: int
+    run: str
+    date: str
+    version: str
+    python: str
+    platform: str
+    stopped: str
+    repeats: str
+    store: str
+    decision: str
+    commit: str
+    shortfalls: list[str]
+    warnings: list[str]
+    repeatability: list[dict[str, Any]]
+    settings: dict[str, Any]
+    command: dict[str, Any]
+    models: dict[str, dict[str, Any]]
+    policies: dict[str, _Policy]
+    datasets: dict[str, Any]
+    outcomes: dict[str, int]
+    spending: dict[str, dict[str, Any]]
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
@@ -133,13 +187,12 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 def _check_types(path: Path, content: Mapping[str, Any]) -> None:
     """Refuses parts that are not what they are in every manifest: who reads them does not ask again."""
-    for name, kind in _PARTS.items():
-        value = content.get(name, kind())
-        if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
-            raise StoreError(
-                f"{path}:{_line(path, name)}: {name!r} is {json.dumps(value):.100}, expected {_EXPECTED[kind]}. "
-                "Expected the JSON file that a run wrote"
-            )
+    try:
+        from_plain(content, Manifest)
+    except TypeError as error:
+        part = re.match(r"\w+", str(error))
+        line = _line(path, part[0]) if part else 1
+        raise StoreError(f"{path}:{line}: {error}. Expected the JSON file that a run wrote") from error
 
 
 def _line(path: Path, name: str) -> int:
@@ -159,6 +212,37 @@ BASELINE = "baseline"
 VERSION = 1
 
 _KEY = "docket_version"
+
+
+class _Applied(TypedDict, total=False):
+    sha256: str
+    files: list[_File]
+    shared_by: dict[str, int]
+    mode: str
+
+
+class _Planned(TypedDict):
+    nodeid: str
+
+
+class _Test(_Planned, total=False):
+    about: dict[str, str]
+    test: str
+    settings: list[str]
+
+
+class Docket(TypedDict, total=False):
+    """The parts of ``docket.json``; whoever needs one that is absent says so."""
+
+    date: str
+    reference: str | None
+    baseline: bool
+    attempts: bool
+    models: dict[str, ModelRef]
+    policies: dict[str, _Applied]
+    tests: list[_Test]
+    tasks: dict[str, str]
+    lacking: dict[str, str]
 
 
 def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple[str, str, bytes]]) -> None:
@@ -189,7 +273,11 @@ def read_docket(run: Path) -> dict[str, Any]:
     data = _read_json(path, "docket")
     version = data.get(_KEY) if isinstance(data, dict) else None
     if version != VERSION:
-        raise StoreError(f"{path}: has {_KEY} {version!r}, and this release reads {VERSION}")
+        raise StoreError(f"{path}: has {_KEY} {version!r:.100}, and this release reads {VERSION}")
+    try:
+        from_plain(data, Docket)
+    except TypeError as error:
+        raise StoreError(f"{path}: is not what a run wrote: {error}") from error
     return dict(data)
 
 
@@ -197,11 +285,13 @@ def planned_tests(run: Path) -> dict[str, str]:
     """Returns the model (or family of models) of each test that was to run, by its node id.
 
     There is none where the run ended before it measured anything.
+
+    Raises:
+        StoreError: ``docket.json`` is not what a run of this release wrote.
     """
-    try:
-        docket = read_docket(run)
-    except StoreError:
+    if not (run / DOCKET_FILE).exists():
         return {}
+    docket = read_docket(run)
     return {str(test["nodeid"]): _model(test.get("about", {})) for test in docket.get("tests", ())}
 
 

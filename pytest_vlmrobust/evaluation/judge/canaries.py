@@ -110,6 +110,16 @@ def why_not_changed(measures: Iterable[Measure]) -> str:
     return ""
 
 
+def shows_change(measures: Iterable[Measure]) -> bool:
+    """Whether other pictures were shown to change answers of a model, and more of them than chance does.
+
+    Args:
+        measures: of the clean cell of a dataset.
+    """
+    probes = [measure for measure in measures if measure.metric == EXCHANGED_RATE and not measure.reason.startswith(WARNING)]
+    return any(measure.value < 1.0 for measure in probes)  # one that tells nothing is not a number
+
+
 def warnings_beside(blind: CellResult, clean: CellResult) -> list[Measure]:
     """Returns a measure with a warning where every answer without the pictures is the one with them; usually nothing.
 

@@ -42,7 +42,7 @@ from pytest_vlmrobust.policies import (
     waiver_report,
 )
 
-from .canaries import GAIN, why_not_changed
+from .canaries import GAIN, shows_change, why_not_changed
 from .scopes import KnownNames, is_relative, is_summary, shows_looking
 
 _WAYS_OUT = "add a rule on visual_gain, ask more samples, or allow it with coverage: {blind_models: allow}"
@@ -192,8 +192,9 @@ class Conditions:
         """Returns a shortfall for each model and dataset where nothing shows that the pictures matter.
 
         A model that does not look, or that always says the same, loses nothing under any setting. Where a blocking rule bounds
-        its visual gain, the verdict of that rule holds. That other pictures change answers is asked for all the same, beside a
-        test of clean, of a model that breaks no bound.
+        its visual gain, the verdict of that rule holds. A gain by value, which may be luck, shows something only beside answers
+        that other pictures change: of too few questions, sampled answers and one picture for all, it has to be sure. That other
+        pictures change answers is asked for all the same, beside a test of clean, of a model that breaks no bound.
         """
         shortfalls = []
         for name, policy in self.policies.items():
@@ -211,8 +212,10 @@ class Conditions:
                 gain = _visual_gain(about)
                 if not gated or (gain is None and not self.is_whole):  # which is reported with what it leaves out
                     continue
-                without = "" if bounded else _why_no_gain(gain, by_value=by_value)
-                changed = "" if broken else self._why_not_changed(about, needed=not bounded)
+                clean = [record for record in about if record.setting == CLEAN_NAME]
+                changes = shows_change(measure for record in clean for measure in record.measures)
+                without = "" if bounded else _why_no_gain(gain, by_value=by_value and changes)
+                changed = "" if broken else self._why_not_changed(clean, needed=not bounded)
                 why = f"{without}, no blocking rule bounds its visual_gain" if without else changed
                 if why:
                     shortfalls.append(
@@ -221,14 +224,13 @@ class Conditions:
                     )
         return shortfalls
 
-    def _why_not_changed(self, about: Iterable[Record], *, needed: bool) -> str:
+    def _why_not_changed(self, clean: Sequence[Record], *, needed: bool) -> str:
         """Returns why nothing shows that other pictures change the answers to a dataset; empty where something does.
 
         Args:
-            about: records of a model on the dataset.
-            needed: whether a whole run needs a test of clean, beside which that is seen.
+            clean: records of tests of clean, of a model on the dataset.
+            needed: whether a whole run needs one, beside which that is seen.
         """
-        clean = [record for record in about if record.setting == CLEAN_NAME]
         if needed and not clean and self.is_whole:
             return "no test has the setting clean, beside which a few questions are asked with the pictures of others"
         return why_not_changed(measure for record in clean for measure in record.measures)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, Setting, SweepMetric
+from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.errors import SettingError, StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.prediction import ModelRef
@@ -112,7 +113,7 @@ class JudgeInputs:
         try:
             return cls(
                 today=date.fromisoformat(data["date"]),
-                models={name: ModelRef(**ref) for name, ref in data["models"].items()},
+                models={name: from_plain(ref, ModelRef) for name, ref in data["models"].items()},
                 policies={name: _policy(entry, run / POLICIES) for name, entry in data["policies"].items()},
                 tests=_tests(data["tests"]),
                 reference=data["reference"],
@@ -122,8 +123,10 @@ class JudgeInputs:
                 attempts=data.get("attempts", False),
                 applied={name: entry["sha256"] for name, entry in data["policies"].items()},
             )
-        except (KeyError, TypeError, ValueError, AttributeError, SettingError) as error:
-            raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error!r}") from error
+        except KeyError as error:
+            raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error} is absent") from error
+        except (TypeError, ValueError, AttributeError, SettingError) as error:
+            raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error}") from error
 
 
 def changed_policies(run: Path) -> list[str]:

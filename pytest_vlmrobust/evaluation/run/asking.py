@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from typing import TypeVar
 
 from pytest_vlmrobust.backends.protocol import Backend, Prepared, PreparingBackend, accepted
 from pytest_vlmrobust.core.cell import Cell
@@ -34,6 +35,8 @@ _POLL_SECONDS = 0.2
 _SWITCH_SECONDS = 0.0005
 """How long one thread of Python may keep others waiting: with the usual 5 ms, threads that prepare a picture in tenths of a
 millisecond wait for lanes that call one short operation after the other, and then lanes for them."""
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -385,23 +388,35 @@ class Engine:
         Raises:
             BackendError: it does not return within the time limit, now or before.
         """
+        return self.limited(model, f"has not answered a batch of {quantity(count, 'request')}", infer)
+
+    def limited(self, model: str, late: str, call: Callable[[], T]) -> T:
+        """Returns what a call of a model's backend does, on a thread that is left behind where it takes too long.
+
+        Args:
+            model: its name in test ids.
+            late: what it has not done then, behind its name.
+            call: what calls it.
+
+        Raises:
+            BackendError: it does not return within the time limit, now or before.
+        """
         if not self._time_limit:
-            return infer()
-        answered = Future[list[Prediction]]()
+            return call()
+        returned = Future[T]()
         if model in self.given_up:
             raise BackendError(
                 f"{model} is not asked any more: it did not answer within --vlm-timeout={self._time_limit:g} before"
             )
-        threading.Thread(target=_complete, args=(answered, infer), name="vlm-timed", daemon=True).start()
+        threading.Thread(target=_complete, args=(returned, call), name="vlm-timed", daemon=True).start()
         try:
-            return answered.result(self._time_limit)
+            return returned.result(self._time_limit)
         except TimeoutError:
-            if answered.done():
+            if returned.done():
                 raise  # the backend's own
             self.given_up.add(model)
             raise BackendError(
-                f"{model} has not answered a batch of {quantity(count, 'request')} for {self._time_limit:g} s "
-                "(--vlm-timeout), and is not asked any more in this process"
+                f"{model} {late} for {self._time_limit:g} s (--vlm-timeout), and is not asked any more in this process"
             ) from None
 
     def _infer(self, prepared: Sequence[Prepared]) -> list[Prediction]:
@@ -446,8 +461,8 @@ class Engine:
             time.sleep(_POLL_SECONDS)
 
 
-def _complete(answered: Future[list[Prediction]], infer: Callable[[], list[Prediction]]) -> None:
+def _complete(returned: Future[T], call: Callable[[], T]) -> None:
     try:
-        answered.set_result(infer())
+        returned.set_result(call())
     except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-        answered.set_exception(error)
+        returned.set_exception(error)

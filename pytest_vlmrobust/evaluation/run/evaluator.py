@@ -322,7 +322,8 @@ class Evaluator:
         """Returns what determines the answers of a model; no weights are loaded for it."""
         with self._opening:  # threads that prepare requests ask for it as well
             if model not in self._fingerprints:
-                self._fingerprints[model] = self._backend(model).fingerprint()
+                late = "has not given its fingerprint"
+                self._fingerprints[model] = self._engine.limited(model, late, self._backend(model).fingerprint)
             return self._fingerprints[model]
 
     def changes(self) -> list[str]:
@@ -354,7 +355,7 @@ class Evaluator:
         for name, backend in self._backends.items():
             if name not in self._engine.given_up:
                 with contextlib.suppress(Exception, SystemExit):  # all is answered, and what it frees ends with the process
-                    backend.close()
+                    self._engine.limited(name, "has not freed its weights", backend.close)
 
     def _remote(self) -> list[RemoteBackend]:
         return [backend for backend in self._backends.values() if isinstance(backend, RemoteBackend)]
@@ -379,7 +380,7 @@ class Evaluator:
         """Returns the backend that may load weights now: every other one frees its own first."""
         for name, backend in self._backends.items():
             if name != model and name not in self._engine.given_up:
-                backend.close()
+                self._engine.limited(name, "has not freed its weights", backend.close)
         return self._backend(model)
 
     def _evaluate(self, partial: PartialCell, places: Sequence[int]) -> None:

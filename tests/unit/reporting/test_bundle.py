@@ -19,7 +19,15 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Example, Measure, Reply
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.reporting.bundle import RATIO, SMALL, page_notes, underivable_claims, unpack, write_bundle
+from pytest_vlmrobust.reporting.bundle import (
+    RATIO,
+    SMALL,
+    page_notes,
+    refuse_many_measures,
+    underivable_claims,
+    unpack,
+    write_bundle,
+)
 from pytest_vlmrobust.reporting.files import read_run
 from pytest_vlmrobust.reporting.results import is_results, results, results_json
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
@@ -351,3 +359,22 @@ def test_what_never_ends_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe.zip", Path("/dev/zero"), tmp_path):
         with pytest.raises(StoreError, match=r"is no file\. Expected a ZIP file"):
             unpack(path, tmp_path / "out")
+
+
+def test_more_measures_than_runs_leave_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_vlmrobust.reporting.bundle.MEASURES", 3)
+    monkeypatch.setattr("pytest_vlmrobust.reporting.bundle.ALL_MEASURES", 5)
+    refuse_many_measures(tmp_path)  # whoever reads records says that there are none
+
+    def write(*counts: int) -> None:
+        lines = [json.dumps({"measures": [{}] * count}) for count in counts]
+        (tmp_path / "records.jsonl").write_text("\n".join([*lines, "{", "5", '{"measures": 5}']), encoding="utf-8")
+
+    write(3, 2)
+    refuse_many_measures(tmp_path)
+    write(1, 4)
+    with pytest.raises(StoreError, match=r"records\.jsonl:2: the record has 4 measures, and a verification takes at most 3"):
+        refuse_many_measures(tmp_path)
+    write(3, 3)
+    with pytest.raises(StoreError, match=r"records\.jsonl:2: the records have more than 5 measures in all"):
+        refuse_many_measures(tmp_path)

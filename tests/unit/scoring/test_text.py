@@ -1,8 +1,11 @@
 """Thinking, as each family of models marks it: what follows counts, and unfinished thinking is no answer."""
 
+import unicodedata
+
 import pytest
 
 from pytest_vlmrobust.scoring import Extraction, extract_choice, extract_open, extract_yes_no
+from pytest_vlmrobust.scoring.text import final_words
 
 OPTIONS = {"A": "cat", "B": "dog"}
 MARKS = [
@@ -42,3 +45,9 @@ def test_words_that_are_no_marks_stay() -> None:
     assert extract_open("analysis of a picture") == Extraction("analysis of a picture", "whole")
     assert extract_choice("<|channel|>commentary<|message|>A", OPTIONS) == Extraction(None, "unfinished_thinking")
     assert extract_choice("<|channel|>final<|message|>B", OPTIONS) == Extraction("B", "letter")
+
+
+def test_a_letter_keeps_as_many_marks_as_any_language_puts_on_one() -> None:
+    one = "x" + "\u0323\u0307" * 15
+    assert final_words(f"{one} B") == unicodedata.normalize("NFKC", f"{one} B")
+    assert final_words("x" + "\u0307\u0323" * 150_000 + " B") == unicodedata.normalize("NFKC", "x" + "\u0307\u0323" * 15 + " B")

@@ -159,24 +159,33 @@ def test_a_rule_about_an_earlier_run_needs_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "low", "judged", "shown"),
+    ("value", "low", "judged", "same", "shown"),
     [
-        (0.10, 0.04, "interval", True),
-        (0.10, -0.01, "interval", False),
-        (0.10, 0.0, "interval", False),
-        (0.10, math.nan, "interval", False),
-        (0.10, -0.01, "point", True),
-        (0.0, -0.01, "point", False),
-        (math.nan, math.nan, "point", False),
+        (0.10, 0.04, "interval", None, True),
+        (0.10, -0.01, "interval", 0.5, False),
+        (0.10, 0.0, "interval", None, False),
+        (0.10, math.nan, "interval", None, False),
+        (0.10, -0.01, "point", 0.5, True),
+        (0.10, -0.01, "point", None, False),  # fewer than ten questions, or one picture for all
+        (0.10, -0.01, "point", math.nan, False),  # sampled answers
+        (0.10, 0.04, "point", None, True),
+        (0.10, 0.04, "point", math.nan, True),
+        (0.0, -0.01, "point", 0.5, False),
+        (math.nan, math.nan, "point", 0.5, False),
     ],
 )
-def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(value: float, low: float, judged: str, shown: bool) -> None:
+def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(
+    value: float, low: float, judged: str, same: float | None, shown: bool
+) -> None:
     own = parse_policy(
         ["p.yaml"], [f"{RULES}defaults: {{judge: {judged}}}\n".encode()], known_metrics=known_metrics(), ambiguous={}
     )
     gain = Measure("gain_over_blind", value, low, 0.2, n=100)
     blind = Record(test="cell", id="m-d-no_image", model="m", dataset="d", setting="no_image", measures=(gain,))
-    found = conditions(own, planned=2, selected=2).shortfalls([record(), blind])
+    reason = "not probed: 12 have a sampled answer" if same is not None and math.isnan(same) else ""
+    probed = [] if same is None else [Measure("same_when_exchanged_rate", same, n=12, reason=reason)]
+    clean = replace(record(), measures=(*record().measures, *probed))
+    found = conditions(own, planned=2, selected=2).shortfalls([clean, blind])
     expected = [] if shown else ["m is not shown to look at the pictures of d"]
     assert [sentence.partition(":")[0] for sentence in found] == expected
     allowed = parse_policy(

@@ -407,6 +407,24 @@ def test_a_server_stays_connected_when_weights_are_freed(world: World) -> None:
     evaluator.close()
 
 
+@pytest.mark.parametrize("hangs", ["fingerprint", "close"])
+def test_a_backend_that_hangs_beside_its_answers_is_left(world: World, monkeypatch: pytest.MonkeyPatch, hangs: str) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(ScriptedBackend, hangs, lambda _backend: released.wait())
+    evaluator = world.evaluator(time_limit=0.2)
+    try:
+        if hangs == "fingerprint":
+            said = "model has not given its fingerprint for 0.2 s .--vlm-timeout., and is not asked any more"
+            with pytest.raises(BackendError, match=said):
+                evaluator.result(cell("clean"))
+        else:
+            evaluator.result(cell("clean"))
+        evaluator.close()
+        assert not released.is_set()
+    finally:
+        released.set()
+
+
 class Lost(ScriptedBackend):
     """A backend whose model does not load."""
 

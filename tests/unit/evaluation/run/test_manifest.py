@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.run import manifest
+from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.manifest import job
 
 
@@ -48,3 +51,13 @@ def test_elsewhere_the_commit_is_that_of_the_checkout(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("two")
     manifest._checked_out.cache_clear()
     assert job(tmp_path, {}) == {"commit": f"{commit}-dirty"}
+
+
+def test_a_backend_that_raises_anything_is_named_in_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_backend: ScriptedBackend) -> dict[str, object]:
+        raise ZeroDivisionError("no weights")
+
+    monkeypatch.setattr(ScriptedBackend, "fingerprint", broken)
+    refs = {"m": ModelRef("m", "scripted", "")}
+    found = manifest.measured_facts([], refs, RunData([]), lambda ref: ScriptedBackend("A", version="1", name=ref.name))
+    assert found["models"]["m"]["fingerprint"] == {"error": "ZeroDivisionError: no weights"}  # type: ignore[index]  # objects
