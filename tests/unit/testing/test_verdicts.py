@@ -10,6 +10,7 @@ import pytest
 
 from pytest_vlmrobust.core.decision import Outcome, Verdict
 from pytest_vlmrobust.metrics import Metric, ScoreTable, get
+from pytest_vlmrobust.policies import JudgedBy
 from pytest_vlmrobust.testing import LAWS, check_metric, verdicts
 from pytest_vlmrobust.testing.verdicts import trials
 
@@ -40,24 +41,36 @@ def test_an_interval_that_widens_as_risk_grows_is_found() -> None:
         check_metric(record, check="more_risk")
 
 
-def test_an_interval_that_does_not_hold_its_value_is_found() -> None:
-    record = mine(lambda table, _, confidence: (around(table, 0.0)[0] + 0.1, around(table, 0.0)[0] + 0.2 + 0.1 * confidence))
-    message = (
-        r"metric 'mine' is (PASS|FAIL) with the bound .* and its value .* alone is (FAIL|PASS): is it outside its interval, "
-    )
+def test_a_judge_that_passes_what_its_samples_fail_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_interval_alone(rule: Any, *_: Any) -> Verdict:
+        point = rule.treatment.judge is JudgedBy.POINT
+        return Verdict(Outcome.FAIL if point else Outcome.PASS, "")
+
+    monkeypatch.setattr(verdicts, "judge_rule", by_interval_alone)
+    message = r"metric 'mine' is PASS with the bound .* and its value .* alone is FAIL: is it outside its interval, "
     with pytest.raises(AssertionError, match=message):
-        check_metric(record, check="point_value")
+        check_metric(mine(get("accuracy").interval), check="point_value")
 
 
-def test_an_interval_that_moves_away_as_samples_are_added_is_found() -> None:
-    def drifting(table: ScoreTable, _: str | None, confidence: float) -> Bounds:
-        low, high = around(table, 0.01 * confidence)
-        return low + 0.02 * table.samples, high + 0.02 * table.samples
+def test_a_judge_that_turns_as_samples_are_added_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = 10
 
-    with pytest.raises(
-        AssertionError, match=r"metric 'mine' is (PASS|FAIL) with .*, and (FAIL|PASS) with [25] times the same samples\n"
-    ):
-        check_metric(mine(drifting), check="more_samples")
+    def by_number(_: Any, estimate: Any, *__: Any) -> Verdict:
+        return Verdict(Outcome.PASS if estimate.n < few else Outcome.FAIL, "")
+
+    monkeypatch.setattr(verdicts, "judge_rule", by_number)
+    message = r"metric 'mine' is PASS with .*, and FAIL with [25] times the same samples\n"
+    with pytest.raises(AssertionError, match=message):
+        check_metric(mine(get("accuracy").interval), check="more_samples")
+
+
+@pytest.mark.parametrize("law", ["point_value", "more_samples"])
+def test_an_interval_beside_its_value_decides_nothing(law: str) -> None:
+    """Its own check, ``ordered``, refuses it; until then a rule that it would turn is undecided."""
+    record = mine(lambda table, _, confidence: (around(table, 0.0)[0] + 0.1, around(table, 0.0)[0] + 0.2 + 0.1 * confidence))
+    check_metric(record, check=law)
+    with pytest.raises(AssertionError, match="which does not hold its value"):
+        check_metric(record, check="ordered")
 
 
 def test_a_judge_that_rewards_a_tighter_bound_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
