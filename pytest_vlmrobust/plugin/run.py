@@ -6,7 +6,6 @@ first asked for: models and data when tests are planned, the store when one is e
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -112,8 +111,7 @@ class Run(RunEvaluation):
     def free(self) -> None:
         """Frees models and what was asked of them once nothing more is asked, so that a report need not fit beside them."""
         if "evaluator" in self.__dict__:
-            with contextlib.suppress(Exception):  # a model that cannot be freed says so again when the run is closed
-                self.evaluator.free()
+            self.evaluator.free()
 
     def close(self) -> None:
         """Frees models and closes what is open."""

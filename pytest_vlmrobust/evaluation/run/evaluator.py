@@ -343,16 +343,17 @@ class Evaluator:
         for kept in (self._wanted, self._results, self._partial):
             kept.clear()
         self._views.forget()
-        for name, backend in self._backends.items():
-            if name not in self._engine.given_up and not isinstance(backend, RemoteBackend):
-                backend.close()
+        self._close_backends({name: one for name, one in self._backends.items() if not isinstance(one, RemoteBackend)})
 
     def close(self) -> None:
         """Frees the models and stops working ahead."""
         for remote in self._remote():
             remote.give_up()  # a server that hangs must not keep an interrupted run alive
         self._engine.close()
-        for name, backend in self._backends.items():
+        self._close_backends(self._backends)
+
+    def _close_backends(self, backends: Mapping[str, Backend]) -> None:
+        for name, backend in backends.items():
             if name not in self._engine.given_up:
                 with contextlib.suppress(Exception, SystemExit):  # all is answered, and what it frees ends with the process
                     self._engine.limited(name, "has not freed its weights", backend.close)

@@ -13,9 +13,9 @@ from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import BackendError, DatasetError, ImageError, OfflineError, UnknownName
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
-from pytest_vlmrobust.evaluation.run.asking import Want
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Progress
 from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
+from pytest_vlmrobust.evaluation.run.queue import Want
 from pytest_vlmrobust.store import Evidence, Store
 from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, sample
 

@@ -59,5 +59,6 @@ def test_a_backend_that_raises_anything_is_named_in_the_manifest(monkeypatch: py
 
     monkeypatch.setattr(ScriptedBackend, "fingerprint", broken)
     refs = {"m": ModelRef("m", "scripted", "")}
-    found = manifest.measured_facts([], refs, RunData([]), lambda ref: ScriptedBackend("A", version="1", name=ref.name))
+    backend = ScriptedBackend(lambda _request: "A", version="1", name="m")
+    found = manifest.measured_facts([], refs, RunData([]), lambda _ref: backend)
     assert found["models"]["m"]["fingerprint"] == {"error": "ZeroDivisionError: no weights"}  # type: ignore[index]  # objects
