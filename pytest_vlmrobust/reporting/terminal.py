@@ -176,7 +176,7 @@ def _item(console: Console, record: Record, others: int, facts: RunFacts) -> Non
         console.print(f"{_INDENT}{'  '.join(filter(None, told))}", soft_wrap=True)
     steps = []
     if record.outcome in _RERUN and facts.command and (command := facts.command.for_test(record)):
-        steps.append(f"{_INDENT}run it again: {command}")
+        steps.append(f"{_INDENT}{command}")
     if measure is not None and record.outcome is Outcome.FAIL and (stub := _waiver_stub(record, measure, facts)):
         steps.append(f"{_INDENT}or waive it, with these lines below waivers: of a thresholds file")
         steps += [f"{_GAP}{line}" for line in _filled(stub, console.width - len(_GAP))]

@@ -355,7 +355,7 @@ def test_each_breach_has_the_command_that_runs_it_again() -> None:
     loud = [record("a", Outcome.FAIL, nodeid=node), record("b", Outcome.FAIL), record("c", Outcome.INCONCLUSIVE, nodeid="x::y")]
     lines = render(*loud, facts=RunFacts(command=COMMAND)).splitlines()
     assert lines[lines.index("FAIL a: accuracy_drop 0.100") + 2] == (
-        f"     run it again: pytest --vlm=tiny '--vlm-dataset=my data.jsonl' '{node}'"
+        f"     pytest --vlm=tiny '--vlm-dataset=my data.jsonl' '{node}'"
     )
     assert "all 2 FAIL again: pytest --vlm=tiny '--vlm-dataset=my data.jsonl' --vlm-rerun=failed suites" in lines
     assert not any("x::y" in line for line in lines)  # what is undecided is so again
