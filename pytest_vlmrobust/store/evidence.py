@@ -245,12 +245,18 @@ class Evidence(Database):
         """Stores the picture digests of samples, by sample id; storing the same again changes nothing.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: it cannot be written, or another process of the run saw other pictures.
         """
         rows = [(dataset, sample, digests.sources, digests.pixels) for sample, digests in pictures.items()]
         with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.executemany(
                 "insert or ignore into pictures (dataset, sample, sources, pixels) values (?, ?, ?, ?)", rows
+            )
+        stored = self.pictures(dataset)
+        if others := [sample for sample, digests in pictures.items() if not digests.same_as(stored[sample])]:
+            raise StoreError(
+                f"{self.path}: the pictures of {first_few(others)} of {dataset} were others when this run first saw them: they "
+                "were changed while it was reading them. Start the run again"
             )
 
     def pictures(self, dataset: str) -> dict[str, PictureDigests]:

@@ -116,3 +116,19 @@ def test_a_store_that_was_lost_is_not_filled(project: Project) -> None:
     result = project.pytester.runpytest(*given, "--vlm-fill", "suite", "-p", "no:randomly")
     assert result.ret == 11
     assert ".vlmrobust/predictions.sqlite: was deleted or moved away during the run" in " ".join(result.stdout.str().split())
+
+
+@pytest.mark.parametrize("arguments", [pytest.param((), id="one process"), WORKERS_IF_SLOW])
+def test_a_run_whose_pictures_are_exchanged_meanwhile_is_incomplete(
+    pytester: pytest.Pytester, arguments: tuple[str, ...]
+) -> None:
+    """Clean and perturbed answers would be about two sets of pictures."""
+    project = make_project(pytester, arguments)
+    exchange = (
+        "from PIL import Image; "
+        "[Image.new('RGB', (32, 24)).save(path) for path in (Path(__file__).parent / 'pictures').glob('*.png')]"
+    )
+    project.write("conftest.py", DAMAGE.replace("flip_v", "clean").format(damage=exchange))
+    result = project.run("-p", "no:cacheprovider")
+    assert result.ret == 11
+    assert "changed while" in " ".join(result.stdout.str().split())

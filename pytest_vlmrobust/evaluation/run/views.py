@@ -18,6 +18,7 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, PROBES, Setting
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprint, fingerprint_of_json, pixels_digest
 from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
+from pytest_vlmrobust.datasets.images import FileImage
 from pytest_vlmrobust.store import Pictures, Store
 from pytest_vlmrobust.store.run_directory import file_name
 
@@ -86,6 +87,8 @@ class ViewMaker:
         self._lock = Lock()
         self._looks: dict[tuple[int | None, ...], tuple[float, tuple[Sample, ...], list[_Look]]] = {}
         """What samples begin with, as it was a moment ago: when, whose, and what."""
+        self._first: dict[Path, str] = {}
+        """What each picture in a file was when a run first looked at it."""
 
     def recipe(self, sample: Sample, setting: Setting) -> str:
         """Returns the fingerprint of everything the view is a function of; cheaper than the view."""
@@ -118,7 +121,7 @@ class ViewMaker:
         for sample in samples:
             made = _made(sample, setting)
             seed = str(derive_seed(self._seed, sample.seeded_by or sample.id))
-            sources = canonical_json([source.identity() for source in (sample.images if made is None else made)])
+            sources = canonical_json([self._identity(source) for source in (sample.images if made is None else made)])
             chosen = () if sample.perturbed is None else (canonical_json(list(sample.perturbed)),)
             found.append((made is not None, seed, (sources, *chosen)))
         return found
@@ -183,9 +186,20 @@ class ViewMaker:
             self._sources.clear()
             self._held = 0
 
+    def _identity(self, source: ImageSource) -> str:
+        """Returns what tells a picture from others.
+
+        Raises:
+            ImageError: it cannot be found, or has changed: a clean and a perturbed answer would be about two pictures.
+        """
+        name = source.identity()
+        if isinstance(source, FileImage) and self._first.setdefault(source.path, name) != name:
+            raise ImageError(f"{source.where}: {source.path} was changed while the run was reading it. Start the run again")
+        return name
+
     def _source(self, source: ImageSource) -> NDArray[np.uint8]:
         """Returns the source picture, kept for the other settings as long as memory allows."""
-        name = source.identity()
+        name = self._identity(source)
         with self._lock:
             if name in self._sources:
                 self._sources.move_to_end(name)

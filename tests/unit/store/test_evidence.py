@@ -96,6 +96,13 @@ def test_what_tells_pictures_apart_is_kept(tmp_path: Path) -> None:
         assert copy.pictures("d") == found
 
 
+def test_other_pictures_in_one_run_are_refused(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_pictures("d", {"s1": PictureDigests("aa", "bb"), "s2": PictureDigests("cc", "dd")})
+        with pytest.raises(StoreError, match=r"the pictures of s2 of d were others when this run first saw them"):
+            evidence.put_pictures("d", {"s1": PictureDigests("aa", "bb"), "s2": PictureDigests("ee", "ff")})
+
+
 def test_pictures_are_the_same_by_their_source_or_by_their_pixels() -> None:
     one = PictureDigests("file", "pixels")
     assert one.same_as(PictureDigests("packed otherwise", "pixels"))

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import failed_prediction
@@ -17,6 +19,7 @@ from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import derive_seed, pixels_digest
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.datasets.images import FileImage
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.run import views as module
 from pytest_vlmrobust.evaluation.run.views import ViewMaker, code_digest
@@ -310,3 +313,18 @@ def test_a_picture_that_changes_on_disk_is_noticed_within_a_second(monkeypatch: 
     now[0] += 1.1
     maker.recipes(other, CLEAN)
     assert len(maker._looks) == 1
+
+
+def test_a_picture_that_changes_while_a_run_reads_it_is_refused(tmp_path: Path) -> None:
+    """Else a clean and a perturbed answer would be about two pictures, and nobody would see it."""
+    path = tmp_path / "one.png"
+    Image.fromarray(picture(1)).save(path)
+    one = dataclasses.replace(sample(1), images=(FileImage(path, "data.jsonl:1"),))
+    maker = ViewMaker(1)
+    recipe = maker.recipe(one, CLEAN)
+    assert np.array_equal(maker.view(one, CLEAN).images[0], picture(1))
+    Image.fromarray(picture(2)[:-1]).save(path)
+    for look in (maker.recipe, maker.view):
+        with pytest.raises(ImageError, match=r"data\.jsonl:1: .*one\.png was changed while the run was reading it\. Start"):
+            look(one, FIXED)
+    assert ViewMaker(1).recipe(one, CLEAN) != recipe  # the next run is about the new one
