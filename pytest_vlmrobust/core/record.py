@@ -15,6 +15,8 @@ BY_VALUE = "judged by value"
 """What stands in place of the interval of a measure whose value alone was compared with the bound."""
 BY_VALUE_MARK = "*"
 """What stands behind a number for which there is no room for these words."""
+BUDGET_METRICS = ("error_rate", "unparsed_rate")
+"""What budgets bound, and no rule: a waiver cannot cover it."""
 LARGEST_DROP = "largest drop in what was asked: "
 """How the note of a test begins that stopped early and names the setting of the largest drop, behind ``at``."""
 SCHEMA_VERSION = 1

@@ -210,23 +210,26 @@ class ProgressDisplay:
         self.stream.flush()
 
     def _text(self, what: str, forwards: int, width: int) -> str:
-        """Returns the line: as much of what there is to say, the most important first, as the width holds."""
+        """Returns the line: as much of what there is to say as the width holds, the bar, verdicts and pace before all else."""
         from rich.cells import cell_len
 
         tests = f"{self.done}/{self.tests} tests" if self.tests else f"{self.done} tests"
         share = forwards / self.planned if self.planned else self.done / self.tests if self.tests else 0.0
         filled = int(share * _BAR)
-        parts = [f"[{'#' * filled}{'-' * (_BAR - filled)}] {tests}" if self.live else tests]
-        parts += [f"{_short(forwards)}/{_short(self.planned)} forwards"] if self.planned else []
-        parts += [*self._pace()]
+        bar = f"[{'#' * filled}{'-' * (_BAR - filled)}] {tests}" if self.live else tests
+        made = [f"{_short(forwards)}/{_short(self.planned)} forwards"] if self.planned else []
+        rate, *eta = self._pace()
         counts = Counter(record.outcome for record in self._outcomes.values())
-        parts += [f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST if counts[outcome]]
+        tally = [f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST if counts[outcome]]
         line = ""
-        for part in [*parts, on_one_line(what)]:
-            longer = f"{line}, {part}" if line else part
+        kept: set[str] = set()
+        for part in [bar, *tally, *eta, rate, *made, on_one_line(what)]:
+            kept.add(part)
+            longer = ", ".join(one for one in (bar, *made, rate, *eta, *tally, on_one_line(what)) if one in kept)
             if cell_len(longer) > width:
-                break
-            line = longer
+                kept.discard(part)
+            else:
+                line = longer
         return line
 
     def _pace(self) -> list[str]:

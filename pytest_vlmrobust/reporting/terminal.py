@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
+from pytest_vlmrobust.core.record import BUDGET_METRICS, BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.words import all_of, on_one_line, printable, quantity
 
 from .comparison import noise_lines
@@ -188,10 +188,11 @@ def _waiver_stub(record: Record, measure: Measure, facts: RunFacts) -> list[str]
     """Returns an item for ``waivers:`` of a thresholds file that covers a breach, without its owner and reason.
 
     It is YAML in parts, between which a line may end. A file with these two still empty is refused, so that nobody waives by
-    pasting alone. Empty where no waiver can cover it: of a broken budget, which has no rule.
+    pasting alone. Empty where no waiver can cover it: of a broken budget.
     """
+    is_rule = measure.rule and measure.metric not in BUDGET_METRICS
     try:
-        ends = [float(end) for end in measure.threshold.split("..")] if measure.rule else []
+        ends = [float(end) for end in measure.threshold.split("..")] if is_rule else []
     except ValueError:
         return []  # a record of another program may hold anything
     if not ends or min(ends) <= measure.value <= max(ends):

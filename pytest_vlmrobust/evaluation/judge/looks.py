@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.decision import Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.record import BUDGET_METRICS, Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.answers import Measured, Thumbnails
@@ -247,5 +247,4 @@ def is_broken(record: Record) -> bool:
 
 def breaks_budget(record: Record) -> bool:
     """Whether more inferences failed, or more answers were unreadable, than the policy admits."""
-    budgets = ("error_rate", "unparsed_rate")
-    return any(measure.metric in budgets and measure.outcome is not Outcome.MEASURED for measure in record.measures)
+    return any(measure.metric in BUDGET_METRICS and measure.outcome is not Outcome.MEASURED for measure in record.measures)

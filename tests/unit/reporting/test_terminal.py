@@ -343,7 +343,7 @@ def test_the_cap_of_a_stub_is_one_that_a_policy_accepts(tmp_path: Path, value: f
 
 
 def test_what_broke_a_budget_has_no_stub() -> None:
-    broken = Measure("unparsed_rate", 0.3, threshold="0.05", outcome=Outcome.FAIL)
+    broken = Measure("unparsed_rate", 0.3, threshold="0.05", outcome=Outcome.FAIL, rule="max_unparsed_rate")
     assert "waive it" not in render(record("a", Outcome.FAIL, measures=(broken,)))
 
 
