@@ -131,7 +131,7 @@ class RunInputs:
         """The earlier run that cells are compared with.
 
         Raises:
-            UsageError: the directory holds no evidence of a run, or none of a model of this one.
+            UsageError: the directory holds no evidence of a run, or none of a model of this one; or the run is not named.
         """
         from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 
@@ -140,6 +140,10 @@ class RunInputs:
         directory = self.directories.baseline
         if self.settings.vlm_update_baseline and not directory.exists():
             return None  # the first one
+        if self.settings.vlm_baseline == "latest" and not directory.exists():
+            raise UsageError(
+                "--vlm-baseline=latest: a gate compares with a run that somebody chose. Name it as `vlmrobust runs` does"
+            )
         baseline = Baseline.open(directory)
         for name in self.models:
             baseline.model(name)

@@ -194,6 +194,13 @@ def test_a_baseline_that_is_none_ends_the_run_at_once(compared: Project) -> None
     result = compared.run("--vlm-baseline=nowhere")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*nowhere' holds no predictions.sqlite: expected the directory of a run*"])
+    compared.run("--vlm-baseline=latest").stderr.fnmatch_lines(["*: a gate compares with a run that somebody chose*"])
+
+
+def test_a_baseline_may_be_named_as_runs_are_listed(compared: Project) -> None:
+    compared.run("--vlm-report=first")
+    (name,) = (path.name for path in (compared.path / ".vlmrobust" / "runs").iterdir())
+    assert compared.run(f"--vlm-baseline={name}").ret == compared.run("--vlm-baseline=first").ret != 4
 
 
 def test_a_passing_run_becomes_the_baseline_and_a_failing_one_does_not(

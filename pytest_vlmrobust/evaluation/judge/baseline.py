@@ -67,8 +67,8 @@ class Baseline:
         """
         if not (run / "predictions.sqlite").is_file():
             raise UsageError(
-                f"{str(run)!r} holds no predictions.sqlite: expected the directory of a run, .vlmrobust/runs/RUN, or one that "
-                "--vlm-report wrote"
+                f"{str(run)!r} holds no predictions.sqlite: expected the directory of a run, its name in the store, or a "
+                "directory that --vlm-report wrote"
             )
         baseline = cls(Evidence.open(run, read_only=True), trusting)
         if not baseline._cells:

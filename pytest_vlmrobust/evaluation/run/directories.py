@@ -51,8 +51,10 @@ class RunDirectories:
 
     @property
     def baseline(self) -> Path:
-        """Where the run is that this one is compared with, where one is named."""
-        return self.invocation / Path(self.baseline_given).expanduser()
+        """Where the run is that this one is compared with, where one is named: a directory, or by its name a run of the store."""
+        given = self.invocation / Path(self.baseline_given).expanduser()
+        named = self.store / RUNS / self.baseline_given
+        return named if not given.exists() and Path(self.baseline_given).name == self.baseline_given and named.is_dir() else given
 
     @property
     def run(self) -> Path:
