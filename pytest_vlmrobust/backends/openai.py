@@ -15,7 +15,16 @@ from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
 from pytest_vlmrobust.core.words import on_one_line
 
-from .chat import Malformed, NoLogprobs, letter_prediction, letters_body, messages_of, text_body, text_prediction
+from .chat import (
+    UNUSABLE_COUNTS,
+    Malformed,
+    NoLogprobs,
+    letter_prediction,
+    letters_body,
+    messages_of,
+    text_body,
+    text_prediction,
+)
 from .client import Client, Filtered
 from .constrained import (
     OFFERED,
@@ -73,6 +82,8 @@ class OpenAIBackend:
         self._tokenizer: tuple[Any, str] | None = None
         self._letters: dict[tuple[str, ...], LetterTokens] = {}
         self._answered: dict[str, int] = {}
+        self._miscounting: set[str] = set()
+        """The servers of which was said that their numbers of tokens are unusable."""
         self._given_up = False
         self._latest: Replicas[Client] | None = None
         """The replicas that were opened last, in use or not yet."""
@@ -421,6 +432,12 @@ class OpenAIBackend:
     def _notice(self, text: str) -> None:
         self._options.notice(f"model {self.name!r}: {text}")
 
+    def _note_counts(self, url: str, prediction: Prediction) -> None:
+        """Says once of a server that it sends unusable numbers of tokens."""
+        if (counts := prediction.details.get(UNUSABLE_COUNTS)) and url not in self._miscounting:
+            self._miscounting.add(url)
+            self._notice(f"{url} sends unusable numbers of tokens ({counts}): they are taken as not known")
+
     async def _predicted(self, replica: Replica[Client], prepared: Prepared, method: str) -> Prediction:
         """Returns the answer of a server to a request.
 
@@ -465,6 +482,7 @@ class OpenAIBackend:
                 f"{replica.url} answered {on_one_line(str(error), _SHOWN)!r}, none of the choices that it was kept to when it "
                 "was first asked. Check whether it was restarted with other settings",
             ) from None
+        self._note_counts(replica.url, prediction)
         self._answered[replica.url] = self._answered.get(replica.url, 0) + 1
         return dataclasses.replace(prediction, details={**prediction.details, "server": replica.url})
 

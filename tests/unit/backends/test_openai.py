@@ -614,6 +614,16 @@ def test_a_key_that_replies_repeat_is_kept_nowhere(
     assert not [text for text in left if KEY in text]
 
 
+def test_unusable_numbers_of_tokens_are_said_once(server: Faulty, opened: Open) -> None:
+    server.answer = lambda _body: {**reply("A"), "usage": {"prompt_tokens": -5, "completion_tokens": 1}}
+    heard: list[str] = []
+    answers = opened(server.url, heard=heard).infer(numbered(3))
+    assert [(answer.text, answer.tokens) for answer in answers] == [("A", None)] * 3
+    assert [text for text in heard if "tokens" in text] == [
+        f"model 'm': {server.url} sends unusable numbers of tokens (prompt_tokens -5): they are taken as not known"
+    ]
+
+
 def test_a_refused_key_is_in_no_error_and_in_no_traceback(
     httpserver: HTTPServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
