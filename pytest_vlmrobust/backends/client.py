@@ -120,7 +120,7 @@ class Client:
 
         url = self.url
         if _has_cause(error, "_TooLarge"):
-            return Failure("refused", f"{url} sent more than {LARGEST_REPLY // 2**20} MiB in answer to one request")
+            return Failure("faulty", f"{url} sent more than {LARGEST_REPLY // 2**20} MiB in answer to one request")
         if isinstance(error, openai.APITimeoutError):
             kind = "unreachable" if _has_cause(error, "ConnectTimeout") else "slow"
             return Failure(kind, f"{url} did not answer within {self._limit:g} s")

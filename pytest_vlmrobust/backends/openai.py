@@ -19,9 +19,12 @@ from .chat import (
     UNUSABLE_COUNTS,
     Malformed,
     NoLogprobs,
+    first_choice,
+    first_logprobs,
     letter_prediction,
     letters_body,
     messages_of,
+    said,
     text_body,
     text_prediction,
 )
@@ -384,9 +387,19 @@ class OpenAIBackend:
         return f"it is not known whether {self.name} was the same model to the end: {why}. Run again where it can be asked"
 
     def _witness(self, replica: Replica[Client]) -> Witness:
+        async def once(arguments: Mapping[str, Any]) -> Any:
+            reply = await replica.client.call(arguments)
+            try:
+                said(reply)
+                if "logprobs" in arguments:
+                    first_logprobs(first_choice(reply))
+            except Malformed as error:
+                raise Failure("faulty", f"{replica.url} sent {error}") from None
+            return reply
+
         async def ask(arguments: Mapping[str, Any]) -> Any:
             try:
-                return await persistently(lambda: replica.client.call(arguments), replica.url, self._limit)
+                return await persistently(lambda: once(arguments), replica.url, self._limit)
             except Filtered as filtered:
                 text = f"{replica.url} filters the question by which models are told apart: {filtered}"
                 raise Failure("refused", text) from None

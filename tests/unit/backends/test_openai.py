@@ -494,7 +494,7 @@ def test_an_endless_answer_is_not_read_to_its_end(server: Faulty, opened: Open) 
     (prediction,) = opened(server.url).infer(numbered(1))
     assert prediction.finish_reason == "error"
     assert "sent more than 4 MiB in answer to one request" in prediction.error
-    assert len(server.bodies) == 1
+    assert len(server.bodies) == 4
 
 
 def filtered(_body: dict[str, Any]) -> Response:
@@ -622,6 +622,34 @@ def test_unusable_numbers_of_tokens_are_said_once(server: Faulty, opened: Open) 
     assert [text for text in heard if "tokens" in text] == [
         f"model 'm': {server.url} sends unusable numbers of tokens (prompt_tokens -5): they are taken as not known"
     ]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"choices": []},
+        reply("A", logprobs={"A": float("nan")}),
+        reply("x" * (5 * 2**20)),
+    ],
+    ids=["no choices", "NaN", "too long"],
+)
+@pytest.mark.parametrize("when", ["first look", "end"])
+def test_one_unreadable_reply_at_a_look_is_asked_again(opened: Open, bad: dict[str, Any], when: str) -> None:
+    pending = [when == "first look"]
+
+    def once(body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
+        if text_of(body) != LETTERS_QUESTION or not pending[0]:
+            return None
+        pending[0] = False
+        return 200, {}, json.dumps(bad).encode()
+
+    with ModelServer(model(fine), before=once) as server:
+        backend = opened(server.url)
+        (answer,) = backend.infer(asks("Which?", choices="AB"))
+        assert (answer.error, answer.method) == ("", "letter_logits")
+        pending[0] = when == "end"
+        assert backend.check() == ""
+        assert not pending[0]
 
 
 def test_a_refused_key_is_in_no_error_and_in_no_traceback(
