@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request, token_count
 
 from .generation import Generation
 from .letters import most_probable
@@ -20,6 +20,8 @@ _NONE_BELOW = 0.0
 """A log-probability is at most this: some servers round theirs to a little more."""
 _ENDS = {"stop": "stop", "length": "length", "content_filter": "content_filter", "eos_token": "stop"}
 _LONGEST_FACT = 100
+UNUSABLE_COUNTS = "unusable_counts"
+"""In the details of an answer: what a server sent as numbers of tokens that can be none."""
 
 
 class Malformed(Exception):
@@ -161,13 +163,21 @@ def said(reply: Any) -> str:
 def facts_of(reply: Mapping[str, Any]) -> dict[str, str | int | float]:
     """Returns what a server says about an answer: tokens, and what answered."""
     usage = reply.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
-    found: dict[str, str | int | float] = {
-        name: counts[name] for name in ("prompt_tokens", "completion_tokens") if type(counts.get(name)) is int
-    }
+    sent = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")} if isinstance(usage, dict) else {}
+    counts = {name: token_count(value) for name, value in sent.items()}
+    found: dict[str, str | int | float] = {name: count for name, count in counts.items() if count is not None}
+    bad = {name: value for name, value in sent.items() if value is not None and counts[name] is None}
+    if usage is not None and not isinstance(usage, dict):
+        bad = {"usage": usage}
+    if bad:
+        found[UNUSABLE_COUNTS] = ", ".join(f"{name} {_shown(value)}" for name, value in bad.items())
     names = {"model": "server_model", "system_fingerprint": "system_fingerprint"}
     found |= {ours: reply[theirs][:_LONGEST_FACT] for theirs, ours in names.items() if isinstance(reply.get(theirs), str)}
     return found
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r:.40}" if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
 
 
 def _parts(reply: Any) -> tuple[Mapping[str, Any], str, str]:

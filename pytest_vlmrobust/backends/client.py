@@ -1,4 +1,4 @@
-"""Client: one server behind the official client of OpenAI, and what its errors mean; none of them quotes the key."""
+"""Client: one server behind the official client of OpenAI, and what its errors mean; nothing that leaves it holds the key."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Client:
         )
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Returns the reply to a chat completion, as JSON.
+        """Returns the reply to a chat completion, as JSON, with a mark where it repeats the key.
 
         Raises:
             Failure: there is none.
@@ -89,12 +89,12 @@ class Client:
         except Exception as error:  # noqa: BLE001 - whatever the client raises is about the server
             raise self._meaning(error) from None  # errors of the client hold the request, and with it the key
         try:
-            reply = json.loads(raw.http_response.content)
-        except ValueError as error:
+            reply = self._without_key(json.loads(raw.http_response.content))
+        except (ValueError, RecursionError) as error:
             if not self._replied and "html" in raw.http_response.headers.get("content-type", ""):
                 advice = "Is it the base URL of an API? That of most servers ends in /v1"
                 raise BackendError(f"{self.url} sent a web page in place of an answer. {advice}") from None
-            raise Failure("faulty", f"{self.url} sent something that is not JSON ({self._without_key(str(error))})") from None
+            raise Failure("faulty", f"{self.url} sent something that is not JSON ({self._quoted(str(error))})") from None
         self._replied = True
         return reply
 
@@ -107,7 +107,7 @@ class Client:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_ENGINE_SECONDS):
                 listed = (await self._client.models.list()).data
-            return {str(one.id): str(one.owned_by or "") for one in listed}
+            return {self._without_key(str(one.id)): self._without_key(str(one.owned_by or "")) for one in listed}
         return {}
 
     async def close(self) -> None:
@@ -120,20 +120,20 @@ class Client:
 
         url = self.url
         if _has_cause(error, "_TooLarge"):
-            return Failure("refused", f"{url} sent more than {LARGEST_REPLY // 2**20} MiB in answer to one request")
+            return Failure("faulty", f"{url} sent more than {LARGEST_REPLY // 2**20} MiB in answer to one request")
         if isinstance(error, openai.APITimeoutError):
             kind = "unreachable" if _has_cause(error, "ConnectTimeout") else "slow"
             return Failure(kind, f"{url} did not answer within {self._limit:g} s")
         if not isinstance(error, openai.APIStatusError):
             cause = error.__cause__ or error
-            reason = self._without_key(f"{type(cause).__name__}: {cause}")
+            reason = self._quoted(f"{type(cause).__name__}: {cause}")
             if _has_cause(error, "ConnectError"):
                 return Failure("unreachable", f"{url} cannot be reached ({reason})")
             return Failure("broken", f"{url} broke off the connection ({reason})")
         return self._meaning_of_status(error, error.status_code)
 
     def _meaning_of_status(self, error: Any, status: int) -> Exception:
-        said = self._without_key(error.message)
+        said = self._quoted(error.message)
         words = f"{self.url} answered with status {status}: {said}"
         if status in {401, 403, 404} or error.code == "insufficient_quota":
             return BackendError(f"{words}. {_ADVICE.get(status, 'The account has used up its quota')}")
@@ -145,10 +145,25 @@ class Client:
             return Filtered(said)
         return Failure("refused", words)
 
-    def _without_key(self, text: str) -> str:
-        """Returns what a server said without the key, which some repeat, on one line and not too long."""
-        key = os.environ.get(self._variable, "")
-        return on_one_line(text.replace(key, "(the key)") if len(key) >= _SHORTEST_SECRET else text, _LONGEST_REASON)
+    def _quoted(self, text: str) -> str:
+        """Returns what a server said without the key, on one line and not too long."""
+        return on_one_line(self._without_key(text), _LONGEST_REASON)
+
+    def _without_key(self, content: Any) -> Any:
+        """Returns text, or JSON, with a mark in the place of the key, which some servers repeat."""
+        key = os.environ.get(self._variable, "").strip()  # an error about a blank beside it spells the blank out
+        return _replaced(content, key) if len(key) >= _SHORTEST_SECRET else content
+
+
+def _replaced(content: Any, key: str) -> Any:
+    """Returns JSON with a mark in the place of the key wherever it holds text."""
+    if isinstance(content, str):
+        return content.replace(key, "(the key)")
+    if isinstance(content, list):
+        return [_replaced(one, key) for one in content]
+    if isinstance(content, dict):
+        return {_replaced(name, key): _replaced(one, key) for name, one in content.items()}
+    return content
 
 
 class _TooLarge(Exception):

@@ -15,7 +15,19 @@ from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
 from pytest_vlmrobust.core.words import on_one_line
 
-from .chat import Malformed, NoLogprobs, letter_prediction, letters_body, messages_of, text_body, text_prediction
+from .chat import (
+    UNUSABLE_COUNTS,
+    Malformed,
+    NoLogprobs,
+    first_choice,
+    first_logprobs,
+    letter_prediction,
+    letters_body,
+    messages_of,
+    said,
+    text_body,
+    text_prediction,
+)
 from .client import Client, Filtered
 from .constrained import (
     OFFERED,
@@ -73,6 +85,8 @@ class OpenAIBackend:
         self._tokenizer: tuple[Any, str] | None = None
         self._letters: dict[tuple[str, ...], LetterTokens] = {}
         self._answered: dict[str, int] = {}
+        self._miscounting: set[str] = set()
+        """The servers of which was said that their numbers of tokens are unusable."""
         self._given_up = False
         self._latest: Replicas[Client] | None = None
         """The replicas that were opened last, in use or not yet."""
@@ -373,9 +387,19 @@ class OpenAIBackend:
         return f"it is not known whether {self.name} was the same model to the end: {why}. Run again where it can be asked"
 
     def _witness(self, replica: Replica[Client]) -> Witness:
+        async def once(arguments: Mapping[str, Any]) -> Any:
+            reply = await replica.client.call(arguments)
+            try:
+                said(reply)
+                if "logprobs" in arguments:
+                    first_logprobs(first_choice(reply))
+            except Malformed as error:
+                raise Failure("faulty", f"{replica.url} sent {error}") from None
+            return reply
+
         async def ask(arguments: Mapping[str, Any]) -> Any:
             try:
-                return await persistently(lambda: replica.client.call(arguments), replica.url, self._limit)
+                return await persistently(lambda: once(arguments), replica.url, self._limit)
             except Filtered as filtered:
                 text = f"{replica.url} filters the question by which models are told apart: {filtered}"
                 raise Failure("refused", text) from None
@@ -421,6 +445,12 @@ class OpenAIBackend:
     def _notice(self, text: str) -> None:
         self._options.notice(f"model {self.name!r}: {text}")
 
+    def _note_counts(self, url: str, prediction: Prediction) -> None:
+        """Says once of a server that it sends unusable numbers of tokens."""
+        if (counts := prediction.details.get(UNUSABLE_COUNTS)) and url not in self._miscounting:
+            self._miscounting.add(url)
+            self._notice(f"{url} sends unusable numbers of tokens ({counts}): they are taken as not known")
+
     async def _predicted(self, replica: Replica[Client], prepared: Prepared, method: str) -> Prediction:
         """Returns the answer of a server to a request.
 
@@ -465,6 +495,7 @@ class OpenAIBackend:
                 f"{replica.url} answered {on_one_line(str(error), _SHOWN)!r}, none of the choices that it was kept to when it "
                 "was first asked. Check whether it was restarted with other settings",
             ) from None
+        self._note_counts(replica.url, prediction)
         self._answered[replica.url] = self._answered.get(replica.url, 0) + 1
         return dataclasses.replace(prediction, details={**prediction.details, "server": replica.url})
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import BackendError, UnknownName
-from pytest_vlmrobust.core.prediction import ANSWERS, LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
+from pytest_vlmrobust.core.prediction import ANSWERS, LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request, token_count
 from pytest_vlmrobust.core.words import first_few
 
 from .chat import Malformed, messages_of, said, text_body
@@ -322,8 +322,7 @@ def _told(key: str, picture: NDArray[np.uint8]) -> Request:
 
 
 def _prompt_tokens(prediction: Prediction) -> int | None:
-    count = prediction.details.get("prompt_tokens")
-    return count if isinstance(count, int) else None
+    return token_count(prediction.details.get("prompt_tokens"))
 
 
 def _plain(colour: tuple[int, int, int], side: int) -> NDArray[np.uint8]:

@@ -20,7 +20,7 @@ from .generation import generation_for
 from .models_file import check_dtype, read_models
 from .protocol import Backend, BackendOptions, RemoteBackend
 from .published import PUBLISHED
-from .served import read_typed
+from .served import read_typed, without_secrets
 
 # Models that can be asked for by a short name.
 
@@ -118,11 +118,16 @@ def model_ids(names: Iterable[str]) -> list[str]:
         short = model_id(name)
         if short in taken:
             raise ModelError(
-                f"--vlm {name!r} and --vlm {taken[short]!r} would both be called {short!r} in test ids. Give each model once; "
-                "to compare two of one name, enter them under different names in a models file (--vlm-models)"
+                f"--vlm {_shown(name)!r} and --vlm {_shown(taken[short])!r} would both be called {short!r} in "
+                "test ids. Give each model once; to compare two of one name, enter them under different names in a models file "
+                "(--vlm-models)"
             )
         taken[short] = name
     return list(taken)
+
+
+def _shown(name: str) -> str:
+    return without_secrets(name) if "://" in name else name
 
 
 def _by_scheme(name: str) -> ModelRef | None:
@@ -138,8 +143,7 @@ def _openai(name: str, rest: str) -> ModelRef:
     try:
         served, revision = read_typed(rest)
     except ValueError as error:
-        shown = "openai:..." if "@" in rest.partition("#")[0] else name  # what stands before an @ may be a password
-        raise ModelError(f"--vlm {shown!r}: {error}") from None
+        raise ModelError(f"--vlm {without_secrets(name)!r}: {error}") from None
     return ModelRef(name=model_id(name), backend="openai", location=served.location, revision=revision)
 
 
@@ -171,6 +175,8 @@ def _by_place(name: str) -> ModelRef | None:
     folder = Path(name).expanduser()
     if folder.is_dir():
         return _directory(name, folder)
+    if "://" in name:
+        raise ModelError(f"--vlm {without_secrets(name)!r}: a URL alone names no model. {ORDER}")
     if _is_written_as_path(name):
         raise ModelError(f"--vlm {name!r}: there is no directory {str(folder)!r}. {ORDER}")
     if _HUB_ID.match(name):

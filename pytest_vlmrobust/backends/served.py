@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -22,6 +23,7 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 
 FORM = "BASE_URL#MODEL or BASE_URL#MODEL@REVISION"
 EXAMPLE = "http://localhost:8000/v1#qwen2-vl"
+_SCHEME = re.compile(r"(openai:)?([a-z]+://)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,30 @@ def read_urls(texts: Iterable[str]) -> tuple[str, ...]:
     """
     urls = [text.strip().rstrip("/") for text in texts]
     for url in urls:
-        parts = urlsplit(url)
+        shown = without_secrets(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise ValueError(f"{shown!r} is not a base URL. Expected {FORM}, such as {EXAMPLE}") from None
         if "@" in parts.netloc:
             raise ValueError("a base URL has a user or a password before the host. Leave it out: keys come from the environment")
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError(f"{url!r} is not a base URL. Expected {FORM}, such as {EXAMPLE}")
+        if parts.query:
+            raise ValueError(f"the base URL {shown!r} has a query, not shown here. Leave it out: keys come from the environment")
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
+            raise ValueError(f"{shown!r} is not a base URL. Expected {FORM}, such as {EXAMPLE}")
     return tuple(dict.fromkeys(urls))
+
+
+def without_secrets(name: str) -> str:
+    """Returns a URL, or a typed model, as an error may repeat it: a user, a password or a query may be a key.
+
+    >>> without_secrets("openai:http://a/v1?key=secret#m@r"), without_secrets("http://user:secret@a/v1")
+    ('openai:http://a/v1#m@r', 'http://...')
+    """
+    urls, mark, model = name.partition("#")
+    if "@" in urls:  # where a password begins, only its writer knows
+        return f"{''.join(_SCHEME.findall(urls)[0])}...{mark}{model}"
+    return f"{urls.partition('?')[0]}{mark}{model}"
 
 
 # What a store remembers of a served model.

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.words import first_few, quantity
 
-from .arguments import Commands, add_command, complain, counting, say
+from .arguments import Commands, add_command, complain, say
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends.probing import ModelProbe, ServerProbe
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _DIGITS = 12
 _UNKNOWN_REVISION = "REVISION"
+_LAST_PORT = 65535
 _COLUMNS = 80
 _INDENT = 10
 
@@ -38,7 +39,7 @@ def add(commands: Commands) -> None:
     serve.add_argument("model", metavar="NAME", help="as after --vlm: a built-in name, an entry of the models file, a directory")
     serve.add_argument("--models", type=Path, metavar="FILE", help="the models file")
     serve.add_argument("--dtype", metavar="DTYPE", help="auto, float32, bfloat16 or float16 (default: the model's own)")
-    serve.add_argument("--port", type=counting("ports"), default=8000, metavar="N", help="where to listen (default: %(default)s)")
+    serve.add_argument("--port", type=_port, default=8000, metavar="N", help="where to listen (default: %(default)s)")
     serve.set_defaults(run=_serve_command)
 
     probe = add_command(
@@ -57,6 +58,12 @@ def add(commands: Commands) -> None:
 
 
 # `vlmrobust serve-command`.
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port. Expected 1 to {_LAST_PORT}")
+    return int(text)
 
 
 def _serve_command(options: argparse.Namespace) -> int:

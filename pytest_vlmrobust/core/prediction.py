@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .words import on_one_line, without_halves
 
@@ -28,6 +28,9 @@ METHODS = ("generate", "sample", LETTER_LOGITS, STRUCTURED_CHOICE, LOGIT_BIAS)
 
 LONGEST_TEXT = 500_000
 """Characters of an answer: more than the longest chain of thought, and rules of extraction read it in a second."""
+
+_MOST_TOKENS = 10**9
+"""More than any model reads or writes at once."""
 
 UNANSWERED = {
     "refusal": "the model refused",
@@ -96,16 +99,21 @@ class Prediction:
     @property
     def tokens(self) -> tuple[int, int] | None:
         """How many tokens its prompt and its answer have, as the backend counted them; None where it did not."""
-        prompt = self.details.get("prompt_tokens")
-        answer = self.details.get("completion_tokens", self.details.get("new_tokens"))
+        prompt = token_count(self.details.get("prompt_tokens"))
+        answer = token_count(self.details.get("completion_tokens", self.details.get("new_tokens")))
         if answer is None and self.method == LETTER_LOGITS:
             answer = 1  # one step, after which the letters are compared
-        return (int(prompt), int(answer)) if isinstance(prompt, int) and isinstance(answer, int) else None
+        return None if prompt is None or answer is None else (prompt, answer)
 
     @property
     def contradicts_itself(self) -> bool:
         """Whether it is a letter, and its own log-probabilities say that another one is the most probable."""
         return self.method == LETTER_LOGITS and bool(self.logprobs) and self.text.strip() not in self.most_probable
+
+
+def token_count(value: Any) -> int | None:
+    """Returns a number of tokens as somebody counted them; None for what can be no such number."""
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
 
 
 # Score: a prediction against its target.

@@ -62,6 +62,7 @@ def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
             raise StoreError(f"{source}: there is no store to read. Name the directory that holds {FILE_NAME}")
         connect(source / FILE_NAME, read_only=True, schema=_PART).close()  # refuses foreign files, and says what is wrong
     draft = out / f"{FILE_NAME}.{os.getpid()}.merging"
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         with closing(connect(draft, read_only=False, schema=_OUT)) as connection:
             clock = TimedLock()
@@ -75,6 +76,9 @@ def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
         with contextlib.suppress(OSError):  # where nothing can be written there is nothing to remove
             for rest in ("", "-wal", "-shm", "-journal"):
                 draft.with_name(draft.name + rest).unlink(missing_ok=True)
+            if not path.exists():
+                for folder in made:  # those that somebody else put something into stay
+                    folder.rmdir()
     return Merge(sum(count for _, count in added), added)
 
 

@@ -69,7 +69,8 @@ def gain_over_blind(table: ScoreTable, confidence: float) -> Measure:
         confidence: the two-sided level of the interval, in (0, 1).
     """
     estimate = metrics.estimate("visual_gain", table, None, confidence)
-    return Measure(GAIN, estimate.value, estimate.low, estimate.high, n=estimate.n)
+    reason = estimate.reason if math.isnan(estimate.value) else ""
+    return Measure(GAIN, estimate.value, estimate.low, estimate.high, n=estimate.n, reason=reason)
 
 
 def measures_beside_clean(measured: Measured, clean: CellResult) -> list[Measure]:

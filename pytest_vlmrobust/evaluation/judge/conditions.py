@@ -302,6 +302,8 @@ def _why_no_gain(gain: Measure | None, *, by_value: bool) -> str:
         return "no test has the setting clean or no_image, beside which that is measured"
     if _is_gain(gain, by_value=by_value):
         return ""
+    if math.isnan(gain.value):
+        return f"it is not known what they bring{f': {gain.reason}' if gain.reason else ''}"
     between = "" if math.isnan(gain.low) else f", 90 % interval {points(gain.low)} to {points(gain.high)}"
     return f"with them it scores {points(gain.value)} more than without{between}"
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
-from pytest_vlmrobust.core.prediction import ModelRef, Prediction
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, token_count
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS, SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
@@ -281,7 +281,7 @@ def _held(evaluator: Evaluator, cells: Iterable[Cell]) -> tuple[int, int]:
 def mean_tokens(answers: Iterable[Prediction]) -> Tokens | None:
     """Returns the mean numbers of tokens that backends noted on answers; ``None`` where none did."""
     answers = list(answers)
-    noted = [answer.details for answer in answers if "prompt_tokens" in answer.details]
+    noted = [answer.details for answer in answers if token_count(answer.details.get("prompt_tokens")) is not None]
     completion = [tokens[1] for answer in answers if (tokens := answer.tokens) is not None]
     if not noted:
         return None

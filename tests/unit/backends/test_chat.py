@@ -19,7 +19,7 @@ from pytest_vlmrobust.backends.chat import (
     text_prediction,
 )
 from pytest_vlmrobust.backends.generation import Generation
-from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 from tests.model_server import reply
 
@@ -107,6 +107,24 @@ def test_text_in_parts_is_text() -> None:
 def test_all_that_is_said_tells_models_apart() -> None:
     assert said(reply("B", reasoning_content="Let me look")) == "Let me look\nB"
     assert said(reply("", refusal="no")) == "no"
+
+
+@pytest.mark.parametrize("count", [-5, "7", 7.0, float("nan"), float("inf"), 10**30, True, [7]])
+def test_a_number_of_tokens_that_can_be_none_is_not_known(count: Any) -> None:
+    prediction = text_prediction({**reply("A"), "usage": {"prompt_tokens": count, "completion_tokens": 1}}, "generate")
+    assert prediction.tokens is None
+    assert "prompt_tokens" not in prediction.details
+    assert str(prediction.details["unusable_counts"]).startswith("prompt_tokens ")
+    assert Prediction("A", "generate", details={"prompt_tokens": count, "new_tokens": 1}).tokens is None
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}])
+def test_a_number_of_tokens_that_is_not_sent_is_no_fault(usage: Any) -> None:
+    assert text_prediction({**reply("A"), "usage": usage}, "generate").details == {"server_model": "m"}
+
+
+def test_usage_that_is_no_mapping_is_not_known() -> None:
+    assert text_prediction({**reply("A"), "usage": [7, 1]}, "generate").details["unusable_counts"] == "usage a list"
 
 
 def test_tokens_and_what_answered_are_noted() -> None:

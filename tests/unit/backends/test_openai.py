@@ -324,6 +324,7 @@ def test_a_web_page_at_the_first_look_is_a_wrong_address_and_is_not_asked_again(
         (lambda: Response("gateway", 502), "answered with status 502"),
         (lambda: Response('{"choices": [', content_type="application/json"), "sent something that is not JSON"),
         (lambda: Response("<html>hello</html>", content_type="text/html"), "sent something that is not JSON"),
+        (lambda: Response("[" * 100_000, content_type="application/json"), "sent something that is not JSON"),
         (lambda: Response("[]", content_type="application/json"), "sent a reply without choices"),
         (lambda: Response('{"choices": []}', content_type="application/json"), "sent a reply without choices"),
         (lambda: Response('{"choices": [{"message": null}]}', content_type="application/json"), "a choice without a message"),
@@ -493,7 +494,7 @@ def test_an_endless_answer_is_not_read_to_its_end(server: Faulty, opened: Open) 
     (prediction,) = opened(server.url).infer(numbered(1))
     assert prediction.finish_reason == "error"
     assert "sent more than 4 MiB in answer to one request" in prediction.error
-    assert len(server.bodies) == 1
+    assert len(server.bodies) == 4
 
 
 def filtered(_body: dict[str, Any]) -> Response:
@@ -580,6 +581,75 @@ def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
     left = [repr(answers), repr(backend.describe()), repr(backend.fingerprint()), repr(heard), caplog.text, repr(vars(backend))]
     left += [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert not [text for text in left if KEY in text]
+
+
+@pytest.mark.parametrize("letters", [True, False])
+def test_a_key_that_replies_repeat_is_kept_nowhere(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, letters: bool
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    whole = {"model": f"m {KEY}", "system_fingerprint": KEY, "usage": {"prompt_tokens": KEY}}
+
+    def repeats(body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        text = text_of(body)
+        answers = {
+            "refused": reply("", refusal=f"not with {KEY}"),
+            "parts": reply([{"type": "text", "text": KEY}]),  # type: ignore[arg-type]  # as some servers write it
+            "ended": reply("A", finish=KEY),
+        }
+        answer = answers.get(text) or reply(f"{text} {KEY}", logprobs={KEY: -1.0, "A": -2.0} if letters else None, reasoning=KEY)
+        return 200, {}, json.dumps({**answer, **whole}).encode()
+
+    heard: list[str] = []
+    with ModelServer(model(fine), before=repeats, engine=f"engine {KEY}") as server:
+        backend = opened(server.url, heard=heard)
+        answers = backend.infer([*asks("open", "refused", "parts", "ended"), *asks("choice", choices="AB")])
+        left = [repr(answers), repr(backend.describe()), repr(backend.fingerprint()), repr(heard), backend.check(), caplog.text]
+    assert [answer.text for answer in answers[:3]] == ["open (the key)", "not with (the key)", "(the key)"]
+    assert dict(answers[0].details)["system_fingerprint"] == "(the key)"
+    assert "ended with '(the key)'" in answers[3].error
+    left += [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert "engine (the key)" in left[-1]
+    assert not [text for text in left if KEY in text]
+
+
+def test_unusable_numbers_of_tokens_are_said_once(server: Faulty, opened: Open) -> None:
+    server.answer = lambda _body: {**reply("A"), "usage": {"prompt_tokens": -5, "completion_tokens": 1}}
+    heard: list[str] = []
+    answers = opened(server.url, heard=heard).infer(numbered(3))
+    assert [(answer.text, answer.tokens) for answer in answers] == [("A", None)] * 3
+    assert [text for text in heard if "tokens" in text] == [
+        f"model 'm': {server.url} sends unusable numbers of tokens (prompt_tokens -5): they are taken as not known"
+    ]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"choices": []},
+        reply("A", logprobs={"A": float("nan")}),
+        reply("x" * (5 * 2**20)),
+    ],
+    ids=["no choices", "NaN", "too long"],
+)
+@pytest.mark.parametrize("when", ["first look", "end"])
+def test_one_unreadable_reply_at_a_look_is_asked_again(opened: Open, bad: dict[str, Any], when: str) -> None:
+    pending = [when == "first look"]
+
+    def once(body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
+        if text_of(body) != LETTERS_QUESTION or not pending[0]:
+            return None
+        pending[0] = False
+        return 200, {}, json.dumps(bad).encode()
+
+    with ModelServer(model(fine), before=once) as server:
+        backend = opened(server.url)
+        (answer,) = backend.infer(asks("Which?", choices="AB"))
+        assert (answer.error, answer.method) == ("", "letter_logits")
+        pending[0] = when == "end"
+        assert backend.check() == ""
+        assert not pending[0]
 
 
 def test_a_refused_key_is_in_no_error_and_in_no_traceback(

@@ -53,6 +53,17 @@ def test_the_gate_of_each_is_a_model_that_can_be_named_and_a_revision_of_its_own
     assert not [line for line in said if "pixels" in line]
 
 
+@pytest.mark.parametrize("port", ["0", "65536", "99999", "-1", "abc", "1.5"])
+def test_what_is_no_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["serve-command", "tiny", f"--port={port}"])
+    assert f"{port!r} is not a port. Expected 1 to 65535" in capsys.readouterr().err
+
+
+def test_the_last_port_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--port 65535" in "".join(lines(capsys, "tiny", "--port", "65535"))
+
+
 def test_what_is_no_checkpoint_cannot_be_served(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve-command", "openai:http://127.0.0.1:1/v1#m"]) == 4
     assert "is answered by the backend 'openai'. Expected a checkpoint to serve" in capsys.readouterr().err

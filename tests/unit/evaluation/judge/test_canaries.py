@@ -133,6 +133,10 @@ def test_the_gain_over_blind_is_that_of_paired_scores() -> None:
     assert gain_over_blind(shifted, 0.90).low == gain.low
     churn = ScoreTable(clean=np.repeat([0.0, 1.0], [40, 60]), by_setting={}, no_image=np.repeat([1.0, 0.0], [50, 50]))
     assert gain_over_blind(churn, 0.90).low < 0.0  # the same gain, and nothing is shown: 40 were lost, 50 gained
+    lost = gain_over_blind(ScoreTable(clean=np.ones(5), by_setting={}, no_image=np.full(5, np.nan)), 0.90)
+    assert np.isnan(lost.value)
+    assert lost.reason == "scores of 5 of 5 samples are missing: 5 in no_image"
+    assert gain.reason == ""
 
 
 # Probes.

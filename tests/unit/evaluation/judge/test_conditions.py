@@ -197,6 +197,15 @@ def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(
     assert conditions(allowed, planned=2, selected=2).shortfalls([record(), blind]) == []
 
 
+@pytest.mark.parametrize(("reason", "said"), [("", "bring, no blocking"), ("no answer scored", "bring: no answer scored, no bl")])
+def test_a_gain_that_is_not_known_is_no_number(reason: str, said: str) -> None:
+    gain = Measure("gain_over_blind", math.nan, reason=reason)
+    blind = Record(test="cell", id="m-d-no_image", model="m", dataset="d", setting="no_image", measures=(gain,))
+    (shortfall,) = conditions(policy(), planned=2, selected=2).shortfalls([record(), blind])
+    assert f"the pictures of d: it is not known what they {said}" in shortfall
+    assert "nan" not in shortfall
+
+
 @pytest.mark.parametrize(
     ("same", "reason", "why"),
     [
