@@ -67,7 +67,7 @@ WRONG = {
     "blind_to_gaps": "test_metric[blind_to_gaps-missing]",
     "upside_down": "test_metric[upside_down-monotone]",
     "of_numpy": "test_metric[of_numpy-float]",
-    "beside_its_interval": "test_verdict[beside_its_interval-point_value]",
+    "beside_its_interval": "test_interval[beside_its_interval-ordered]",
 }
 NO_ORACLE = "no formula in plain Python to compare with: that is for the metrics of this package"
 
@@ -103,7 +103,7 @@ def test_wrong_metrics_of_ones_own_are_found_by_name(shop: Project) -> None:
             "*metric 'blind_to_gaps' returned a number although a score in perturbed is missing (NaN)",
             "*metric 'upside_down' moved from 0.0 to 1.0 when one score in perturbed rose: its record says better='lower'*",
             "*metric 'of_numpy' returned * of type float64: expected a built-in float",
-            "*metric 'beside_its_interval' is * and its value * alone is *: is it outside its interval*",
+            "*metric 'beside_its_interval' has the interval * which does not hold its value *",
             "*called with perturbed=[[]0.0, 1.0[]]",
             "*metric 'of_numpy' raised UsageError: *: expected a built-in float. Wrap what it returns in float()",
             f"SKIPPED * {NO_ORACLE}",

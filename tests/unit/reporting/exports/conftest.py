@@ -84,7 +84,9 @@ def keep(directory: Path, kept: list[Record], *, lost: tuple[str, ...] = (), **m
         "models": {"m": {"backend": "scripted", "location": HOSTILE}},
         "datasets": {"d": "digest"},
         "settings": {"vlm_seed": 1234, "vlm_dataset": ["a", "b"], "vlm_reference": ""},
-        "policies": {"m": {"sha256": "5ha", "files": [{"name": "policies/p.yaml"}], "rules": [RULE], "waivers": [WAIVER]}},
+        "policies": {
+            "m": {"sha256": "5ha", "files": [{"name": "policies/p.yaml", "sha256": "f11e"}], "rules": [RULE], "waivers": [WAIVER]}
+        },
         "planned": len(selected),
         "selected": len([record for record in kept if record.is_gated]) + len(lost),
         "missing": len(lost),
