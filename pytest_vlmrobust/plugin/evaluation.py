@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import UsageError
@@ -44,6 +45,8 @@ class RunEvaluation(RunInputs):
     selection: Selection = field(default_factory=Selection)
     today: date = field(default_factory=date.today)
     """Waivers expire by local date."""
+    written: dict[Path, str] = field(default_factory=dict)
+    """The SHA-256 of each file that the run wrote for good."""
     _opened: dict[str, Backend] = field(default_factory=dict)
 
     @property
@@ -266,9 +269,10 @@ class RunEvaluation(RunInputs):
             StoreError: they cannot be written.
         """
         from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
+        from pytest_vlmrobust.store.run_directory import DOCKET_FILE
 
         asked = {planned.dataset for planned in self.selection.plan}
-        JudgeInputs(
+        sha256 = JudgeInputs(
             today=self.today,
             models=self.models,
             policies=policies,
@@ -279,6 +283,7 @@ class RunEvaluation(RunInputs):
             baseline=self.baseline is not None,
             attempts=self.settings.vlm_patch_attempts,
         ).write(self.directories.run)
+        self.written[self.directories.run / DOCKET_FILE] = sha256
 
     def _show_progress(self, progress: Progress) -> None:
         if self.display is not None:

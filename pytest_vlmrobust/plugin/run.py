@@ -147,12 +147,15 @@ class Run(RunEvaluation):
         """
         from pytest_vlmrobust.core.errors import StoreError
         from pytest_vlmrobust.evaluation.judge.judge_inputs import changed_policies
-        from pytest_vlmrobust.store.run_directory import LOST, replacement
+        from pytest_vlmrobust.store.run_directory import DOCKET_FILE, LOST, alteration, replacement
 
         found = [self.journal.damage()] if self.controls else []
         found += [replacement(Path(path), (device, inode)) for path, device, inode in sorted(self.open_files)]
         found += [one.damage() for one in self.open_databases]
-        if self.controls and any(record.is_gated and record.outcome is not Outcome.ERROR for record in self.records):
+        altered = {path: alteration(path, sha256) for path, sha256 in self.written.items()}
+        found += altered.values()
+        judged = self.controls and not altered.get(self.directories.run / DOCKET_FILE)
+        if judged and any(record.is_gated and record.outcome is not Outcome.ERROR for record in self.records):
             try:
                 found += [f"{self.directories.run}: {change}. {LOST}" for change in changed_policies(self.directories.run)]
             except StoreError as error:

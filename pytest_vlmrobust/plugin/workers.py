@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,6 +76,7 @@ def tell_controller(config: pytest.Config) -> None:
         vlm_models=json.dumps(run.how_models_ran()),
         vlm_changes=[] if run.stopped else [*run.model_changes(), *run.losses()],
         vlm_files=[list(file) for file in run.open_files],
+        vlm_written={str(path): sha256 for path, sha256 in run.written.items()},
     )
 
 
@@ -89,6 +90,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the
         run.workers_said[node.gateway.id] = json.loads(output["vlm_models"])
     run.workers_noticed += output.get("vlm_changes", [])
     run.workers_files |= {tuple(file) for file in output.get("vlm_files", [])}
+    run.written |= {Path(path): sha256 for path, sha256 in output.get("vlm_written", {}).items()}
     if "vlm_selection" in output:
         selection.learn(**output["vlm_selection"])
     if output.get("vlm_refused"):

@@ -15,11 +15,12 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.core.words import quantity, without_halves
 
-from .database import FILE_NAME, Database, connect, explain_errors, has_table, transaction
+from .database import FILE_NAME, STORE, Database, connect, explain_errors, has_table, transaction
 from .run_directory import LOST
 
 _DECODER = json.JSONDecoder()  # which refuses bytes, as a damaged file may hold them: evidence could not be read with them
 _CHUNK = 500  # SQLite before 3.32 takes at most 999 parameters in a statement
+_ANSWERS = "select key, answer from predictions where key in"
 
 
 class Store(Database):
@@ -36,8 +37,8 @@ class Store(Database):
         self._clock = clock
         self._has_notes = False
         """Whether notes were seen; they never go away."""
-        self._put: set[str] = set()
-        """The keys of answers that were put here through this object."""
+        self._seen: dict[str, int] = {}
+        """The hash of each answer that was put here or read through this object, as it first stood here, by key."""
 
     @classmethod
     def open(cls, directory: Path, *, read_only: bool = False, clock: Callable[[], float] = time.time) -> Store:
@@ -74,7 +75,9 @@ class Store(Database):
             StoreError: the store cannot be read.
         """
         with self._lock, explain_errors(self.path, "read"):
-            return dict(self._select("select key, answer from predictions where key in", list(keys)))
+            found: dict[str, str] = dict(self._select(_ANSWERS, list(keys)))
+            self._see(found)
+        return found
 
     def decoded(self, key: str, text: str) -> Prediction:
         """Reads one of the predictions that :meth:`get_encoded` returns.
@@ -135,24 +138,48 @@ class Store(Database):
             )
             new = self._connection.total_changes - before
             self._connection.executemany("delete from claims where key = ?", [(key,) for key, _ in rows])
-        self._put.update(key for key, _ in rows)
+            self._see(dict(rows) if new == len(rows) else dict(self._select(_ANSWERS, [key for key, _ in rows])))
         return new
 
+    def _see(self, answers: Mapping[str, str]) -> None:
+        for key, text in answers.items():
+            self._seen.setdefault(key, hash(text))
+
     def damage(self) -> str:
-        """Returns, as a sentence, that the file lacks answers that were put here through this object; empty where it does not.
+        """Returns, as a sentence, that the file lacks an answer that was put here or read through this object, or has another one.
+
+        Empty where it has them all: the first answer to a key never changes, whoever else shares the file.
 
         The file is opened anew: what only this connection still sees is lost with it.
         """
         if gone := self.replacement():
             return gone
-        if not self._put:
+        if not self._seen:
             return ""
         try:
             with Store.open(self.path.parent, read_only=True) as fresh:
-                lacking = len(self._put) - len(fresh.has(self._put))
+                kept, changed = fresh.compare(self._seen)
         except StoreError as error:
             return f"{error}. {LOST}"
-        return f"{self.path}: lacks {quantity(lacking, 'answer')} that this run put there. {LOST}" if lacking else ""
+        if changed:
+            return f"{self.path}: {quantity(changed, 'answer')} that this run used changed there meanwhile. {STORE.damaged}"
+        lacking = len(self._seen) - kept
+        return f"{self.path}: lacks {quantity(lacking, 'answer')} that this run put there or read. {LOST}" if lacking else ""
+
+    def compare(self, hashes: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many of these keys have an answer, and how many of the answers have another hash than the given one.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        keys = sorted(hashes)  # neighbours share a page
+        kept = changed = 0
+        for start in range(0, len(keys), _CHUNK):  # one chunk in memory at a time
+            with self._lock, explain_errors(self.path, "read"):
+                rows = self._select(_ANSWERS, keys[start : start + _CHUNK])
+            kept += len(rows)
+            changed += sum(hash(text) != hashes[key] for key, text in rows)
+        return kept, changed
 
     def get_digests(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Returns the digests of the pixels that these recipes gave before; unknown recipes are left out.

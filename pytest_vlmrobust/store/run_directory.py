@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import without_halves
 
@@ -63,6 +65,18 @@ def replacement(path: Path, identity: tuple[int, int] | None) -> str:
         return ""
     what = "was deleted or moved away" if found is None else "was replaced by another file"
     return f"{path}: {what} during the run. {LOST}"
+
+
+def alteration(path: Path, sha256: str) -> str:
+    """Returns, as a sentence, that a path no longer holds the bytes with this SHA-256; empty where it does."""
+    try:
+        if file_digest(path) == sha256:
+            return ""
+    except (FileNotFoundError, NotADirectoryError):
+        return replacement(path, None)
+    except OSError as error:
+        return f"{path}: cannot be read any more: {error.strerror}. {LOST}"
+    return f"{path}: is not what this run wrote. {LOST}"
 
 
 # Manifest: models, data, policy, seeds and versions of a run, in one JSON file.
@@ -245,8 +259,8 @@ class Docket(TypedDict, total=False):
     lacking: dict[str, str]
 
 
-def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple[str, str, bytes]]) -> None:
-    """Writes ``docket.json`` and the policy files, each given as its cited name, its SHA-256 and its bytes.
+def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple[str, str, bytes]]) -> str:
+    """Writes ``docket.json``, whose SHA-256 it returns, and the policy files: each as its cited name, its SHA-256 and its bytes.
 
     Raises:
         StoreError: they cannot be written.
@@ -261,6 +275,7 @@ def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple
         raise StoreError(
             f"{run}: cannot write {DOCKET_FILE}: {error.strerror}. Check that it is writable and has room"
         ) from error
+    return hashlib.sha256(text).hexdigest()
 
 
 def read_docket(run: Path) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from pytest_vlmrobust.backends import replicas
 from pytest_vlmrobust.backends.replicas import MOST
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from pytest_vlmrobust.core.spending import Spending
+from pytest_vlmrobust.evaluation.run.ledger import read_spending
 from tests.model_server import ModelServer, Reply
 
 from .conftest import SAMPLES, Project
@@ -276,6 +278,27 @@ def test_the_key_is_in_nothing_that_a_run_leaves(project: Project, served: Model
     left = [path for path in project.path.rglob("*") if path.is_file()]
     assert any(path.name == "predictions.sqlite" for path in left)
     assert not [path for path in left if KEY.encode() in path.read_bytes()]
+
+
+def test_unusable_replies_leave_no_key_and_no_token_count(
+    project: Project, served: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gate is decided as ever by a server that repeats the key in every reply and counts less than no tokens."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    usage = {"prompt_tokens": -5, "completion_tokens": 10**30}
+
+    def answered(body: dict[str, Any]) -> Reply:
+        status, headers, content = ModelServer.answered(served, body)
+        return status, headers, json.dumps({**json.loads(content), "usage": usage, "model": KEY}).encode()
+
+    monkeypatch.setattr(served, "answered", answered)
+    served.engine = f"proxy {KEY}"
+    result = run(project, served, "--vlm-report=out", "--junitxml=junit.xml")
+    assert result.ret == 0
+    (file,) = project.path.rglob("spending.tsv")
+    assert read_spending(file) == {"m": Spending("m", answers=48, uncounted=48)}
+    assert KEY not in result.stdout.str() + result.stderr.str()
+    assert not [path for path in project.path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 
 
 def test_a_plan_of_a_served_model_asks_no_question_of_the_data(project: Project, served: ModelServer) -> None:

@@ -77,8 +77,8 @@ class JudgeInputs:
     applied: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each policy as the run recorded it; filled by :meth:`read` only."""
 
-    def write(self, run: Path) -> None:
-        """Writes ``docket.json`` and the bytes of the policy files into the directory of a run.
+    def write(self, run: Path) -> str:
+        """Writes ``docket.json``, whose SHA-256 it returns, and the bytes of the policy files into the directory of a run.
 
         Raises:
             StoreError: they cannot be written.
@@ -99,7 +99,7 @@ class JudgeInputs:
             for policy in self.policies.values()
             for file, text in zip(policy.files, policy.contents, strict=True)
         ]
-        write_docket(run, content, kept)
+        return write_docket(run, content, kept)
 
     @classmethod
     def read(cls, run: Path) -> JudgeInputs:
