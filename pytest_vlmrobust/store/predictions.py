@@ -146,7 +146,7 @@ class Store(Database):
             self._seen.setdefault(key, hash(text))
 
     def damage(self) -> str:
-        """Returns, as a sentence, that the file lacks an answer that was put here or read through this object, or has another one.
+        """Returns, as a sentence, that the file lacks an answer that was put here or read through this object, or has another.
 
         Empty where it has them all: the first answer to a key never changes, whoever else shares the file.
 

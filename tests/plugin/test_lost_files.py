@@ -43,8 +43,10 @@ DAMAGES = {
         "that this run put there",
     ),
     "answers changed": (
-        "c = sqlite3.connect(store / 'predictions.sqlite'); "
-        "c.execute('update predictions set answer = (select answer from predictions limit 1)'); c.commit(); c.close()",
+        (
+            "c = sqlite3.connect(store / 'predictions.sqlite'); "
+            "c.execute('update predictions set answer = (select answer from predictions limit 1)'); c.commit(); c.close()"
+        ),
         "that this run used changed there meanwhile. The file is damaged: move it away",
     ),
     "evidence": ("(run / 'predictions.sqlite').unlink()", "/predictions.sqlite: was deleted or moved away during the run"),
@@ -55,7 +57,10 @@ DAMAGES = {
     "journal": ("(run / 'records.jsonl').unlink()", "records.jsonl: was deleted or moved away during the run"),
     "journal cut": ("os.truncate(run / 'records.jsonl', 10)", "records.jsonl: its records are not the ones"),
     "docket": ("(run / 'docket.json').unlink()", "docket.json: was deleted or moved away during the run"),
-    "docket changed": ("os.truncate(run / 'docket.json', os.path.getsize(run / 'docket.json') - 1)", "docket.json: is not what this run wrote"),
+    "docket changed": (
+        "os.truncate(run / 'docket.json', os.path.getsize(run / 'docket.json') - 1)",
+        "docket.json: is not what this run wrote",
+    ),
     "policy": (
         "[path.write_text('version: 1') for path in (run / 'policies').iterdir()]",
         "the run applied policy.yaml with the SHA-256",
@@ -80,7 +85,9 @@ def test_a_run_that_lost_what_it_wrote_is_incomplete(project: Project, what: str
 
 
 @pytest.mark.parametrize("arguments", [WORKERS_IF_SLOW])
-@pytest.mark.parametrize("what", ["the store", "answers replaced", "answers changed", "evidence", "evidence changed", "docket changed"])
+@pytest.mark.parametrize(
+    "what", ["the store", "answers replaced", "answers changed", "evidence", "evidence changed", "docket changed"]
+)
 def test_workers_tell_of_it_as_well(pytester: pytest.Pytester, arguments: tuple[str, ...], what: str) -> None:
     project = make_project(pytester, arguments)
     project.write("conftest.py", DAMAGE.format(damage=DAMAGES[what][0]))
