@@ -225,7 +225,7 @@ def _no_flips_twice() -> Iterator[None]:
             known.update(((*one, tail), low) for one, low in zip(new, found, strict=True))
         return np.array([known[(*one, tail)] for one in counts])
 
-    with mock.patch.object(paired, "exact_lower", recalled), mock.patch.object(paired, "exact_lower", recalled):
+    with mock.patch.object(paired, "exact_lower", recalled):  # which bounds from above as well
         yield
 
 
