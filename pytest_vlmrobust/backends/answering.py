@@ -205,19 +205,21 @@ class Answerer:
 
         The tokens of a prompt depend on its words and on the sizes of its pictures alone, so they are made once for all settings.
         """
+        images = self._loaded.processor.image_processor
         known = self._rows.get(_tokens_about(request))
         if known is None:
             encoded = dict(self._processed([request], [self._loaded.control.broken(request.text)[0]]))
             known = {name: values for name, values in encoded.items() if name not in _OF_PICTURES}
-            if known.keys() <= _OF_TEXT:
-                self._rows[_tokens_about(request)] = known
-                while len(self._rows) > _ROWS_KEPT:
-                    self._rows.popitem(last=False)
-            return encoded
+            if not known.keys() <= _OF_TEXT:
+                return encoded
+            self._rows[_tokens_about(request)] = known
+            while len(self._rows) > _ROWS_KEPT:
+                self._rows.popitem(last=False)
+            if not cuts_by_table(images):
+                return encoded
         if not request.images:
             return known
-        images = self._loaded.processor.image_processor
-        if cuts_by_table(images):
+        if cuts_by_table(images):  # also for a new prompt, whose numbers are there: they would wait in eight times the memory
             import torch
 
             patches, grids = patches_and_grids(images, request.images)
@@ -342,18 +344,14 @@ def collated(rows: Sequence[Mapping[str, Any]], padding: int) -> Any:
 
 
 def _numbers(parts: Sequence[Any]) -> Any:
-    """Returns the patches of a batch one after the other, of which some may be tensors already."""
+    """Returns the patches of a batch one after the other."""
     import torch
 
-    width = next((part.width for part in parts if isinstance(part, Patches)), 0)
-    if not width:
+    if not isinstance(parts[0], Patches):
         return torch.cat(list(parts))
-    numbers = torch.empty(sum(map(len, parts)), width, dtype=torch.float32)
+    numbers = torch.empty(sum(map(len, parts)), parts[0].width, dtype=torch.float32)
     for part, place in zip(parts, torch.split(numbers, [len(part) for part in parts]), strict=True):
-        if isinstance(part, Patches):
-            part.write(place.numpy())
-        else:
-            place.copy_(part)
+        part.write(place.numpy())
     return numbers
 
 

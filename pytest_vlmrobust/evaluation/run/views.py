@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprint, fingerprint_of_json, pixels_digest
 from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
 from pytest_vlmrobust.datasets.images import FileImage
+from pytest_vlmrobust.evaluation.tasks.pictures import Collage
 from pytest_vlmrobust.store import Pictures, Store
 from pytest_vlmrobust.store.run_directory import file_name
 
@@ -198,7 +199,11 @@ class ViewMaker:
         return name
 
     def _source(self, source: ImageSource) -> NDArray[np.uint8]:
-        """Returns the source picture, kept for the other settings as long as memory allows."""
+        """Returns the source picture, kept for the other settings as long as memory allows; of a collage, what stands in it."""
+        if isinstance(source, Collage):
+            whole = source.joined([self._source(cell) for cell in source.cells])
+            whole.flags.writeable = False
+            return whole
         name = self._identity(source)
         with self._lock:
             if name in self._sources:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -113,15 +114,23 @@ class Collage:
     side: int
     cell: tuple[int, int]
 
+    @property
+    def cells(self) -> tuple[Fitted, ...]:
+        """The pictures as they are shown, row by row: few of them make many collages."""
+        return tuple(Fitted(part, self.cell) for part in self.parts)
+
     def load(self) -> NDArray[np.uint8]:
         """Returns the collage: RGB, uint8, shape (side * cell height, side * cell width, 3).
 
         Raises:
             ImageError: one of the pictures cannot be read.
         """
+        return self.joined([cell.load() for cell in self.cells])
+
+    def joined(self, cells: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+        """Returns the collage of pictures that ``cells`` gave: RGB, uint8, shape (side * cell height, side * cell width, 3)."""
         import numpy as np
 
-        cells = [fit(part.load(), self.cell) for part in self.parts]
         rows = (cells[start : start + self.side] for start in range(0, len(cells), self.side))
         return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
 

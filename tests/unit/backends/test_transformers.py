@@ -23,6 +23,7 @@ from pytest_vlmrobust.backends import transformers as transformers_module
 from pytest_vlmrobust.backends.answering import Answered, Answerer, Job
 from pytest_vlmrobust.backends.batch_size import held_bytes
 from pytest_vlmrobust.backends.devices import Leased
+from pytest_vlmrobust.backends.qwen_images import Patches
 from pytest_vlmrobust.backends.transformers import TransformersBackend
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.prediction import Prediction, Request
@@ -328,21 +329,15 @@ class TestPreparing:
                 assert torch.equal(alone[name], values)
             assert again == details
 
-    def test_a_batch_may_hold_patches_and_tensors(self, checkpoint: Find, request_for: Ask) -> None:
-        answerer = _open(checkpoint("qwen2_vl"))._ready()
-        jobs = [Job(n, request_for(f"k{n}", (56, 84 + 28 * n), text="What is shown?")) for n in range(3)]
-        together, _ = answerer.encoded(jobs)
-        known = [dataclasses.replace(job, inputs=answerer.row(job.request)) for job in jobs]
-        assert [isinstance(job.inputs["pixel_values"], torch.Tensor) for job in known] == [True] * 3  # tokens were new
-        mixed = [dataclasses.replace(jobs[0], inputs=answerer.row(jobs[0].request)), *known[1:]]
-        assert not isinstance(mixed[0].inputs["pixel_values"], torch.Tensor)
-        assert torch.equal(answerer.encoded(mixed)[0]["pixel_values"], together["pixel_values"])
-
-    def test_patches_wait_as_bytes_and_count_as_the_numbers_that_they_become(self, checkpoint: Find, request_for: Ask) -> None:
+    def test_pictures_wait_as_bytes_also_with_a_new_prompt(self, checkpoint: Find, request_for: Ask) -> None:
         opened = _open(checkpoint("qwen2_vl"))
         first, again = (opened.prepare(request_for(key, (56, 84), (28, 28))) for key in "ab")
-        assert isinstance(first.inputs["pixel_values"], torch.Tensor)
-        assert again.inputs["pixel_values"]._planes.nbytes < first.inputs["pixel_values"].nbytes / 4
+        numbers = opened._ready().encoded([Job(0, first.request)])[0]["pixel_values"]
+        for prepared in (first, again):
+            patches = prepared.inputs["pixel_values"]
+            assert isinstance(patches, Patches)
+            assert patches._planes.nbytes < numbers.nbytes / 4
+            assert patches.nbytes == numbers.nbytes  # what bounds batches
         assert again.bytes == first.bytes
 
     @pytest.mark.parametrize("family", ["qwen2_vl", "gemma3", "internvl"])

@@ -23,6 +23,7 @@ from pytest_vlmrobust.datasets.images import FileImage
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.run import views as module
 from pytest_vlmrobust.evaluation.run.views import ViewMaker, code_digest
+from pytest_vlmrobust.evaluation.tasks.pictures import Collage
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.policies import Policy
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
@@ -110,6 +111,18 @@ def test_sources_that_were_freed_are_read_again(monkeypatch: pytest.MonkeyPatch)
     for one in (*samples, *samples):
         maker.view(one, CLEAN)
     assert [one.images[0].loaded for one in samples if isinstance(one.images[0], MemoryImage)] == [2, 2]
+
+
+def test_collages_are_kept_as_what_stands_in_them() -> None:
+    shown = [MemoryImage(picture(i)) for i in range(4)]
+    orders = ([0, 1, 2, 3], [3, 2, 1, 0], [1, 1, 0, 2])
+    samples = [sample(i, images=(Collage(tuple(shown[i] for i in order), 2, (40, 30)),)) for i, order in enumerate(orders)]
+    maker = ViewMaker(1)
+    for one in samples:
+        assert maker.view(one, CLEAN).digests == (pixels_digest(one.images[0].load()),)
+        assert not maker.view(one, CLEAN).images[0].flags.writeable
+    by_hand = [order.count(i) for i in range(4) for order in orders]
+    assert sum(image.loaded for image in shown) == sum(by_hand) + len(shown)
 
 
 def test_a_source_cannot_be_written_to_through_a_view() -> None:
