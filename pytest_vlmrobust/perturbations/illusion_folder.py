@@ -15,7 +15,7 @@ from threading import Lock
 from typing import NoReturn
 
 from pytest_vlmrobust.core.cell import Setting
-from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError, did_you_mean
+from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError, did_you_mean, typed_path
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint, pixels_digest
 from pytest_vlmrobust.core.pictures import open_picture
 
@@ -50,7 +50,7 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
         UsageError: the folder does not have the layout, or a name in it cannot be used; or ``name`` cannot.
         ImageError: (by the setting) the picture is not among the originals, its variant is missing, or a file is not a picture.
     """
-    stored = IllusionFolder(Path(folder).expanduser().absolute(), name)
+    stored = IllusionFolder(typed_path(folder).absolute(), name)
 
     def illusion(image: Image, *, variant: str) -> Image:
         """Returns the illusion that was generated for this picture and stored: another appearance, the same layout.

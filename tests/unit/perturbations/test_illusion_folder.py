@@ -289,3 +289,8 @@ def test_a_folder_needs_no_neural_network(folder: Path) -> None:
         "assert not any('neural' in name for name in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(folder)], check=True)
+
+
+def test_a_home_directory_that_there_is_not_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="there is no home directory of '~nobody-has-this-name'"):
+        perturbations.illusions("~nobody-has-this-name/illusions")
