@@ -37,8 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = commands.parse_args(arguments)
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
-    except (VlmRobustError, OSError) as error:
+    except VlmRobustError as error:
         complain(str(error))
+    except OSError as error:
+        complain(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
     except Exception as error:  # exit code 1 says that something differs, which a crash does not show
         if os.environ.get(TRACEBACK):
             raise

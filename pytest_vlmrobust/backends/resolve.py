@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from pytest_vlmrobust.core.errors import ModelError, UnknownName, did_you_mean, files_beside
+from pytest_vlmrobust.core.errors import ModelError, UnknownName, did_you_mean, files_beside, typed_path
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.words import first_few
@@ -148,7 +148,7 @@ def _openai(name: str, rest: str) -> ModelRef:
 
 
 def _scripted(name: str, file: str) -> ModelRef:
-    path = Path(file).expanduser()
+    path = typed_path(file, given_as="--vlm scripted:")
     kind, _, oracle = file.partition("/")
     if not path.is_file() and kind == ORACLE:
         path = ORACLES / f"{oracle}.yaml"
@@ -172,7 +172,7 @@ def oracles() -> list[str]:
 
 
 def _by_place(name: str) -> ModelRef | None:
-    folder = Path(name).expanduser()
+    folder = typed_path(name, given_as="--vlm")
     if folder.is_dir():
         return _directory(name, folder)
     if "://" in name:

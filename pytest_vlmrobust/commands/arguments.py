@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from pytest_vlmrobust.core.errors import UsageError, did_you_mean
+from pytest_vlmrobust.core.errors import UsageError, did_you_mean, typed_path
 from pytest_vlmrobust.core.words import LONGEST, printable
 
 # Arguments that several commands have.
@@ -73,7 +73,7 @@ def run_directory(text: str) -> Path:
         hint = did_you_mean(text, [LATEST, *(run.name for run in runs_of(STORE))])
         expected = f"Expected the directory of a run, {LATEST}, or a name that vlmrobust runs lists"
         raise UsageError(f"{text!r}: there is no such directory, and {STORE} holds no run of this name.{hint} {expected}")
-    return found or Path(text)
+    return found or typed_path(text)
 
 
 def find_run(text: str) -> Path | None:
@@ -82,7 +82,7 @@ def find_run(text: str) -> Path | None:
     Raises:
         UsageError: it is ``latest``, and there is no run.
     """
-    named = Path(text)
+    named = typed_path(text)
     if named.exists():
         return named
     found = runs_of(STORE)
@@ -107,7 +107,7 @@ def named_run(run: str) -> tuple[str, Path]:
     An existing directory may have any name.
     """
     name, equals, directory = run.partition("=")
-    return ("", run_directory(run)) if not equals or Path(run).is_dir() else (name, run_directory(directory))
+    return ("", run_directory(run)) if not equals or typed_path(run).is_dir() else (name, run_directory(directory))
 
 
 # Output of commands.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_vlmrobust import __version__
-from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
+from pytest_vlmrobust.core.errors import StoreError, VlmRobustError, typed_path
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
 from .arguments import Commands, add_command, run_directory, say, shortened, tell
@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
     bundle.add_argument(
         "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
     )
-    bundle.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: RUN.zip here)")
+    bundle.add_argument("--out", type=typed_path, metavar="FILE", help="what to write (default: RUN.zip here)")
     bundle.set_defaults(run=_bundle)
 
     verify = add_command(
@@ -41,7 +41,7 @@ def add(commands: Commands) -> None:
         "recompute every verdict of a bundle, offline, and report what differs",
         "vlmrobust verify evidence.zip",
     )
-    verify.add_argument("bundle", metavar="BUNDLE", type=Path, help="a ZIP file that vlmrobust bundle wrote")
+    verify.add_argument("bundle", metavar="BUNDLE", type=typed_path, help="a ZIP file that vlmrobust bundle wrote")
     verify.set_defaults(run=_verify)
 
 

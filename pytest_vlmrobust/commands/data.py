@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from pytest_vlmrobust.core.errors import typed_path
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
 from .arguments import Commands, add_command, complain, say, tell
@@ -20,8 +20,8 @@ def add(commands: Commands) -> None:
         "vlmrobust data MMBench_DEV_EN --data /data/LMUData",
     )
     data.add_argument("file", metavar="FILE", help="as after --vlm-dataset: a path, a registered name, a benchmark, hf:ID")
-    data.add_argument("--data", type=Path, metavar="DIR", help="the data folder, as after --vlm-data")
-    data.add_argument("--out", type=Path, metavar="PAGE", help="draw the first twenty questions on one page: PAGE.html")
+    data.add_argument("--data", type=typed_path, metavar="DIR", help="the data folder, as after --vlm-data")
+    data.add_argument("--out", type=typed_path, metavar="PAGE", help="draw the first twenty questions on one page: PAGE.html")
     data.set_defaults(run=_data)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.errors import typed_path
 from pytest_vlmrobust.core.words import quantity
 
 from .arguments import Commands, add_command, run_directory, say, tell
@@ -42,7 +43,7 @@ def add(commands: Commands) -> None:
         "vlmrobust export wandb latest --out tracked",
     )
     _add_run(wandb, _wandb)
-    wandb.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where wandb/ is created (default: here)")
+    wandb.add_argument("--out", type=typed_path, default=Path(), metavar="DIR", help="where wandb/ is created (default: here)")
     wandb.add_argument("--project", default=_PROJECT, metavar="NAME", help="the project (default: %(default)s)")
 
     inspect = add_command(
@@ -52,14 +53,14 @@ def add(commands: Commands) -> None:
         "vlmrobust export inspect latest --out logs",
     )
     _add_run(inspect, _inspect)
-    inspect.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
+    inspect.add_argument("--out", required=True, type=typed_path, metavar="DIR", help="the directory to create")
     inspect.add_argument("--format", default="eval", choices=("eval", "json"), help="of the files (default: %(default)s)")
 
     nel = add_command(
         formats, "nel", "results of NVIDIA NeMo Evaluator, for nel compare and nel gate", "vlmrobust export nel latest --out nel"
     )
     _add_run(nel, _nel)
-    nel.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
+    nel.add_argument("--out", required=True, type=typed_path, metavar="DIR", help="the directory to create")
 
     sarif = add_command(
         formats,
@@ -68,7 +69,9 @@ def add(commands: Commands) -> None:
         "vlmrobust export sarif latest --out gate.sarif",
     )
     _add_run(sarif, _sarif, of_a_model=False)
-    sarif.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: results.sarif in the run's directory)")
+    sarif.add_argument(
+        "--out", type=typed_path, metavar="FILE", help="what to write (default: results.sarif in the run's directory)"
+    )
 
 
 def _add_run(parser: argparse.ArgumentParser, run: object, *, of_a_model: bool = True) -> None:

@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from pytest_vlmrobust.core.errors import typed_path
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
 from pytest_vlmrobust.core.words import printable, quantity
 
@@ -113,8 +113,8 @@ def _add_show(commands: Commands) -> None:
         "vlmrobust show photo.jpg --set robustbench --out photo.html",
         "vlmrobust show photo.jpg --setting fog:mid+flip_h --out photo.png",
     )
-    show.add_argument("image", metavar="IMAGE", type=Path, help="a picture, such as a PNG, JPEG or WebP file")
-    show.add_argument("--out", required=True, type=Path, metavar="FILE", help="what to write: FILE.html or FILE.png")
+    show.add_argument("image", metavar="IMAGE", type=typed_path, help="a picture, such as a PNG, JPEG or WebP file")
+    show.add_argument("--out", required=True, type=typed_path, metavar="FILE", help="what to write: FILE.html or FILE.png")
     show.add_argument("--set", action="append", default=[], metavar="NAME", help="a set of settings, or all; repeatable")
     show.add_argument("--setting", action="append", default=[], help="a setting, such as fog:mid+flip_h; repeatable")
     show.add_argument(

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_vlmrobust.core.errors import PolicyError, UsageError
+from pytest_vlmrobust.core.errors import PolicyError, UsageError, typed_path
 from pytest_vlmrobust.core.words import quantity
 
 from .arguments import Commands, add_command, counting, in_color, run_directory, say, show, tell, width
@@ -182,7 +182,7 @@ def _add_init(commands: Commands) -> None:
         "vlmrobust init",
         "vlmrobust init gate --ci github",
     )
-    init.add_argument("directory", nargs="?", type=Path, default=Path(), help="where to (default: here)")
+    init.add_argument("directory", nargs="?", type=typed_path, default=Path(), help="where to (default: here)")
     init.add_argument("--ci", choices=sorted(_RECIPES), help="also write a recipe for this service of continuous integration")
     init.add_argument("--force", action="store_true", help="overwrite files that differ")
     init.set_defaults(run=_init)

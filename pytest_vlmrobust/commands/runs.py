@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
-from pytest_vlmrobust.core.errors import StoreError, UsageError, did_you_mean
+from pytest_vlmrobust.core.errors import StoreError, UsageError, did_you_mean, typed_path
 from pytest_vlmrobust.core.ranking import BY
 from pytest_vlmrobust.core.words import quantity
 
@@ -64,7 +64,9 @@ def _add_runs(commands: Commands) -> None:
         "list the runs of a store, the newest first, with their decisions and key numbers",
         "vlmrobust runs --last 5",
     )
-    runs.add_argument("--store", type=Path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)")
+    runs.add_argument(
+        "--store", type=typed_path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)"
+    )
     runs.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many to list (default: %(default)s)")
     runs.set_defaults(run=_list_runs)
 
@@ -144,9 +146,11 @@ def _add_history(commands: Commands) -> None:
     )
     history.add_argument("--metric", default="mean_drop", metavar="M", help="what to draw (default: %(default)s)")
     history.add_argument("--setting", default=CLEAN_NAME, help="of a metric of cells, whose cell (default: %(default)s)")
-    history.add_argument("--store", type=Path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)")
+    history.add_argument(
+        "--store", type=typed_path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)"
+    )
     history.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many runs (default: %(default)s)")
-    history.add_argument("--out", type=Path, metavar="FILE", help="write a page of HTML there as well")
+    history.add_argument("--out", type=typed_path, metavar="FILE", help="write a page of HTML there as well")
     history.set_defaults(run=_history)
 
 
@@ -195,7 +199,7 @@ def _add_files(commands: Commands) -> None:
     report.add_argument(
         "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
     )
-    report.add_argument("--out", type=Path, metavar="DIR", help="where to (default: the run's directory)")
+    report.add_argument("--out", type=typed_path, metavar="DIR", help="where to (default: the run's directory)")
     report.set_defaults(run=_report)
 
     junit = add_command(
@@ -207,7 +211,7 @@ def _add_files(commands: Commands) -> None:
     junit.add_argument(
         "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
     )
-    junit.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: junit.xml in the run's directory)")
+    junit.add_argument("--out", type=typed_path, metavar="FILE", help="what to write (default: junit.xml in the run's directory)")
     junit.set_defaults(run=_junit)
 
 
@@ -265,7 +269,7 @@ def _add_compare(commands: Commands) -> None:
         "before", metavar="A", type=run_directory, help="the earlier run: a directory that holds predictions.sqlite, or latest"
     )
     compare.add_argument("after", metavar="B", type=run_directory, help="the later run")
-    compare.add_argument("--out", type=Path, metavar="DIR", help="write comparison.json and comparison.md there")
+    compare.add_argument("--out", type=typed_path, metavar="DIR", help="write comparison.json and comparison.md there")
     compare.add_argument("--model", default="", metavar="NAME", help="a model of the later run (default: all of them)")
     compare.set_defaults(run=_compare)
 
@@ -298,13 +302,13 @@ def _add_comment(commands: Commands) -> None:
     earlier.add_argument("--against", type=run_directory, metavar="RUN", help="the earlier run that it is compared with")
     earlier.add_argument("--branch", default="main", help="compare with the last GO of CI on this branch (default: %(default)s)")
     comment.add_argument(
-        "--store", type=Path, default=STORE, metavar="DIR", help="where that is looked for (default: %(default)s)"
+        "--store", type=typed_path, default=STORE, metavar="DIR", help="where that is looked for (default: %(default)s)"
     )
     comment.add_argument(
         "--report", default="", type=_web_address, metavar="URL", help="where the report is published, for a link"
     )
     comment.add_argument("--name", default="gate", help="tells the comments of several gates apart (default: %(default)s)")
-    comment.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: it is printed)")
+    comment.add_argument("--out", type=typed_path, metavar="FILE", help="what to write (default: it is printed)")
     comment.set_defaults(run=_comment)
 
 
@@ -386,7 +390,7 @@ def _add_rank(commands: Commands) -> None:
         help="a run of the models: a directory that holds predictions.sqlite; latest is the newest; "
         "NAME=RUN puts NAME before those of its models",
     )
-    ranks.add_argument("--out", type=Path, metavar="DIR", help="write models.html, models.md and models.json there")
+    ranks.add_argument("--out", type=typed_path, metavar="DIR", help="write models.html, models.md and models.json there")
     ranks.add_argument("--by", default=BY[0], choices=BY, help="what to rank by (default: %(default)s)")
     ranks.add_argument("--reference", default="", metavar="MODEL", help="the model whose errors are the unit of mCE")
     ranks.set_defaults(run=_rank)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
-from pytest_vlmrobust.core.errors import ModelError
+from pytest_vlmrobust.core.errors import ModelError, typed_path
 from pytest_vlmrobust.core.words import first_few, quantity
 
 from .arguments import Commands, add_command, complain, say
@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
         "vlmrobust serve-command qwen2-vl-2b --port 8000",
     )
     serve.add_argument("model", metavar="NAME", help="as after --vlm: a built-in name, an entry of the models file, a directory")
-    serve.add_argument("--models", type=Path, metavar="FILE", help="the models file")
+    serve.add_argument("--models", type=typed_path, metavar="FILE", help="the models file")
     serve.add_argument("--dtype", metavar="DTYPE", help="auto, float32, bfloat16 or float16 (default: the model's own)")
     serve.add_argument("--port", type=_port, default=8000, metavar="N", help="where to listen (default: %(default)s)")
     serve.set_defaults(run=_serve_command)
@@ -49,7 +49,7 @@ def add(commands: Commands) -> None:
         "vlmrobust probe openai:http://localhost:8000/v1#qwen2-vl-2b",
     )
     probe.add_argument("model", metavar="MODEL", help="as after --vlm, such as openai:BASE_URL#NAME or a checkpoint directory")
-    probe.add_argument("--models", type=Path, metavar="FILE", help="the models file")
+    probe.add_argument("--models", type=typed_path, metavar="FILE", help="the models file")
     probe.add_argument(
         "--device", default="auto", metavar="DEVICE", help="of weights that are loaded here (default: %(default)s)"
     )

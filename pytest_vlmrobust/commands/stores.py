@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import UsageError, typed_path
 from pytest_vlmrobust.core.words import quantity
 
 from .arguments import Commands, add_command, say
@@ -22,8 +22,8 @@ def add(commands: Commands) -> None:
         "put the answers of several stores, such as those of --vlm-shard, into a new one",
         "vlmrobust merge part-1 part-2 --out whole",
     )
-    merge.add_argument("stores", metavar="STORE", nargs="+", type=Path, help="a store: the directory after --vlm-store")
-    merge.add_argument("--out", metavar="STORE", type=Path, required=True, help="the directory of the new store")
+    merge.add_argument("stores", metavar="STORE", nargs="+", type=typed_path, help="a store: the directory after --vlm-store")
+    merge.add_argument("--out", metavar="STORE", type=typed_path, required=True, help="the directory of the new store")
     merge.set_defaults(run=_merge)
 
 

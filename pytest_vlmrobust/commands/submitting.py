@@ -6,10 +6,9 @@ import argparse
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import UsageError, typed_path
 
 from .arguments import Commands, add_command, counting, say
 
@@ -33,7 +32,9 @@ def add(commands: Commands) -> None:
     submit.add_argument("scheduler", choices=sorted(_SCHEDULERS), help="what runs the jobs")
     submit.add_argument("--parts", type=counting("parts"), required=True, metavar="N", help="number of jobs that ask")
     submit.add_argument("--shared", required=True, metavar="DIR", help="a directory that all jobs see: finished parts go there")
-    submit.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write the files; made where absent")
+    submit.add_argument(
+        "--out", type=typed_path, required=True, metavar="DIR", help="where to write the files; made where absent"
+    )
     submit.add_argument("--name", type=_job_name, default="vlmrobust", metavar="NAME", help="what the jobs are called")
     submit.add_argument("--gpus", type=counting("GPUs"), metavar="N", help="GPUs of each part (default: none are asked for)")
     submit.add_argument("--image", default="", metavar="IMAGE", help="kubernetes: container with pytest, model files and data")

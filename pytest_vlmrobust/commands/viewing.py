@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pytest_vlmrobust.core.errors import StoreError, UsageError
+from pytest_vlmrobust.core.errors import StoreError, UsageError, typed_path
 from pytest_vlmrobust.core.words import quantity
 
 from .arguments import STORE, Commands, add_command, complain, run_directory, runs_of, say
@@ -38,7 +38,10 @@ def add(commands: Commands) -> None:
     )
     view.add_argument("--open", action=argparse.BooleanOptionalAction, default=False, help="open the page in a browser")
     view.add_argument(
-        "--data", type=Path, metavar="DIR", help="where names of benchmarks are looked up for their pictures (default: the run's)"
+        "--data",
+        type=typed_path,
+        metavar="DIR",
+        help="where names of benchmarks are looked up for their pictures (default: the run's)",
     )
     view.set_defaults(run=_view)
 

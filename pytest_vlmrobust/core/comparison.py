@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from .conversion import from_plain, to_plain
 from .estimate import Estimate
@@ -147,6 +147,8 @@ def _number(value: float) -> float | None:
 @dataclass(frozen=True, slots=True)
 class Repeatability:
     """How often the answers of one model about one dataset flip when asked for twice (A/A)."""
+
+    keys_of_other_releases: ClassVar = True
 
     model: str
     """The model by its short name."""

@@ -1,22 +1,96 @@
 """Dataclasses as what JSON holds, and back: one strict converter for every record that a file carries.
 
-Reading is strict: a value of another type, an unknown key and a key that is required and absent are errors that name the place.
-A number that is not finite is ``null`` in JSON and NaN when read back. Whole numbers are counts and never negative.
+Reading is strict: a value of another type, an unknown key (but see ``OTHER_RELEASES``) and a key that is required and absent are
+errors that name the place. A number that is not finite is ``null`` in JSON and NaN when read back. Whole numbers are counts and
+never negative.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Callable
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, is_typeddict
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin, is_typeddict
 
 if TYPE_CHECKING:
     from cattrs import Converter
 
 T = TypeVar("T")
+
+
+# The text: one reader of whatever calls itself JSON.
+
+
+DEEPEST = 100
+"""How many lists and objects may stand inside each other."""
+
+
+def read_json(content: bytes | str) -> Any:
+    """Returns what a text of JSON holds; bytes are UTF-8, with or without a byte order mark.
+
+    Raises:
+        ValueError: it is not JSON; a key occurs twice, of which another reader may take the other value; a number is NaN or
+            infinite, or has thousands of digits; or lists and objects stand too deep inside each other.
+    """
+    too_deep = f"more than {DEEPEST} lists and objects stand inside each other"
+    try:
+        text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
+        value = json.loads(text, object_pairs_hook=without_repeats, parse_constant=refuse_constant, parse_float=_finite_number)
+    except RecursionError:
+        raise ValueError(too_deep) from None
+    if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
+        raise ValueError(too_deep)
+    return value
+
+
+def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object (``object_pairs_hook``).
+
+    Raises:
+        ValueError: a key occurs twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r:.100} occurs twice")
+    return found
+
+
+def refuse_constant(constant: str) -> NoReturn:
+    """Refuses ``NaN`` and ``Infinity``, which Python reads (``parse_constant``).
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text:.100} is larger than any number that can be computed with")
+    return number
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether values stand deeper inside each other than is read; goes level by level, so that no depth is too much for it."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [one for one in level if isinstance(one, dict | list)]
+        if not level:
+            return False
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return True
+
+
+# The values: dataclasses as what JSON holds, and back.
+
+
+OTHER_RELEASES = "keys_of_other_releases"
+"""The attribute of a class that tells of a run and is judged by nobody: keys that it does not know are passed over."""
 
 
 def to_plain(instance: object) -> Any:
@@ -89,7 +163,9 @@ def _converter() -> Converter:
     converter.register_structure_hook_factory(is_typeddict, lambda kind: _of(dict, make_typed_dict_structure_fn(kind, converter)))
     converter.register_structure_hook_factory(
         dataclasses.is_dataclass,
-        lambda kind: _of(dict, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)),
+        lambda kind: _of(
+            dict, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=not hasattr(kind, OTHER_RELEASES))
+        ),
     )
     return converter
 

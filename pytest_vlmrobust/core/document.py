@@ -7,7 +7,6 @@ expected. Nothing in a file is constructed but text, numbers, truth values and d
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import math
 import re
@@ -20,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 
 import yaml
 
-from .errors import UsageError, did_you_mean
+from .errors import UsageError, did_you_mean, why_no_path
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -157,13 +156,9 @@ class Entry:
     def file_below(self, folder: Path, expected: str = "") -> Path:
         """Returns a path that is written relative to ``folder``, or absolute; nothing needs to be there."""
         text = self.text(expected)
-        try:
-            path = folder / Path(text).expanduser()
-            with contextlib.suppress(PermissionError):
-                path.exists()
-        except (OSError, RuntimeError, ValueError) as error:
-            self.refuse(f"a path that this machine can have ({getattr(error, 'strerror', None) or error})")
-        return path
+        if problem := why_no_path(text, folder):
+            self.refuse(f"a path that this machine can have ({problem})")
+        return folder / Path(text).expanduser()
 
     def choice(self, options: type[Choice]) -> Choice:
         """Returns one of the options."""

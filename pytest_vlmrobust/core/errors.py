@@ -21,6 +21,7 @@ Each message says what, where, the value found, what was expected and what to do
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -142,6 +143,36 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns ``" Did you mean 'x'?"`` for the nearest known name, or an empty string when none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def typed_path(text: str | Path, folder: Path = Path(), *, given_as: str = "") -> Path:
+    """Returns a path that somebody typed, with a home directory in place of ``~``; nothing needs to be there.
+
+    Args:
+        text: as typed.
+        folder: what it is relative to.
+        given_as: the option or variable that gave it, for the message.
+
+    Raises:
+        UsageError: this machine can have no such path.
+    """
+    if problem := why_no_path(text, folder):
+        named = " ".join(filter(None, (given_as, f"{str(text)!r:.200}")))
+        raise UsageError(f"{named}: {problem}. Expected a path that this machine can have")
+    return folder / Path(text).expanduser()
+
+
+def why_no_path(text: str | Path, folder: Path = Path()) -> str:
+    """Returns why this machine can have no path that somebody typed, relative to a folder; empty where it can."""
+    try:
+        os.stat(folder / Path(text).expanduser())  # noqa: PTH116 - Path.exists passes over a NUL, and from 3.14 on over any error
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return ""
+    except RuntimeError:
+        return f"there is no home directory of {str(text).partition('/')[0]!r:.100}"
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
 
 
 def files_beside(absent: Path) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .conversion import from_plain, to_plain
+from .conversion import from_plain, read_json, to_plain
 from .decision import Outcome
 
 BY_VALUE = "judged by value"
@@ -254,14 +254,14 @@ class Record:
         return json.dumps(plain, allow_nan=False, sort_keys=True)
 
     @classmethod
-    def from_json(cls, line: str) -> Record:
+    def from_json(cls, line: bytes | str) -> Record:
         """Reads what :meth:`to_json` wrote, or a record of results.json, which has its key beside the rest.
 
         Raises:
             ValueError: the line is not JSON.
             TypeError: it is no record; names the place, the value and what was expected.
         """
-        data = json.loads(line)
+        data = read_json(line)
         if isinstance(data, dict):
             data.pop("key", None)
             _require(data, ("outcome", "measures", "categories"), "the record")

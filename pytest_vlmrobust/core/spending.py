@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .conversion import from_plain, to_plain
 from .prediction import ModelRef
@@ -19,6 +19,8 @@ BUDGET_SPENT = "budget spent: "
 @dataclass(frozen=True, slots=True)
 class Spending:
     """What the answers that a model gave in one run took; answers from the store took nothing."""
+
+    keys_of_other_releases: ClassVar = True
 
     model: str
     """The model by its short name."""

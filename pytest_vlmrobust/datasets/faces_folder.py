@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.errors import DatasetError, UsageError, typed_path
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource
 
@@ -232,7 +232,7 @@ def write_table(folder: str | Path, table: str | Path) -> None:
         UsageError: the file exists, or cannot be written.
         DatasetError: the folder cannot be read, see ``FaceFolder.entities``.
     """
-    collection, target = FaceFolder(Path(folder).expanduser(), "faces"), Path(table).expanduser()
+    collection, target = FaceFolder(typed_path(folder), "faces"), typed_path(table)
     rows = [_table_row(entity, target.absolute().parent) for entity in collection.entities()]
     try:
         write_rows(target, rows, collection._settings.columns)  # noqa: SLF001 - of this module's own class

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.boxes import Box
+from pytest_vlmrobust.core.conversion import refuse_constant, without_repeats
 from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 
 from .files import Place, Problems
-from .jsonl import refuse_constant, without_repeats
 
 # The table of a folder of identities: ``faces.csv`` or ``faces.json``, row by row, each with its line.
 #

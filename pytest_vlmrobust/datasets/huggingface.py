@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra, UsageError
+from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra, UsageError, typed_path
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource, Sample
 from pytest_vlmrobust.core.words import quantity
@@ -51,7 +51,7 @@ class HubName:
     @property
     def is_folder(self) -> bool:
         """Returns whether the id is the path of a folder that exists."""
-        return Path(self.id).expanduser().is_dir()
+        return typed_path(self.id).is_dir()
 
     def __str__(self) -> str:
         config, revision, split = (sign + text if text else "" for sign, text in zip(":@#", self._rest(), strict=True))
@@ -71,14 +71,14 @@ def parse(typed: str) -> HubName:
         UsageError: it is not written so.
     """
     rest = typed.removeprefix("hf:")
-    folder = Path(rest).expanduser()
+    folder = typed_path(rest)
     if rest and folder.is_dir():
         return HubName(str(folder))
     match = _PARTS.fullmatch(rest)
     if match is None:
         raise UsageError(f"{typed!r} names no dataset of the hub: expected hf:ID[:config][@revision][#split]")
     parts = match.groupdict("")
-    return HubName(str(Path(parts.pop("id")).expanduser()), **parts)
+    return HubName(str(typed_path(parts.pop("id"))), **parts)
 
 
 def is_saved(folder: Path) -> bool:

@@ -30,8 +30,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from pytest_vlmrobust.core.conversion import read_json
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 from pytest_vlmrobust.core.sample import ImageSource
 
@@ -45,28 +46,6 @@ if TYPE_CHECKING:
 
 
 # JSON without its loose ends: hooks for ``json`` that refuse keys written twice and numbers that are none.
-
-
-def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns an object (``object_pairs_hook``).
-
-    Raises:
-        ValueError: a key occurs twice.
-    """
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
-    return row
-
-
-def refuse_constant(constant: str) -> NoReturn:
-    """Refuses ``NaN`` and ``Infinity``, which Python reads (``parse_constant``).
-
-    Raises:
-        ValueError: always.
-    """
-    raise ValueError(f"{constant} is not JSON")
 
 
 def is_text(value: object) -> bool:
@@ -154,8 +133,8 @@ class _Lines:
     def _row(self, number: int, raw: bytes) -> dict[str, Any] | None:
         place = Place(self.path, number, "the line")
         try:
-            row = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=without_repeats, parse_constant=refuse_constant)
-        except (ValueError, RecursionError) as error:
+            row = read_json(raw)
+        except ValueError as error:
             self.problems.add(place, "(all)", raw.decode(errors="replace").strip(), f"a JSON object ({error})")
             return None
         if not isinstance(row, dict):

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean, files_beside
+from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean, files_beside, typed_path
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.words import first_few
@@ -198,18 +198,18 @@ def _misnamed_table_hint(names: Iterable[str]) -> str:
 
 def find(typed: str, data_dir: Path | None) -> Path | None:
     """Returns the first path that exists of those that ``typed`` may mean: itself, then files and folders in the data folders."""
-    return next((path for path in _candidates(typed, data_dir) if path.exists()), None)
+    return next((path for path in _candidates(typed, data_dir) if os.path.exists(path)), None)  # noqa: PTH110 - of a name that is too long with a suffix, Path.exists raises
 
 
 def _candidates(typed: str, data_dir: Path | None) -> list[Path]:
     names = [f"{typed}{_TSV}", f"{typed}_local{_TSV}", *(f"{typed}{suffix}" for suffix in FORMATS), typed]
-    return [Path(typed).expanduser(), *(folder / name for folder in _data_folders(data_dir) for name in names)]
+    return [typed_path(typed), *(folder / name for folder in _data_folders(data_dir) for name in names)]
 
 
 def _data_folders(data_dir: Path | None) -> list[Path]:
     if data_dir is not None:
         return [data_dir]
-    return [Path(os.environ[variable]).expanduser() for variable in DATA_VARIABLES if os.environ.get(variable)]
+    return [typed_path(os.environ[variable], given_as=variable) for variable in DATA_VARIABLES if os.environ.get(variable)]
 
 
 def _not_found(typed: str, data_dir: Path | None) -> str:

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import NoReturn
 
 from pytest_vlmrobust.core.cell import Setting
-from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError, did_you_mean
+from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError, did_you_mean, typed_path
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint, pixels_digest
 from pytest_vlmrobust.core.pictures import open_picture
 
@@ -50,7 +50,7 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
         UsageError: the folder does not have the layout, or a name in it cannot be used; or ``name`` cannot.
         ImageError: (by the setting) the picture is not among the originals, its variant is missing, or a file is not a picture.
     """
-    stored = IllusionFolder(Path(folder).expanduser().absolute(), name)
+    stored = IllusionFolder(typed_path(folder).absolute(), name)
 
     def illusion(image: Image, *, variant: str) -> Image:
         """Returns the illusion that was generated for this picture and stored: another appearance, the same layout.
@@ -90,12 +90,14 @@ class IllusionFolder:
         self._lock = Lock()
         self._names: dict[str, str] | None = None
         self._digests: dict[str, str] = {}
+        self._first: dict[Path, str] = {}
+        """The SHA-256 of each file when it was first read: answers are known by it, also those about pictures read later."""
 
     def picture(self, image: Image, variant: str) -> Image:
         """Returns the stored variant of ``image``, uint8 RGB, shape (h, w, 3); the first by name for equal originals.
 
         Raises:
-            ImageError: ``image`` is not among the originals, its variant is missing, or a file is not a picture.
+            ImageError: ``image`` is not among the originals, its variant is missing, or a file is not a picture, or was changed.
         """
         name = self._name_of(pixels_digest(image))
         if name is None:
@@ -105,7 +107,7 @@ class IllusionFolder:
                 f"{self._name}:{variant}: {self.folder / variant} has no file for the original {self._originals[name].name!r}. "
                 f"Expected {name}.png there; perturbations.generate_folder makes what is missing"
             )
-        return decode_picture(self.variants[variant][name], f"{self._name}:{variant}")
+        return self._decoded(self.variants[variant][name], f"{self._name}:{variant}")
 
     def digest(self, variant: str) -> str:
         """Returns the SHA-256 over the names and bytes of the originals and of a variant's files, hashed once.
@@ -119,14 +121,33 @@ class IllusionFolder:
 
     def _part(self, part: str, files: Iterable[Path]) -> str:
         if part not in self._digests:
-            self._digests[part] = fingerprint({file.name: _hash_file(file, f"{self._name}:{part}") for file in files})
+            self._digests[part] = fingerprint({file.name: self._hash(file, f"{self._name}:{part}") for file in files})
         return self._digests[part]
+
+    def _decoded(self, file: Path, where: str) -> Image:
+        image = decode_picture(file, where)
+        self._hash(file, where)  # what was decoded is what was hashed
+        return image
+
+    def _hash(self, file: Path, where: str) -> str:
+        """Returns the SHA-256 of a file.
+
+        Raises:
+            ImageError: it cannot be read, or is not what it was when it was first read.
+        """
+        try:
+            sha256 = file_digest(file)
+        except OSError as error:
+            raise ImageError(f"{where}: {file} cannot be read: {error.strerror or error}") from error
+        if self._first.setdefault(file, sha256) != sha256:
+            raise ImageError(f"{where}: {file} was changed while the run was reading it. Start the run again")
+        return sha256
 
     def _name_of(self, digest: str) -> str | None:
         with self._lock:
             if self._names is None:
                 files = reversed(self._originals.items())
-                self._names = {pixels_digest(decode_picture(file, self._name)): name for name, file in files}
+                self._names = {pixels_digest(self._decoded(file, self._name)): name for name, file in files}
             return self._names.get(digest)
 
     def _refuse(self, image: Image, variant: str) -> NoReturn:
@@ -198,10 +219,3 @@ def _pictures(part: Path) -> dict[str, Path]:
     if not pictures:
         raise UsageError(f"illusions: there are no pictures in {part}. {LAYOUT}")
     return pictures
-
-
-def _hash_file(file: Path, setting: str) -> str:
-    try:
-        return file_digest(file)
-    except OSError as error:
-        raise ImageError(f"{setting}: {file} cannot be read: {error.strerror or error}") from error

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import UnknownName, UsageError
+from pytest_vlmrobust.core.errors import UnknownName, UsageError, typed_path
 
 from .options import Settings, data_directory
 
@@ -61,7 +61,7 @@ class RunInputs:
         return RunDirectories(
             self.run_id,
             self.invocation,
-            self._path(settings.vlm_store),
+            self._path(settings.vlm_store, "--vlm-store"),
             offline=settings.vlm_offline,
             report_given=settings.vlm_report,
             baseline_given=settings.vlm_baseline,
@@ -78,7 +78,7 @@ class RunInputs:
         from pytest_vlmrobust.backends import model_ids, resolve
 
         names = self.settings.vlm
-        models_file = self._path(self.settings.vlm_models) if self.settings.vlm_models else None
+        models_file = self._path(self.settings.vlm_models, "--vlm-models") if self.settings.vlm_models else None
         dtype = self.settings.vlm_dtype or None
         return {
             short: resolve(name, models_file=models_file, dtype=dtype, answer=self.settings.vlm_answer)
@@ -92,7 +92,7 @@ class RunInputs:
 
         small = all(ref.trained_long_edge is not None and ref.trained_long_edge <= SMALL_EDGE for ref in self.models.values())
         given = data_directory(self.settings)
-        return RunData(self.settings.vlm_dataset, self._path(given) if given else None, small=small)
+        return RunData(self.settings.vlm_dataset, self._path(given, "--vlm-data") if given else None, small=small)
 
     @cached_property
     def policies(self) -> dict[str, Policy]:
@@ -175,5 +175,5 @@ class RunInputs:
                 "baseline. Add --vlm-mode=full: answers that are in the store are not asked for again"
             )
 
-    def _path(self, text: str) -> Path:
-        return self.invocation / Path(text).expanduser()
+    def _path(self, text: str, option: str = "--vlm-thresholds") -> Path:
+        return typed_path(text, self.invocation, given_as=option)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import tempfile
 import zipfile
@@ -12,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
+from pytest_vlmrobust.core.conversion import read_json
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.store import Evidence
@@ -222,7 +222,7 @@ def refuse_many_measures(folder: Path) -> None:
         return  # whoever reads it says so
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            measures = json.loads(line)["measures"]
+            measures = read_json(line)["measures"]
             count = len(measures)
         except (LookupError, TypeError, ValueError, RecursionError):
             continue  # likewise

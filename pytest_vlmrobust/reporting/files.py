@@ -17,7 +17,6 @@ from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import on_one_line, quantity
 from pytest_vlmrobust.store import Evidence, last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
-from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
@@ -150,8 +149,8 @@ def read_run(directory: Path) -> RunFiles:
     manifest = read_manifest(directory)
     try:
         return RunFiles(directory, records, _facts(directory, manifest), manifest)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(f"{directory}: {MANIFEST} or {DOCKET} is not what a run wrote: {error!r}") from error
+    except KeyError as error:
+        raise StoreError(f"{directory / MANIFEST}: lacks {error}. Expected the JSON file that a run wrote") from error
 
 
 def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:

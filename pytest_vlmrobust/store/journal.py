@@ -168,7 +168,7 @@ class JournalReader:
 
 def _read_line(path: Path, number: int, line: bytes) -> Record:
     try:
-        return Record.from_json(line.decode())
+        return Record.from_json(line)
     except (ValueError, TypeError, RecursionError) as error:
         raise StoreError(
             f"{path}:{number}: not a record of this release: {error}. "

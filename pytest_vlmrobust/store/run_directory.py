@@ -12,10 +12,12 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from pytest_vlmrobust.core.conversion import from_plain
+from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.conversion import from_plain, read_json
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import without_halves
 
 if TYPE_CHECKING:
@@ -119,6 +121,12 @@ class _Policy(TypedDict, total=False):
     waivers: list[_Waiver]
 
 
+class _Settings(TypedDict, total=False):
+    vlm_data: str
+    vlm_dataset: list[str]
+    vlm_reference: str
+
+
 class Manifest(TypedDict, total=False):
     """The parts of a manifest that readers rely on, if present."""
 
@@ -137,14 +145,14 @@ class Manifest(TypedDict, total=False):
     commit: str
     shortfalls: list[str]
     warnings: list[str]
-    repeatability: list[dict[str, Any]]
-    settings: dict[str, Any]
+    repeatability: list[Repeatability]
+    settings: _Settings
     command: dict[str, Any]
     models: dict[str, dict[str, Any]]
     policies: dict[str, _Policy]
     datasets: dict[str, Any]
     outcomes: dict[str, int]
-    spending: dict[str, dict[str, Any]]
+    spending: dict[str, Spending]
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
@@ -172,10 +180,10 @@ def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
 
 def _read_json(path: Path, noun: str) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return read_json(path.read_bytes())
     except OSError as error:
         raise StoreError(f"{path}: cannot read the {noun}: {error.strerror}. Expected the directory of a run") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise StoreError(f"{path}: not a {noun}: {error}. Expected the JSON file that a run wrote") from error
 
 

@@ -289,3 +289,9 @@ def test_options_of_the_engine_that_make_no_sense(project: Project, options: tup
 
 def test_a_scripted_model_is_not_hosted_by_ray(project: Project) -> None:
     assert project.run("--vlm-engine=ray").ret == 0
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "~nobody-has-this-name/x", "a/" + "y/" * 3000])
+@pytest.mark.parametrize("option", ["store", "report", "thresholds", "dataset", "baseline", "models", "data", ""])
+def test_a_path_that_this_machine_cannot_have(project: Project, option: str, path: str) -> None:
+    refused(project.run(f"--vlm-{option}={path}" if option else f"--vlm=scripted:{path}"), path[:20], "a path that this machine")

@@ -18,12 +18,15 @@ from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets import resolve_collection
 from pytest_vlmrobust.datasets.faces_folder import FaceFolder
+from pytest_vlmrobust.datasets.images import FileImage
+from pytest_vlmrobust.datasets.sampling import chosen
 from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.evaluation.tasks import task_dataset
+from pytest_vlmrobust.evaluation.tasks.pictures import parts_of
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import last_records
 
-from .people import People
+from .people import Face, People
 
 HERE = Path(__file__).parent
 SUITE = HERE.parents[1] / "suites" / "test_observatory.py"
@@ -411,3 +414,41 @@ def test_one_task_of_a_folder_cannot_be_named_as_data(observatory: Observatory) 
     result.stderr.fnmatch_lines(
         ["ERROR: --vlm-dataset 'crew.guided': *choose tests with -k crew.guided. But nothing can be asked *"]
     )
+
+
+def test_a_face_that_changes_in_mid_run_is_refused_in_every_collage(observatory: Observatory) -> None:
+    """The clean cell is about the old face: no other one may be compared with it."""
+    folder = observatory.path / "people"
+    folder.mkdir()
+    for number in range(24):
+        Image.fromarray(Face(number).load()).resize((96, 96)).save(folder / f"p{number}.png")
+    rows = "".join(f"p{number}.png,p{number},{'ab'[number % 2]}\n" for number in range(24))
+    observatory.write("people/faces.csv", f"file,identity,group\n{rows}")
+    other, collection = (resolve_collection(name) for name in ("words_160", folder))
+    assert collection is not None
+    assert other is not None
+    asked = chosen(task_dataset("pointing", collection, other), "8")
+    shown = [source.path for sample in asked for source in sample.images if isinstance(source, FileImage)]
+    beside = [part.path for sample in asked for part in parts_of(sample.images[1]) if isinstance(part, FileImage)]
+    face = next(path for path in beside if path not in shown)
+    hook = f"""
+import shutil
+
+
+def pytest_runtest_logfinish(nodeid):
+    if nodeid.endswith("pointing-clean]"):
+        shutil.copy({str(shown[0])!r}, {str(face)!r})
+"""
+    observatory.write("suite/conftest.py", hook)
+    answers = [{"sample": sample.id, "text": "Which cell", "answer": right(sample)} for sample in asked]
+    observatory.write("model.yaml", json.dumps({"rules": [*BLIND, *answers]}))
+    observatory.write("policy.yaml", "version: 1\nrules: [{id: r, metric: accuracy_drop, max: 5pp}]\n")
+    observatory.keep("test_cell")
+    result = observatory.run("--vlm=scripted:model.yaml", "--vlm-sample=8", "-k", "pointing")
+    assert result.ret == EXIT_CODES[Decision.INCOMPLETE]
+    records = observatory.records
+    assert records["model-people.pointing-clean"]["outcome"] != "ERROR"
+    for split in SPLITS:
+        cell = records[f"model-people.pointing-{split}"]
+        assert cell["outcome"] == "ERROR"
+        assert f"{face.name} was changed while the run was reading it. Start the run again" in cell["reason"]

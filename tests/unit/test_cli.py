@@ -19,7 +19,7 @@ import yaml
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends.resolve import resolve
-from pytest_vlmrobust.cli import main, parser
+from pytest_vlmrobust.cli import TRACEBACK, USAGE_ERROR, main, parser
 from pytest_vlmrobust.commands import runs
 from pytest_vlmrobust.commands.arguments import say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
@@ -885,3 +885,18 @@ def test_a_misspelt_file_is_answered_with_the_nearest(tmp_path: Path, capsys: Ca
     assert "dataset 'my_question.jsonl' was not found. Did you mean 'my_questions.jsonl'?" in capsys.readouterr().err
     with pytest.raises(ModelError, match=r"Did you mean 'release\.yaml'\?"):
         resolve("scripted:relase.yaml")
+
+
+@pytest.mark.parametrize(
+    "words", [["runs", "--store"], ["report"], ["compare", "latest"], ["verify"], ["check"], ["data"], ["view"], ["rank"]]
+)
+@pytest.mark.parametrize("path", ["x" * 300, "~nobody-has-this-name/x"])
+def test_a_path_that_this_machine_cannot_have_is_a_mistake(
+    words: list[str], path: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(TRACEBACK, "1")
+    assert main([*words, path]) == USAGE_ERROR
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "[Errno" not in said

@@ -13,7 +13,7 @@ from threading import RLock
 from typing import Any
 
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.core.errors import DatasetError, StoreError, VlmRobustError
+from pytest_vlmrobust.core.errors import DatasetError, StoreError, VlmRobustError, typed_path
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets.resolve import HUB
@@ -160,7 +160,7 @@ class RunPictures:
         if any(typed.startswith(HUB) for typed in named):
             os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")  # who looks at a run downloads nothing
         given = str(settings.get("vlm_data") or "")
-        folder = self._data_dir or (Path(given).expanduser() if given else None)
+        folder = self._data_dir or (typed_path(given) if given else None)
         data = RunData(named, folder, small=name.partition(".")[0].endswith(SMALL))
         if name not in data.factories:
             raise DatasetError(f"the run does not say where the dataset {name!r} is")

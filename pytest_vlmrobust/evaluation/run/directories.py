@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import UsageError, typed_path
 from pytest_vlmrobust.store.database import FILE_NAME, network_file_system
 
 RUNS = "runs"
@@ -47,12 +47,12 @@ class RunDirectories:
     @property
     def report(self) -> Path:
         """Where the report is asked for, where one is."""
-        return self.invocation / self.report_given
+        return typed_path(self.report_given, self.invocation, given_as="--vlm-report")
 
     @property
     def baseline(self) -> Path:
         """Where the run is that this one is compared with, where one is named: a directory, or by its name a run of the store."""
-        given = self.invocation / Path(self.baseline_given).expanduser()
+        given = typed_path(self.baseline_given, self.invocation, given_as="--vlm-baseline")
         named = self.store / RUNS / self.baseline_given
         return named if not given.exists() and Path(self.baseline_given).name == self.baseline_given and named.is_dir() else given
 

@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprint, fingerprint_of_json, pixels_digest
 from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
 from pytest_vlmrobust.datasets.images import FileImage
-from pytest_vlmrobust.evaluation.tasks.pictures import Collage
+from pytest_vlmrobust.evaluation.tasks.pictures import Collage, parts_of
 from pytest_vlmrobust.store import Pictures, Store
 from pytest_vlmrobust.store.run_directory import file_name
 
@@ -191,8 +191,11 @@ class ViewMaker:
         """Returns what tells a picture from others.
 
         Raises:
-            ImageError: it cannot be found, or has changed: a clean and a perturbed answer would be about two pictures.
+            ImageError: it, or one that it is put together of, cannot be found, or has changed: a clean and a perturbed answer
+                would be about two pictures.
         """
+        for part in parts_of(source):
+            self._identity(part)
         name = source.identity()
         if isinstance(source, FileImage) and self._first.setdefault(source.path, name) != name:
             raise ImageError(f"{source.where}: {source.path} was changed while the run was reading it. Start the run again")
@@ -210,6 +213,7 @@ class ViewMaker:
                 self._sources.move_to_end(name)
                 return self._sources[name]
         image = source.load()
+        self._identity(source)  # what was loaded is what was looked at
         image.flags.writeable = False
         with self._lock:
             if name not in self._sources:

@@ -212,3 +212,13 @@ class Moved:
 
         place = [list(self.move.canvas), list(self.move.size), list(self.move.corner)]
         return fingerprint(["moved", VERSION, __version__, place, self.image.identity()])
+
+
+def parts_of(picture: ImageSource) -> tuple[ImageSource, ...]:
+    """Returns the pictures that one of these is put together of; none for any other, which is one of its own."""
+    match picture:
+        case Collage(parts=parts):
+            return parts
+        case Fitted(image=image) | Moved(image=image):
+            return (image,)
+    return ()

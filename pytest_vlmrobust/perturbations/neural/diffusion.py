@@ -25,7 +25,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.errors import BackendError, ModelError, UnknownName, UsageError
+from pytest_vlmrobust.core.errors import BackendError, ModelError, UnknownName, UsageError, typed_path
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.perturbations.pixels import Image, luma, opencv, to_uint8
 from pytest_vlmrobust.perturbations.rendering import as_rgb
@@ -166,7 +166,7 @@ class IllusionPipeline:
                 f"{MULTIPLE} pixels or more, and {' or '.join(DTYPES)}"
             )
         self._preset = prompt_preset(preset)
-        self._base, self._controlnet = Path(base).expanduser(), Path(controlnet).expanduser()
+        self._base, self._controlnet = typed_path(base), typed_path(controlnet)
         self._steps, self._long_edge, self._device, self._dtype = steps, long_edge, device, dtype
         self._lock = Lock()
         self._pipeline = _load(self._base, self._controlnet, device=device, dtype=dtype)

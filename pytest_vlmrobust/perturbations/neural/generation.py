@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import UsageError, typed_path
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, derive_seed, pixels_digest
 from pytest_vlmrobust.perturbations.illusion_folder import ORIGINAL, decode_picture, stored_file
 from pytest_vlmrobust.perturbations.pixels import Image
@@ -61,7 +61,7 @@ def generate_folder(
     chosen = {variant: diffusion.prompt(variant) for variant in variants}
     for name in pictures:
         _check_name(name)
-    root = Path(folder).expanduser()
+    root = typed_path(folder)
     index, rendered = _Index(root / INDEX), 0
     for name, picture in pictures.items():
         source = as_rgb(picture)

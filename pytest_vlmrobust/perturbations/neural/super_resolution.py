@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.errors import BackendError, ModelError, UsageError
+from pytest_vlmrobust.core.errors import BackendError, ModelError, UsageError, typed_path
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.perturbations.catalog import corruption
 from pytest_vlmrobust.perturbations.ladder import LONG_EDGE, aligned_size
@@ -176,7 +176,7 @@ def super_resolution(
         MissingExtra: (by the setting) spandrel is not installed.
         UsageError: ``tile`` or ``dtype`` makes no sense, or ``name`` cannot be used.
     """
-    upscaler = Upscaler(Path(path).expanduser().absolute(), tile=tile, device=device, dtype=dtype)
+    upscaler = Upscaler(typed_path(path).absolute(), tile=tile, device=device, dtype=dtype)
 
     def enlarge(image: Image, *, long_edge: int) -> Image:
         """Enlarges the picture by a super-resolution network until its long edge has ``long_edge`` pixels.

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
 from pytest_vlmrobust.core.comparison import Repeatability
-from pytest_vlmrobust.core.conversion import from_plain, to_plain
+from pytest_vlmrobust.core.conversion import DEEPEST, from_plain, read_json, to_plain
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.spending import Spending
 
 TEXT = st.text(max_size=8)
 NUMBER = st.floats(allow_infinity=False, allow_nan=False)
@@ -133,3 +134,50 @@ def test_a_value_that_no_run_writes_is_refused_by_its_place(data: object, proble
 def test_keys_that_an_older_release_did_not_write_have_their_defaults() -> None:
     assert from_plain({"name": "x"}, Outer) == Outer("x")
     assert from_plain({"model": "m", "dataset": "d", "rate": None}, Repeatability).beside == ()
+
+
+def deep(depth: int) -> bytes:
+    return b'{"a": ' + b"[" * (depth - 1) + b"0" + b"]" * (depth - 1) + b"}"
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
+        (b'{"a": "\\ud800 \\u0000 [[["}', {"a": "\ud800 \0 [[["}),
+        (b"[" + b"[]," * 1000 + b"1e-400]", [*([[]] * 1000), 0.0]),
+        (b'{"a": {"b": 1}, "b": 1}', {"a": {"b": 1}, "b": 1}),
+        ('{"a": "\ud800"}', {"a": "\ud800"}),
+    ],
+)
+def test_a_text_of_json_is_read(content: bytes | str, value: object) -> None:
+    assert read_json(content) == value
+    assert read_json(deep(DEEPEST))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "Expecting value"),
+        (b'{"a": 1}\0', "Extra data"),
+        ('{"a": 1}'.encode("utf-16"), "'utf-8' codec can't decode"),
+        (b"[NaN]", "NaN is not JSON"),
+        (b"[-Infinity]", "-Infinity is not JSON"),
+        (b"[1e400]", "1e400 is larger than any number"),
+        (b"[" + b"9" * 5000 + b"]", "4300 digits"),
+        (b'[{"a": 1, "b": 2, "a": 3}]', "the key 'a' occurs twice"),
+        (deep(DEEPEST + 1), "more than 100 lists and objects stand inside each other"),
+        (deep(100_000), "more than 100 lists and objects stand inside each other"),
+    ],
+)
+def test_what_no_two_readers_understand_alike_is_refused(content: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        read_json(content)
+
+
+def test_keys_of_other_releases_are_passed_over_where_nobody_is_judged_by_them() -> None:
+    assert from_plain({"model": "m", "answers": 3, "later": [1]}, Spending) == Spending("m", 3)
+    assert from_plain({"model": "m", "dataset": "d", "later": 1}, Repeatability).dataset == "d"
+    assert "keys_of_other_releases" not in to_plain(Spending("m"))
+    with pytest.raises(TypeError, match="answers of the spending is '3', expected a whole number"):
+        from_plain({"model": "m", "answers": "3"}, Spending)

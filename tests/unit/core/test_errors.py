@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.errors import (
     VlmRobustError,
     did_you_mean,
     files_beside,
+    typed_path,
 )
 
 ALL = [thing for _, thing in inspect.getmembers(errors, inspect.isclass) if issubclass(thing, VlmRobustError)]
@@ -64,3 +65,24 @@ def test_files_beside_an_absent_one_are_spelled_as_it_is(tmp_path: Path, monkeyp
     assert files_beside(Path("relase.yaml")) == ["release.yaml"]
     assert files_beside(Path("rules/relase.yaml")) == ["rules/release.yaml"]
     assert files_beside(Path("absent/relase.yaml")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("~nobody-has-this-name/x", "there is no home directory of '~nobody-has-this-name'"),
+        ("x" * 300, "File name too long"),
+        ("a\0b", "embedded null byte"),
+    ],
+)
+def test_a_path_that_this_machine_cannot_have_is_refused_in_words(text: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"^--out .*: {why}. Expected a path that this machine can have$"):
+        typed_path(text, tmp_path, given_as="--out")
+
+
+def test_a_path_that_is_typed_is_relative_to_a_folder_unless_it_begins_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert typed_path("x", tmp_path / "here") == tmp_path / "here" / "x"
+    assert typed_path("~/x", tmp_path / "here") == tmp_path / "x"

@@ -579,3 +579,9 @@ def test_a_table_that_is_written_says_the_same(people: People, tmp_path: Path) -
     assert read(tmp_path).digest == before
     with pytest.raises(UsageError, match=r"cannot be written: File exists\. Give the path of a file that is not there"):
         write_table(folder, tmp_path / "faces.csv")
+
+
+def test_a_home_directory_that_there_is_not_is_a_mistake(tmp_path: Path) -> None:
+    for folder, table in (("~nobody-has-this-name/x", tmp_path / "x.csv"), (tmp_path, "~nobody-has-this-name/x.csv")):
+        with pytest.raises(UsageError, match="there is no home directory of '~nobody-has-this-name'"):
+            write_table(folder, table)

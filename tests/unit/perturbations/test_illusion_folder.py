@@ -121,6 +121,16 @@ def test_originals_are_read_once_by_all_threads(folder: Path, monkeypatch: pytes
     assert sorted(file.name for file in read if file.parent.name == "original") == ["a.png", "b.png"]
 
 
+@pytest.mark.parametrize("part", ["original", "origami"])
+def test_a_file_that_changes_while_a_run_reads_it_is_refused(folder: Path, part: str) -> None:
+    """Else its answers would be known by the digest of another picture."""
+    perturbations.illusions(folder)
+    perturbations.fingerprint("illusion:origami")
+    save(drawn(99), folder / part / "a.png")
+    with pytest.raises(ImageError, match=rf"{part}/a\.png was changed while the run was reading it\. Start the run again"):
+        perturbations.get("illusion:origami")(drawn(0), seed=1)
+
+
 def test_nothing_is_read_before_a_setting_is_used(folder: Path) -> None:
     (folder / "original" / "a.png").write_bytes(b"no picture")
     perturbations.illusions(folder)
@@ -279,3 +289,8 @@ def test_a_folder_needs_no_neural_network(folder: Path) -> None:
         "assert not any('neural' in name for name in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(folder)], check=True)
+
+
+def test_a_home_directory_that_there_is_not_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="there is no home directory of '~nobody-has-this-name'"):
+        perturbations.illusions("~nobody-has-this-name/illusions")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
 from pytest_vlmrobust.reporting import RunFacts, write_report
 from pytest_vlmrobust.reporting.files import add_step_summary, annotation_lines, read_run, summary
@@ -226,3 +227,14 @@ def test_a_model_without_a_revision_is_named_by_its_weights_where_the_evidence_t
     known = "weights d90cf1babcfd" if evidence == "whole" else "revision not recorded"
     assert f"- model: m ({known})\n" in summary(run.records, run.facts)
     assert "fingerprint" not in run.manifest["models"]["m"]  # what the run wrote is compared as it is
+
+
+def test_a_run_of_another_release_is_read_and_one_without_its_plan_is_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append(record("a"))
+    spent = {"m": {"model": "m", "answers": 3, "later": 1}}
+    write_manifest(tmp_path, {"planned": 1, "selected": 1, "spending": spent, "later": 1})
+    assert [one.answers for one in read_run(tmp_path).facts.spending] == [3]
+    write_manifest(tmp_path, {"selected": 1})
+    with pytest.raises(StoreError, match=r"manifest\.json: lacks 'planned'\. Expected the JSON file that a run wrote"):
+        read_run(tmp_path)

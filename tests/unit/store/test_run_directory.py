@@ -109,11 +109,26 @@ def test_halves_of_surrogate_pairs_come_back(tmp_path: Path) -> None:
         ("policies", {"m": {"waivers": None}}, "policies['m'].waivers of the manifest is None, expected a list"),
         ("datasets", [5], "datasets of the manifest is [5], expected an object"),
         ("commit", [], "commit of the manifest is [], expected text"),
+        ("spending", {"m": {"model": "m", "answers": "3"}}, "spending['m'].answers of the manifest is '3', expected a whole"),
+        ("repeatability", [{"model": "m"}], "repeatability[0].dataset of the manifest is absent"),
+        ("settings", {"vlm_dataset": 5}, "settings.vlm_dataset of the manifest is 5, expected a list"),
     ],
 )
 def test_parts_of_another_type_are_refused_with_their_line(tmp_path: Path, part: str, value: object, said: str) -> None:
     write_manifest(tmp_path, {"a": 1, part: value})
     with pytest.raises(StoreError, match=rf"manifest\.json:[34]: {re.escape(said)}"):
+        read_manifest(tmp_path)
+
+
+def test_keys_of_another_release_are_passed_over(tmp_path: Path) -> None:
+    content = {"later": 1, "settings": {"vlm_later": 1}, "spending": {"m": {"model": "m", "later": 1}}}
+    write_manifest(tmp_path, content)
+    assert read_manifest(tmp_path) == {**content, "manifest_version": 1}
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"manifest_version": 1, "decision": "NO-GO", "decision": "GO"}')
+    with pytest.raises(StoreError, match=r"manifest\.json: not a manifest: the key 'decision' occurs twice"):
         read_manifest(tmp_path)
 
 

@@ -19,11 +19,12 @@ from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import derive_seed, pixels_digest
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.datasets.images import FileImage
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.run import views as module
 from pytest_vlmrobust.evaluation.run.views import ViewMaker, code_digest
-from pytest_vlmrobust.evaluation.tasks.pictures import Collage
+from pytest_vlmrobust.evaluation.tasks.pictures import Collage, Fitted, Move, Moved
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.policies import Policy
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
@@ -328,16 +329,40 @@ def test_a_picture_that_changes_on_disk_is_noticed_within_a_second(monkeypatch: 
     assert len(maker._looks) == 1
 
 
-def test_a_picture_that_changes_while_a_run_reads_it_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "compose",
+    [
+        lambda one: one,
+        lambda one: Collage((MemoryImage(picture(3)), Fitted(one, (8, 8))), 2, (8, 8)),
+        lambda one: Moved(one, Move((8, 8), (6, 6), (1, 1))),
+    ],
+)
+def test_a_picture_that_changes_while_a_run_reads_it_is_refused(
+    tmp_path: Path, compose: Callable[[ImageSource], ImageSource]
+) -> None:
     """Else a clean and a perturbed answer would be about two pictures, and nobody would see it."""
     path = tmp_path / "one.png"
     Image.fromarray(picture(1)).save(path)
-    one = dataclasses.replace(sample(1), images=(FileImage(path, "data.jsonl:1"),))
+    one = dataclasses.replace(sample(1), images=(compose(FileImage(path, "data.jsonl:1")),))
     maker = ViewMaker(1)
     recipe = maker.recipe(one, CLEAN)
-    assert np.array_equal(maker.view(one, CLEAN).images[0], picture(1))
+    assert np.array_equal(maker.view(one, CLEAN).images[0], one.images[0].load())
     Image.fromarray(picture(2)[:-1]).save(path)
     for look in (maker.recipe, maker.view):
         with pytest.raises(ImageError, match=r"data\.jsonl:1: .*one\.png was changed while the run was reading it\. Start"):
             look(one, FIXED)
     assert ViewMaker(1).recipe(one, CLEAN) != recipe  # the next run is about the new one
+
+
+def test_a_picture_that_changes_while_it_is_loaded_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "one.png"
+    Image.fromarray(picture(1)).save(path)
+
+    class Slow(FileImage):
+        def load(self) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+            Image.fromarray(picture(2)[:-1]).save(path)
+            return super().load()
+
+    one = dataclasses.replace(sample(1), images=(Slow(path, "data.jsonl:1"),))
+    with pytest.raises(ImageError, match="was changed while the run was reading it"):
+        ViewMaker(1).view(one, CLEAN)
