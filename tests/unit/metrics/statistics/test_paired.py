@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
 from pytest_vlmrobust.metrics import paired_drop_interval
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, normal_tail, upper_tail
@@ -27,6 +27,19 @@ def _one(*values: float) -> list[Array]:
 
 def _test(harmful: float, helpful: float, n: float) -> TangoTest:
     return TangoTest(np.array([harmful]), np.array([helpful]), np.array([n]), math.inf)
+
+
+def _sums(n: int, harmful_share: float, helpful_share: float) -> Array:
+    """Returns how often harmful minus helpful flips are k or more, k from -n to n, sample by sample."""
+    one, sums = np.array([helpful_share, 1.0 - harmful_share - helpful_share, harmful_share]), np.ones(1)
+    for _ in range(n):
+        sums = np.convolve(sums, one)
+    tails: Array = sums[::-1].cumsum()[::-1]
+    return tails
+
+
+def _tails(excess: Array, n: float, harmful_share: float, helpful_share: float) -> Array:
+    return excess_tail(excess, *(np.full(excess.shape, value) for value in (float(n), harmful_share, helpful_share)))
 
 
 def test_golden_intervals(golden: Callable[[str], Rows]) -> None:
@@ -254,3 +267,33 @@ def test_the_lower_bound_of_the_largest_shares_its_error_among_all() -> None:
     low, high = largest_bounds(tests, 2, 0.05)
     assert low == pytest.approx(float(tests[0].lower(0.025)[0]))
     assert high == pytest.approx(float(tests[0].upper(0.05)[0]))
+
+
+@pytest.mark.parametrize("shares", [(0.1, 0.05), (0.05, 0.1), (0.1, 0.1), (0.02, 0.01), (0.3, 0.6)])
+def test_the_middle_of_a_tail_is_the_sum(shares: tuple[float, float]) -> None:
+    """Where the excess is what was expected the formula itself divides 0 by 0."""
+    n, mean = 600, 600 * (shares[0] - shares[1])
+    assert _tails(np.array([mean]), n, *shares)[0] == pytest.approx(_sums(n, *shares)[n + round(mean)], abs=0.0005)
+
+
+@pytest.mark.parametrize("n", [600, 10_000, 1_000_000, 100_000_000])
+def test_a_tail_is_one_half_around_the_middle_however_many_samples_there_are(n: int) -> None:
+    """Rounding made it anything from 0 to 1 a thousandth of a standard deviation off the mean of 100,000 samples."""
+    for up, down in ((0.1, 0.05), (0.3, 0.3), (0.02, 0.9)):
+        deviations = np.sort(np.concatenate([sign * np.geomspace(1e-6, 1e-2, 200) for sign in (-1.0, 1.0)]))
+        spread = math.sqrt(n * (up + down - (up - down) ** 2))
+        found = _tails(n * (up - down) + deviations * spread, n, up, down)
+        assert (np.diff(found) <= 2e-4).all()
+        assert found == pytest.approx(np.full(400, 0.5), abs=0.01 + 0.3 / spread)
+        ends = stats.norm.sf(deviations[[0, -1]])
+        assert found[0] - found[-1] == pytest.approx(float(ends[0] - ends[1]), rel=0.05)
+
+
+@pytest.mark.parametrize("drop", [-0.2, 0.0, 0.05, 0.4])
+@pytest.mark.parametrize("n", [5, 10, 101])
+def test_where_every_sample_flips_the_harmful_ones_are_binomial(n: int, drop: float) -> None:
+    """Every flip more changes the excess by two; of no drop this is the sign test."""
+    for harmful in range(n + 1):
+        test, share = _test(harmful, n - harmful, n), (1.0 + drop) / 2.0
+        assert test.p_above(drop)[0] == pytest.approx(float(stats.binomtest(harmful, n, share, "greater").pvalue), abs=1e-9)
+        assert test.p_below(drop)[0] == pytest.approx(float(stats.binomtest(harmful, n, share, "less").pvalue), abs=1e-9)
