@@ -115,7 +115,7 @@ def _saddlepoint_tail(excess: Array, n: Array, harmful_share: Array, helpful_sha
     tilt, total = np.log(tilted), stay + up * tilted + down / tilted
     spread = np.sqrt(n * np.maximum((up * tilted + down / tilted) / total - mean**2, _NEVER))
     # near the mean the total is 1 but for rounding, of which many samples would make a tail of 0
-    growth = np.log1p(np.maximum(up * np.expm1(tilt) + down * np.expm1(-tilt), _EDGE - 1.0))
+    growth = np.log1p(up * np.expm1(tilt) + down * np.expm1(-tilt))
     signed = np.sign(tilt) * np.sqrt(np.maximum(2.0 * n * (tilt * mean - growth), 0.0))
     central = np.abs(signed) < _CENTRE
     far, steps = np.where(central, 1.0, signed), np.where(central, 1.0, -np.expm1(-tilt) * spread)
