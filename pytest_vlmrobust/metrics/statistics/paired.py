@@ -83,14 +83,19 @@ def chance_of_excess(harmful: Array, helpful: Array, n: Array, drop: Array) -> A
 def excess_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:
     """Returns the probability that harmful minus helpful flips of ``n`` samples are ``excess`` or more; all arrays of one shape.
 
-    Where the rarer kind of flip is expected less than once, the sum over its counts; else by the saddlepoint formula for whole
-    numbers, which stands in closed form here and is within 1 % of the sum over all outcomes for 200 samples and more.
+    Where the rarer kind of flip is expected less than once, the sum over its counts, and where every sample flips the binomial
+    tail; else by the saddlepoint formula for whole numbers, which stands in closed form here and is within 1 % of the sum over
+    all outcomes for 200 samples and more, unless fewer than 5 % of them stay as they are.
 
     Source: R. Lugannani and S. Rice, Advances in Applied Probability 12 (1980) 475-490, with the first continuity correction of
     H. E. Daniels, International Statistical Review 55 (1987) 37-48.
     """
     shares = (harmful_share.clip(0.0, 1.0), helpful_share.clip(0.0, 1.0))
     tail = _saddlepoint_tail(excess, n, *shares)
+    flipped = shares[0] + shares[1] > 1.0 - _EDGE  # every sample: an excess grows by two flips at a time
+    if flipped.any():
+        harmful = (n + excess)[flipped] / 2.0
+        tail[flipped] = scipy.special.betainc(harmful, n[flipped] - harmful + 1.0, shares[0][flipped])
     rare = n * np.minimum(*shares) < 1.0
     if rare.any():
         tail[rare] = _summed_tail(*(array[rare] for array in (excess, n, *shares)))
@@ -109,13 +114,16 @@ def _saddlepoint_tail(excess: Array, n: Array, harmful_share: Array, helpful_sha
     tilted = np.where(half >= 0.0, rising, falling)
     tilt, total = np.log(tilted), stay + up * tilted + down / tilted
     spread = np.sqrt(n * np.maximum((up * tilted + down / tilted) / total - mean**2, _NEVER))
-    signed = np.sign(tilt) * np.sqrt(np.maximum(2.0 * n * (tilt * mean - np.log(total)), 0.0))
+    # near the mean the total is 1 but for rounding, of which many samples would make a tail of 0
+    growth = np.log1p(up * np.expm1(tilt) + down * np.expm1(-tilt))
+    signed = np.sign(tilt) * np.sqrt(np.maximum(2.0 * n * (tilt * mean - growth), 0.0))
     central = np.abs(signed) < _CENTRE
     far, steps = np.where(central, 1.0, signed), np.where(central, 1.0, -np.expm1(-tilt) * spread)
     density = np.exp(-(far**2) / 2.0) / _ROOT
     tail: Array = scipy.special.ndtr(-far) + density * (1.0 / steps - 1.0 / far)
     most = np.where(far > 0.0, np.exp(-(far**2) / 2.0), 1.0)  # Chernoff's bound, which is met where all samples flip
-    return np.where(central, 0.5 + 0.5 / (_ROOT * spread), np.minimum(tail, most))
+    third = n * mean * (1.0 - 3.0 * (up + down) + 2.0 * mean**2)  # moment of the excess around its mean
+    return np.where(central, 0.5 + (0.5 - third / (6.0 * spread**2)) / (_ROOT * spread), np.minimum(tail, most))
 
 
 def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:
