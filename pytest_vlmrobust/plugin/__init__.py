@@ -7,7 +7,7 @@ from __future__ import annotations
 
 # ruff: noqa: I001 - the order is the one in which pytest calls the hooks
 from .options import pytest_addoption as pytest_addoption
-from .options import pytest_cmdline_main as pytest_cmdline_main
+from .report import pytest_cmdline_main as pytest_cmdline_main
 from .session import pytest_load_initial_conftests as pytest_load_initial_conftests
 from .session import pytest_configure as pytest_configure
 from .session import pytest_unconfigure as pytest_unconfigure

@@ -339,8 +339,7 @@ def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[s
     return str(value)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
+def register_profiles(config: pytest.Config) -> None:
     """Registers our Hypothesis profiles before Hypothesis looks for the one asked for; only then are they imported."""
     if str(config.getoption("hypothesis_profile", None)).startswith("vlm-"):
         import pytest_vlmrobust.testing  # noqa: F401

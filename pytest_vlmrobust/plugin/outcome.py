@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Generator, Iterator
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 import pytest
@@ -172,7 +173,9 @@ class Collector:
         self._run.stop(f"pytest was interrupted ({_first_line(excinfo.value)})")
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Notes that pytest itself failed."""
+        """Notes that pytest itself failed, and whether that was because it could not print."""
+        if raised_in(excinfo.value, PRINTING):
+            self._run.unprinted = str(excinfo.value)
         self._run.stop(f"pytest met an internal error ({_first_line(excinfo.value)})")
 
     def _take(self, record: Record) -> None:
@@ -203,6 +206,16 @@ NO_FILES_LEFT = "too many files are open: this process may open no more. Raise t
 def lacks_files(error: OSError) -> bool:
     """Returns whether the process, or the machine, may open no more files."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+PRINTING, JUNIT = "_pytest._io.terminalwriter", "_pytest.junitxml"
+"""The modules of pytest that write what it says."""
+
+
+def raised_in(error: BaseException | None, module: str) -> bool:
+    """Returns whether something that a module of pytest's did could not be done by the system, as on a full disk."""
+    frames = walk_tb(error.__traceback__) if isinstance(error, OSError) else ()
+    return any(frame.f_globals.get("__name__") == module for frame, _ in frames)
 
 
 def _first_line(error: BaseException) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +15,8 @@ from pytest_vlmrobust.core.decision import EXIT_CODES, Decision, any_failed_outs
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 
-from .outcome import or_exit
+from .options import register_profiles
+from .outcome import JUNIT, PRINTING, or_exit, raised_in
 from .run import RUN, Run
 from .workers import tell_controller
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
 _MOST = 5
 """Names in a line; the summary of pytest has them all."""
-_SHOWING = ("collectonly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow")
+_SHOWING = ("collectonly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow", "markers", "help", "version")
 """Options with which pytest runs no test, for it shows something else."""
 _LIMITS = {"maxfail": "stopping after", "stepwise": "Test failed, continuing"}
 """Options that end pytest at a failure, with its message; under xdist, and with ``--sw``, pytest exits as interrupted."""
@@ -29,6 +33,8 @@ _FILLED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the store has every answer that a run was to fill in."""
 _UNWRITTEN: pytest.StashKey[list[str]] = pytest.StashKey()
 """The reasons why files could not be written."""
+_PRINTED: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether the page of the gate was printed."""
 
 
 # Before any test.
@@ -203,15 +209,15 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     if not run.stopped:  # else somebody waits for the end, and a batch may still be computed
         run.free()
     run.hold_signals()
-    decision = _note_decision(run)
+    decision = run.conclude()
     unwritten = _write_files(run, decision)
     if unwritten:
         # the evidence is not where somebody asked for it, and what comes next would take it from there: never GO
         run.stop("; ".join(filter(None, (run.stopped, *unwritten))))
     if run.stopped:
-        decision = _note_decision(run)
+        decision = run.conclude()
     session.exitstatus = EXIT_CODES[decision] if status == pytest.ExitCode.OK or by_verdicts else status
-    facts = run.facts()
+    facts = run.conclusion
     _add_suite_properties(session.config, suite_properties(run.origins(), run.records, facts))
     page = add_step_summary(summary(run.records, facts))
     session.config.stash[_UNWRITTEN] = [*unwritten, *filter(None, [page])]
@@ -231,24 +237,19 @@ def _how_pytest_ended(session: pytest.Session, run: Run, exitstatus: int) -> tup
     return exitstatus, f"pytest ended with exit code {int(exitstatus)}, and no test says why"
 
 
-def _note_decision(run: Run) -> Decision:
-    """Writes the decision into the directory of the run, and returns it."""
-    facts = run.facts()
-    decision = facts.decision(run.records)
-    missing = facts.missing(run.records)
-    run.describe(facts.shortfalls, missing=missing, decision=str(decision), warnings=list(facts.warnings))
-    return decision
-
-
 def _write_files(run: Run, decision: Decision) -> list[str]:
     """Writes the report and, after a GO, the baseline, as requested; returns the reasons for failed writes."""
     problems: list[str] = []
+    files: list[Path] = []
     if run.settings.vlm_report:
         with _note_failure(problems, "report"):
-            _write_report(run)
+            files += [*_write_report(run), run.evidence.copy_to(run.directories.report)]
     if run.settings.vlm_update_baseline and decision is Decision.GO:
         with _note_failure(problems, "baseline"):
-            _update_baseline(run)
+            files += _update_baseline(run)
+    if decision is Decision.GO:
+        with _note_failure(problems, "run"):
+            run.keep_sums(files)
     return problems
 
 
@@ -263,11 +264,10 @@ def _note_failure(problems: list[str], what: str) -> Iterator[None]:
         problems.append(f"writing the {what} ended in {type(error).__name__}: {on_one_line(str(error), None)}")
 
 
-def _write_report(run: Run) -> None:
+def _write_report(run: Run) -> list[Path]:
     from pytest_vlmrobust.reporting import write_report
 
-    write_report(run.directories.report, run.records, _with_ranking(run, run.facts()), run.manifest())
-    run.evidence.copy_to(run.directories.report)
+    return write_report(run.directories.report, run.records, _with_ranking(run, run.conclusion), run.manifest())
 
 
 def _with_ranking(run: Run, facts: RunFacts) -> RunFacts:
@@ -279,15 +279,15 @@ def _with_ranking(run: Run, facts: RunFacts) -> RunFacts:
     return facts.with_ranking(*rank_run(run.evidence, run.run_id, run.reference or ""))
 
 
-def _update_baseline(run: Run) -> None:
-    """Copies the evidence of this run to where later runs look for their baseline."""
+def _update_baseline(run: Run) -> list[Path]:
+    """Copies the evidence of this run to where later runs look for their baseline; returns the files."""
     from pytest_vlmrobust.reporting import write_report
 
     directory = run.directories.baseline
     if run.baseline is not None:
         run.baseline.close()
-    run.evidence.copy_to(directory)
-    write_report(directory, run.records, run.facts(), run.manifest())
+    evidence = run.evidence.copy_to(directory)
+    return [evidence, *write_report(directory, run.records, run.conclusion, run.manifest())]
 
 
 def _add_suite_properties(config: pytest.Config, facts: dict[str, str]) -> None:
@@ -335,7 +335,7 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
 
     writer = config.get_terminal_writer()
     width = writer.fullwidth if writer.hasmarkup else max(120, writer.fullwidth)  # a log has no right edge
-    facts = run.facts()
+    facts = run.conclusion
     terminalreporter.section("vision-language model robustness", "=")
     terminalreporter.write(render_terminal(run.records, facts, width=width, color=writer.hasmarkup))
     for problem in config.stash.get(_UNWRITTEN, []):
@@ -345,6 +345,177 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
     if names := [record.id for record in run.records if not record.is_gated]:
         text = f"FAILED  non-gate tests failed, so that the run fails whatever the gate decides: {first_few(names, _MOST)}"
         terminalreporter.write_line(text, red=True)
+    config.stash[_PRINTED] = True
+
+
+# When pytest is about to end.
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
+    """Believes a GO, and exit code 0, once all other hooks are through, ``pytest_unconfigure`` and cleanups included."""
+    register_profiles(config)
+    try:
+        status = yield
+    except BaseException as error:
+        status = _look_again(config, None, error)
+        if status is None:
+            raise
+        return status
+    return _look_again(config, status)
+
+
+def _look_again(config: pytest.Config, status: int | None, error: BaseException | None = None) -> int | None:
+    """Returns the exit code in place of ``status``, which pytest is about to return; ``None`` where an error ends it."""
+    run = config.stash.get(RUN, None)
+    if run is None and status == 0 and config.getoption("vlm") and not _only_shows(config):
+        _say(config, [f"{Decision.INCOMPLETE}: --vlm names a model, and something ended pytest before it was asked"], aloud=True)
+        return EXIT_CODES[Decision.INCOMPLETE]
+    if run is None or not run.controls or not _is_asked(config, run, error):
+        return status
+    decided = run.decision
+    try:
+        return _status_of(config, run, status, error)
+    finally:
+        if decided is Decision.GO:
+            run.close()
+            run.release_signals()
+
+
+def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseException | None) -> int | None:
+    """Takes a GO back that rests on what is no longer there, and returns the exit code: 0 of a GO alone."""
+    unread, junit = _unread(config, run, error), _junit_file(config, run)
+    unwritten = raised_in(error, JUNIT)
+    ends_well = status == 0 or (isinstance(error, SystemExit) and not error.code)
+    reasons = [unread] if unread else []
+    if unwritten:
+        reasons.append(
+            f"--junitxml {junit}: cannot be written: {error}. Name a file in a directory that is writable and has room"
+        )
+    elif error is not None and not unread:
+        reasons.append(f"pytest was ended by {type(error).__name__} ({error}) after the gate was decided")
+    if run.decision is Decision.GO:
+        reasons += [] if unwritten else filter(None, [_lost_junit(junit, run)])
+        if not reasons and _PRINTED not in config.stash and config.pluginmanager.has_plugin("terminalreporter"):
+            reasons.append("something ended pytest before it printed the page of the gate, which nobody could read")
+        reasons += _losses(run)
+        reason = _in_short(reasons)
+        lines = [f"GO is taken back: {reason}", *_take_back(run, junit, reason)] if reasons else []
+    elif ends_well:
+        what = f"decided {run.decision}" if run.decision else "decided nothing: what it does at the end of a run was skipped"
+        lines = [f"pytest was about to end with exit code 0, and the gate {what}. Find the plugin or the hook that changes it"]
+    else:
+        lines = reasons if unread or unwritten else []
+    if not lines:
+        return status
+    decision = run.decision or Decision.INCOMPLETE
+    _say(config, [f"{decision}: {line}" for line in lines], aloud=not unread)
+    if status and not unread:
+        return status
+    return EXIT_CODES[decision] if error is None or unread or unwritten or ends_well else None
+
+
+def _is_asked(config: pytest.Config, run: Run, error: BaseException | None) -> bool:
+    """Whether pytest is to end with the decision of a gate, as it is not where it shows, plans or fills something.
+
+    Where it could not print even its first lines, nobody knows yet whether there are gated tests.
+    """
+    if not run.settings.vlm or run.only_plans or run.only_fills or run.selection.refusal is not None or _only_shows(config):
+        return False
+    tests = run.selection.planned or run.selection.selected or run.records
+    return bool(tests or config.getoption("vlm") or run.unprinted or raised_in(error, PRINTING))
+
+
+def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str:
+    """Returns, as a sentence, that the page cannot have reached its reader; standard output then leads to nowhere.
+
+    Else pytest ends in an error of its own at its last line, and Python in another one.
+    """
+    why = str(error) if raised_in(error, PRINTING) else run.unprinted
+    for stream in filter(None, (config.pluginmanager.get_plugin("terminalreporter"), sys.stdout)):
+        try:
+            stream.flush()
+        except OSError as unflushed:
+            why = str(unflushed)
+        except ValueError:
+            pass  # somebody closed it, and what was in it is written
+    if not why:
+        return ""
+    with contextlib.suppress(OSError, ValueError, AttributeError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    advice = "Lead it to where there is room, and to a reader that reads all of it"
+    return f"standard output could not be written ({why}), so nobody could read the page of the gate. {advice}"
+
+
+def _junit_file(config: pytest.Config, run: Run) -> Path | None:
+    """Returns where pytest writes JUnit; ``None`` where it does not."""
+    written = [getattr(one, "logfile", "") for one in config.pluginmanager.get_plugins() if hasattr(one, "add_global_property")]
+    given = next(filter(None, written), "") or config.getoption("xmlpath", default=None)
+    return run.invocation / os.path.expanduser(os.path.expandvars(given)) if given else None  # noqa: PTH111 - as pytest does
+
+
+def _losses(run: Run) -> list[str]:
+    try:
+        return run.losses()
+    except Exception as error:  # noqa: BLE001 - whatever somebody put there, it is not what the run wrote
+        return [f"{run.directories.run}: cannot be read any more: {type(error).__name__} ({error})"]
+
+
+def _in_short(reasons: Sequence[str]) -> str:
+    """Returns sentences as one that names a few of them, and says once what to do."""
+    from pytest_vlmrobust.store.run_directory import LOST
+
+    short = [reason.removesuffix(f". {LOST}") for reason in reasons]
+    more = [f"and {len(short) - _MOST} more"] if len(short) > _MOST else []
+    advice = f". {LOST}" if any(reason.endswith(LOST) for reason in reasons) else ""
+    return f"{'; '.join([*short[:_MOST], *more])}{advice}"
+
+
+def _lost_junit(path: Path | None, run: Run) -> str:
+    """Returns, as a sentence, that the JUnit file of this run is not there; empty where it is, or where none was asked for."""
+    from pytest_vlmrobust.reporting.junit import runs_in
+    from pytest_vlmrobust.store.run_directory import LOST
+
+    if path is None or (path.exists() and not path.is_file()):  # a pipe is read once
+        return ""
+    try:
+        runs = runs_in(path)
+    except (OSError, ValueError) as error:
+        return f"--junitxml {path}: expected what pytest wrote there: {getattr(error, 'strerror', '') or error}. {LOST}"
+    return f"--junitxml {path}: is of another run. {LOST}" if runs and run.run_id not in runs else ""
+
+
+def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
+    """Makes a GO INCOMPLETE wherever it was written down but in the baseline; returns the reasons for failed writes."""
+    from pytest_vlmrobust.reporting.files import add_step_summary, summary
+    from pytest_vlmrobust.reporting.junit import correct, suite_properties
+
+    problems: list[str] = []
+    with _note_failure(problems, "manifest"):
+        run.take_back(reason)
+    facts = run.conclusion
+    if run.settings.vlm_report:
+        with _note_failure(problems, "report"):
+            _write_report(run)
+    if junit is not None and junit.is_file():
+        with _note_failure(problems, "JUnit file"):
+            correct(junit, suite_properties(facts.origins, run.records, facts))
+    with _note_failure(problems, "summary"):
+        add_step_summary(summary(run.records, facts))
+    return problems
+
+
+def _say(config: pytest.Config, lines: Sequence[str], *, aloud: bool) -> None:
+    """Prints lines below all that pytest printed; onto standard error where they would not be read."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter") if aloud else None
+    for line in (on_one_line(f"vlm: {line}", None) for line in lines):
+        with contextlib.suppress(OSError, ValueError):
+            if reporter is not None:
+                reporter.write_line(line, red=True)
+                reporter.flush()
+            else:
+                sys.stderr.write(f"{line}\n")
+                sys.stderr.flush()
 
 
 def _only_shows(config: pytest.Config) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.decision import Decision, Outcome
 
 from .evaluation import RunEvaluation
 from .options import RERUN
@@ -42,10 +42,14 @@ class Run(RunEvaluation):
     """The tests of an earlier run to run again, if ``--vlm-rerun`` selects them."""
     stopped: str = ""
     """What ended pytest early, or a failure that no record reports; empty if nothing did."""
+    unprinted: str = ""
+    """Why pytest could not print what it had to say; empty where it could."""
     repeatability: Sequence[Repeatability] = ()
     """How often answers changed when they were asked for again (``--vlm-aa``)."""
     hold_signals: Callable[[], None] = lambda: None
     """Makes signals wait that would end this process while it concludes."""
+    release_signals: Callable[[], None] = lambda: None
+    """Lets them, and ``os._exit``, end this process again."""
     by_test: dict[str, Record] = field(default_factory=dict)
     workers_noticed: list[str] = field(default_factory=list)
     """What workers of xdist noticed of models that changed while they were asked."""
@@ -53,6 +57,12 @@ class Run(RunEvaluation):
     """What each worker of xdist said at its end about how it ran its models, by the worker's name."""
     workers_files: set[tuple[str, int, int]] = field(default_factory=set)
     """The store and the evidence that workers of xdist had open: path, and what tells the file from another in its place."""
+    _concluded: RunFacts | None = None
+    _digest: str = ""
+    """The digest of the evidence that workers of xdist wrote."""
+    _described: Mapping[str, object] = field(default_factory=dict)
+    """What its manifest says."""
+    _closed: bool = False
 
     # What the run was asked for.
 
@@ -114,7 +124,10 @@ class Run(RunEvaluation):
             self.evaluator.free()
 
     def close(self) -> None:
-        """Frees models and closes what is open."""
+        """Frees models and closes what is open; closing twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
         opened = self.__dict__
         if self.display is not None:
             self.display.close()
@@ -140,10 +153,28 @@ class Run(RunEvaluation):
         own = {(str(one.path), *one.identity) for one in self.open_databases if one.identity}
         return own | self.workers_files
 
+    def keep_sums(self, files: Iterable[Path]) -> None:
+        """Remembers what was just written for good: these files, and what stands in the run's own directory.
+
+        Raises:
+            OSError: a file is gone already, or cannot be read.
+            StoreError: the evidence is, or cannot.
+        """
+        from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME as SPENDING
+        from pytest_vlmrobust.store.database import FILE_NAME
+        from pytest_vlmrobust.store.run_directory import BASELINE, MANIFEST_FILE, file_sum
+
+        directory = self.directories.run
+        own = [directory / MANIFEST_FILE, *filter(Path.exists, (directory / SPENDING, directory / BASELINE / FILE_NAME))]
+        self.written |= {path: file_sum(path) for path in (*own, *files)}
+        if self.workers_files:  # else this process knows each answer that it wrote
+            self._digest = self.evidence.digest()
+
     def losses(self) -> list[str]:
         """Returns, a sentence for each, the files of the run that are no longer what was written, or were exchanged meanwhile.
 
-        Asked after the last test: a journal, evidence or a store that went missing on the way supports no verdict.
+        Asked after the last test, and of a GO once more when pytest is about to end: a journal, evidence or a store that went
+        missing on the way supports no verdict.
         """
         from pytest_vlmrobust.core.errors import StoreError
         from pytest_vlmrobust.evaluation.judge.judge_inputs import changed_policies
@@ -153,7 +184,7 @@ class Run(RunEvaluation):
         found += [replacement(Path(path), (device, inode)) for path, device, inode in sorted(self.open_files)]
         found += [one.damage() for one in self.open_databases]
         altered = {path: alteration(path, sha256) for path, sha256 in self.written.items()}
-        found += altered.values()
+        found += [*altered.values(), self._changed_answers()]
         judged = self.controls and not altered.get(self.directories.run / DOCKET_FILE)
         if judged and any(record.is_gated and record.outcome is not Outcome.ERROR for record in self.records):
             try:
@@ -161,6 +192,21 @@ class Run(RunEvaluation):
             except StoreError as error:
                 found.append(f"{error}. {LOST}")
         return list(dict.fromkeys(filter(None, found)))
+
+    def _changed_answers(self) -> str:
+        """Returns, as a sentence, that the evidence which workers wrote has other answers than at the end; empty where not."""
+        from pytest_vlmrobust.core.errors import StoreError
+        from pytest_vlmrobust.store import Evidence
+        from pytest_vlmrobust.store.run_directory import LOST
+
+        if not self._digest:
+            return ""
+        try:
+            with Evidence.open(self.directories.run, read_only=True) as fresh:
+                same = fresh.digest() == self._digest
+        except StoreError as error:
+            return f"{error}. {LOST}"
+        return "" if same else f"{self.evidence.path}: its answers are not the ones that this run wrote. {LOST}"
 
     # How its tests ended.
 
@@ -283,7 +329,12 @@ class Run(RunEvaluation):
 
         measured = measured_facts(self.records, self.models, self.data, self.open_backend)
         measured["spending"] = self._spending_by_model
-        return {**self.origins(), **measured, "processes": self.processes, "decision": str(self.facts().decision(self.records))}
+        return {
+            **self.origins(),
+            **measured,
+            "processes": self.processes,
+            "decision": str(self.conclusion.decision(self.records)),
+        }
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
         """Writes the manifest beside the journal: what was to run, and which requirements of policies are not met.
@@ -306,13 +357,48 @@ class Run(RunEvaluation):
             "store": os.path.relpath(directories.store, directories.run),
             "processes": self.processes,
         }
-        write_manifest(directories.run, {**content, **conclusion})
+        self._described = {**content, **conclusion}
+        write_manifest(directories.run, self._described)
+
+    def conclude(self) -> Decision:
+        """Decides, and writes the decision into the directory of the run.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self._concluded = facts = self.facts()
+        decision = facts.decision(self.records)
+        missing = facts.missing(self.records)
+        self.describe(facts.shortfalls, missing=missing, decision=str(decision), warnings=list(facts.warnings))
+        return decision
+
+    @property
+    def decision(self) -> Decision | None:
+        """What was decided; ``None`` before that, and where it never came to it."""
+        return None if self._concluded is None else self._concluded.decision(self.records)
+
+    @property
+    def conclusion(self) -> RunFacts:
+        """The facts that the run was decided by; before that, those that are known."""
+        return self._concluded or self.facts()
+
+    def take_back(self, reason: str) -> None:
+        """Makes a run that was decided GO INCOMPLETE, here and in its directory; what stands there may be gone or unreadable.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        from pytest_vlmrobust.store import write_manifest
+
+        self._concluded = dataclasses.replace(self.conclusion, stopped=reason)
+        self.stop(reason)
+        write_manifest(self.directories.run, {**self._described, "stopped": reason, "decision": str(Decision.INCOMPLETE)})
 
     # Parts of these.
 
     @property
     def _spending_by_model(self) -> dict[str, object]:
-        return {spent.model: spent.to_dict() for spent in self.spending}
+        return {spent.model: spent.to_dict() for spent in (self._concluded.spending if self._concluded else self.spending)}
 
     @property
     def _measured_datasets(self) -> list[str]:

@@ -99,7 +99,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if run.controls:
         order = contextlib.ExitStack()
         run.hold_signals = order.enter_context(_ends_in_order(lambda text: _say_at_once(config, text)))
-        config.add_cleanup(order.close)
+        run.release_signals = order.close
+        config.add_cleanup(lambda: None if run.decision is Decision.GO else order.close())  # a GO is looked at once more
     else:
         end_with_controller()
     try:
@@ -118,9 +119,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Frees what was opened."""
+    """Frees what was opened; of a run that is GO, which is looked at once more, that is done when pytest is about to end."""
     run = config.stash.get(RUN, None)
-    if run is not None:
+    if run is not None and run.decision is not Decision.GO:
         run.close()
 
 

@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.words import on_one_line
 
+from .outcome import PRINTING, raised_in
 from .run import RUN, Run
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def pytest_sessionstart(session: pytest.Session) -> Generator[None]:
     try:
         return (yield)
     except (EOFError, OSError) as error:
-        if not session.config.stash[RUN].settings.vlm:
+        if not session.config.stash[RUN].settings.vlm or raised_in(error, PRINTING):
             raise
         said = f"{Decision.INCOMPLETE}: a worker of pytest-xdist died while it was started ({error}). Run it again"
     pytest.exit(said, returncode=EXIT_CODES[Decision.INCOMPLETE])

@@ -25,6 +25,7 @@ from .comparison import noise_table, noise_warnings
 from .explanation import Command
 from .html import render_html
 from .junit import junit_xml, suite_properties
+from .ranking import FILES as RANKING_FILES
 from .ranking import write_ranking
 from .subject import mapping, subject
 from .wording import (
@@ -48,8 +49,10 @@ SUMMARY = "summary.md"
 REPORT = "report.html"
 
 
-def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object] | None) -> None:
-    """Writes the report into ``directory``, which is created; each file replaces the old one in one step.
+def write_report(
+    directory: Path, records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object] | None
+) -> list[Path]:
+    """Writes the report into ``directory``, which is created, and returns its files; each replaces the old one in one step.
 
     Without a manifest (a report made again from a journal) an existing one is left as it is.
     """
@@ -70,6 +73,10 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
     if facts.ranking is not None:
         write_ranking(directory, facts.ranking)
     write_text(directory / REPORT, render_html(records, facts, origins))
+    names = [results.FILE_NAME, results.CSV_FILE, SUMMARY, model_card.FILE_NAME, junit.FILE_NAME, REPORT]
+    names += [MANIFEST] if manifest is not None else []
+    names += RANKING_FILES if facts.ranking is not None else []
+    return [directory / name for name in names]
 
 
 def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:

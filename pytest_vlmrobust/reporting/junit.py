@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -16,6 +17,7 @@ from pytest_vlmrobust.core.words import on_one_line
 
 from .explanation import Command, explain
 from .wording import RunFacts, ci_variables, decisions_by_model, policy_replacements, warnings_of
+from .writing import write_text
 
 FILE_NAME = "junit.xml"
 LOST = "the run ended before this test left a verdict"
@@ -23,6 +25,7 @@ LOST = "the run ended before this test left a verdict"
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\u007e\u0080-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold, and the delete character, which pytest spells out as well."""
 _RAISED = {Outcome.FAIL: "pytest_vlmrobust.ThresholdExceeded", Outcome.INCONCLUSIVE: "pytest_vlmrobust.NotDecided"}
+_OF_SUITE = ".//testsuite/properties/property"
 _KINDS = {"error": "errors", "failure": "failures", "skipped": "skipped"}
 
 
@@ -101,6 +104,41 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
     for repeat in facts.repeatability:
         values |= _repeat_properties(repeat)
     return {visible(name): value for name, value in values.items() if value}
+
+
+def runs_in(path: Path) -> set[str]:
+    """Returns the runs that a JUnit file says it is of; none where something took the properties of its suites out.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no XML.
+    """
+    return {str(one.get("value")) for one in _parse(path).iterfind(_OF_SUITE) if one.get("name") == "vlm.run"}
+
+
+def correct(path: Path, suite: Mapping[str, str]) -> None:
+    """Writes other properties of the whole run into a JUnit file that pytest wrote.
+
+    Raises:
+        OSError: it cannot be read or written.
+        ValueError: it is no XML.
+    """
+    tree = _parse(path)
+    for node in tree.iterfind(".//testsuite"):
+        others = [(str(one.get("name")), str(one.get("value"))) for one in node.iterfind("properties/property")]
+        for old in node.findall("properties"):
+            node.remove(old)
+        _add_properties(node, {**dict(others), **suite}.items())
+        node.insert(0, node[-1])
+        del node[-1]
+    write_text(path, '<?xml version="1.0" encoding="utf-8"?>' + ET.tostring(tree.getroot(), encoding="unicode"))
+
+
+def _parse(path: Path) -> ET.ElementTree[ET.Element]:
+    try:
+        return ET.parse(path)  # noqa: S314 - it was just written by this process
+    except ET.ParseError as error:
+        raise ValueError(f"no XML: {error}") from error
 
 
 def is_plain(origins: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from .writing import inert, render_table, write_json, write_text
 JSON_FILE = "models.json"
 MARKDOWN_FILE = "models.md"
 PAGE = "models.html"
+FILES = (JSON_FILE, MARKDOWN_FILE, PAGE)
 OVER_ALL = "all datasets"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from xml.etree import ElementTree
 
 import pytest
 
@@ -145,3 +146,231 @@ def test_a_run_whose_pictures_are_exchanged_meanwhile_is_incomplete(
     result = project.run("-p", "no:cacheprovider")
     assert result.ret == 11
     assert "changed while" in " ".join(result.stdout.str().split())
+
+
+# After the decision: until pytest ends, a GO is taken back that rests on files which are no longer there.
+
+
+HEAD = """
+import os, shutil, sqlite3, sys
+from pathlib import Path
+
+import pytest
+
+here = Path(__file__).parent
+store = here / ".vlmrobust"
+
+
+def damage():
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        run = max((store / "runs").iterdir())
+        {damage}
+
+"""
+WHEN = {
+    "pytest_sessionfinish": "def pytest_sessionfinish():\n    damage()\n",
+    "pytest_terminal_summary": "def pytest_terminal_summary():\n    damage()\n",
+    "pytest_unconfigure": "@pytest.hookimpl(trylast=True)\ndef pytest_unconfigure():\n    damage()\n",
+    "a wrapper": "@pytest.hookimpl(wrapper=True, tryfirst=True)\ndef pytest_unconfigure():\n    yield\n    damage()\n",
+    "a cleanup": "def pytest_configure(config):\n    config.add_cleanup(damage)\n",
+}
+LATE_DAMAGES = {
+    **DAMAGES,
+    "manifest": ("(run / 'manifest.json').unlink()", "manifest.json: was deleted or moved away during the run"),
+    "manifest changed": ("os.truncate(run / 'manifest.json', 9)", "manifest.json: is not what this run wrote"),
+    "what it spent": ("os.truncate(run / 'spending.tsv', 1)", "spending.tsv: is not what this run wrote"),
+    "docket not read": ("(run / 'docket.json').write_text('{')", "docket.json: is not what this run wrote"),
+    "report": ("shutil.rmtree(here / 'out')", "out/results.json: was deleted or moved away during the run"),
+    "page changed": ("(here / 'out' / 'report.html').write_text('GO')", "out/report.html: is not what this run wrote"),
+    "its evidence": ("(here / 'out' / 'predictions.sqlite').unlink()", "out/predictions.sqlite: was deleted or moved away"),
+    "JUnit": ("(here / 'junit.xml').unlink()", "junit.xml: expected what pytest wrote there: No such file or directory"),
+    "JUnit emptied": ("(here / 'junit.xml').write_text('')", "junit.xml: expected what pytest wrote there: no XML"),
+    "JUnit of another run": (
+        "f = here / 'junit.xml'; f.write_text(f.read_text().replace(run.name, 'other'))",
+        "junit.xml: is of another run",
+    ),
+    "the next baseline": ("shutil.rmtree(here / 'base')", "base/predictions.sqlite: was deleted or moved away during the run"),
+}
+FILES = ("--vlm-report=out", "--junitxml=$HERE/junit.xml")
+QUICK_LATE = (*QUICK, "manifest", "docket not read", "page changed", "JUnit", "JUnit of another run")
+
+
+@pytest.fixture(autouse=True)
+def by_hand(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("HERE", str(pytester.path))
+
+
+def said_in_files(project: Project) -> set[str]:
+    """Returns every decision that stands in a file of the run."""
+    files = [*project.path.glob(".vlmrobust/runs/*/manifest.json"), *project.path.glob("out/*s*.json")]
+    found = {json.loads(file.read_text()).get("decision", "none") for file in files}
+    if (project.path / "junit.xml").is_file():
+        suite = ElementTree.parse(project.path / "junit.xml").getroot()[0]
+        found |= {str(one.get("value")) for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"}
+    return found
+
+
+def run_to_the_end(project: Project, *more: str) -> tuple[pytest.RunResult, str]:
+    """Runs the gate, and returns the result with the line that takes the GO back, which is printed once."""
+    result = project.run("-p", "no:cacheprovider", *FILES, *more)
+    said = [line for line in (*result.outlines, *result.errlines) if line.startswith(("vlm: INCOMPLETE: ", "vlm: NO-GO: "))]
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    assert len(said) <= 1
+    return result, "".join(said)
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_a_go_whose_evidence_is_deleted_afterwards_is_taken_back(any_project: Project, when: str) -> None:
+    any_project.write("conftest.py", HEAD.format(damage="shutil.rmtree(store)") + WHEN[when])
+    result, said = run_to_the_end(any_project)
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(["GO *", "vlm: INCOMPLETE: GO is taken back: *"])
+    assert "records.jsonl: was deleted or moved away during the run; " in said
+    assert said.count("Run it again: ") == 1
+    assert said_in_files(any_project) == {"INCOMPLETE"}
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=[] if what in QUICK_LATE else pytest.mark.slow) for what in LATE_DAMAGES]
+)
+def test_each_file_is_looked_at_once_more(project: Project, what: str) -> None:
+    damage, expected = LATE_DAMAGES[what]
+    project.write("conftest.py", HEAD.format(damage=damage) + WHEN["pytest_unconfigure"])
+    result, said = run_to_the_end(project, *(("--vlm-baseline=base", "--vlm-update-baseline") if "baseline" in what else ()))
+    assert result.ret == 11
+    assert expected in said
+    assert said_in_files(project) == {"INCOMPLETE"}
+
+
+def test_the_copy_of_a_baseline_is_looked_at_as_well(project: Project) -> None:
+    assert project.run("--vlm-report=base").ret == 0
+    damage = "(run / 'baseline' / 'predictions.sqlite').unlink()"
+    project.write("conftest.py", HEAD.format(damage=damage) + WHEN["pytest_unconfigure"])
+    result, said = run_to_the_end(project, "--vlm-baseline=base")
+    assert result.ret == 11
+    assert "baseline/predictions.sqlite: was deleted" in said
+
+
+@pytest.mark.parametrize("what", ["evidence changed", "page changed", "JUnit"])
+def test_what_workers_wrote_is_looked_at_as_well(pytester: pytest.Pytester, what: str) -> None:
+    project = make_project(pytester, ("-n2",))
+    project.write("conftest.py", HEAD.format(damage=LATE_DAMAGES[what][0]) + WHEN["pytest_unconfigure"])
+    result, _ = run_to_the_end(project)
+    assert result.ret == 11
+    assert said_in_files(project) == {"INCOMPLETE"}
+
+
+def test_files_that_are_only_touched_are_still_there(project: Project) -> None:
+    touch = "[(os.utime(path), path.chmod(0o600)) for path in [*(here / 'out').iterdir(), here / 'junit.xml'] if path.is_file()]"
+    project.write("conftest.py", HEAD.format(damage=touch) + WHEN["pytest_unconfigure"])
+    result, said = run_to_the_end(project)
+    assert (result.ret, said) == (0, "")
+    assert said_in_files(project) == {"GO"}
+
+
+def test_properties_that_somebody_takes_out_of_junit_are_no_loss(project: Project) -> None:
+    damage = "import re; f = here / 'junit.xml'; f.write_text(re.sub('<properties>.*?</properties>', '', f.read_text()))"
+    project.write("conftest.py", HEAD.format(damage=damage) + WHEN["pytest_unconfigure"])
+    assert run_to_the_end(project)[0].ret == 0
+
+
+def test_large_files_are_known_by_size_and_time(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_vlmrobust.store import run_directory
+
+    monkeypatch.setattr(run_directory, "_QUICK_TO_READ", 0)
+    assert run_to_the_end(project)[0].ret == 0
+    project.write("conftest.py", HEAD.format(damage=LATE_DAMAGES["page changed"][0]) + WHEN["pytest_unconfigure"])
+    assert "out/report.html: is not what this run wrote" in run_to_the_end(project)[1]
+
+
+@pytest.mark.parametrize("file", ["/dev/full", "/proc/nowhere/junit.xml"])
+def test_junit_that_cannot_be_written_takes_a_go_back(project: Project, file: str) -> None:
+    result = project.run(f"--junitxml={file}", "--vlm-report=out")
+    assert result.ret == 11
+    assert f"vlm: INCOMPLETE: GO is taken back: --junitxml {file}: cannot be written: " in result.stdout.str()
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    assert said_in_files(project) == {"INCOMPLETE"}
+
+
+def test_junit_that_is_written_to_a_pipe_or_a_device_is_not_read(project: Project) -> None:
+    assert project.run("--junitxml=/dev/null").ret == 0
+
+
+# Exit code 0 is of a GO alone.
+
+
+ZEROS = {
+    "another exit code": "@pytest.hookimpl(trylast=True)\ndef pytest_sessionfinish(session):\n    session.exitstatus = 0\n",
+    "pytest.exit": "def pytest_terminal_summary():\n    pytest.exit('enough', returncode=0)\n",
+    "sys.exit": "def pytest_unconfigure():\n    sys.exit(0)\n",
+}
+SKIPPED = {
+    "an exception before": "@pytest.hookimpl(tryfirst=True)\ndef pytest_sessionfinish():\n    pytest.exit('x', returncode=0)\n",
+    "unregistered": (
+        "@pytest.hookimpl(trylast=True)\ndef pytest_runtest_teardown(item):\n"
+        "    if 'invert' in item.nodeid:\n        item.config.pluginmanager.unregister(name='vlmrobust')\n"
+    ),
+}
+FORGOTTEN = """
+from pytest_vlmrobust.plugin.run import RUN
+
+def pytest_unconfigure(config):
+    del config.stash[RUN]
+"""
+DECIDED_NO_GO = "vlm: NO-GO: pytest was about to end with exit code 0, and the gate decided NO-GO. Find "
+UNDECIDED = "vlm: INCOMPLETE: pytest was about to end with exit code 0, and the gate decided nothing: "
+
+
+@pytest.mark.parametrize("how", ZEROS)
+def test_a_no_go_keeps_its_exit_code(any_project_but_slowly: Project, how: str) -> None:
+    project = any_project_but_slowly
+    project.script({"setting": "invert", "answer": "A"})
+    project.write("conftest.py", HEAD.format(damage="pass") + ZEROS[how])
+    result, said = run_to_the_end(project)
+    assert result.ret == 1
+    assert said.startswith(DECIDED_NO_GO)
+
+
+@pytest.mark.parametrize("how", ["pytest.exit", "sys.exit"])
+def test_a_go_that_something_cuts_short_is_taken_back(project: Project, how: str) -> None:
+    project.write("conftest.py", HEAD.format(damage="pass") + ZEROS[how])
+    result, said = run_to_the_end(project)
+    assert result.ret == 11
+    assert "GO is taken back: " in said
+    assert said_in_files(project) == {"INCOMPLETE"}
+
+
+@pytest.mark.parametrize("how", SKIPPED)
+def test_a_gate_that_decided_nothing_does_not_end_with_0(project: Project, how: str) -> None:
+    project.write("conftest.py", HEAD.format(damage="pass") + SKIPPED[how])
+    result, said = run_to_the_end(project)
+    assert result.ret == 11
+    assert said.startswith(UNDECIDED)
+    assert "GO" not in said_in_files(project)
+
+
+@pytest.mark.parametrize("how", ["def pytest_cmdline_main():\n    return 0\n", FORGOTTEN])
+def test_a_gate_that_pytest_knows_nothing_of_does_not_end_with_0(project: Project, how: str) -> None:
+    project.write("conftest.py", HEAD.format(damage="pass") + how)
+    result, said = run_to_the_end(project)
+    assert result.ret == 11
+    assert said == "vlm: INCOMPLETE: --vlm names a model, and something ended pytest before it was asked"
+
+
+def test_an_error_of_a_hook_takes_a_go_back_and_stands(project: Project) -> None:
+    project.write("conftest.py", "def pytest_unconfigure():\n    raise RuntimeError('my own')\n")
+    result = project.run(subprocess=True)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["vlm: INCOMPLETE: GO is taken back: pytest was ended by RuntimeError (my own) after *"])
+    result.stderr.fnmatch_lines(["RuntimeError: my own"])
+    assert said_in_files(project) == {"INCOMPLETE"}
+
+
+def test_exit_code_0_of_what_is_no_gate_stands(project: Project) -> None:
+    project.write("conftest.py", HEAD.format(damage="pass") + ZEROS["another exit code"])
+    project.write("suite/test_suite.py", "def test_plain():\n    pass\n")
+    for arguments in ((), ("--vlm=scripted:model.yaml", "--collect-only"), ("--vlm=scripted:model.yaml", "--markers")):
+        result = project.pytester.runpytest(*arguments, "suite", "-p", "no:randomly")
+        assert result.ret == 0
+        assert "INCOMPLETE" not in result.stdout.str() + result.stderr.str()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -52,3 +53,42 @@ def test_closed_streams_change_no_decision(gate: Project, closed: str, decision:
     done = run(gate, f'exec "$@" {closed}')
     assert done.returncode == {"GO": 0, "NO-GO": 1}[decision], done.stdout + done.stderr
     assert json.loads((gate.path / "out" / "results.json").read_text())["decision"] == decision
+
+
+def codes_of(gate: Project, arguments: tuple[str, ...] = ()) -> dict[str, tuple[int, str]]:
+    """Returns exit code and standard error of a gate whose standard output is full, and of one that nobody reads."""
+    command = [sys.executable, "-m", "pytest", *UNUSED, "-p", "no:cacheprovider", "suite", "--vlm-report=out", *arguments]
+    ends = os.pipe()
+    os.close(ends[0])
+    found = {}
+    for name, descriptor in {"full": os.open("/dev/full", os.O_WRONLY), "unread": ends[1]}.items():
+        done = subprocess.run(command, cwd=gate.path, stdout=descriptor, stderr=subprocess.PIPE, text=True, check=False)
+        found[name] = done.returncode, done.stderr
+        os.close(descriptor)
+    return found
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "n2"])
+def test_a_page_that_could_not_be_printed_is_not_go(gate: Project, arguments: tuple[str, ...]) -> None:
+    for code, said in codes_of(gate, arguments).values():
+        assert code == 11, said
+        assert "standard output could not be written (" in said
+        assert len(said.splitlines()) == 1
+        for file in (*gate.path.glob(".vlmrobust/runs/*/manifest.json"), *gate.path.glob("out/results.json")):
+            assert json.loads(file.read_text())["decision"] == "INCOMPLETE"
+
+
+def test_a_no_go_that_could_not_be_printed_stays_one(gate: Project) -> None:
+    gate.script(WRONG)
+    assert [code for code, _ in codes_of(gate).values()] == [1, 1]
+
+
+def test_a_go_whose_page_alone_could_not_be_printed_is_taken_back(gate: Project) -> None:
+    fill = "import os\n\ndef pytest_sessionfinish():\n    os.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"
+    gate.write("conftest.py", fill)
+    done = run(gate, 'exec "$@"')
+    assert done.returncode == 11, done.stdout + done.stderr
+    assert done.stderr.startswith("vlm: INCOMPLETE: GO is taken back: standard output could not be written (")
+    assert len(done.stderr.splitlines()) == 1
+    for file in (*gate.path.glob(".vlmrobust/runs/*/manifest.json"), gate.path / "out" / "results.json"):
+        assert json.loads(file.read_text())["decision"] == "INCOMPLETE"
