@@ -230,7 +230,8 @@ def _open_here(ref: ModelRef, options: BackendOptions) -> Backend:
     lacking = [name for name in ("fingerprint", "describe", "infer", "close") if not callable(getattr(opened, name, None))]
     if lacking:
         what = f"a {type(opened).__name__}, which has no method {lacking[0]!r}"
-        raise ModelError(f"model {ref.name!r}: the backend {ref.backend!r} opened {what}: fix what it registers")
+        hint = did_you_mean(lacking[0], [name for name in dir(opened) if not name.startswith("_")])
+        raise ModelError(f"model {ref.name!r}: the backend {ref.backend!r} opened {what}.{hint} Fix what it registers")
     return opened
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from .errors import UnknownName, UsageError
+from .errors import UnknownName, UsageError, did_you_mean
 
 T = TypeVar("T")
 
@@ -87,9 +87,10 @@ class Registry(Generic[T]):
             thing: T = entry.load()
         except Exception as error:
             owner = entry.dist.name if entry.dist else "an installed package"
+            hint = did_you_mean(entry.attr, dir(error.obj)) if isinstance(error, AttributeError) else ""
             raise UsageError(
-                f"{self.kind} {entry.name!r} from {owner} ({entry.value}) failed to import: {type(error).__name__}: {error}. "
-                f"Fix or uninstall {owner}, or set {DISABLE_VARIABLE}=1"
+                f"{self.kind} {entry.name!r} from {owner} ({entry.value}) failed to import: {type(error).__name__}: {error}."
+                f"{hint} Fix or uninstall {owner}, or set {DISABLE_VARIABLE}=1"
             ) from error
         return thing
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import signal
 import threading
 import time
 
@@ -102,7 +103,7 @@ def test_another_run_finds_everything_in_the_store_and_makes_no_view(world: Worl
 def test_a_run_that_was_interrupted_resumes_where_it_stopped(world: World, seed: int) -> None:
     def interrupted(request: Request) -> str:
         if request.sample_id == "q5":
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return "B"
 
     world.model.answer = interrupted
