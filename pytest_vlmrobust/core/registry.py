@@ -85,9 +85,9 @@ class Registry(Generic[T]):
     def _load(self, entry: EntryPoint) -> T:
         try:
             thing: T = entry.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a script as well as a module
             owner = entry.dist.name if entry.dist else "an installed package"
-            hint = did_you_mean(entry.attr, dir(error.obj)) if isinstance(error, AttributeError) else ""
+            hint = did_you_mean(error.name, dir(error.obj)) if isinstance(error, AttributeError) and error.name else ""
             raise UsageError(
                 f"{self.kind} {entry.name!r} from {owner} ({entry.value}) failed to import: {type(error).__name__}: {error}."
                 f"{hint} Fix or uninstall {owner}, or set {DISABLE_VARIABLE}=1"
