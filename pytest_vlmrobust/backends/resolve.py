@@ -57,6 +57,7 @@ ORACLES = Path(__file__).parent / "oracles"
 """Scripted models with declared faults that come with the package."""
 ORACLE = "oracle"
 """The folder, as it is typed, of the scripted models that come with the package."""
+_SCHEMES = ("openai:", "scripted:")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 _LOCAL_START = (".", "/", "~", os.sep)
@@ -79,7 +80,7 @@ def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = N
     ref = own.get(name) or builtin_model(name) or _by_scheme(name) or _by_place(name)
     if ref is None:
         entries = f"The models file has {first_few(own)}. " if own else ""
-        raise UnknownName("model", name, [*own, *names()], more=f"{entries}{ORDER}")
+        raise UnknownName("model", name, [*own, *names()], more=f"{entries}{ORDER}.{_scheme_meant(name)}")
     ref = ref if dtype is None else dataclasses.replace(ref, dtype=check_dtype(dtype, "--vlm-dtype"))
     ref = dataclasses.replace(ref, answer=answer) if answer else ref
     generation_for(ref)  # refuses letters of a model that writes first
@@ -139,6 +140,12 @@ def _by_scheme(name: str) -> ModelRef | None:
     return None
 
 
+def _scheme_meant(name: str) -> str:
+    """Returns the scheme that is nearest to the one of a name; empty where it has none, or none is near."""
+    scheme, colon, _ = name.partition(":")
+    return did_you_mean(scheme, _SCHEMES) if colon else ""
+
+
 def _openai(name: str, rest: str) -> ModelRef:
     try:
         served, revision = read_typed(rest)
@@ -176,7 +183,7 @@ def _by_place(name: str) -> ModelRef | None:
     if folder.is_dir():
         return _directory(name, folder)
     if "://" in name:
-        raise ModelError(f"--vlm {without_secrets(name)!r}: a URL alone names no model. {ORDER}")
+        raise ModelError(f"--vlm {without_secrets(name)!r}: a URL alone names no model. {ORDER}.{_scheme_meant(name)}")
     if _is_written_as_path(name):
         raise ModelError(f"--vlm {name!r}: there is no directory {str(folder)!r}. {ORDER}")
     if _HUB_ID.match(name):
@@ -230,7 +237,8 @@ def _open_here(ref: ModelRef, options: BackendOptions) -> Backend:
     lacking = [name for name in ("fingerprint", "describe", "infer", "close") if not callable(getattr(opened, name, None))]
     if lacking:
         what = f"a {type(opened).__name__}, which has no method {lacking[0]!r}"
-        raise ModelError(f"model {ref.name!r}: the backend {ref.backend!r} opened {what}: fix what it registers")
+        hint = did_you_mean(lacking[0], [name for name in dir(opened) if not name.startswith("_")])
+        raise ModelError(f"model {ref.name!r}: the backend {ref.backend!r} opened {what}.{hint} Fix what it registers")
     return opened
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from .errors import UnknownName, UsageError
+from .errors import UnknownName, UsageError, did_you_mean
 
 T = TypeVar("T")
 
@@ -85,11 +85,12 @@ class Registry(Generic[T]):
     def _load(self, entry: EntryPoint) -> T:
         try:
             thing: T = entry.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a script as well as a module
             owner = entry.dist.name if entry.dist else "an installed package"
+            hint = did_you_mean(error.name, dir(error.obj)) if isinstance(error, AttributeError) and error.name else ""
             raise UsageError(
-                f"{self.kind} {entry.name!r} from {owner} ({entry.value}) failed to import: {type(error).__name__}: {error}. "
-                f"Fix or uninstall {owner}, or set {DISABLE_VARIABLE}=1"
+                f"{self.kind} {entry.name!r} from {owner} ({entry.value}) failed to import: {type(error).__name__}: {error}."
+                f"{hint} Fix or uninstall {owner}, or set {DISABLE_VARIABLE}=1"
             ) from error
         return thing
 

@@ -19,6 +19,7 @@ from .progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends import AnswerKey, Backend
+    from pytest_vlmrobust.backends.held import Held
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.core.spending import Spending
     from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
@@ -47,7 +48,6 @@ class RunEvaluation(RunInputs):
     """Waivers expire by local date."""
     written: dict[Path, str] = field(default_factory=dict)
     """The SHA-256 of each file that the run wrote for good."""
-    _opened: dict[str, Backend] = field(default_factory=dict)
 
     @property
     def controls(self) -> bool:
@@ -115,7 +115,7 @@ class RunEvaluation(RunInputs):
         return Evaluator(
             models=self.models,
             datasets=self.data.factories,
-            open_backend=self._open_to_ask,
+            open_backend=self.open_backend,
             store=Store.open(directories.store, read_only=settings.vlm_offline or not directories.store_is_writable),
             options=EvaluationOptions(
                 seed=settings.vlm_seed,
@@ -161,6 +161,16 @@ class RunEvaluation(RunInputs):
         )
         return open_backend(ref, options)
 
+    def hold_backend(self, ref: ModelRef) -> Held:
+        """Returns the backend of a model, held to its contract and to ``--vlm-timeout``.
+
+        Raises:
+            VlmRobustError: it cannot be opened.
+        """
+        from pytest_vlmrobust.backends.held import Held
+
+        return Held(lambda: self.open_backend(ref), ref.name, self.settings.vlm_timeout)
+
     def check_budget(self) -> None:
         """Refuses to limit tokens that nobody counts.
 
@@ -170,7 +180,7 @@ class RunEvaluation(RunInputs):
         if not self.settings.vlm_budget_tokens:
             return
         for name, ref in self.models.items():
-            if not getattr(self.open_backend(ref), "counts_tokens", False):
+            if not self.hold_backend(ref).says("counts_tokens"):
                 raise UsageError(
                     f"--vlm-budget-tokens: the backend {ref.backend!r} of model {name!r} does not say how many tokens its "
                     "answers take. Leave the option out, or limit the run by --vlm-budget-seconds"
@@ -190,13 +200,7 @@ class RunEvaluation(RunInputs):
 
     def how_models_ran(self) -> dict[str, object]:
         """Returns how this process ran each model that it loaded, JSON-safe: device, threads, size of batches."""
-        found: dict[str, object] = {}
-        for name, backend in self._opened.items():
-            with contextlib.suppress(Exception, SystemExit):  # its records say why it could not be asked; this decides nothing
-                about = backend.describe()
-                if "loaded" in about:
-                    found[name] = {key: about[key] for key in ("batches", "failed_batches", "loaded") if key in about}
-        return found
+        return self.evaluator.how_models_ran() if "evaluator" in vars(self) else {}
 
     @cached_property
     def judge(self) -> AdaptiveJudge:
@@ -244,11 +248,6 @@ class RunEvaluation(RunInputs):
         from pytest_vlmrobust.store import Evidence
 
         return Evidence.open(self.directories.run)
-
-    def _open_to_ask(self, ref: ModelRef) -> Backend:
-        """Opens the backend that the evaluator asks, and keeps it in mind for what it says of itself later."""
-        self._opened[ref.name] = self.open_backend(ref)
-        return self._opened[ref.name]
 
     @cached_property
     def _answers(self) -> AnswerKey:

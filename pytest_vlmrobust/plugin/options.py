@@ -187,8 +187,9 @@ class Settings:
     )
     vlm_timeout: int = option(
         0,
-        "seconds that a model may take for a batch, its loading before the first one included, and for its fingerprint, which "
-        "reads weights; whoever takes longer is not asked any more, and its tests are errors. 0 waits for ever",
+        "seconds that a model may take for a batch, its loading before the first one included, and for whatever else its backend "
+        "is asked: to open, for its fingerprint, which reads weights, to prepare a request, to close; whoever takes longer is "
+        "not asked any more, and its tests are errors. 0 waits for ever",
         metavar="SECONDS",
         type=int,
     )

@@ -79,7 +79,7 @@ class Run(RunEvaluation):
         self.refuse_partial_baseline()
         _ = self.policies, self.reference, self.grids, self.baseline
         for ref in self.models.values():
-            self.open_backend(ref)
+            self.hold_backend(ref)
         self.check_budget()
         if self.settings.vlm_sample:
             sampling.count_of(self.settings.vlm_sample, 1)
@@ -327,7 +327,7 @@ class Run(RunEvaluation):
         """Returns what determined this run, JSON-safe; a value that is no longer available is replaced by the reason."""
         from pytest_vlmrobust.evaluation.run.manifest import measured_facts
 
-        measured = measured_facts(self.records, self.models, self.data, self.open_backend)
+        measured = measured_facts(self.records, self.models, self.data, self.hold_backend)
         measured["spending"] = self._spending_by_model
         return {
             **self.origins(),

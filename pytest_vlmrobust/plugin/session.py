@@ -123,6 +123,32 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     run = config.stash.get(RUN, None)
     if run is not None and run.decision is not Decision.GO:
         run.close()
+        if run.settings.vlm:
+            _end_in_time(config)
+
+
+def _end_in_time(config: pytest.Config) -> None:
+    """Makes this process end a few seconds after its last line where a thread hangs in a backend.
+
+    Such a thread may be waited for by others, of a pool of the backend, for which Python waits before it ends. The exit code is
+    then that of the run, and never 0: who knows what else was to be done.
+    """
+    from pytest_vlmrobust.backends.held import END_SECONDS, left_behind
+
+    at_exit: Callable[[Callable[[], object]], None] | None = getattr(threading, "_register_atexit", None)
+    if at_exit is None or not left_behind():
+        return
+    session = config.pluginmanager.get_plugin("session")
+    code = int(getattr(session, "exitstatus", 0)) or EXIT_CODES[Decision.INCOMPLETE]
+    ending = threading.Event()
+
+    def leave() -> None:
+        ending.wait()
+        time.sleep(END_SECONDS)
+        os._exit(code)
+
+    threading.Thread(target=leave, name="vlm-end", daemon=True).start()
+    at_exit(ending.set)  # before the threads of pools are waited for, which ordinary exit handlers are not
 
 
 _YOUNG = 20_000

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from pytest_vlmrobust.backends.protocol import Backend, PreparingBackend, RemoteBackend, accepted
-from pytest_vlmrobust.core.errors import UnknownName
-from pytest_vlmrobust.core.fingerprint import canonical_json
+from pytest_vlmrobust.backends.held import Held
+from pytest_vlmrobust.backends.protocol import Backend, PreparingBackend, accepted
+from pytest_vlmrobust.core.errors import BackendError, UnknownName
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 
 LETTERS = ("A", "B", "C", "D")
+TRAITS = ("answers_alone", "counts_tokens", "mixes_cells", "overlaps")
+"""Attributes that a backend may have, and that are true or false."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,17 @@ class Asked:
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns what it answers; a prediction that breaks the contract is one that failed."""
         return accepted(self.backend.infer(requests), requests, self.backend.name)
+
+    def told(self, ask: Callable[[Held], T]) -> T:
+        """Returns what it says of itself, held to its contract as in a run.
+
+        Raises:
+            AssertionError: a run would refuse it.
+        """
+        try:
+            return ask(Held(lambda: self.backend, self.backend.name))
+        except BackendError as error:
+            raise AssertionError(str(error)) from error
 
     def require_same(self, found: Sequence[Prediction], expected: Sequence[Prediction], when: str) -> None:
         """Refuses answers that differ by more than the tolerance.
@@ -137,21 +150,24 @@ def _looks_at_the_pictures(asked: Asked) -> None:
 
 
 def _has_one_fingerprint(asked: Asked) -> None:
-    first = canonical_json(dict(asked.backend.fingerprint()))
+    first = asked.told(Held.fingerprint)
+    if asked.told(Held.fingerprint) != first:
+        asked.fail("has another fingerprint whenever it is asked: nothing would be found in a store")
     asked.infer(QUESTIONS[:1])
-    if canonical_json(dict(asked.backend.fingerprint())) != first:
+    if asked.told(Held.fingerprint) != first:
         asked.fail("has another fingerprint after it has answered: nothing would be found in a store")
-    if first == canonical_json({}):
-        asked.fail("has an empty fingerprint: its answers would be those of any other model")
 
 
 def _describes_itself(asked: Asked) -> None:
-    try:
-        about = json.loads(canonical_json(asked.backend.describe()))
-    except (TypeError, ValueError) as error:
-        raise AssertionError(f"backend {asked.backend.name!r} describes itself by what is no JSON: {error}") from error
-    if not isinstance(about, dict):
-        asked.fail(f"describes itself by a {type(about).__name__}. Expected a dict")
+    asked.told(Held.describe)
+
+
+def _says_how_it_is_asked(asked: Asked) -> None:
+    asked.told(lambda held: held.lanes)
+    asked.told(lambda held: held.batch_size)
+    asked.told(lambda held: held.seen_size(640, 480))
+    for trait in TRAITS:
+        asked.told(lambda held, trait=trait: held.says(trait))  # type: ignore[misc]  # of this round
 
 
 def _counts_tokens_if_it_says_so(asked: Asked) -> None:
@@ -168,7 +184,7 @@ def _prepares_on_any_thread(asked: Asked) -> None:
         return
     together = asked.infer(QUESTIONS)
     with ThreadPoolExecutor(2) as threads:
-        prepared = list(threads.map(backend.prepare, QUESTIONS))
+        prepared = list(threads.map(lambda request: asked.told(lambda held: held.prepare(request)), QUESTIONS))
     asked.require_same(accepted(backend.infer_prepared(prepared), QUESTIONS, backend.name), together, "prepared on other threads")
     with ThreadPoolExecutor(max(1, backend.lanes)) as lanes:
         answers = [one for part in lanes.map(backend.infer_prepared, [[one] for one in prepared]) for one in part]
@@ -177,7 +193,7 @@ def _prepares_on_any_thread(asked: Asked) -> None:
 
 def _closes_and_opens_again(asked: Asked) -> None:
     together = asked.infer(QUESTIONS)
-    if isinstance(asked.backend, RemoteBackend) and (problem := asked.backend.check()):
+    if asked.told(lambda held: held.is_remote) and (problem := asked.told(Held.check)):
         asked.fail(f"is said to have changed while nothing did: {problem}")
     asked.backend.close()
     asked.backend.close()
@@ -195,6 +211,7 @@ BACKEND_CHECKS: dict[str, Check] = {
     "looks_at_the_pictures": _looks_at_the_pictures,
     "has_one_fingerprint": _has_one_fingerprint,
     "describes_itself": _describes_itself,
+    "says_how_it_is_asked": _says_how_it_is_asked,
     "counts_tokens_if_it_says_so": _counts_tokens_if_it_says_so,
     "prepares_on_any_thread": _prepares_on_any_thread,
     "closes_and_opens_again": _closes_and_opens_again,
@@ -206,10 +223,10 @@ _OF_PICTURES = "looks_at_the_pictures"
 def check_backend(backend: Backend, *, check: str = "", sees: bool = True, tolerance: float = 1e-3) -> None:
     """Checks what a run relies on in a backend, by asking it a dozen small questions again and again.
 
-    It answers each request once and in order, the same way alone and in a batch, beside a request that cannot be answered, on as
-    many threads as it has lanes, and after it was closed; choices by one method, and differently when the pictures differ. Its
-    fingerprint stays the same, and what it says of itself is JSON. Each check asks for itself: a server is asked some
-    two hundred times.
+    It answers each request once and in order, the same way alone and in a batch, beside a request that cannot be answered, on
+    as many threads as it has lanes, and after it was closed; choices by one method, and differently when the pictures differ.
+    Its fingerprint stays the same, what it says of itself is JSON, and how it is asked is said by numbers and truths. Each
+    check asks for itself: a server is asked some two hundred times.
 
     Args:
         backend: one that is open; it is closed and left open again.

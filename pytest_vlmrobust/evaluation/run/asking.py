@@ -13,13 +13,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
 
-from pytest_vlmrobust.backends.protocol import Backend, Prepared, PreparingBackend, accepted
+from pytest_vlmrobust.backends.held import END_SECONDS, LANE, VIEWS, Held
+from pytest_vlmrobust.backends.protocol import Prepared
 from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.errors import BackendError, BudgetSpent
+from pytest_vlmrobust.core.errors import BudgetSpent
 from pytest_vlmrobust.core.prediction import Prediction, Request
-from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.store import Store
 
 from .leases import LEASE_SECONDS, Wait, renewed
@@ -36,8 +35,6 @@ _SWITCH_SECONDS = 0.0005
 """How long one thread of Python may keep others waiting: with the usual 5 ms, threads that prepare a picture in tenths of a
 millisecond wait for lanes that call one short operation after the other, and then lanes for them."""
 
-T = TypeVar("T")
-
 
 class Engine:
     """Gets answers: from the store, from another process that is at it, or from the model.
@@ -53,7 +50,7 @@ class Engine:
         views: ViewMaker,
         *,
         request: Callable[[Cell, Asking, View], Request],
-        resident: Callable[[str], Backend],
+        resident: Callable[[str], Held],
         digest: Callable[[str], str],
         owner: str,
         batch_size: Callable[[str], int],
@@ -65,8 +62,6 @@ class Engine:
         self._store, self._maker, self._request, self._resident, self._digest = store, views, request, resident, digest
         self._owner, self._batch_size, self._threads, self._notice = owner, batch_size, threads, notice
         self._time_limit, self._ledger = time_limit, ledger
-        self.given_up: set[str] = set()
-        """The models that did not answer in time: a thread is still in their backend, so that nothing may touch it."""
         self._changed = threading.Condition()
         self._queue = Queue()
         self._fresh: dict[str, float] = {}
@@ -77,23 +72,15 @@ class Engine:
         """Likewise what could not be done to their pictures."""
         self._recent: OrderedDict[str, Future[View]] = OrderedDict()
         self._model = ""
-        self._backend: Backend | None = None
-        self._preparer: PreparingBackend | None = None
-        """The backend, where it prepares requests."""
-        self._mixes = self._overlaps = False
+        self._backend: Held | None = None
+        self._limits = Limits(1, 1, mixes=False)
+        """How batches are made now: a backend may find out what size suits it, and how many lanes its servers bear."""
         self._computing = self._preparing = 0
         self._stored_at = 0.0
         self._workers: list[threading.Thread] = []
         self._switched = sys.getswitchinterval()
         """The interval of this process when nothing was asked yet."""
         self._resting, self._closed = True, False
-
-    @property
-    def _limits(self) -> Limits:
-        """How batches are made now: a backend may find out what size suits it, and how many lanes its servers bear."""
-        size = self._batch_size(self._model) if self._model else 1
-        lanes = 1 if self._preparer is None else max(1, self._preparer.lanes) + self._overlaps
-        return Limits(size, lanes, self._mixes)
 
     # What the evaluator asks of it.
 
@@ -128,13 +115,17 @@ class Engine:
             return
         self.rest()
         backend = self._resident(model)
+        limits = self._limits_of(model, backend)
         with self._changed:
-            self._backend, self._model, self._resting = backend, model, False
-            self._preparer = backend if isinstance(backend, PreparingBackend) else None
-            self._mixes = bool(getattr(backend, "mixes_cells", False))
-            # not under a time limit: a batch that waits for another one would be taken for one that the model is slow with
-            self._overlaps = not self._time_limit and bool(getattr(backend, "overlaps", False))
+            self._backend, self._model, self._limits, self._resting = backend, model, limits, False
             self._start_workers()
+
+    def _limits_of(self, model: str, backend: Held) -> Limits:
+        if not backend.prepares:
+            return Limits(self._batch_size(model), 1, backend.says("mixes_cells"))
+        # not under a time limit: a batch that waits for another one would be taken for one that the model is slow with
+        overlaps = not self._time_limit and backend.says("overlaps")
+        return Limits(self._batch_size(model), backend.lanes + overlaps, backend.says("mixes_cells"))
 
     def answers(self, cell: Cell, askings: Sequence[Asking]) -> Iterator[dict[Asking, Prediction]]:
         """Yields the answers to questions of one cell as they come; its model has to be the one that is asked.
@@ -175,16 +166,18 @@ class Engine:
             self._resting = True
             self._changed.wait_for(lambda: not self._computing and not self._preparing)
             self._queue.withdraw()
-            self._backend = self._preparer = None
+            self._backend = None
             self._recent.clear()
 
     def close(self) -> None:
-        """Stops the threads; a batch that is being computed is stored first."""
+        """Stops the threads; a batch that is being computed is stored first, and a thread that prepares for too long is left."""
         with self._changed:
             self._closed = self._resting = True
             self._changed.notify_all()
+        latest = time.monotonic() + END_SECONDS
         for worker in self._workers:
-            worker.join()
+            while worker.is_alive() and (self._computing or time.monotonic() < latest):
+                worker.join(_POLL_SECONDS)
         sys.setswitchinterval(self._switched)
 
     def _start_workers(self) -> None:
@@ -192,7 +185,7 @@ class Engine:
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
         kinds = [False] * self._threads + [True] * (self._limits.lanes - 1)
         for computes in kinds[len(self._workers) :]:
-            name = "vlm-lane" if computes else "vlm-views"
+            name = LANE if computes else VIEWS
             self._workers.append(threading.Thread(target=self._work_ahead, args=(computes,), name=name, daemon=True))
             self._workers[-1].start()
 
@@ -261,7 +254,7 @@ class Engine:
 
     def _prepare(self, question: Question) -> BaseException | None:
         """Makes the view and the request of a question, as far as nothing else does; returns what went wrong."""
-        asking, preparer = question.asking, self._preparer
+        asking, backend = question.asking, self._backend
         prepared: Prepared | None = None
         stored: Prediction | None = None
         error: BaseException | None = None
@@ -275,7 +268,7 @@ class Engine:
             if leads:
                 stored = self._store.get_many([request.key]).get(request.key)
             if leads and stored is None:
-                prepared = Prepared(request) if preparer is None else preparer.prepare(request)
+                prepared = backend.prepare(request) if backend is not None and backend.prepares else Prepared(request)
         except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for this question
             error = caught
         with self._changed:
@@ -321,12 +314,16 @@ class Engine:
         """Has a batch answered and stored; returns what went wrong."""
         answers: dict[Question, Prediction] = {}
         error: BaseException | None = None
+        limits = self._limits
         try:
             answers = self._answered(batch)
+            if self._backend is not None and not self._backend.given_up:
+                limits = self._limits_of(self._model, self._backend)
         except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for one of these questions
             error = caught
         with self._changed:
             self._computing -= 1
+            self._limits = limits
             for one in batch:
                 if error is not None or one in answers:
                     self._queue.finish(one, answers.get(one), error)
@@ -361,8 +358,7 @@ class Engine:
         try:
             with renewed(self._store, batch, self._owner):
                 prepared = [one.prepared for one in batch.values() if one.prepared]
-                given = self.in_time(self._model, len(prepared), lambda: self._infer(prepared))
-                answers = accepted(given, [one.request for one in prepared], self._model)
+                answers = self._infer(prepared)
                 found = dict(zip(batch, answers, strict=True))
             self._ledger.add(self._model, answers)
             self._count(found, started)  # before they are stored: whoever finds them there counts them
@@ -382,55 +378,10 @@ class Engine:
                 self._store.release(unstored, self._owner)
         return found
 
-    def in_time(self, model: str, count: int, infer: Callable[[], list[Prediction]]) -> list[Prediction]:
-        """Returns what ``infer`` does, which asks a model for ``count`` answers.
-
-        Raises:
-            BackendError: it does not return within the time limit, now or before.
-        """
-        return self.limited(model, f"has not answered a batch of {quantity(count, 'request')}", infer)
-
-    def limited(self, model: str, late: str, call: Callable[[], T]) -> T:
-        """Returns what a call of a model's backend does, on a thread that is left behind where it takes too long.
-
-        Args:
-            model: its name in test ids.
-            late: what it has not done then, behind its name.
-            call: what calls it.
-
-        Raises:
-            BackendError: it does not return within the time limit, now or before.
-        """
-        if not self._time_limit:
-            return call()
-        returned = Future[T]()
-        if model in self.given_up:
-            raise BackendError(
-                f"{model} is not asked any more: it did not answer within --vlm-timeout={self._time_limit:g} before"
-            )
-        threading.Thread(target=_complete, args=(returned, call), name="vlm-timed", daemon=True).start()
-        try:
-            return returned.result(self._time_limit)
-        except TimeoutError:
-            if returned.done():
-                raise  # the backend's own
-            self.given_up.add(model)
-            raise BackendError(
-                f"{model} {late} for {self._time_limit:g} s (--vlm-timeout), and is not asked any more in this process"
-            ) from None
-
     def _infer(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        try:
-            if self._preparer is not None:
-                return self._preparer.infer_prepared(prepared)
-            if self._backend is None:
-                raise ValueError("no model is asked")
-            return self._backend.infer([one.request for one in prepared])
-        except (SystemExit, GeneratorExit) as error:  # which would end more than this test
-            what = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise BackendError(
-                f"the backend of model {self._model!r} raised {what} in place of an answer. Fix the backend"
-            ) from error
+        if self._backend is None:
+            raise ValueError("no model is asked")
+        return self._backend.infer_prepared(prepared)
 
     def _count(self, keys: Iterable[str], started: float) -> None:
         """Notes that the model gave these answers, each at its share of the time since others were stored."""
@@ -459,10 +410,3 @@ class Engine:
                     self._queue.put_back(one, "ready")
         if not found and not free and not lapsed:
             time.sleep(_POLL_SECONDS)
-
-
-def _complete(returned: Future[T], call: Callable[[], T]) -> None:
-    try:
-        returned.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-        returned.set_exception(error)

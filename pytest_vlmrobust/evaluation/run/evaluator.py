@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
-from pytest_vlmrobust.backends.protocol import Backend, RemoteBackend, accepted
+from pytest_vlmrobust.backends.held import Held
+from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint, fingerprint_of_json
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
+from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.datasets import corpus_metric, sampling
 from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.metrics.table import ScoreTable
@@ -156,7 +158,7 @@ class Evaluator:
         self._questions: dict[tuple[str, str], Sequence[tuple[Sample, str]]] = {}
         self._models_json: dict[str, str] = {}
         self._questions_json: dict[tuple[str, str, str], Sequence[str]] = {}
-        self._backends: dict[str, Backend] = {}
+        self._backends: dict[str, Held] = {}
         self._views = ViewMaker(self.options.seed)
         self._wanted: dict[str, deque[Want]] = {}
         self._opening = threading.RLock()
@@ -322,8 +324,7 @@ class Evaluator:
         """Returns what determines the answers of a model; no weights are loaded for it."""
         with self._opening:  # threads that prepare requests ask for it as well
             if model not in self._fingerprints:
-                late = "has not given its fingerprint"
-                self._fingerprints[model] = self._engine.limited(model, late, self._backend(model).fingerprint)
+                self._fingerprints[model] = self._backend(model).fingerprint()
             return self._fingerprints[model]
 
     def changes(self) -> list[str]:
@@ -332,7 +333,38 @@ class Evaluator:
         Asked after the last answer: a server may have changed its model, which nothing else would tell.
         """
         self._engine.rest()
-        return [problem for backend in self._remote() if (problem := backend.check())]
+        found = [one.check() if one.is_remote else self._changed_fingerprint(model) for model, one in self._backends.items()]
+        return [problem for problem in found if problem]
+
+    def _changed_fingerprint(self, model: str) -> str:
+        """Returns that the fingerprint of a model is another one now than when it was first asked; empty where it is not."""
+        before = self._fingerprints.get(model)
+        if before is None:
+            return ""
+        try:
+            now = self._backend(model).fingerprint()
+        except VlmRobustError as error:
+            return f"model {model!r} has no fingerprint any more: {error}"
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        return (
+            f"the fingerprint of model {model!r} changed while it was asked, by {first_few(map(repr, names))}: it is not sure "
+            "that one model gave all answers. Fix the backend, or run again with a model that stays the same"
+            if names
+            else ""
+        )
+
+    def how_models_ran(self) -> dict[str, object]:
+        """Returns how each model ran that was loaded, JSON-safe: device, threads, size of batches; or why it does not say so."""
+        found: dict[str, object] = {}
+        for name, backend in self._backends.items():
+            try:
+                about = backend.describe()
+            except VlmRobustError as error:  # its records say why it could not be asked; this decides nothing
+                found[name] = {"problem": str(error)}
+            else:
+                if "loaded" in about:
+                    found[name] = {key: about[key] for key in ("batches", "failed_batches", "loaded") if key in about}
+        return found
 
     def free(self) -> None:
         """Frees weights and forgets cells and pictures, so that a report need not fit beside them.
@@ -343,28 +375,29 @@ class Evaluator:
         for kept in (self._wanted, self._results, self._partial):
             kept.clear()
         self._views.forget()
-        self._close_backends({name: one for name, one in self._backends.items() if not isinstance(one, RemoteBackend)})
+        remote = self._remote()
+        self._close_backends(backend for backend in self._backends.values() if backend not in remote)
 
     def close(self) -> None:
         """Frees the models and stops working ahead."""
         for remote in self._remote():
             remote.give_up()  # a server that hangs must not keep an interrupted run alive
         self._engine.close()
-        self._close_backends(self._backends)
+        self._close_backends(self._backends.values())
 
-    def _close_backends(self, backends: Mapping[str, Backend]) -> None:
-        for name, backend in backends.items():
-            if name not in self._engine.given_up:
-                with contextlib.suppress(Exception, SystemExit):  # all is answered, and what it frees ends with the process
-                    self._engine.limited(name, "has not freed its weights", backend.close)
+    def _close_backends(self, backends: Iterable[Held]) -> None:
+        for backend in backends:
+            with contextlib.suppress(VlmRobustError):  # all is answered, and what it frees ends with the process
+                backend.close()
 
-    def _remote(self) -> list[RemoteBackend]:
-        return [backend for backend in self._backends.values() if isinstance(backend, RemoteBackend)]
+    def _remote(self) -> list[Held]:
+        return [backend for backend in self._backends.values() if backend.is_remote]
 
-    def _backend(self, model: str) -> Backend:
+    def _backend(self, model: str) -> Held:
         with self._opening:
             if model not in self._backends:
-                self._backends[model] = self.open_backend(self.models[model])
+                ref = self.models[model]
+                self._backends[model] = Held(lambda: self.open_backend(ref), model, self.options.time_limit)
             return self._backends[model]
 
     def ask(self, model: str, requests: Sequence[Request]) -> list[Prediction]:
@@ -374,14 +407,13 @@ class Evaluator:
             BackendError: it does not load, does not answer within the time limit, or not each request once.
         """
         self._engine.rest()
-        backend = self._make_resident(model)
-        return accepted(self._engine.in_time(model, len(requests), lambda: backend.infer(requests)), requests, model)
+        return self._make_resident(model).infer(requests)
 
-    def _make_resident(self, model: str) -> Backend:
+    def _make_resident(self, model: str) -> Held:
         """Returns the backend that may load weights now: every other one frees its own first."""
         for name, backend in self._backends.items():
-            if name != model and name not in self._engine.given_up:
-                self._engine.limited(name, "has not freed its weights", backend.close)
+            if name != model:
+                backend.close()
         return self._backend(model)
 
     def _evaluate(self, partial: PartialCell, places: Sequence[int]) -> None:
@@ -559,7 +591,7 @@ class Evaluator:
     def _keys_of(self, cell: Cell) -> Callable[[Asking, tuple[str, ...]], str]:
         """Returns what gives the keys of answers in a cell, by the digests of all pictures of a sample."""
         model = self._model_json(cell.model)
-        is_another = cell.setting == AGAIN and not getattr(self._backend(cell.model), "answers_alone", False)
+        is_another = cell.setting == AGAIN and not self._backend(cell.model).says("answers_alone")
         more = [canonical_json(str(AGAIN))] if is_another else []
 
         def key(asking: Asking, digests: tuple[str, ...]) -> str:
@@ -591,8 +623,8 @@ class Evaluator:
 
         A backend that takes one at a time, as those of servers do, is handed one, whatever the options say.
         """
-        own = getattr(self._backend(model), "batch_size", START)
-        return int(own) if own == 1 or not isinstance(self.options.batch_size, int) else self.options.batch_size
+        own = self._backend(model).batch_size or START
+        return own if own == 1 or not isinstance(self.options.batch_size, int) else self.options.batch_size
 
     def request(self, cell: Cell, asking: Asking, view: View | None = None) -> Request:
         """Returns what is sent to the model for one view of a sample, whose key is then known.

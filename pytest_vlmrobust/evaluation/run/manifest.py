@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_vlmrobust
-from pytest_vlmrobust.backends import Backend
+from pytest_vlmrobust.backends.held import Held
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Record
@@ -96,7 +96,7 @@ def origins(
 
 
 def measured_facts(
-    records: Iterable[Record], models: Mapping[str, ModelRef], data: RunData, open_backend: Callable[[ModelRef], Backend]
+    records: Iterable[Record], models: Mapping[str, ModelRef], data: RunData, hold_backend: Callable[[ModelRef], Held]
 ) -> dict[str, object]:
     """Returns what the manifest says once tests ran: what determines the answers of models, the data, and the outcomes.
 
@@ -106,7 +106,7 @@ def measured_facts(
     datasets = [name for name in dict.fromkeys(record.dataset for record in records) if name]
     return {
         "models": {
-            name: {**_model_origin(ref), "fingerprint": _or_error(partial(_fingerprint, open_backend, ref))}
+            name: {**_model_origin(ref), "fingerprint": _or_error(partial(_fingerprint, hold_backend, ref))}
             for name, ref in models.items()
         },
         "datasets": {name: _or_error(partial(_digest, data, name)) for name in datasets},
@@ -123,8 +123,8 @@ def _digest(data: RunData, name: str) -> str:
     return data.open(name).digest
 
 
-def _fingerprint(open_backend: Callable[[ModelRef], Backend], ref: ModelRef) -> dict[str, object]:
-    return dict(open_backend(ref).fingerprint())
+def _fingerprint(hold_backend: Callable[[ModelRef], Held], ref: ModelRef) -> dict[str, object]:
+    return dict(hold_backend(ref).fingerprint())
 
 
 def _or_error(get: Callable[[], object]) -> object:
@@ -133,5 +133,5 @@ def _or_error(get: Callable[[], object]) -> object:
         return get()
     except VlmRobustError as error:
         return {"error": str(error)}
-    except Exception as error:  # noqa: BLE001 - of a backend of a third party: the tests say so, and the report is written
+    except Exception as error:  # noqa: BLE001 - of a dataset of a third party: the tests say so, and the report is written
         return {"error": f"{type(error).__name__}: {error}"}

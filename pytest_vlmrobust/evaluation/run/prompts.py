@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.backends.protocol import Backend
+from pytest_vlmrobust.backends.held import Held
 from pytest_vlmrobust.core.boxes import PIXELS, RESIZED_PIXELS, Box, BoxSpace, Localisation, box_space
 from pytest_vlmrobust.core.sample import Sample
 
@@ -191,7 +191,7 @@ def _listed(options: Mapping[str, str]) -> str:
 # Spaces: the coordinates in which one model is told boxes and answers with them.
 
 
-def in_space_of(sample: Sample, convention: str, backend: Backend) -> Sample:
+def in_space_of(sample: Sample, convention: str, backend: Held) -> Sample:
     """Returns a sample that asks for boxes with the space of a model's convention; any other one as it is.
 
     What its processor makes of a picture is asked of the backend only where the convention depends on it.
@@ -199,14 +199,8 @@ def in_space_of(sample: Sample, convention: str, backend: Backend) -> Sample:
     about = sample.localisation
     if about is None:
         return sample
-    seen = _seen(backend, about.size) if convention.startswith(RESIZED_PIXELS) else None
+    seen = backend.seen_size(*about.size) if convention.startswith(RESIZED_PIXELS) else None
     return dataclasses.replace(sample, localisation=dataclasses.replace(about, space=box_space(convention, about.size, seen)))
-
-
-def _seen(backend: Backend, size: tuple[int, int]) -> tuple[int, int] | None:
-    ask = getattr(backend, "seen_size", None)  # a backend without a processor of its own has none
-    found: tuple[int, int] | None = ask(*size) if callable(ask) else None
-    return found
 
 
 # What the prompts of a box task tell about the boxes that they ask for: computed from the samples, no model is asked.

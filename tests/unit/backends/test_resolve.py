@@ -264,3 +264,19 @@ def test_what_is_no_backend_is_refused_where_it_is_opened(monkeypatch: pytest.Mo
     monkeypatch.setattr(type(backends), "get", lambda _self, _name: lambda _ref, _options: None)
     with pytest.raises(ModelError, match="the backend 'none at all' opened a NoneType, which has no method 'fingerprint'"):
         open_backend(ModelRef("m", "none at all", "nothing"))
+
+
+def test_a_misspelt_method_of_a_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Misspelt:
+        def fingerprnt(self) -> None:
+            """Is what the author meant."""
+
+    monkeypatch.setattr(type(backends), "get", lambda _self, _name: lambda _ref, _options: Misspelt())
+    with pytest.raises(ModelError, match=r"has no method 'fingerprint'. Did you mean 'fingerprnt'\? Fix what it registers"):
+        open_backend(ModelRef("m", "mine", "nothing"))
+
+
+@pytest.mark.parametrize(("name", "meant"), [("script:model.yaml", "scripted:"), ("opnai:http://host/v1#m", "openai:")])
+def test_a_misspelt_scheme_is_named(name: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"Did you mean '{meant}'"):
+        resolve(name)

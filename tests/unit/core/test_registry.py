@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +102,22 @@ def test_a_broken_entry_point_says_what_to_do(install: Install) -> None:
     )
     assert text.endswith(f"uninstall an installed package, or set {DISABLE_VARIABLE}=1")
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+
+
+def test_a_misspelt_object_of_an_entry_point_is_named_with_the_nearest_one(install: Install) -> None:
+    install(pi="math:pii")
+    with pytest.raises(UsageError, match=r"has no attribute 'pii'. Did you mean 'pi'\? Fix or uninstall"):
+        Registry[float]("number", group="numbers").get("pi")
+
+
+def test_a_package_that_ends_the_process_when_it_is_imported_is_named(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_script_that_exits.py").write_text("raise SystemExit(0)")
+    monkeypatch.syspath_prepend(tmp_path)
+    install(pi="a_script_that_exits:pi")
+    with pytest.raises(UsageError, match=r"a_script_that_exits:pi. failed to import: SystemExit: 0"):
+        Registry[float]("number", group="numbers").get("pi")
 
 
 def test_the_switch_turns_third_parties_off(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:

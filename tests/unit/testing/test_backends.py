@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,6 +124,29 @@ class Nameless(Good):
         return {}
 
 
+class Random(Good):
+    def fingerprint(self) -> dict[str, Any]:
+        return {"id": uuid.uuid4().hex}
+
+
+class Generous(Good):
+    lanes = 0
+
+
+class Vague(Good):
+    answers_alone = "yes"
+
+
+class Remote(Good):
+    def give_up(self) -> None:
+        """Does nothing."""
+
+
+class Unprepared(Good):
+    def prepare(self, request: Request) -> Any:
+        return None
+
+
 class Secretive(Good):
     def describe(self) -> dict[str, Any]:
         return {"model": object()}
@@ -157,8 +181,17 @@ class Closed(Good):
         (Blind, "looks_at_the_pictures", "answers alike whatever the pictures show"),
         (Unordered, "looks_at_the_pictures", "gives 4 different answers to 5 different views"),
         (Drifting, "has_one_fingerprint", "has another fingerprint after it has answered"),
-        (Nameless, "has_one_fingerprint", "has an empty fingerprint"),
-        (Secretive, "describes_itself", "describes itself by what is no JSON"),
+        (Random, "has_one_fingerprint", "has another fingerprint whenever it is asked"),
+        (
+            Nameless,
+            "has_one_fingerprint",
+            r"fingerprint\(\) returned {} of type dict, expected everything that determines an answer",
+        ),
+        (Secretive, "describes_itself", r"describe\(\) returned .* expected a dict that is JSON"),
+        (Generous, "says_how_it_is_asked", "lanes is 0 of type int, expected a whole number of 1 to 4096"),
+        (Vague, "says_how_it_is_asked", "answers_alone is 'yes' of type str, expected True or False"),
+        (Remote, "says_how_it_is_asked", "has 'give_up' and no 'check'"),
+        (Unprepared, "prepares_on_any_thread", r"prepare\(\) returned None of type NoneType"),
         (Miscounting, "counts_tokens_if_it_says_so", "says that it counts tokens"),
         (Careless, "prepares_on_any_thread", "prepared on other threads"),
         (Closed, "closes_and_opens_again", "after it was closed"),

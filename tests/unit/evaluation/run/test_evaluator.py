@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import signal
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,7 +104,7 @@ def test_another_run_finds_everything_in_the_store_and_makes_no_view(world: Worl
 def test_a_run_that_was_interrupted_resumes_where_it_stopped(world: World, seed: int) -> None:
     def interrupted(request: Request) -> str:
         if request.sample_id == "q5":
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return "B"
 
     world.model.answer = interrupted
@@ -346,6 +348,29 @@ def test_a_model_that_changed_while_it_was_asked_is_said_at_the_end(world: World
     assert evaluator.changes() == ["model changed"]
     evaluator.close()
     assert given_up == ["model"]
+
+
+def test_a_fingerprint_that_changed_while_its_model_was_asked_is_said_at_the_end(world: World) -> None:
+    class Changing(ScriptedBackend):
+        version = 1
+
+        def fingerprint(self) -> dict[str, Any]:
+            if self.version == 3:
+                raise BackendError("the disk is gone")
+            return {"backend": "changing", "version": self.version}
+
+    backend = Changing(world.model, version="1", name="model")
+    evaluator = world.evaluator()
+    evaluator.open_backend = lambda _ref: backend
+    evaluator.result(cell("clean"))
+    assert evaluator.changes() == []
+    backend.version = 2
+    (said,) = evaluator.changes()
+    assert said.startswith(
+        "the fingerprint of model 'model' changed while it was asked, by 'version': it is not sure that one model"
+    )
+    backend.version = 3
+    assert evaluator.changes() == ["model 'model' has no fingerprint any more: the disk is gone"]
 
 
 def test_one_model_is_resident_at_a_time(world: World) -> None:

@@ -1,0 +1,358 @@
+"""A backend is held to its contract in all that is asked of it: what it raises, how long it takes, what it returns."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.backends.held import LARGEST_ACCOUNT, Held
+from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, MissingExtra, ModelError, UsageError
+from pytest_vlmrobust.core.prediction import Prediction, Request
+
+REQUEST = Request("key", (), "Which?", choices=("A", "B"))
+
+
+class Good:
+    """Has all that a backend may have."""
+
+    name = "mine"
+    lanes = 2
+    mixes_cells = True
+    overlaps = False
+    batch_size = 4
+
+    def fingerprint(self) -> Any:
+        return {"version": 1}
+
+    def describe(self) -> Any:
+        return {"loaded": {"device": "cpu"}}
+
+    def infer(self, requests: Any) -> Any:
+        return [Prediction("A", "generate") for _ in requests]
+
+    def prepare(self, request: Request) -> Any:
+        return Prepared(request, inputs="ready", bytes=5)
+
+    def infer_prepared(self, prepared: Any) -> Any:
+        return self.infer(prepared)
+
+    def seen_size(self, width: int, height: int) -> Any:
+        return width // 2, height // 2
+
+    def check(self) -> Any:
+        return ""
+
+    def give_up(self) -> Any:
+        return None
+
+    def close(self) -> Any:
+        return None
+
+
+CALLS: dict[str, Callable[[Held], object]] = {
+    "fingerprint": Held.fingerprint,
+    "describe": Held.describe,
+    "infer": lambda held: held.infer([REQUEST]),
+    "prepare": lambda held: held.prepare(REQUEST),
+    "infer_prepared": lambda held: held.infer_prepared([Prepared(REQUEST)]),
+    "lanes": lambda held: held.lanes,
+    "batch_size": lambda held: held.batch_size,
+    "mixes_cells": lambda held: held.says("mixes_cells"),
+    "seen_size": lambda held: held.seen_size(8, 6),
+    "close": Held.close,
+}
+"""What is asked of a backend and raises where it cannot be had."""
+
+
+def with_member(name: str, call: Callable[[], Any]) -> Any:
+    """Returns a backend of which one member does something else: a property where it is one."""
+    is_method = callable(getattr(Good, name))
+    member: Any = (lambda *_: call()) if is_method else property(lambda _: call())
+    return type("Mine", (Good,), {name: member})()
+
+
+def held(backend: Any, seconds: float = 0.0) -> Held:
+    return Held(lambda: backend, "m", seconds)
+
+
+def test_a_good_backend_is_asked_as_it_is() -> None:
+    one = held(Good(), 60.0)
+    assert (one.prepares, one.is_remote, one.lanes, one.batch_size) == (True, True, 2, 4)
+    assert (one.says("mixes_cells"), one.says("overlaps"), one.says("counts_tokens")) == (True, False, False)
+    assert one.fingerprint() == {"version": 1}
+    assert one.describe() == {"loaded": {"device": "cpu"}}
+    assert one.infer([REQUEST])[0].text == one.infer_prepared([one.prepare(REQUEST)])[0].text == "A"
+    assert one.seen_size(8, 6) == (4, 3)
+    assert one.check() == ""
+    one.give_up()
+    one.close()
+    assert not one.given_up
+
+
+def test_a_backend_need_not_have_more_than_five_members() -> None:
+    class Small:
+        fingerprint, describe, infer, close = Good.fingerprint, Good.describe, Good.infer, Good.close
+
+    one = held(Small())
+    assert (one.prepares, one.is_remote, one.lanes, one.batch_size) == (False, False, 1, None)
+    assert one.seen_size(8, 6) is None
+    assert len(one.infer_prepared([Prepared(REQUEST)])) == 1
+
+
+class Unspeakable(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+
+class Odd(BackendError):
+    """Somebody's own, which is not known to be safe to show."""
+
+
+def raising(error: BaseException | type[BaseException]) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+@pytest.mark.parametrize("member", CALLS)
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SystemExit(0), "SystemExit: 0"),
+        (SystemExit(), "SystemExit"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit(), "GeneratorExit"),
+        (StopIteration("x"), "StopIteration: x"),
+        (TimeoutError("slow"), "TimeoutError: slow"),
+        (ValueError("\x1b[2J" + "x" * 10_000), r"ValueError: \x1b[2Jxxx"),
+        (BudgetSpent("enough"), "BudgetSpent: enough"),
+        (Odd("no weights"), "Odd: no weights"),
+        (Unspeakable(), "an error without a message that can be read"),
+    ],
+)
+def test_whatever_it_raises_is_said(member: str, error: BaseException, said: str, seconds: float) -> None:
+    one = held(with_member(member, lambda: raising(error)), seconds)
+    with pytest.raises(BackendError) as caught:
+        CALLS[member](one)
+    assert type(caught.value) is BackendError
+    text = str(caught.value)
+    assert text.startswith(f"the backend of model 'm' raised {said}")
+    assert f"(test_held.py:{raising.__code__.co_firstlineno + 1}) in its " in text
+    assert len(text) < 800
+
+
+@pytest.mark.parametrize("error", [BackendError("no weights"), UsageError("no such device"), MissingExtra("mine", "engine")])
+def test_an_error_that_says_what_to_do_stays_as_it_is(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught:
+        held(with_member("infer", lambda: raising(error))).infer([REQUEST])
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), OSError("no"), pytest.exit.Exception("x")]
+)
+def test_what_a_factory_raises_is_an_error_of_the_user(error: BaseException) -> None:
+    with pytest.raises(ModelError, match=rf"the backend of model 'm' raised {type(error).__name__}.* in its factory. Fix"):
+        Held(lambda: raising(error), "m")
+
+
+def test_an_error_that_came_from_what_cannot_be_spelled_leaves_it_behind() -> None:
+    error = BackendError("no weights")
+    error.__cause__ = Unspeakable()
+    with pytest.raises(BackendError, match="raised BackendError: no weights") as caught:
+        held(with_member("infer", lambda: raising(error))).infer([REQUEST])
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_what_ends_a_run_changes_nothing_behind_the_last_answer() -> None:
+    for name in ("check", "give_up"):
+        one = held(with_member(name, lambda: raising(SystemExit(0))))
+        one.give_up()
+        assert ("SystemExit: 0" in one.check()) == (name == "check")
+
+
+def interrupt_and(then: Callable[[], Any]) -> Any:
+    """Is interrupted by the user, and makes something else of it."""
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        return then()
+    return "no interrupt came"
+
+
+@pytest.mark.parametrize("then", [lambda: raising(KeyboardInterrupt), lambda: raising(SystemExit(0)), lambda: {"version": 1}])
+def test_ctrl_c_ends_the_run_whatever_the_backend_makes_of_it(then: Callable[[], Any]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        held(with_member("fingerprint", lambda: interrupt_and(then))).fingerprint()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_signal_that_is_to_wait_does_not_end_a_call() -> None:
+    noted: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: noted.append(number))
+    try:
+        one = held(with_member("give_up", lambda: signal.raise_signal(signal.SIGTERM)))
+        one.give_up()
+        assert noted == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """What a hanging call waits for, until the test is over."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("member", [*CALLS, "check"])
+def test_what_hangs_is_left_and_not_asked_again(never: threading.Event, member: str) -> None:
+    one = held(with_member(member, never.wait))
+    one._seconds = 0.2  # once it is open, which may take its time
+    call = CALLS.get(member, Held.check)
+    said = ""
+    try:
+        said = str(call(one))
+    except BackendError as error:
+        said = str(error)
+    assert "m has not " in said
+    assert "for 0.2 s (--vlm-timeout), and is not asked any more in this process: its " in said
+    assert one.given_up
+    one.close()
+    with pytest.raises(BackendError, match=r"m is not asked any more: it did not answer within --vlm-timeout=0.2 before"):
+        one.infer([REQUEST])
+
+
+def test_a_factory_that_hangs_is_left(never: threading.Event) -> None:
+    with pytest.raises(ModelError, match=r"m has not been opened for 0.2 s \(--vlm-timeout\)"):
+        Held(lambda: never.wait() and Good(), "m", 0.2)  # type: ignore[arg-type, return-value]  # the point
+
+
+def test_what_it_returns_is_looked_at_within_the_limit(never: threading.Event) -> None:
+    class Endless(list[Any]):
+        def __len__(self) -> int:
+            return int(never.wait())
+
+    one = held(with_member("infer", Endless))
+    one._seconds = 0.2
+    with pytest.raises(BackendError, match=r"m has not answered a batch of 1 request for 0.2 s"):
+        one.infer([REQUEST])
+
+
+class Lying:
+    @property  # type: ignore[misc]  # the point
+    def __class__(self) -> Any:
+        return Prepared
+
+
+ACCOUNT = f"expected a dict that is JSON, of at most {LARGEST_ACCOUNT} characters"
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "said"),
+    [
+        ("fingerprint", None, f"fingerprint() returned None of type NoneType, {ACCOUNT}"),
+        ("fingerprint", "abc", f"fingerprint() returned 'abc' of type str, {ACCOUNT}"),
+        ("fingerprint", {}, "fingerprint() returned {} of type dict, expected everything that determines an answer"),
+        ("fingerprint", {"x": "y" * 10_000_000}, f"{ACCOUNT}, and this has 10000008"),
+        ("fingerprint", {"x": float("nan")}, "Out of range float values are not JSON compliant"),
+        ("fingerprint", {"x": "\udcff"}, "surrogates not allowed"),
+        ("describe", None, f"describe() returned None of type NoneType, {ACCOUNT}"),
+        ("describe", 5, "describe() returned 5 of type int"),
+        ("describe", {"loaded": object()}, "Object of type object is not JSON serializable"),
+        ("describe", {"loaded": 10**5000}, ACCOUNT),
+        ("describe", {"x": "y" * 10_000_000}, f"{ACCOUNT}, and this has 10000008"),
+        ("lanes", 0, "lanes is 0 of type int, expected a whole number of 1 to 4096"),
+        ("lanes", -1, "lanes is -1 of type int"),
+        ("lanes", True, "lanes is True of type bool"),
+        ("lanes", 10**9, "lanes is 1000000000 of type int"),
+        ("lanes", "2", "lanes is '2' of type str"),
+        ("lanes", None, "lanes is None of type NoneType"),
+        ("batch_size", 0, "batch_size is 0 of type int, expected a whole number of 1 to 1000000"),
+        ("mixes_cells", 1, "mixes_cells is 1 of type int, expected True or False"),
+        ("prepare", None, "prepare() returned None of type NoneType, expected a Prepared with the request that it was given"),
+        ("prepare", [Prepared(REQUEST)] * 2, "prepare() returned [Prepared("),
+        ("prepare", Prepared(Request("other", (), "?")), "expected a Prepared with the request that it was given"),
+        ("prepare", Prepared(REQUEST, bytes=-1), "prepare() returned -1 of type int, expected as bytes of a Prepared"),
+        ("prepare", Prepared(REQUEST, failure=None), "expected as failure of a Prepared a str"),  # type: ignore[arg-type]
+        ("prepare", Lying(), "expected a Prepared with the request that it was given"),
+        ("seen_size", (0, 4), "seen_size() returned (0, 4) of type tuple, expected a width and a height in pixels, or None"),
+    ],
+)
+def test_what_it_should_not_return_is_refused_in_words(member: str, value: object, said: str) -> None:
+    with pytest.raises(BackendError) as caught:
+        CALLS[member](held(with_member(member, lambda: value)))
+    text = str(caught.value)
+    assert text.startswith("the backend of model 'm' broke its contract: ")
+    assert said in text
+    assert len(text) < 1500
+
+
+def test_what_check_returns_beside_words_is_no_proof_that_nothing_changed() -> None:
+    assert (
+        "check() returned 5 of type int, expected what shows that the model changed"
+        in held(with_member("check", lambda: 5)).check()
+    )
+    assert held(with_member("check", lambda: "it\x1b[2J\nchanged")).check() == r"it\x1b[2J changed"
+
+
+def test_control_characters_and_other_mappings_are_taken() -> None:
+    from types import MappingProxyType
+
+    assert held(with_member("describe", lambda: MappingProxyType({"x": ("\x1b", 1)}))).describe() == {"x": ["\x1b", 1]}
+
+
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [
+        ("give_up", "has 'check' and no 'give_up': a RemoteBackend has both"),
+        ("check", "has 'give_up' and no 'check'"),
+        ("lanes", "has 'infer_prepared' and no 'lanes': a PreparingBackend has both"),
+        ("prepare", "has 'infer_prepared' and no 'prepare'"),
+    ],
+)
+def test_half_of_a_protocol_is_refused(lacks: str, said: str) -> None:
+    def absent(_: object) -> Any:
+        raise AttributeError(lacks)
+
+    backend = type("Mine", (Good,), {lacks: property(absent)})()
+    with pytest.raises(BackendError, match=said):
+        _ = held(backend).prepares
+
+
+def test_one_that_says_yes_to_everything_is_refused() -> None:
+    class Yes:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: {}
+
+    one = held(Yes())
+    with pytest.raises(BackendError, match=r"lanes is <function"):
+        _ = one.lanes
+    with pytest.raises(BackendError, match=r"answers_alone is <function .* expected True or False"):
+        one.says("answers_alone")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_process_that_it_forked_does_not_go_on_with_the_run() -> None:
+    reading, writing = os.pipe()
+    children: list[int] = []
+
+    def forking() -> dict[str, int]:
+        children.append(os.fork())
+        return {"version": 1}
+
+    assert held(with_member("fingerprint", forking)).fingerprint() == {"version": 1}
+    if not children[0]:
+        os.write(writing, b"went on")
+        os._exit(0)
+    os.close(writing)
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 1
+    assert os.read(reading, 10) == b""
+    os.close(reading)
