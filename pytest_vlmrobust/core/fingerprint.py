@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,19 +23,25 @@ def canonical_json(value: Any) -> str:
 
 def fingerprint(value: Any) -> str:
     """Returns the SHA-256, in hex, of the canonical JSON of a JSON-safe value."""
-    return fingerprint_of_json(canonical_json(value))
+    return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def fingerprint_of_json(*elements: str) -> str:
-    """Returns the fingerprint of a value that is spelled as canonical JSON; of several, that of the list of them.
+def fingerprints_after(*elements: str) -> Callable[..., str]:
+    """Returns what gives the fingerprint of a list that begins with these elements, from the others: one or more.
 
-    For many lists that share long elements, each of which is spelled once.
+    For many lists that begin alike: how they begin is hashed once. All elements are canonical JSON. Several threads may call it.
 
-    >>> fingerprint_of_json(canonical_json({"a": 1}), "[2]") == fingerprint([{"a": 1}, [2]])
+    >>> fingerprints_after("1", "[2]")("3", "4") == fingerprint([1, [2], 3, 4])
     True
     """
-    text = elements[0] if len(elements) == 1 else f"[{','.join(elements)}]"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    begun = hashlib.sha256(f"[{','.join(elements)}".encode("utf-8", "surrogatepass"))
+
+    def completed(*others: str) -> str:
+        digest = begun.copy()
+        digest.update(f",{','.join(others)}]".encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
+
+    return completed
 
 
 def pixels_digest(image: NDArray[np.uint8]) -> str:

@@ -20,7 +20,7 @@ from pytest_vlmrobust.backends.held import Held
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, OfflineError, VlmRobustError
-from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint, fingerprint_of_json
+from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint, fingerprints_after
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few
@@ -156,7 +156,8 @@ class Evaluator:
         self._loaded: dict[str, Dataset] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
         self._questions: dict[tuple[str, str], Sequence[tuple[Sample, str]]] = {}
-        self._models_json: dict[str, str] = {}
+        self._key_of: dict[str, Callable[..., str]] = {}
+        """What gives the keys of answers of each model."""
         self._questions_json: dict[tuple[str, str, str], Sequence[str]] = {}
         self._backends: dict[str, Held] = {}
         self._views = ViewMaker(self.options.seed)
@@ -590,20 +591,17 @@ class Evaluator:
 
     def _keys_of(self, cell: Cell) -> Callable[[Asking, tuple[str, ...]], str]:
         """Returns what gives the keys of answers in a cell, by the digests of all pictures of a sample."""
-        model = self._model_json(cell.model)
+        if cell.model not in self._key_of:
+            self._key_of[cell.model] = fingerprints_after(canonical_json(dict(self.model_fingerprint(cell.model))))
+        key_of = self._key_of[cell.model]
         is_another = cell.setting == AGAIN and not self._backend(cell.model).says("answers_alone")
         more = [canonical_json(str(AGAIN))] if is_another else []
 
         def key(asking: Asking, digests: tuple[str, ...]) -> str:
             seen = ",".join([f'"{digest}"' for digest in of_view(digests, asking.view, asking.views)])  # as canonical JSON
-            return fingerprint_of_json(model, f"[{seen}]", *self._question_json(cell, asking), *more)
+            return key_of(f"[{seen}]", *self._question_json(cell, asking), *more)
 
         return key
-
-    def _model_json(self, model: str) -> str:
-        if model not in self._models_json:
-            self._models_json[model] = canonical_json(dict(self.model_fingerprint(model)))
-        return self._models_json[model]
 
     def _question_json(self, cell: Cell, asking: Asking) -> Sequence[str]:
         """Returns what all answers to a question have in common in their keys: text, choices, how to answer."""

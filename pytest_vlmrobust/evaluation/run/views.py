@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, PROBES, Setting
 from pytest_vlmrobust.core.errors import ImageError
-from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprint, fingerprint_of_json, pixels_digest
+from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprint, fingerprints_after, pixels_digest
 from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
 from pytest_vlmrobust.datasets.images import FileImage
 from pytest_vlmrobust.evaluation.tasks.pictures import Collage, parts_of
@@ -100,12 +100,9 @@ class ViewMaker:
         if setting == NO_IMAGE:
             return ["no image"] * len(samples)
         code, shown = canonical_json(code_digest()), shown_setting(setting)
-        steps = [canonical_json(perturbations.fingerprint(left)) for left in _left(shown)]
+        recipe = [fingerprints_after(code, canonical_json(perturbations.fingerprint(left))) for left in _left(shown)]
         is_drawn = [depends_on_seed(left) for left in _left(shown)]
-        return [
-            fingerprint_of_json(code, steps[made], seed if is_drawn[made] else "0", *sources)
-            for made, seed, sources in self._look(samples, shown)
-        ]
+        return [recipe[made](seed if is_drawn[made] else "0", *sources) for made, seed, sources in self._look(samples, shown)]
 
     def _look(self, samples: Sequence[Sample], setting: Setting) -> list[_Look]:
         """Returns what the views of samples begin with; asked for the same samples again and again, it looks once a second."""

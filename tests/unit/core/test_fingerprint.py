@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.fingerprint import (
     derive_seed,
     file_digest,
     fingerprint,
-    fingerprint_of_json,
+    fingerprints_after,
     pixels_digest,
     rng_for,
 )
@@ -126,6 +126,9 @@ def test_another_process_derives_the_same() -> None:
     assert int(found) == derive_seed(1234, "a", "b")
 
 
-@given(st.lists(JSON, min_size=2, max_size=4))
-def test_a_list_has_one_fingerprint_whether_it_is_spelled_whole_or_by_elements(values: list[object]) -> None:
-    assert fingerprint_of_json(*map(canonical_json, values)) == fingerprint(values)
+@given(st.lists(JSON, min_size=2, max_size=4), st.lists(JSON, min_size=1, max_size=2))
+def test_lists_that_begin_alike_have_the_fingerprints_that_they_have_alone(values: list[object], more: list[object]) -> None:
+    first, *others = map(canonical_json, values)
+    completed = fingerprints_after(first)
+    assert completed(*others) == fingerprint(values)
+    assert completed(*map(canonical_json, more)) == fingerprint([values[0], *more])
