@@ -62,8 +62,9 @@ def generation_for(ref: ModelRef) -> Generation:
             that writes text.
     """
     if ref.prompt_mode not in BY_MODE:
+        hint = did_you_mean(ref.prompt_mode, PROMPT_MODES)
         raise ModelError(
-            f"model {ref.name!r}: unknown prompt mode {ref.prompt_mode!r}. Expected one of {', '.join(PROMPT_MODES)}"
+            f"model {ref.name!r}: unknown prompt mode {ref.prompt_mode!r}.{hint} Expected one of {', '.join(PROMPT_MODES)}"
         )
     if ref.answer == "letters" and ref.prompt_mode != "direct":
         raise ModelError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, SupportsFloat, runtime_checkable
 
-from pytest_vlmrobust.core.errors import BackendError, UsageError
+from pytest_vlmrobust.core.errors import BackendError, UsageError, did_you_mean
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LONGEST_TEXT, METHODS, UNANSWERED, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 
@@ -194,7 +194,7 @@ class BackendOptions:
 
 def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise UsageError(f"{what} {value!r}: expected one of {', '.join(known)}")
+        raise UsageError(f"{what} {value!r}: expected one of {', '.join(known)}.{did_you_mean(value, known)}")
 
 
 # What a backend returns is held against its contract where it comes in: whoever wrote the backend, a broken answer is no score.

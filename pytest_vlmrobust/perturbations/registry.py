@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Setting, Step
-from pytest_vlmrobust.core.errors import SettingError, UsageError
+from pytest_vlmrobust.core.errors import SettingError, UsageError, did_you_mean
 from pytest_vlmrobust.core.registry import DISABLE_VARIABLE, Registry
 from pytest_vlmrobust.core.sample import TEXT_HEIGHTS
 
@@ -210,8 +210,10 @@ def _changes(name: str, changes: Changes, levels: Mapping[str | None, Parameters
     checked = {level: frozenset(by_level.get(level, ())) for level in levels}
     unknown = sorted({*by_level} - {*levels}, key=str) or sorted(frozenset().union(*checked.values()) - {*CHANGES})
     if unknown:
+        hint = did_you_mean(str(unknown[0]), CHANGES)
         raise UsageError(
-            f"perturbation {name!r}: changes names {unknown[0]!r}. Expected tags among {', '.join(CHANGES)}, by level or for all"
+            f"perturbation {name!r}: changes names {unknown[0]!r}.{hint} Expected tags among {', '.join(CHANGES)}, "
+            "by level or for all"
         )
     return MappingProxyType({level: tags.union(*map(_with_smaller_text, tags)) for level, tags in checked.items()})
 

@@ -134,6 +134,7 @@ class RunInputs:
             UsageError: the directory holds no evidence of a run, or none of a model of this one; or the run is not named.
         """
         from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+        from pytest_vlmrobust.evaluation.run.evidence import newest_runs
 
         if not self.settings.vlm_baseline:
             return None
@@ -144,7 +145,7 @@ class RunInputs:
             raise UsageError(
                 "--vlm-baseline=latest: a gate compares with a run that somebody chose. Name it as `vlmrobust runs` does"
             )
-        baseline = Baseline.open(directory)
+        baseline = Baseline.open(directory, known=[run.name for run in newest_runs(self.directories.earlier)])
         for name in self.models:
             baseline.model(name)
         return baseline

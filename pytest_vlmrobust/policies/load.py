@@ -158,7 +158,16 @@ def _bytes(path: Path, name: str) -> bytes:
     return read_bytes(path, what="thresholds file", error=PolicyError, file=name)
 
 
+LARGEST_POLICY = 2**20
+"""Bytes of a thresholds file, also of one in a bundle: about ten thousand rules, and seconds of PyYAML."""
+
+
 def _read_top(content: bytes, name: str) -> dict[str, Entry]:
+    if len(content) > LARGEST_POLICY:
+        raise PolicyError(
+            f"{name}: the thresholds file has {len(content):,} bytes. Expected at most {LARGEST_POLICY:,}: several settings can "
+            "share a rule, as where: {setting: [fog, rain]}, and several files a policy"
+        )
     document = parse_document(content, name, error=PolicyError, expected="'version: 1' and a list 'rules:'")
     top = document.mapping(TOP_KEYS, required=("version",))
     version = top["version"]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from pytest_vlmrobust.core.conversion import read_json
-from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.errors import StoreError, did_you_mean, files_beside
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.store import Evidence
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
@@ -193,7 +193,10 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
             _refuse_large(bundle, sum(archive.getinfo(name).file_size for name in known))
             for name in known:
                 _unpack(bundle, archive, name, folder)
-    except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
+    except OSError as error:
+        hint = did_you_mean(str(bundle), files_beside(bundle))
+        raise StoreError(f"{bundle}: cannot be read: {error.strerror or error}.{hint} {_EXPECTED}") from error
+    except (EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
         raise StoreError(f"{bundle}: cannot be read: {error}. {_EXPECTED}") from error
     expected = _read_sums(bundle, folder)
     strange = sorted({*names, *expected} - {*known, *filter(belongs, expected)})

@@ -98,10 +98,10 @@ def spliced(content: bytes, rng: random.Random) -> bytes:
 
 
 def of_json(content: bytes, rng: random.Random) -> bytes:
-    """Puts another value in some place of one line of JSON, or changes bytes."""
+    """Puts another value in some place of a document, or of one of several that are a line each, or changes bytes."""
     if rng.random() < 0.4:
         return spliced(content, rng)
-    lines = content.splitlines()
+    lines = [content] if content.startswith(b"{\n") else content.splitlines()
     number = rng.randrange(len(lines))
     value = json.loads(lines[number])
     for _ in range(rng.randint(1, 3)):

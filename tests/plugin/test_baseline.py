@@ -201,6 +201,7 @@ def test_a_baseline_may_be_named_as_runs_are_listed(compared: Project) -> None:
     compared.run("--vlm-report=first")
     (name,) = (path.name for path in (compared.path / ".vlmrobust" / "runs").iterdir())
     assert compared.run(f"--vlm-baseline={name}").ret == compared.run("--vlm-baseline=first").ret != 4
+    compared.run(f"--vlm-baseline={name}x").stderr.fnmatch_lines([f"*holds no predictions.sqlite*Did you mean '{name}'*"])
 
 
 def test_a_passing_run_becomes_the_baseline_and_a_failing_one_does_not(

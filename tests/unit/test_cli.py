@@ -492,7 +492,7 @@ def test_a_directory_is_what_it_is_whatever_its_name(tmp_path: Path, capsys: Cap
         (["bundle", "nowhere"], "'nowhere': there is no such directory"),
         (["bundle", "./nowhere"], "records.jsonl: cannot read the journal"),
         (["bundle", "a"], "docket.json: cannot be read: No such file or directory"),
-        (["verify", "nowhere.zip"], "nowhere.zip: cannot be read: "),
+        (["verify", "nowhere.zip"], "nowhere.zip: cannot be read: No such file or directory. Expected a ZIP file"),
         (["verify", "a/records.jsonl"], "Expected a ZIP file that vlmrobust bundle wrote"),
     ],
 )

@@ -13,7 +13,7 @@ from threading import RLock
 from typing import Any
 
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.core.errors import DatasetError, StoreError, VlmRobustError, typed_path
+from pytest_vlmrobust.core.errors import DatasetError, StoreError, VlmRobustError, did_you_mean, typed_path
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets.resolve import HUB
@@ -135,7 +135,7 @@ class RunPictures:
         if isinstance(samples, str):
             raise DatasetError(samples)
         if sample not in samples:
-            raise DatasetError(f"{dataset!r} has no sample {sample!r}")
+            raise DatasetError(f"{dataset!r} has no sample {sample!r}.{did_you_mean(sample, samples)}")
         named, key = Setting.parse(setting), (dataset, sample, setting)
         if key not in self._views:
             self._views[key] = self._maker.view(samples[sample], named)
@@ -163,7 +163,7 @@ class RunPictures:
         folder = self._data_dir or (typed_path(given) if given else None)
         data = RunData(named, folder, small=name.partition(".")[0].endswith(SMALL))
         if name not in data.factories:
-            raise DatasetError(f"the run does not say where the dataset {name!r} is")
+            raise DatasetError(f"the run does not say where the dataset {name!r} is.{did_you_mean(name, data.factories)}")
         dataset = data.open(name)
         with Evidence.open(self.run, read_only=True) as evidence:
             digest = evidence.datasets().get(name)

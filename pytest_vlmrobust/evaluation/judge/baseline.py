@@ -55,12 +55,13 @@ class Baseline:
         self._answered: dict[Cell, frozenset[str]] = {}
 
     @classmethod
-    def open(cls, run: Path, *, trusting: bool = False) -> Baseline:
+    def open(cls, run: Path, *, trusting: bool = False, known: Iterable[str] = ()) -> Baseline:
         """Opens the evidence of a run: a directory below ``runs`` of a store, or a ``--vlm-report`` directory.
 
         Args:
             run: the directory.
             trusting: whether stored scores that differ from recomputed ones are only noted, see ``rescored``.
+            known: names that ``run`` may have been meant for.
 
         Raises:
             UsageError: the directory has no evidence, or the evidence is empty.
@@ -68,7 +69,7 @@ class Baseline:
         if not (run / "predictions.sqlite").is_file():
             raise UsageError(
                 f"{str(run)!r} holds no predictions.sqlite: expected the directory of a run, its name in the store, or a "
-                "directory that --vlm-report wrote"
+                f"directory that --vlm-report wrote.{did_you_mean(run.name, known)}"
             )
         baseline = cls(Evidence.open(run, read_only=True), trusting)
         if not baseline._cells:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, Setting
-from pytest_vlmrobust.core.errors import ImageError, VlmRobustError
+from pytest_vlmrobust.core.errors import ImageError, VlmRobustError, did_you_mean, files_beside
 from pytest_vlmrobust.core.pictures import FORMATS, open_picture
 from pytest_vlmrobust.core.words import printable, quantity
 from pytest_vlmrobust.perturbations.catalog import fingerprint, info, records
@@ -56,7 +56,8 @@ def read_picture(path: Path) -> CleanPicture:
 
     if not path.is_file():
         problem = "a directory" if path.is_dir() else "no such file"
-        raise ImageError(f"{path}: {problem}. Expected a picture: {', '.join(FORMATS)}")
+        hint = did_you_mean(str(path), files_beside(path))
+        raise ImageError(f"{path}: {problem}.{hint} Expected a picture: {', '.join(FORMATS)}")
     try:
         with warnings.catch_warnings():
             # of a suspiciously large picture Pillow only warns, and would go on to fill the memory

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.errors import BackendError, ModelError, UsageError, typed_path
+from pytest_vlmrobust.core.errors import BackendError, ModelError, UsageError, did_you_mean, files_beside, typed_path
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.perturbations.catalog import corruption
 from pytest_vlmrobust.perturbations.ladder import LONG_EDGE, aligned_size
@@ -210,7 +210,9 @@ class Upscaler:
 
     def __init__(self, path: Path, *, tile: int, device: str, dtype: str) -> None:
         if not path.is_file():
-            raise ModelError(f"super_resolution: there is no file {str(path)!r}. Expected a checkpoint, {' or '.join(SUFFIXES)}")
+            hint = did_you_mean(str(path), files_beside(path))
+            expected = f"Expected a checkpoint, {' or '.join(SUFFIXES)}"
+            raise ModelError(f"super_resolution: there is no file {str(path)!r}.{hint} {expected}")
         if path.suffix.lower() not in SUFFIXES:
             raise ModelError(f"super_resolution: {str(path)!r} is no checkpoint by its name. Expected {' or '.join(SUFFIXES)}")
         if tile < 1 or dtype not in DTYPES:

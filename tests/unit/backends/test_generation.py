@@ -58,6 +58,8 @@ def test_wrong_parameters_are_named(generation: dict[str, Any], message: str) ->
 
 
 def test_an_unknown_mode_is_named() -> None:
+    with pytest.raises(ModelError, match=r"unknown prompt mode 'thinkng'. Did you mean 'thinking'\? Expected"):
+        generation_for(_ref("thinkng"))
     with pytest.raises(ModelError, match=r"model 'm': unknown prompt mode 'chain'. Expected one of direct, cot, thinking"):
         generation_for(_ref("chain"))
 

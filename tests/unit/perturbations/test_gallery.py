@@ -164,6 +164,7 @@ class TestReading:
         (tmp_path / "short.png").write_bytes(file.read_bytes()[:-300])
         for name, words in {
             "absent.png": "no such file",
+            "emtpy.png": "no such file. Did you mean '.*empty.png'",
             ".": "a directory",
             "text.png": "cannot identify image file",
             "empty.png": "cannot identify image file",

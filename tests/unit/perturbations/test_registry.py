@@ -113,7 +113,11 @@ def test_a_result_that_is_no_picture_is_refused(result: object, found: str) -> N
         (shade, {**LEVELS, "mid": {"sigma": 2}}, r"'shade' at level mid is called as shade\(image, sigma=2\)"),
         (shade, {**LEVELS, "stochastic": True}, r"at level low is called as shade\(image, rng, amount=1\).*too many positional"),
         (grain, LEVELS, r"called as grain\(image, amount=1\).*missing a required argument: 'rng'"),
-        (same, {"changes": ["color"]}, "'same': changes names 'color'. Expected tags among colour, count"),
+        (
+            same,
+            {"changes": ["color"]},
+            r"'same': changes names 'color'. Did you mean 'colour'\? Expected tags among colour, count",
+        ),
         (same, {"changes": {"low": ["colour"]}}, "'same': changes names 'low'"),
         (shade, {**LEVELS, "levels": {"dusk": {"amount": 1}}}, "'shade': levels= takes the place of low, mid and high"),
         (shade, {"levels": {}}, "'shade': levels= takes the place of low, mid and high, and names at least one"),

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.policies import Bound, JudgedBy, OnInconclusive, Policy, Tier, load_policy
+from pytest_vlmrobust.policies.load import LARGEST_POLICY
 from pytest_vlmrobust.policies.policy import policy_content
 
 Load = Callable[..., Policy]
@@ -337,3 +338,10 @@ def test_anchors_that_contain_themselves_and_bombs_end(load: Load) -> None:
     )
     with pytest.raises(PolicyError, match=re.escape("a.yaml:9: the aliases (*) stand for more than 16 million characters.")):
         load(bomb)
+
+
+def test_a_file_that_would_take_long_to_read_is_refused(load: Load) -> None:
+    with pytest.raises(
+        PolicyError, match=r"the thresholds file has 1,048,\d+ bytes\. Expected at most 1,048,576: several settings"
+    ):
+        load("version: 1\nrules: [{id: a, metric: accuracy, min: 5%}]\n#" + "x" * LARGEST_POLICY)
