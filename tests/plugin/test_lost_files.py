@@ -185,6 +185,7 @@ LATE_DAMAGES = {
     "its evidence": ("(here / 'out' / 'predictions.sqlite').unlink()", "out/predictions.sqlite: was deleted or moved away"),
     "JUnit": ("(here / 'junit.xml').unlink()", "junit.xml: expected what pytest wrote there: No such file or directory"),
     "JUnit emptied": ("(here / 'junit.xml').write_text('')", "junit.xml: expected what pytest wrote there: no XML"),
+    "JUnit is a folder": ("(here / 'junit.xml').unlink(); (here / 'junit.xml').mkdir()", "junit.xml: expected what pytest wrote"),
     "JUnit of another run": (
         "f = here / 'junit.xml'; f.write_text(f.read_text().replace(run.name, 'other'))",
         "junit.xml: is of another run",
