@@ -393,7 +393,8 @@ def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseE
             f"--junitxml {junit}: cannot be written: {error}. Name a file in a directory that is writable and has room"
         )
     elif error is not None and not unread:
-        reasons.append(f"pytest was ended by {type(error).__name__} ({error}) after the gate was decided")
+        what = f"{type(error).__name__}{f' ({error})' if str(error) else ''}"
+        reasons.append(f"pytest was ended by {what} after the gate was decided")
     if run.decision is Decision.GO:
         reasons += _lost(run, None if unwritten else junit)
         if not reasons and _PRINTED not in config.stash and config.pluginmanager.has_plugin("terminalreporter"):
@@ -436,8 +437,8 @@ def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str
             stream.flush()
         except OSError as unflushed:
             why = str(unflushed)
-        except ValueError:
-            pass  # somebody closed it, and what was in it is written
+        except (ValueError, AttributeError):
+            pass  # somebody closed it, and what was in it is written, or put something else there
     if not why:
         return ""
     with contextlib.suppress(OSError, ValueError, AttributeError), Path(os.devnull).open("wb") as nowhere:

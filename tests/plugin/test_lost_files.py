@@ -206,7 +206,7 @@ def said_in_files(project: Project) -> set[str]:
     """Returns every decision that stands in a file of the run."""
     files = [*project.path.glob(".vlmrobust/runs/*/manifest.json"), *project.path.glob("out/*s*.json")]
     found = {json.loads(file.read_text()).get("decision", "none") for file in files}
-    if (project.path / "junit.xml").is_file():
+    if (project.path / "junit.xml").is_file() and (project.path / "junit.xml").stat().st_size:
         suite = ElementTree.parse(project.path / "junit.xml").getroot()[0]
         found |= {str(one.get("value")) for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"}
     return found
