@@ -216,6 +216,9 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
         run.stop("; ".join(filter(None, (run.stopped, *unwritten))))
     if run.stopped:
         decision = run.conclude()
+    if unwritten and run.settings.vlm_report:
+        with _note_failure(unwritten, "report"):  # what was written of it says GO
+            _write_report(run)
     session.exitstatus = EXIT_CODES[decision] if status == pytest.ExitCode.OK or by_verdicts else status
     facts = run.conclusion
     _add_suite_properties(session.config, suite_properties(run.origins(), run.records, facts))

@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pytest_vlmrobust.plugin.run import Run
+
 from .conftest import WORKERS_IF_SLOW, Project, make_project
 
 DAMAGE = """
@@ -257,6 +259,16 @@ def test_the_copy_of_a_baseline_is_looked_at_as_well(project: Project) -> None:
 def test_what_workers_wrote_is_looked_at_as_well(pytester: pytest.Pytester, what: str) -> None:
     project = make_project(pytester, ("-n2",))
     project.write("conftest.py", HEAD.format(damage=LATE_DAMAGES[what][0]) + WHEN["pytest_unconfigure"])
+    result, _ = run_to_the_end(project)
+    assert result.ret == 11
+    assert said_in_files(project) == {"INCOMPLETE"}
+
+
+def test_a_report_that_is_written_before_something_is_lost_says_so(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(*_: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "manifest.json")
+
+    monkeypatch.setattr(Run, "keep_sums", lose)
     result, _ = run_to_the_end(project)
     assert result.ret == 11
     assert said_in_files(project) == {"INCOMPLETE"}
