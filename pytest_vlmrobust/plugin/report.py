@@ -216,6 +216,9 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
         run.stop("; ".join(filter(None, (run.stopped, *unwritten))))
     if run.stopped:
         decision = run.conclude()
+    if unwritten and run.settings.vlm_report:
+        with _note_failure(unwritten, "report"):  # what was written of it says GO
+            _write_report(run)
     session.exitstatus = EXIT_CODES[decision] if status == pytest.ExitCode.OK or by_verdicts else status
     facts = run.conclusion
     _add_suite_properties(session.config, suite_properties(run.origins(), run.records, facts))
@@ -393,12 +396,12 @@ def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseE
             f"--junitxml {junit}: cannot be written: {error}. Name a file in a directory that is writable and has room"
         )
     elif error is not None and not unread:
-        reasons.append(f"pytest was ended by {type(error).__name__} ({error}) after the gate was decided")
+        what = f"{type(error).__name__}{f' ({error})' if str(error) else ''}"
+        reasons.append(f"pytest was ended by {what} after the gate was decided")
     if run.decision is Decision.GO:
-        reasons += [] if unwritten else filter(None, [_lost_junit(junit, run)])
+        reasons += _lost(run, None if unwritten else junit)
         if not reasons and _PRINTED not in config.stash and config.pluginmanager.has_plugin("terminalreporter"):
             reasons.append("something ended pytest before it printed the page of the gate, which nobody could read")
-        reasons += _losses(run)
         reason = _in_short(reasons)
         lines = [f"GO is taken back: {reason}", *_take_back(run, junit, reason)] if reasons else []
     elif ends_well:
@@ -437,8 +440,8 @@ def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str
             stream.flush()
         except OSError as unflushed:
             why = str(unflushed)
-        except ValueError:
-            pass  # somebody closed it, and what was in it is written
+        except (ValueError, AttributeError):
+            pass  # somebody closed it, and what was in it is written, or put something else there
     if not why:
         return ""
     with contextlib.suppress(OSError, ValueError, AttributeError), Path(os.devnull).open("wb") as nowhere:
@@ -454,9 +457,10 @@ def _junit_file(config: pytest.Config, run: Run) -> Path | None:
     return run.invocation / os.path.expanduser(os.path.expandvars(given)) if given else None  # noqa: PTH111 - as pytest does
 
 
-def _losses(run: Run) -> list[str]:
+def _lost(run: Run, junit: Path | None) -> list[str]:
+    """Returns, a sentence for each, what a GO rests on and is no longer what was written."""
     try:
-        return run.losses()
+        return [*filter(None, [_lost_junit(junit, run)]), *run.losses()]
     except Exception as error:  # noqa: BLE001 - whatever somebody put there, it is not what the run wrote
         return [f"{run.directories.run}: cannot be read any more: {type(error).__name__} ({error})"]
 
@@ -476,7 +480,7 @@ def _lost_junit(path: Path | None, run: Run) -> str:
     from pytest_vlmrobust.reporting.junit import runs_in
     from pytest_vlmrobust.store.run_directory import LOST
 
-    if path is None or (path.exists() and not path.is_file()):  # a pipe is read once
+    if path is None or path.is_fifo() or path.is_char_device():  # what was read once is not there again
         return ""
     try:
         runs = runs_in(path)
@@ -497,8 +501,8 @@ def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
     if run.settings.vlm_report:
         with _note_failure(problems, "report"):
             _write_report(run)
-    if junit is not None and junit.is_file():
-        with _note_failure(problems, "JUnit file"):
+    with _note_failure(problems, "JUnit file"), contextlib.suppress(ValueError):  # what is no XML says GO nowhere
+        if junit is not None and junit.is_file():
             correct(junit, suite_properties(facts.origins, run.records, facts))
     with _note_failure(problems, "summary"):
         add_step_summary(summary(run.records, facts))

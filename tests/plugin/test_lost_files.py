@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pytest_vlmrobust.plugin.run import Run
+
 from .conftest import WORKERS_IF_SLOW, Project, make_project
 
 DAMAGE = """
@@ -185,6 +187,7 @@ LATE_DAMAGES = {
     "its evidence": ("(here / 'out' / 'predictions.sqlite').unlink()", "out/predictions.sqlite: was deleted or moved away"),
     "JUnit": ("(here / 'junit.xml').unlink()", "junit.xml: expected what pytest wrote there: No such file or directory"),
     "JUnit emptied": ("(here / 'junit.xml').write_text('')", "junit.xml: expected what pytest wrote there: no XML"),
+    "JUnit is a folder": ("(here / 'junit.xml').unlink(); (here / 'junit.xml').mkdir()", "junit.xml: expected what pytest wrote"),
     "JUnit of another run": (
         "f = here / 'junit.xml'; f.write_text(f.read_text().replace(run.name, 'other'))",
         "junit.xml: is of another run",
@@ -205,7 +208,7 @@ def said_in_files(project: Project) -> set[str]:
     """Returns every decision that stands in a file of the run."""
     files = [*project.path.glob(".vlmrobust/runs/*/manifest.json"), *project.path.glob("out/*s*.json")]
     found = {json.loads(file.read_text()).get("decision", "none") for file in files}
-    if (project.path / "junit.xml").is_file():
+    if (project.path / "junit.xml").is_file() and (project.path / "junit.xml").stat().st_size:
         suite = ElementTree.parse(project.path / "junit.xml").getroot()[0]
         found |= {str(one.get("value")) for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"}
     return found
@@ -256,6 +259,16 @@ def test_the_copy_of_a_baseline_is_looked_at_as_well(project: Project) -> None:
 def test_what_workers_wrote_is_looked_at_as_well(pytester: pytest.Pytester, what: str) -> None:
     project = make_project(pytester, ("-n2",))
     project.write("conftest.py", HEAD.format(damage=LATE_DAMAGES[what][0]) + WHEN["pytest_unconfigure"])
+    result, _ = run_to_the_end(project)
+    assert result.ret == 11
+    assert said_in_files(project) == {"INCOMPLETE"}
+
+
+def test_a_report_that_is_written_before_something_is_lost_says_so(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(*_: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "manifest.json")
+
+    monkeypatch.setattr(Run, "keep_sums", lose)
     result, _ = run_to_the_end(project)
     assert result.ret == 11
     assert said_in_files(project) == {"INCOMPLETE"}

@@ -28,7 +28,8 @@ def strict(text: str) -> Any:
 
 
 def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
-    write_report(tmp_path, [record("a"), record("b", Outcome.FAIL)], NOTHING, {})
+    written = write_report(tmp_path, [record("a"), record("b", Outcome.FAIL)], NOTHING, {})
+    assert sorted(written) == sorted(tmp_path.iterdir())
     results = strict((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert list(results) == [
         "schema",

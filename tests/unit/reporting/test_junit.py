@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,7 +13,7 @@ from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.reporting import Command, RunFacts
-from pytest_vlmrobust.reporting.junit import LOST, junit_xml, names_of, properties, suite_properties, visible
+from pytest_vlmrobust.reporting.junit import LOST, correct, junit_xml, names_of, properties, runs_in, suite_properties, visible
 
 from .conftest import record
 
@@ -238,3 +239,25 @@ def test_the_suite_names_commit_and_job() -> None:
     found = suite_properties(origins, [record("a")], RunFacts())
     assert (found["vlm.commit"], found["vlm.ci"]) == ("0123abcd", "CI_PIPELINE_ID=7 CI_JOB_ID=8")
     assert not {"vlm.commit", "vlm.ci"} & set(suite_properties({}, [record("a")], RunFacts()))
+
+
+def test_what_a_written_file_says_of_the_run_is_corrected_in_place(tmp_path: Path) -> None:
+    file = tmp_path / "junit.xml"
+    cases = [named("a"), named("b", Outcome.FAIL, reason="a \x1b <b> & ü")]
+    said = {"vlm.run": "r1", "vlm.verdict": "GO", "mine": "kept"}
+    file.write_text(junit_xml(cases, said), encoding="utf-8")
+    assert runs_in(file) == {"r1"}
+    correct(file, {"vlm.verdict": "INCOMPLETE", "vlm.stopped": "gone: \x1b"})
+    expected = {**said, "vlm.verdict": "INCOMPLETE", "vlm.stopped": "gone: \x1b"}
+    assert file.read_text(encoding="utf-8").rstrip() == junit_xml(cases, expected).rstrip()
+
+
+def test_a_file_without_properties_names_no_run(tmp_path: Path) -> None:
+    file = tmp_path / "junit.xml"
+    file.write_text("<testsuites><testsuite><testcase/></testsuite></testsuites>")
+    assert runs_in(file) == set()
+    correct(file, {"vlm.verdict": "INCOMPLETE"})
+    assert [one.tag for one in ET.parse(file).getroot()[0]] == ["properties", "testcase"]
+    file.write_text("")
+    with pytest.raises(ValueError, match="no XML: no element found"):
+        runs_in(file)
