@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, TypeVar
 
@@ -330,7 +331,10 @@ class Held:
             return self._in_words(method, call)
         returned = Future[T]()
         work = (returned, lambda: self._in_words(method, call))
-        threading.Thread(target=_complete, args=work, name=_TIMED, daemon=True).start()
+        try:
+            Thread(target=_complete, args=work, name=_TIMED, daemon=True).start()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - too many threads, or the backend has exchanged their class
+            raise kind(f"{self._model} cannot be asked under a time limit (--vlm-timeout): {_what(error)}") from None
         try:
             return returned.result(limit)
         except VlmRobustError:

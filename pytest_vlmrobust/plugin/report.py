@@ -159,6 +159,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     run = session.config.stash[RUN]
     try:
         _finish(session, run, exitstatus)
+    except SystemExit as error:
+        if error.code:
+            raise
+        said = f"{Decision.INCOMPLETE}: something raised SystemExit before the run was over"  # else it ends with exit code 0
+        pytest.exit(said, returncode=EXIT_CODES[Decision.INCOMPLETE])
     finally:
         if run.display is not None:  # until now it may show how far a repetition is
             run.display.stop()

@@ -229,6 +229,27 @@ def test_ctrl_c_ends_a_run_whose_preparing_threads_hang(project: Project) -> Non
     assert "pytest was interrupted (KeyboardInterrupt)" in output
 
 
+LATE = """class Odd(Plain):
+    pass
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
+
+    def ends(self):
+        raise SystemExit(0)
+
+    Evaluator.changes = ends
+"""
+
+
+def test_an_exit_while_a_run_concludes_is_not_exit_code_0(project: Project) -> None:
+    code, text = ended(project, LATE)
+    assert code == 11, text
+    assert "INCOMPLETE: something raised SystemExit before the run was over" in text
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 def test_a_process_that_a_backend_forked_does_not_run_the_gate_once_more(project: Project) -> None:
     code, text = ended(project, member("infer", "os.fork()\n        return super().infer(*_)"))

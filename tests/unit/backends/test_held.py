@@ -356,3 +356,11 @@ def test_a_process_that_it_forked_does_not_go_on_with_the_run() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 1
     assert os.read(reading, 10) == b""
     os.close(reading)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), SystemExit(0)])
+def test_a_thread_that_cannot_be_started_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    one = held(Good(), 60.0)
+    monkeypatch.setattr(threading.Thread, "start", lambda _thread: raising(error))
+    with pytest.raises(BackendError, match=rf"m cannot be asked under a time limit .--vlm-timeout.: {type(error).__name__}"):
+        one.infer([REQUEST])
