@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.words import first_few
 
 from .chat import Malformed, messages_of, said, text_body
 from .constrained import OFFERED, keeps_to_bias, keeps_to_schema
-from .held import Held
+from .guard import Guard
 from .protocol import BackendOptions
 from .replicas import Failure, persistently, within
 from .resolve import open_backend
@@ -109,7 +109,7 @@ def probe(ref: ModelRef, options: BackendOptions) -> ModelProbe:
         UnknownName: its servers list other models, and do not answer under this name.
         MissingExtra: what its backend needs is not installed.
     """
-    backend = Held(lambda: open_backend(ref, options), ref.name)
+    backend = Guard(lambda: open_backend(ref, options), ref.name)
     servers: tuple[ServerProbe, ...] = ()
     try:
         if ref.backend == "openai":
@@ -213,7 +213,7 @@ def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
 # Answers, of any backend.
 
 
-def _answers(backend: Held, *, reads_pixels: bool) -> dict[str, Any]:
+def _answers(backend: Guard, *, reads_pixels: bool) -> dict[str, Any]:
     """Returns the fields of a ModelProbe that are seen in answers.
 
     Raises:
@@ -283,7 +283,7 @@ def _apart(one: Prediction, other: Prediction) -> float:
     return max((abs(first - second) for first, second in pairs if first != second), default=0.0)
 
 
-def _speed(backend: Held, picture: NDArray[np.uint8]) -> dict[str, Any]:
+def _speed(backend: Guard, picture: NDArray[np.uint8]) -> dict[str, Any]:
     seconds = []
     for number in range(_TIMED):
         began = time.perf_counter()
@@ -302,7 +302,7 @@ def _speed(backend: Held, picture: NDArray[np.uint8]) -> dict[str, Any]:
     }
 
 
-def _asked(backend: Held, request: Request) -> Prediction:
+def _asked(backend: Guard, request: Request) -> Prediction:
     """Returns the answer to a request that stands alone, as rounding depends on what is beside it.
 
     Raises:

@@ -19,7 +19,7 @@ from .progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends import AnswerKey, Backend
-    from pytest_vlmrobust.backends.held import Held
+    from pytest_vlmrobust.backends.guard import Guard
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.core.spending import Spending
     from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
@@ -161,15 +161,15 @@ class RunEvaluation(RunInputs):
         )
         return open_backend(ref, options)
 
-    def hold_backend(self, ref: ModelRef) -> Held:
+    def hold_backend(self, ref: ModelRef) -> Guard:
         """Returns the backend of a model, held to its contract and to ``--vlm-timeout``.
 
         Raises:
             VlmRobustError: it cannot be opened.
         """
-        from pytest_vlmrobust.backends.held import Held
+        from pytest_vlmrobust.backends.guard import Guard
 
-        return Held(lambda: self.open_backend(ref), ref.name, self.settings.vlm_timeout)
+        return Guard(lambda: self.open_backend(ref), ref.name, self.settings.vlm_timeout)
 
     def check_budget(self) -> None:
         """Refuses to limit tokens that nobody counts.

@@ -133,7 +133,7 @@ def _end_in_time(config: pytest.Config) -> None:
     Such a thread may be waited for by others, of a pool of the backend, for which Python waits before it ends. The exit code is
     then that of the run, and never 0: who knows what else was to be done.
     """
-    from pytest_vlmrobust.backends.held import END_SECONDS, left_behind
+    from pytest_vlmrobust.backends.guard import END_SECONDS, left_behind
 
     at_exit: Callable[[Callable[[], object]], None] | None = getattr(threading, "_register_atexit", None)
     if at_exit is None or not left_behind():

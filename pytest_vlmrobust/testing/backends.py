@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from pytest_vlmrobust.backends.held import Held
+from pytest_vlmrobust.backends.guard import Guard
 from pytest_vlmrobust.backends.protocol import Backend, PreparingBackend, accepted
 from pytest_vlmrobust.core.errors import BackendError, UnknownName
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
@@ -33,14 +33,14 @@ class Asked:
         """Returns what it answers; a prediction that breaks the contract is one that failed."""
         return accepted(self.backend.infer(requests), requests, self.backend.name)
 
-    def told(self, ask: Callable[[Held], T]) -> T:
+    def told(self, ask: Callable[[Guard], T]) -> T:
         """Returns what it says of itself, held to its contract as in a run.
 
         Raises:
             AssertionError: a run would refuse it.
         """
         try:
-            return ask(Held(lambda: self.backend, self.backend.name))
+            return ask(Guard(lambda: self.backend, self.backend.name))
         except BackendError as error:
             raise AssertionError(str(error)) from error
 
@@ -150,24 +150,24 @@ def _looks_at_the_pictures(asked: Asked) -> None:
 
 
 def _has_one_fingerprint(asked: Asked) -> None:
-    first = asked.told(Held.fingerprint)
-    if asked.told(Held.fingerprint) != first:
+    first = asked.told(Guard.fingerprint)
+    if asked.told(Guard.fingerprint) != first:
         asked.fail("has another fingerprint whenever it is asked: nothing would be found in a store")
     asked.infer(QUESTIONS[:1])
-    if asked.told(Held.fingerprint) != first:
+    if asked.told(Guard.fingerprint) != first:
         asked.fail("has another fingerprint after it has answered: nothing would be found in a store")
 
 
 def _describes_itself(asked: Asked) -> None:
-    asked.told(Held.describe)
+    asked.told(Guard.describe)
 
 
 def _says_how_it_is_asked(asked: Asked) -> None:
-    asked.told(lambda held: held.lanes)
-    asked.told(lambda held: held.batch_size)
-    asked.told(lambda held: held.seen_size(640, 480))
+    asked.told(lambda guard: guard.lanes)
+    asked.told(lambda guard: guard.batch_size)
+    asked.told(lambda guard: guard.seen_size(640, 480))
     for trait in TRAITS:
-        asked.told(lambda held, trait=trait: held.says(trait))  # type: ignore[misc]  # of this round
+        asked.told(lambda guard, trait=trait: guard.says(trait))  # type: ignore[misc]  # of this round
 
 
 def _counts_tokens_if_it_says_so(asked: Asked) -> None:
@@ -184,7 +184,7 @@ def _prepares_on_any_thread(asked: Asked) -> None:
         return
     together = asked.infer(QUESTIONS)
     with ThreadPoolExecutor(2) as threads:
-        prepared = list(threads.map(lambda request: asked.told(lambda held: held.prepare(request)), QUESTIONS))
+        prepared = list(threads.map(lambda request: asked.told(lambda guard: guard.prepare(request)), QUESTIONS))
     asked.require_same(accepted(backend.infer_prepared(prepared), QUESTIONS, backend.name), together, "prepared on other threads")
     with ThreadPoolExecutor(max(1, backend.lanes)) as lanes:
         answers = [one for part in lanes.map(backend.infer_prepared, [[one] for one in prepared]) for one in part]
@@ -193,7 +193,7 @@ def _prepares_on_any_thread(asked: Asked) -> None:
 
 def _closes_and_opens_again(asked: Asked) -> None:
     together = asked.infer(QUESTIONS)
-    if asked.told(lambda held: held.is_remote) and (problem := asked.told(Held.check)):
+    if asked.told(lambda guard: guard.is_remote) and (problem := asked.told(Guard.check)):
         asked.fail(f"is said to have changed while nothing did: {problem}")
     asked.backend.close()
     asked.backend.close()

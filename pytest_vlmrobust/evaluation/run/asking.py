@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 
-from pytest_vlmrobust.backends.held import END_SECONDS, LANE, VIEWS, Held
+from pytest_vlmrobust.backends.guard import END_SECONDS, LANE, VIEWS, Guard
 from pytest_vlmrobust.backends.protocol import Prepared
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import BudgetSpent
@@ -50,7 +50,7 @@ class Engine:
         views: ViewMaker,
         *,
         request: Callable[[Cell, Asking, View], Request],
-        resident: Callable[[str], Held],
+        resident: Callable[[str], Guard],
         digest: Callable[[str], str],
         owner: str,
         batch_size: Callable[[str], int],
@@ -72,7 +72,7 @@ class Engine:
         """Likewise what could not be done to their pictures."""
         self._recent: OrderedDict[str, Future[View]] = OrderedDict()
         self._model = ""
-        self._backend: Held | None = None
+        self._backend: Guard | None = None
         self._limits = Limits(1, 1, mixes=False)
         """How batches are made now: a backend may find out what size suits it, and how many lanes its servers bear."""
         self._computing = self._preparing = 0
@@ -120,7 +120,7 @@ class Engine:
             self._backend, self._model, self._limits, self._resting = backend, model, limits, False
             self._start_workers()
 
-    def _limits_of(self, model: str, backend: Held) -> Limits:
+    def _limits_of(self, model: str, backend: Guard) -> Limits:
         if not backend.prepares:
             return Limits(self._batch_size(model), 1, backend.says("mixes_cells"))
         # not under a time limit: a batch that waits for another one would be taken for one that the model is slow with

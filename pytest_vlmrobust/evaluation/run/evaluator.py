@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
-from pytest_vlmrobust.backends.held import Held
+from pytest_vlmrobust.backends.guard import Guard
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, OfflineError, VlmRobustError
@@ -159,7 +159,7 @@ class Evaluator:
         self._key_of: dict[str, Callable[..., str]] = {}
         """What gives the keys of answers of each model."""
         self._questions_json: dict[tuple[str, str, str], Sequence[str]] = {}
-        self._backends: dict[str, Held] = {}
+        self._backends: dict[str, Guard] = {}
         self._views = ViewMaker(self.options.seed)
         self._wanted: dict[str, deque[Want]] = {}
         self._opening = threading.RLock()
@@ -386,19 +386,19 @@ class Evaluator:
         self._engine.close()
         self._close_backends(self._backends.values())
 
-    def _close_backends(self, backends: Iterable[Held]) -> None:
+    def _close_backends(self, backends: Iterable[Guard]) -> None:
         for backend in backends:
             with contextlib.suppress(VlmRobustError):  # all is answered, and what it frees ends with the process
                 backend.close()
 
-    def _remote(self) -> list[Held]:
+    def _remote(self) -> list[Guard]:
         return [backend for backend in self._backends.values() if backend.is_remote]
 
-    def _backend(self, model: str) -> Held:
+    def _backend(self, model: str) -> Guard:
         with self._opening:
             if model not in self._backends:
                 ref = self.models[model]
-                self._backends[model] = Held(lambda: self.open_backend(ref), model, self.options.time_limit)
+                self._backends[model] = Guard(lambda: self.open_backend(ref), model, self.options.time_limit)
             return self._backends[model]
 
     def ask(self, model: str, requests: Sequence[Request]) -> list[Prediction]:
@@ -410,7 +410,7 @@ class Evaluator:
         self._engine.rest()
         return self._make_resident(model).infer(requests)
 
-    def _make_resident(self, model: str) -> Held:
+    def _make_resident(self, model: str) -> Guard:
         """Returns the backend that may load weights now: every other one frees its own first."""
         for name, backend in self._backends.items():
             if name != model:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_vlmrobust
-from pytest_vlmrobust.backends.held import Held
+from pytest_vlmrobust.backends.guard import Guard
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Record
@@ -96,7 +96,7 @@ def origins(
 
 
 def measured_facts(
-    records: Iterable[Record], models: Mapping[str, ModelRef], data: RunData, hold_backend: Callable[[ModelRef], Held]
+    records: Iterable[Record], models: Mapping[str, ModelRef], data: RunData, hold_backend: Callable[[ModelRef], Guard]
 ) -> dict[str, object]:
     """Returns what the manifest says once tests ran: what determines the answers of models, the data, and the outcomes.
 
@@ -123,7 +123,7 @@ def _digest(data: RunData, name: str) -> str:
     return data.open(name).digest
 
 
-def _fingerprint(hold_backend: Callable[[ModelRef], Held], ref: ModelRef) -> dict[str, object]:
+def _fingerprint(hold_backend: Callable[[ModelRef], Guard], ref: ModelRef) -> dict[str, object]:
     return dict(hold_backend(ref).fingerprint())
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.backends.held import Held
+from pytest_vlmrobust.backends.guard import Guard
 from pytest_vlmrobust.core.boxes import PIXELS, RESIZED_PIXELS, Box, BoxSpace, Localisation, box_space
 from pytest_vlmrobust.core.sample import Sample
 
@@ -191,7 +191,7 @@ def _listed(options: Mapping[str, str]) -> str:
 # Spaces: the coordinates in which one model is told boxes and answers with them.
 
 
-def in_space_of(sample: Sample, convention: str, backend: Held) -> Sample:
+def in_space_of(sample: Sample, convention: str, backend: Guard) -> Sample:
     """Returns a sample that asks for boxes with the space of a model's convention; any other one as it is.
 
     What its processor makes of a picture is asked of the backend only where the convention depends on it.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.backends.held import Held
+from pytest_vlmrobust.backends.guard import Guard
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.run import manifest
@@ -61,7 +61,7 @@ def test_a_backend_that_raises_anything_is_named_in_the_manifest(monkeypatch: py
     monkeypatch.setattr(ScriptedBackend, "fingerprint", broken)
     refs = {"m": ModelRef("m", "scripted", "")}
     backend = ScriptedBackend(lambda _request: "A", version="1", name="m")
-    found = manifest.measured_facts([], refs, RunData([]), lambda ref: Held(lambda: backend, ref.name))
+    found = manifest.measured_facts([], refs, RunData([]), lambda ref: Guard(lambda: backend, ref.name))
     assert found["models"]["m"]["fingerprint"] == {  # type: ignore[index]  # objects
         "error": "the backend of model 'm' raised ZeroDivisionError: no weights (test_manifest.py:59) in its fingerprint. "
         "Fix the backend"

@@ -1,4 +1,4 @@
-"""Held: a backend that is held to its contract in everything that is asked of it, whoever wrote it.
+"""Guard: a backend that is held to its contract in everything that is asked of it, whoever wrote it.
 
 A run reaches the members of a backend here and nowhere else. Each call ends within the time limit of the run; whatever it raises
 becomes an error in words that names model and method; and what it returns is looked at before anything relies on it.
@@ -62,7 +62,7 @@ _OURS = {
 """What a backend may raise as it is: errors that say what to do. ``BudgetSpent`` is for the run alone to say."""
 
 
-class Held:
+class Guard:
     """The backend of one model, held to its contract; see :class:`Backend` for what its methods return."""
 
     def __init__(self, opening: Callable[[], Backend], model: str, seconds: float = 0.0) -> None:

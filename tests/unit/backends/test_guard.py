@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.backends.held import LARGEST_ACCOUNT, Held
+from pytest_vlmrobust.backends.guard import LARGEST_ACCOUNT, Guard
 from pytest_vlmrobust.backends.protocol import Prepared
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, MissingExtra, ModelError, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
@@ -55,17 +55,17 @@ class Good:
         return None
 
 
-CALLS: dict[str, Callable[[Held], object]] = {
-    "fingerprint": Held.fingerprint,
-    "describe": Held.describe,
-    "infer": lambda held: held.infer([REQUEST]),
-    "prepare": lambda held: held.prepare(REQUEST),
-    "infer_prepared": lambda held: held.infer_prepared([Prepared(REQUEST)]),
-    "lanes": lambda held: held.lanes,
-    "batch_size": lambda held: held.batch_size,
-    "mixes_cells": lambda held: held.says("mixes_cells"),
-    "seen_size": lambda held: held.seen_size(8, 6),
-    "close": Held.close,
+CALLS: dict[str, Callable[[Guard], object]] = {
+    "fingerprint": Guard.fingerprint,
+    "describe": Guard.describe,
+    "infer": lambda guard: guard.infer([REQUEST]),
+    "prepare": lambda guard: guard.prepare(REQUEST),
+    "infer_prepared": lambda guard: guard.infer_prepared([Prepared(REQUEST)]),
+    "lanes": lambda guard: guard.lanes,
+    "batch_size": lambda guard: guard.batch_size,
+    "mixes_cells": lambda guard: guard.says("mixes_cells"),
+    "seen_size": lambda guard: guard.seen_size(8, 6),
+    "close": Guard.close,
 }
 """What is asked of a backend and raises where it cannot be had."""
 
@@ -77,12 +77,12 @@ def with_member(name: str, call: Callable[[], Any]) -> Any:
     return type("Mine", (Good,), {name: member})()
 
 
-def held(backend: Any, seconds: float = 0.0) -> Held:
-    return Held(lambda: backend, "m", seconds)
+def guard(backend: Any, seconds: float = 0.0) -> Guard:
+    return Guard(lambda: backend, "m", seconds)
 
 
 def test_a_good_backend_is_asked_as_it_is() -> None:
-    one = held(Good(), 60.0)
+    one = guard(Good(), 60.0)
     assert (one.prepares, one.is_remote, one.lanes, one.batch_size) == (True, True, 2, 4)
     assert (one.says("mixes_cells"), one.says("overlaps"), one.says("counts_tokens")) == (True, False, False)
     assert one.fingerprint() == {"version": 1}
@@ -99,7 +99,7 @@ def test_a_backend_need_not_have_more_than_five_members() -> None:
     class Small:
         fingerprint, describe, infer, close = Good.fingerprint, Good.describe, Good.infer, Good.close
 
-    one = held(Small())
+    one = guard(Small())
     assert (one.prepares, one.is_remote, one.lanes, one.batch_size) == (False, False, 1, None)
     assert one.seen_size(8, 6) is None
     assert len(one.infer_prepared([Prepared(REQUEST)])) == 1
@@ -136,20 +136,20 @@ def raising(error: BaseException | type[BaseException]) -> Any:
     ],
 )
 def test_whatever_it_raises_is_said(member: str, error: BaseException, said: str, seconds: float) -> None:
-    one = held(with_member(member, lambda: raising(error)), seconds)
+    one = guard(with_member(member, lambda: raising(error)), seconds)
     with pytest.raises(BackendError) as caught:
         CALLS[member](one)
     assert type(caught.value) is BackendError
     text = str(caught.value)
     assert text.startswith(f"the backend of model 'm' raised {said}")
-    assert f"(test_held.py:{raising.__code__.co_firstlineno + 1}) in its " in text
+    assert f"(test_guard.py:{raising.__code__.co_firstlineno + 1}) in its " in text
     assert len(text) < 800
 
 
 @pytest.mark.parametrize("error", [BackendError("no weights"), UsageError("no such device"), MissingExtra("mine", "engine")])
 def test_an_error_that_says_what_to_do_stays_as_it_is(error: Exception) -> None:
     with pytest.raises(type(error)) as caught:
-        held(with_member("infer", lambda: raising(error))).infer([REQUEST])
+        guard(with_member("infer", lambda: raising(error))).infer([REQUEST])
     assert caught.value is error
 
 
@@ -158,20 +158,20 @@ def test_an_error_that_says_what_to_do_stays_as_it_is(error: Exception) -> None:
 )
 def test_what_a_factory_raises_is_an_error_of_the_user(error: BaseException) -> None:
     with pytest.raises(ModelError, match=rf"the backend of model 'm' raised {type(error).__name__}.* in its factory. Fix"):
-        Held(lambda: raising(error), "m")
+        Guard(lambda: raising(error), "m")
 
 
 def test_an_error_that_came_from_what_cannot_be_spelled_leaves_it_behind() -> None:
     error = BackendError("no weights")
     error.__cause__ = Unspeakable()
     with pytest.raises(BackendError, match="raised BackendError: no weights") as caught:
-        held(with_member("infer", lambda: raising(error))).infer([REQUEST])
+        guard(with_member("infer", lambda: raising(error))).infer([REQUEST])
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 def test_what_ends_a_run_changes_nothing_behind_the_last_answer() -> None:
     for name in ("check", "give_up"):
-        one = held(with_member(name, lambda: raising(SystemExit(0))))
+        one = guard(with_member(name, lambda: raising(SystemExit(0))))
         one.give_up()
         assert ("SystemExit: 0" in one.check()) == (name == "check")
 
@@ -189,7 +189,7 @@ def interrupt_and(then: Callable[[], Any]) -> Any:
 def test_ctrl_c_ends_the_run_whatever_the_backend_makes_of_it(then: Callable[[], Any]) -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        held(with_member("fingerprint", lambda: interrupt_and(then))).fingerprint()
+        guard(with_member("fingerprint", lambda: interrupt_and(then))).fingerprint()
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -197,7 +197,7 @@ def test_a_signal_that_is_to_wait_does_not_end_a_call() -> None:
     noted: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: noted.append(number))
     try:
-        one = held(with_member("give_up", lambda: signal.raise_signal(signal.SIGTERM)))
+        one = guard(with_member("give_up", lambda: signal.raise_signal(signal.SIGTERM)))
         one.give_up()
         assert noted == [signal.SIGTERM]
     finally:
@@ -214,9 +214,9 @@ def never() -> Iterator[threading.Event]:
 
 @pytest.mark.parametrize("member", [*CALLS, "check"])
 def test_what_hangs_is_left_and_not_asked_again(never: threading.Event, member: str) -> None:
-    one = held(with_member(member, never.wait))
+    one = guard(with_member(member, never.wait))
     one._seconds = 0.2  # once it is open, which may take its time
-    call = CALLS.get(member, Held.check)
+    call = CALLS.get(member, Guard.check)
     said = ""
     try:
         said = str(call(one))
@@ -232,7 +232,7 @@ def test_what_hangs_is_left_and_not_asked_again(never: threading.Event, member: 
 
 def test_a_factory_that_hangs_is_left(never: threading.Event) -> None:
     with pytest.raises(ModelError, match=r"m has not been opened for 0.2 s \(--vlm-timeout\)"):
-        Held(lambda: never.wait() and Good(), "m", 0.2)  # type: ignore[arg-type, return-value]  # the point
+        Guard(lambda: never.wait() and Good(), "m", 0.2)  # type: ignore[arg-type, return-value]  # the point
 
 
 def test_what_it_returns_is_looked_at_within_the_limit(never: threading.Event) -> None:
@@ -240,7 +240,7 @@ def test_what_it_returns_is_looked_at_within_the_limit(never: threading.Event) -
         def __len__(self) -> int:
             return int(never.wait())
 
-    one = held(with_member("infer", Endless))
+    one = guard(with_member("infer", Endless))
     one._seconds = 0.2
     with pytest.raises(BackendError, match=r"m has not answered a batch of 1 request for 0.2 s"):
         one.infer([REQUEST])
@@ -288,7 +288,7 @@ ACCOUNT = f"expected a dict that is JSON, of at most {LARGEST_ACCOUNT} character
 )
 def test_what_it_should_not_return_is_refused_in_words(member: str, value: object, said: str) -> None:
     with pytest.raises(BackendError) as caught:
-        CALLS[member](held(with_member(member, lambda: value)))
+        CALLS[member](guard(with_member(member, lambda: value)))
     text = str(caught.value)
     assert text.startswith("the backend of model 'm' broke its contract: ")
     assert said in text
@@ -298,15 +298,15 @@ def test_what_it_should_not_return_is_refused_in_words(member: str, value: objec
 def test_what_check_returns_beside_words_is_no_proof_that_nothing_changed() -> None:
     assert (
         "check() returned 5 of type int, expected what shows that the model changed"
-        in held(with_member("check", lambda: 5)).check()
+        in guard(with_member("check", lambda: 5)).check()
     )
-    assert held(with_member("check", lambda: "it\x1b[2J\nchanged")).check() == r"it\x1b[2J changed"
+    assert guard(with_member("check", lambda: "it\x1b[2J\nchanged")).check() == r"it\x1b[2J changed"
 
 
 def test_control_characters_and_other_mappings_are_taken() -> None:
     from types import MappingProxyType
 
-    assert held(with_member("describe", lambda: MappingProxyType({"x": ("\x1b", 1)}))).describe() == {"x": ["\x1b", 1]}
+    assert guard(with_member("describe", lambda: MappingProxyType({"x": ("\x1b", 1)}))).describe() == {"x": ["\x1b", 1]}
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_half_of_a_protocol_is_refused(lacks: str, said: str) -> None:
 
     backend = type("Mine", (Good,), {lacks: property(absent)})()
     with pytest.raises(BackendError, match=said):
-        _ = held(backend).prepares
+        _ = guard(backend).prepares
 
 
 def test_one_that_says_yes_to_everything_is_refused() -> None:
@@ -332,7 +332,7 @@ def test_one_that_says_yes_to_everything_is_refused() -> None:
         def __getattr__(self, name: str) -> Any:
             return lambda *_: {}
 
-    one = held(Yes())
+    one = guard(Yes())
     with pytest.raises(BackendError, match=r"lanes is <function"):
         _ = one.lanes
     with pytest.raises(BackendError, match=r"answers_alone is <function .* expected True or False"):
@@ -348,7 +348,7 @@ def test_a_process_that_it_forked_does_not_go_on_with_the_run() -> None:
         children.append(os.fork())
         return {"version": 1}
 
-    assert held(with_member("fingerprint", forking)).fingerprint() == {"version": 1}
+    assert guard(with_member("fingerprint", forking)).fingerprint() == {"version": 1}
     if not children[0]:
         os.write(writing, b"went on")
         os._exit(0)
@@ -360,7 +360,7 @@ def test_a_process_that_it_forked_does_not_go_on_with_the_run() -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), SystemExit(0)])
 def test_a_thread_that_cannot_be_started_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    one = held(Good(), 60.0)
+    one = guard(Good(), 60.0)
     monkeypatch.setattr(threading.Thread, "start", lambda _thread: raising(error))
     with pytest.raises(BackendError, match=rf"m cannot be asked under a time limit .--vlm-timeout.: {type(error).__name__}"):
         one.infer([REQUEST])
