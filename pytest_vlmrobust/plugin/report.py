@@ -363,6 +363,8 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
     """Believes a GO, and exit code 0, once all other hooks are through, ``pytest_unconfigure`` and cleanups included."""
     register_profiles(config)
+    if _only_shows(config):
+        return (yield)
     try:
         status = yield
     except BaseException as error:
@@ -376,7 +378,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
 def _look_again(config: pytest.Config, status: int | None, error: BaseException | None = None) -> int | None:
     """Returns the exit code in place of ``status``, which pytest is about to return; ``None`` where an error ends it."""
     run = config.stash.get(RUN, None)
-    if run is None and status == 0 and config.getoption("vlm") and not _only_shows(config):
+    if run is None and status == 0 and config.getoption("vlm"):
         _say(config, [f"{Decision.INCOMPLETE}: --vlm names a model, and something ended pytest before it was asked"], aloud=True)
         return EXIT_CODES[Decision.INCOMPLETE]
     if run is None or not run.controls or not _is_asked(config, run, error):
@@ -424,11 +426,11 @@ def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseE
 
 
 def _is_asked(config: pytest.Config, run: Run, error: BaseException | None) -> bool:
-    """Whether pytest is to end with the decision of a gate, as it is not where it shows, plans or fills something.
+    """Whether pytest is to end with the decision of a gate, as it is not where it plans or fills something.
 
     Where it could not print even its first lines, nobody knows yet whether there are gated tests.
     """
-    if not run.settings.vlm or run.only_plans or run.only_fills or run.selection.refusal is not None or _only_shows(config):
+    if run.decision is None and (not run.settings.vlm or run.only_plans or run.only_fills or run.selection.refusal is not None):
         return False
     tests = run.selection.planned or run.selection.selected or run.records
     return bool(tests or config.getoption("vlm") or run.unprinted or raised_in(error, PRINTING))

@@ -234,6 +234,12 @@ def test_a_go_whose_evidence_is_deleted_afterwards_is_taken_back(any_project: Pr
     assert said_in_files(any_project) == {"INCOMPLETE"}
 
 
+def test_options_that_a_hook_changes_do_not_hide_it(project: Project) -> None:
+    hide = "def pytest_unconfigure(config):\n    damage()\n    config.option.collectonly, config.option.vlm = True, []\n"
+    project.write("conftest.py", HEAD.format(damage="shutil.rmtree(store)") + hide)
+    assert run_to_the_end(project)[0].ret == 11
+
+
 @pytest.mark.parametrize(
     "what", [pytest.param(what, marks=[] if what in QUICK_LATE else pytest.mark.slow) for what in LATE_DAMAGES]
 )
