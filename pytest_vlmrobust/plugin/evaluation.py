@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
     from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
+    from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
     from pytest_vlmrobust.policies import JudgedTest, Policy
     from pytest_vlmrobust.store import Evidence
 
@@ -212,10 +213,9 @@ class RunEvaluation(RunInputs):
         from pytest_vlmrobust.core.cell import Cell
         from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
         from pytest_vlmrobust.evaluation.judge.judge import Judge
-        from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
         from pytest_vlmrobust.evaluation.run.families import families
 
-        self.evaluator.witness = EvidenceWriter(self.evidence, self.evaluator)
+        self.evaluator.witness = self.evidence_writer
         members = families(self.models)
         policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
         tests = self.tests.sharing_risk(self.evaluator)
@@ -248,6 +248,17 @@ class RunEvaluation(RunInputs):
         from pytest_vlmrobust.store import Evidence
 
         return Evidence.open(self.directories.run)
+
+    @cached_property
+    def evidence_writer(self) -> EvidenceWriter:
+        """What puts answers into the evidence.
+
+        Raises:
+            StoreError: the evidence cannot be opened.
+        """
+        from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
+
+        return EvidenceWriter(self.evidence, self.evaluator)
 
     @cached_property
     def _answers(self) -> AnswerKey:

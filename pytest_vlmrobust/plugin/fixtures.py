@@ -87,10 +87,12 @@ def _settings(request: pytest.FixtureRequest) -> tuple[Setting, ...]:
 
 def _measured(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> Record:
     """Returns what was measured, or a record without a measure that says that the budget of the run is spent."""
-    evaluator = request.config.stash[RUN].evaluator
+    run = request.config.stash[RUN]
+    evaluator = run.evaluator
     inferred, recalled = evaluator.inferred, evaluator.recalled
     try:
-        return measure()
+        with run.evidence_writer.joined():
+            return measure()
     except BudgetSpent as error:
         record = failed_record(test, request.param, str(error), request.node.nodeid, Outcome.INCONCLUSIVE)
         return dataclasses.replace(record, n_inferred=evaluator.inferred - inferred, n_recalled=evaluator.recalled - recalled)

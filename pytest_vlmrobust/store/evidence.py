@@ -293,43 +293,53 @@ class Evidence(Database):
             )
 
     def put_cell(self, stored: StoredCell, encoded: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Stores the answers of a cell; of a cell that was evaluated again, the last ones.
+        """Stores the answers of a cell, see :meth:`put_cells`."""
+        self.put_cells([stored], encoded)
+
+    def put_cells(self, cells: Sequence[StoredCell], encoded: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Stores the answers of cells in one transaction; of a cell that was evaluated again, the last ones.
 
         Answers about a part of its samples join those that are there.
 
         Args:
-            stored: the answers.
+            cells: the answers of each; one cell may come in several parts.
             encoded: predictions that were just read from a store, as the JSON that they have there, by key.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: it cannot be written; nothing of them is stored then.
         """
-        cell = stored.cell
-        key = (cell.model, cell.dataset, str(cell.setting))
-        notes = {sample: list(notes) for sample, notes in stored.notes.items()}
         with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
-            number = self._number(key)
-            if number is not None and stored.places is None:
-                self._connection.execute("delete from answers where cell = ?", (number,))
-            elif number is not None:
-                (before,) = self._connection.execute("select notes from cells where id = ?", (number,)).fetchone()
-                notes = {**json.loads(before), **notes}
-            if number is None:
-                self._connection.execute(
-                    "insert into cells (model, dataset, setting, views, notes) values (?, ?, ?, ?, '{}')", (*key, stored.views)
-                )
-                number = self._number(key)
-            query = "update cells set views = ?, notes = ? where id = ?"
-            self._connection.execute(query, (stored.views, json.dumps(notes), number))
-            rows = [(place, *row_of(answer, encoded.get(answer.key))) for place, answer in stored.rows]
-            self._connection.executemany(
-                "insert or replace into answers (cell, place, key, prediction, value, state, rule, answer) "
-                "values (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(number, *row) for row in rows],
+            written = [self._put(stored, encoded) for stored in cells]
+        for stored, hashes in zip(cells, written, strict=True):
+            key = (stored.cell.model, stored.cell.dataset, str(stored.cell.setting))
+            if stored.places is None:
+                self._written.pop(key, None)
+            self._written.setdefault(key, {}).update(hashes)
+
+    def _put(self, stored: StoredCell, encoded: Mapping[str, str]) -> dict[int, int | None]:
+        """Puts the answers of a cell into its tables; returns their hashes by place, as they are noted once they are stored."""
+        key = (stored.cell.model, stored.cell.dataset, str(stored.cell.setting))
+        notes = {sample: list(notes) for sample, notes in stored.notes.items()}
+        number = self._number(key)
+        if number is not None and stored.places is None:
+            self._connection.execute("delete from answers where cell = ?", (number,))
+        elif number is not None:
+            (before,) = self._connection.execute("select notes from cells where id = ?", (number,)).fetchone()
+            notes = {**json.loads(before), **notes}
+        if number is None:
+            self._connection.execute(
+                "insert into cells (model, dataset, setting, views, notes) values (?, ?, ?, ?, '{}')", (*key, stored.views)
             )
-        if stored.places is None:
-            self._written.pop(key, None)
-        self._written.setdefault(key, {}).update({row[0]: hash(row) if row[4] in _ANSWERED else None for row in rows})
+            number = self._number(key)
+        query = "update cells set views = ?, notes = ? where id = ?"
+        self._connection.execute(query, (stored.views, json.dumps(notes), number))
+        rows = [(place, *row_of(answer, encoded.get(answer.key))) for place, answer in stored.rows]
+        self._connection.executemany(
+            "insert or replace into answers (cell, place, key, prediction, value, state, rule, answer) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(number, *row) for row in rows],
+        )
+        return {row[0]: hash(row) if row[4] in _ANSWERED else None for row in rows}
 
     def damage(self) -> str:
         """Returns, as a sentence, that the file on disk lacks what was put here through this object; empty where it does not.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -49,6 +51,10 @@ class EvidenceSource(Protocol):
         ...
 
 
+_JOINED_SECONDS = 1.0
+"""How long results wait for others with which they are stored."""
+
+
 @dataclass(eq=False)
 class EvidenceWriter:
     """Puts the result of every cell into the evidence; called by the evaluator."""
@@ -56,9 +62,39 @@ class EvidenceWriter:
     evidence: Evidence
     source: EvidenceSource
     _known: set[tuple[str, str]] = field(default_factory=set)
+    _waiting: list[StoredCell] = field(default_factory=list)
+    """Results that are not stored yet."""
+    _encoded: dict[str, str] = field(default_factory=dict)
+    """Their predictions that were read from the store, as the JSON that they have there, by key."""
+    _joins: bool = False
+    """Whether results may wait for others, for a moment."""
+    _stored_at: float = -math.inf
+
+    @contextlib.contextmanager
+    def joined(self) -> Iterator[None]:
+        """Stores what comes within the block in few transactions, the last when the block ends or fails.
+
+        Adaptive mode asks about a cell in several parts, for which recalled answers come at once. Where a part takes longer, as
+        one that is inferred, it is stored with what waits, so that a run that is killed keeps what it measured.
+
+        Raises:
+            StoreError: the evidence cannot be written.
+        """
+        self._joins = True
+        try:
+            yield
+        finally:
+            self._joins = False
+            self._store()
+
+    def _store(self) -> None:
+        waiting, encoded, self._waiting, self._encoded = self._waiting, self._encoded, [], {}
+        if waiting:
+            self.evidence.put_cells(waiting, encoded)
+            self._stored_at = time.monotonic()
 
     def __call__(self, result: CellResult) -> None:
-        """Stores the answers of a cell; before the first one of a model and a dataset, what they are.
+        """Stores the answers of a cell, at once but for :meth:`joined`; before the first of a model and a dataset, what they are.
 
         With the clean cell goes what tells pictures from others: by then it is known, whatever made or remembered them.
 
@@ -76,7 +112,10 @@ class EvidenceWriter:
         if result.cell.setting == CLEAN:
             self.evidence.put_pictures(name, self.source.pictures(name))
         answers = tuple(map(Answer, result.keys, result.predictions, result.scores))
-        self.evidence.put_cell(StoredCell(result.cell, result.views, answers, result.notes, result.places), self.source.encoded)
+        self._waiting.append(StoredCell(result.cell, result.views, answers, result.notes, result.places))
+        self._encoded |= self.source.encoded
+        if not self._joins or time.monotonic() - self._stored_at > _JOINED_SECONDS:
+            self._store()
 
 
 # Examples: a few samples of a cell as evidence, with what was asked, what was seen and what came back.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import signal
@@ -15,6 +16,7 @@ from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import BackendError, DatasetError, ImageError, OfflineError, UnknownName
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
+from pytest_vlmrobust.evaluation.run import evidence as evidence_module
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Progress
 from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
 from pytest_vlmrobust.evaluation.run.queue import Want
@@ -160,6 +162,31 @@ def test_evidence_holds_what_the_store_holds_to_the_letter(world: World) -> None
     assert again.result(cell("invert")).predictions == first.result(cell("invert")).predictions
     rows = evidence._connection.execute("select key, prediction from answers").fetchall()
     assert dict(rows) == as_written
+    assert not evidence.damage()
+    evidence.close()
+
+
+def test_parts_that_come_at_once_are_stored_in_one_transaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator, evidence = world.evaluator(), Evidence.open(world.directory / "run")
+    evaluator.witness = writer = EvidenceWriter(evidence, evaluator)
+    begun: list[str] = []
+    monkeypatch.setattr(evidence_module, "_JOINED_SECONDS", 3600.0)
+    evaluator.result(cell("flip_h"), [0])  # outside of a block it is stored at once
+    evidence._connection.set_trace_callback(lambda query: begun.append(query) if query == "begin immediate" else None)
+    with contextlib.suppress(ZeroDivisionError), writer.joined():
+        for places in ([1], [0, 2], [1, 3]):
+            evaluator.result(cell("invert"), places)
+        evaluator.result(cell("flip_h"), [0, 1])
+        assert begun == []
+        raise ZeroDivisionError  # what came before it is stored
+    assert len(begun) == 1
+    assert evidence.get_cell(cell("invert"), whole=False).places == (0, 1, 2, 3)
+    assert evidence.get_cell(cell("flip_h"), whole=False).places == (0, 1)
+    monkeypatch.setattr(evidence_module, "_JOINED_SECONDS", -1.0)
+    with writer.joined():
+        evaluator.result(cell("flip_v"), [0])  # what took longer does not wait
+        assert len(begun) == 2
+    assert len(begun) == 2
     assert not evidence.damage()
     evidence.close()
 
