@@ -329,17 +329,17 @@ def collated(rows: Sequence[Mapping[str, Any]], padding: int) -> Any:
         padding: the token that fills ``input_ids``; everything else is filled with 0.
     """
     import torch
-    from torch.nn.functional import pad
+    from torch.nn.utils.rnn import pad_sequence
     from transformers import BatchFeature
 
-    length = max(row["input_ids"].shape[1] for row in rows)
     batch = {}
     for name in rows[0]:
         parts = [row[name] for row in rows if name in row]
         if name in _OF_TEXT:
             fill = padding if name == "input_ids" else 0
-            parts = [pad(part, (length - part.shape[1], 0), value=fill) for part in parts]
-        batch[name] = _numbers(parts) if name == "pixel_values" else torch.cat(parts)
+            batch[name] = pad_sequence([part[0] for part in parts], True, fill, padding_side="left")
+        else:
+            batch[name] = _numbers(parts) if name == "pixel_values" else torch.cat(parts)
     return BatchFeature(batch)
 
 

@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.errors import BudgetSpent
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.store import Store
 
-from .leases import LEASE_SECONDS, Wait, renewed
+from .leases import LEASE_SECONDS, Renewal, Wait
 from .ledger import Ledger
 from .queue import Asking, Limits, Question, Queue
 from .views import View, ViewMaker
@@ -64,6 +64,7 @@ class Engine:
         self._time_limit, self._ledger = time_limit, ledger
         self._changed = threading.Condition()
         self._queue = Queue()
+        self._leases = Renewal(store, owner)
         self._fresh: dict[str, float] = {}
         """Keys of answers that a model gave and nobody has counted yet, and the seconds that each took."""
         self._made: dict[str, tuple[str, ...]] = {}
@@ -178,6 +179,7 @@ class Engine:
         for worker in self._workers:
             while worker.is_alive() and (self._computing or time.monotonic() < latest):
                 worker.join(_POLL_SECONDS)
+        self._leases.close()
         sys.setswitchinterval(self._switched)
 
     def _start_workers(self) -> None:
@@ -356,7 +358,7 @@ class Engine:
         started = time.monotonic()
         unstored = set(batch)
         try:
-            with renewed(self._store, batch, self._owner):
+            with self._leases.during(batch):
                 prepared = [one.prepared for one in batch.values() if one.prepared]
                 answers = self._infer(prepared)
                 found = dict(zip(batch, answers, strict=True))

@@ -116,23 +116,40 @@ def _system() -> str:
     return f"{boot}.{''.join(filter(str.isdigit, table))}"
 
 
-@contextlib.contextmanager
-def renewed(store: Store, keys: Collection[str], owner: str) -> Iterator[None]:
-    """Renews leases on a thread as long as the block runs, however long the model takes for it."""
-    done = threading.Event()
+class Renewal:
+    """Renews the leases of an owner on one thread, as long as its answers are worked on: a thread for each batch costs more."""
 
-    def renew() -> None:
-        while not done.wait(RENEWAL_SECONDS):
-            with contextlib.suppress(StoreError):  # the batch meets the same failure when it is stored, and says so
-                store.renew(keys, owner, LEASE_SECONDS)
+    def __init__(self, store: Store, owner: str) -> None:
+        self._store, self._owner = store, owner
+        self._worked_on: dict[object, Collection[str]] = {}
+        self._thread: threading.Thread | None = None
+        self._starting, self._closed = threading.Lock(), threading.Event()
 
-    thread = threading.Thread(target=renew, name="vlm-leases", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    @contextlib.contextmanager
+    def during(self, keys: Collection[str]) -> Iterator[None]:
+        """Renews the leases on these keys as long as the block runs, however long the model takes for it."""
+        work = object()
+        self._worked_on[work] = keys
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._renew, name="vlm-leases", daemon=True)
+                self._thread.start()
+        try:
+            yield
+        finally:
+            del self._worked_on[work]
+
+    def close(self) -> None:
+        """Stops the thread."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _renew(self) -> None:
+        while not self._closed.wait(RENEWAL_SECONDS):
+            for keys in list(self._worked_on.values()):
+                with contextlib.suppress(StoreError):  # the batch meets the same failure when it is stored, and says so
+                    self._store.renew(keys, self._owner, LEASE_SECONDS)
 
 
 @dataclass

@@ -253,4 +253,5 @@ def test_leases_are_renewed_while_the_model_works(world: World, monkeypatch: pyt
     assert {seconds for _, _, seconds in renewals} == {LEASE_SECONDS}
     assert first[0].key in renewals[0][0]
     assert evaluator.store.holders([request.key for request in first]) == {}
+    evaluator.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "vlm-leases"]
