@@ -7,7 +7,9 @@ becomes an error in words that names model and method; and what it returns is lo
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
+import operator
 import os
 import reprlib
 import signal
@@ -250,29 +252,33 @@ class Guard:
         value = getattr(self._backend, trait, None)
         if value is None and trait == "batch_size":
             return None
-        if type(value) is not int or not 1 <= value <= most:
+        number = _whole(value)
+        if number is None or not 1 <= number <= most:
             self._refuse(trait, value, f"a whole number of 1 to {most}")
-        return value
+        return number
 
     def _size(self, width: int, height: int) -> tuple[int, int] | None:
         ask = getattr(self._backend, "seen_size", None)  # a backend without a processor of its own has none
         found = ask(width, height) if callable(ask) else None
         if found is None:
             return None
-        if type(found) is not tuple or len(found) != 2 or any(type(edge) is not int or edge < 1 for edge in found):
+        edges = [_whole(edge) or 0 for edge in found] if issubclass(type(found), tuple) else []
+        if len(edges) != 2 or min(edges) < 1:
             self._refuse("seen_size()", found, "a width and a height in pixels, or None")
-        return found[0], found[1]
+        return edges[0], edges[1]
 
     def _prepared(self, request: Request) -> Prepared:
         backend: Any = self._backend
         found = backend.prepare(request)
         if not issubclass(type(found), Prepared) or found.request is not request:
             self._refuse("prepare()", found, "a Prepared with the request that it was given")
-        if type(found.bytes) is not int or found.bytes < 0:
+        size = _whole(found.bytes)
+        if size is None or size < 0:
             self._refuse("prepare()", found.bytes, "as bytes of a Prepared a whole number of 0 or more")
         if type(found.failure) is not str:
             self._refuse("prepare()", found.failure, "as failure of a Prepared a str")
-        return found  # type: ignore[no-any-return]  # it was looked at
+        looked_at: Prepared = found
+        return looked_at if type(found.bytes) is int else dataclasses.replace(looked_at, bytes=size)
 
     def _answers(self, method: str, requests: Sequence[Request], call: Callable[[], object]) -> list[Prediction]:
         late = f"has not answered a batch of {quantity(len(requests), 'request')}"
@@ -417,6 +423,16 @@ def _interrupts() -> Iterator[list[BaseException]]:
         for number, handler in handlers.items():
             if signal.getsignal(number) is note:
                 signal.signal(number, handler)
+
+
+def _whole(value: Any) -> int | None:
+    """Returns a whole number of any type, such as those of numpy, as an int; ``None`` for what is none, as truth values are."""
+    if type(value) is bool:
+        return None
+    try:
+        return int.__pos__(operator.index(value))
+    except TypeError:
+        return None
 
 
 def _has(backend: object, name: str) -> bool:

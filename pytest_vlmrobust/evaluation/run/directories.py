@@ -97,9 +97,10 @@ class RunDirectories:
 
         Raises:
             UsageError: the store cannot be written to and the model is to be asked, no directory can hold the run, it is on a
-                network file system, or the report would replace the baseline.
+                network file system, or the report would replace the baseline, or either of them the store.
         """
         self._check_report()
+        self._check_store()
         if not self.offline and not self.store_is_writable:
             raise UsageError(
                 f"--vlm-store {str(self.store)!r} cannot be written to: answers could not be kept. Add --vlm-offline to take all "
@@ -123,11 +124,24 @@ class RunDirectories:
         """Refuses a report in the place of the baseline: whatever it says, the next run would be compared with this one."""
         if not self.baseline_given or not self.report_given:
             return
-        baseline, report = self.baseline, self.report
-        same = baseline.is_dir() and report.is_dir() and baseline.samefile(report)
-        if same or any((baseline / name).resolve() == (report / name).resolve() for name in ("", FILE_NAME)):
+        if _is_same(self.baseline, self.report):
             raise UsageError(
                 f"--vlm-report {self.report_given!r} would replace --vlm-baseline {self.baseline_given!r}: a gate must not move "
                 "its own bar. Name another directory with --vlm-report; --vlm-update-baseline replaces a baseline by a run "
                 "that ended GO"
             )
+
+    def _check_store(self) -> None:
+        """Refuses a store in the place of a report or a baseline: their evidence has the name that the answers have there."""
+        for option, given in (("--vlm-report", self.report_given), ("--vlm-baseline", self.baseline_given)):
+            if given and _is_same(self.store, typed_path(given, self.invocation, given_as=option)):
+                raise UsageError(
+                    f"{option} {given!r} is the directory of --vlm-store: the evidence of a run would replace the answers of "
+                    f"all runs there. Name another directory with {option}"
+                )
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two directories are one, or their databases would be one file."""
+    same = one.is_dir() and other.is_dir() and one.samefile(other)
+    return same or any((one / name).resolve() == (other / name).resolve() for name in ("", FILE_NAME))

@@ -6,8 +6,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pytest_vlmrobust.backends.guard import LARGEST_ACCOUNT, Guard
@@ -116,6 +118,29 @@ class Odd(BackendError):
 
 def raising(error: BaseException | type[BaseException]) -> Any:
     raise error
+
+
+@pytest.mark.parametrize("whole", [np.int64, np.uint8, IntEnum("Whole", {"SEVEN": 7})], ids=["int64", "uint8", "enum"])
+def test_whole_numbers_of_other_types_are_taken_as_int(whole: Callable[[int], Any]) -> None:
+    class Size(tuple[Any, ...]):
+        """A tuple by its base, as sizes of torch are."""
+
+        __slots__ = ()
+
+    class Counting(Good):
+        lanes = batch_size = whole(7)
+
+        def prepare(self, request: Request) -> Any:
+            return Prepared(request, inputs="ready", bytes=whole(7))
+
+        def seen_size(self, width: int, height: int) -> Any:
+            return Size((whole(7), whole(7)))
+
+    one = Guard(Counting, "m")
+    prepared, size = one.prepare(REQUEST), one.seen_size(8, 6)
+    assert size == (7, 7)
+    assert (prepared.request, prepared.inputs, prepared.bytes) == (REQUEST, "ready", 7)
+    assert {type(number) for number in (one.lanes, one.batch_size, prepared.bytes, *size)} == {int}
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])

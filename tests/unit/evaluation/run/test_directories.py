@@ -38,6 +38,24 @@ def test_a_report_does_not_replace_the_baseline(tmp_path: Path, baseline: str, r
         directories.check()
 
 
+@pytest.mark.parametrize("given", ["store", "./store", "a/../store", "link"])
+@pytest.mark.parametrize("option", ["report", "baseline"])
+def test_neither_a_report_nor_a_baseline_replaces_the_store(tmp_path: Path, option: str, given: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to("store")
+
+    def named(name: str) -> RunDirectories:
+        report, baseline = (name, "") if option == "report" else ("", name)
+        return RunDirectories("r", tmp_path, tmp_path / "store", report_given=report, baseline_given=baseline)
+
+    with pytest.raises(UsageError, match=f"--vlm-{option} '{given}' is the directory of --vlm-store.*Name another directory"):
+        named(given).check()
+    (tmp_path / "store").mkdir()
+    with pytest.raises(UsageError, match="would replace the answers of all runs"):
+        named(given).check()
+    named(f"store/{option}").check()
+
+
 def test_a_report_elsewhere_is_fine(tmp_path: Path) -> None:
     RunDirectories("r", tmp_path, tmp_path / "store", report_given="second", baseline_given="first").check()
 
