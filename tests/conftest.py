@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,12 @@ import pytest
 GOLDEN = Path(__file__).parent / "golden"
 
 Rows = list[dict[str, str]]
+
+
+def pytest_configure() -> None:
+    """Lets Ctrl-C reach the tests and the processes that they start: what a shell starts in the background ignores it."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)

@@ -487,13 +487,24 @@ def _lost_junit(path: Path | None, run: Run) -> str:
     from pytest_vlmrobust.reporting.junit import runs_in
     from pytest_vlmrobust.store.run_directory import LOST
 
-    if path is None or path.is_fifo() or path.is_char_device():  # what was read once is not there again
+    if path is None or not _is_kept(path):
         return ""
     try:
         runs = runs_in(path)
     except (OSError, ValueError) as error:
         return f"--junitxml {path}: expected what pytest wrote there: {getattr(error, 'strerror', '') or error}. {LOST}"
     return f"--junitxml {path}: is of another run. {LOST}" if runs and run.run_id not in runs else ""
+
+
+def _is_kept(path: Path) -> bool:
+    """Whether what was written to a path is there again: not in a pipe or a device, nor among what pytest prints."""
+    if not path.exists() or path.is_fifo() or path.is_char_device():
+        return not path.exists()
+    printed = []
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):  # it is closed
+            printed.append(os.fstat(stream))
+    return not any(os.path.samestat(path.stat(), of) for of in printed)
 
 
 def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
@@ -509,7 +520,7 @@ def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
         with _note_failure(problems, "report"):
             _write_report(run)
     with _note_failure(problems, "JUnit file"), contextlib.suppress(ValueError):  # what is no XML says GO nowhere
-        if junit is not None and junit.is_file():
+        if junit is not None and junit.is_file() and _is_kept(junit):
             correct(junit, suite_properties(facts.origins, run.records, facts))
     with _note_failure(problems, "summary"):
         add_step_summary(summary(run.records, facts))

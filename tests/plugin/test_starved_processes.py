@@ -55,6 +55,12 @@ def test_closed_streams_change_no_decision(gate: Project, closed: str, decision:
     assert json.loads((gate.path / "out" / "results.json").read_text())["decision"] == decision
 
 
+def test_junit_among_what_pytest_prints_is_not_read(gate: Project) -> None:
+    done = run(gate, 'exec "$@" > log', "--junitxml=log")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((gate.path / "out" / "results.json").read_text())["decision"] == "GO"
+
+
 def codes_of(gate: Project, arguments: tuple[str, ...] = ()) -> dict[str, tuple[int, str]]:
     """Returns exit code and standard error of a gate whose standard output is full, and of one that nobody reads."""
     command = [sys.executable, "-m", "pytest", *UNUSED, "-p", "no:cacheprovider", "suite", "--vlm-report=out", *arguments]
