@@ -286,7 +286,7 @@ def test_a_value_larger_than_any_run_writes_is_refused(tmp_path: Path) -> None:
 
 def test_a_statement_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store.open(tmp_path) as store:
-        monkeypatch.setattr("pytest_vlmrobust.store.database.STATEMENT_SECONDS", 0.05)
+        monkeypatch.setattr(store._lock, "seconds", 0.05)
         with pytest.raises(StoreError, match="interrupted"), store._lock, explain_errors(store.path, "read"):
             store._connection.execute(f"select count(*) from ({RECURSIVE})").fetchone()  # noqa: S608 - the test's own
 
