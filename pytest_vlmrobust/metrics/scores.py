@@ -76,12 +76,17 @@ def by_setting(mapping: BySetting, name: str = "perturbed_by_setting") -> dict[s
         SettingError: a key that is not a setting.
     """
     checked: dict[str, Scores] = {}
+    before: ArrayLike | None = None
+    scores: Scores | None = None
     for key, values in mapping.items():
         setting = str(parse_setting(key))
         if setting in checked:
             raise ValueError(f"{name}: the setting {setting!r} is given twice, as text and as Setting. Give it once")
-        checked[setting] = as_scores(values, name_scores(name, setting))
-    require_equal_lengths({name_scores(name, setting): len(values) for setting, values in checked.items()})
+        if scores is None or values is not before:  # one array may stand for many settings, as the scores without image do
+            before, scores = values, as_scores(values, name_scores(name, setting))
+        checked[setting] = scores
+    if len(set(map(len, checked.values()))) > 1:
+        require_equal_lengths({name_scores(name, setting): len(values) for setting, values in checked.items()})
     return checked
 
 

@@ -428,7 +428,7 @@ class Judge:
             added["baseline_by_setting"] = scores
         if metrics.Needs.FLOORS in needs:
             added |= floors(self.evaluator.samples(sweep.dataset))
-        return dataclasses.replace(table, **added)
+        return dataclasses.replace(table, **added) if added else table
 
     def _refuse_unlike_answers(self, models: Iterable[str], dataset: str) -> None:
         """Refuses to compare models that did not all answer by one method, letters or text.

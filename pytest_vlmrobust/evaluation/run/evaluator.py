@@ -158,7 +158,7 @@ class Evaluator:
         self._questions: dict[tuple[str, str], Sequence[tuple[Sample, str]]] = {}
         self._key_of: dict[str, Callable[..., str]] = {}
         """What gives the keys of answers of each model."""
-        self._questions_json: dict[tuple[str, str, str], Sequence[str]] = {}
+        self._questions_json: dict[tuple[str, str, str], str] = {}
         self._backends: dict[str, Guard] = {}
         self._views = ViewMaker(self.options.seed)
         self._wanted: dict[str, deque[Want]] = {}
@@ -599,18 +599,18 @@ class Evaluator:
 
         def key(asking: Asking, digests: tuple[str, ...]) -> str:
             seen = ",".join([f'"{digest}"' for digest in of_view(digests, asking.view, asking.views)])  # as canonical JSON
-            return key_of(f"[{seen}]", *self._question_json(cell, asking), *more)
+            return key_of(f"[{seen}]", self._question_json(cell, asking), *more)
 
         return key
 
-    def _question_json(self, cell: Cell, asking: Asking) -> Sequence[str]:
-        """Returns what all answers to a question have in common in their keys: text, choices, how to answer."""
+    def _question_json(self, cell: Cell, asking: Asking) -> str:
+        """Returns what the keys of all answers to a question share, with commas between: text, choices, how to answer."""
         about = cell.model, cell.dataset, asking.sample.id
         if about not in self._questions_json:
             ref = self.models[cell.model]
             choices = scorable_choices(asking.sample, ref.prompt_mode)
             facts = asking.text, choices, ref.prompt_mode, self._limit(ref, asking.sample)
-            self._questions_json[about] = tuple(map(canonical_json, facts))
+            self._questions_json[about] = ",".join(map(canonical_json, facts))
         return self._questions_json[about]
 
     def _limit(self, ref: ModelRef, sample: Sample) -> int:
