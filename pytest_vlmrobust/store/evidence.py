@@ -394,6 +394,7 @@ class Evidence(Database):
             rows = self._connection.execute(
                 "select place, key, prediction, value, state, rule, answer from answers where cell = ? order by place", (number,)
             ).fetchall()
+        self._require_places(cell, rows)
         listed = parse_json(self.path, notes, dict, f"the notes of {cell}")
         what = f"a note of {cell}"
         notes_by_sample = {
@@ -415,6 +416,7 @@ class Evidence(Database):
             number, _, _ = self._whole(cell)
             query = "select place, value from answers where cell = ? order by place"
             rows = self._connection.execute(query, (number,)).fetchall()
+        self._require_places(cell, rows)
         return [value_of(self.path, cell, place, value) for place, value in rows]
 
     def datasets(self) -> dict[str, str]:
@@ -447,14 +449,15 @@ class Evidence(Database):
             StoreError: nothing was asked of it, or it cannot be read.
         """
         with self._lock, _explain_errors(self.path, "read"):
-            query = "select id, content from samples where dataset = ? order by place"
+            query = "select place, id, content from samples where dataset = ? order by place"
             rows = self._connection.execute(query, (dataset,)).fetchall()
             spaces = self._connection.execute(
                 "select content from spaces where model = ? and dataset = ?", (model, dataset)
             ).fetchone()
         if not rows:
             raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
-        samples = tuple(self._sample(*row) for row in rows)
+        self._require_places(f"the dataset {dataset!r}", rows)
+        samples = tuple(self._sample(*row) for _, *row in rows)
         twice = [name for name, count in Counter(sample.id for sample in samples).items() if count > 1]
         if twice:
             raise StoreError(
@@ -513,6 +516,16 @@ class Evidence(Database):
         if count and (first, last) != (0, count - 1):
             raise StoreError(f"{self.path}: {cell} has answers {first} to {last}, expected 0 to {count - 1}. {RUN_AGAIN}")
         return number, views, notes
+
+    def _require_places(self, what: object, rows: Sequence[Sequence[object]]) -> None:
+        """Refuses rows that do not begin with whole numbers: with a null among them, those behind it would change their places.
+
+        Raises:
+            StoreError: one is none.
+        """
+        if {type(row[0]) for row in rows} - {int}:
+            wrong = next(row[0] for row in rows if type(row[0]) is not int)
+            raise StoreError(f"{self.path}: {what} has {wrong!r:.100} as a place, expected whole numbers. {RUN_AGAIN}")
 
     def _views_and_notes(self, cell: Cell) -> tuple[int, int, str]:
         """Returns number, views and notes of a cell.

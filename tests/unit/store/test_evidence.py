@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,6 +154,25 @@ def test_a_cell_that_is_evaluated_again_replaces_its_answers(tmp_path: Path) -> 
         keep(evidence)
         evidence.put_cell(StoredCell(CELL, 1, ANSWERS[:1] * 2))
         assert evidence.get_cell(CELL).answers == ANSWERS[:1] * 2
+
+
+@pytest.mark.parametrize("place", [0.5, "x"])
+@pytest.mark.parametrize("table", ["answers", "samples"])
+def test_a_place_that_is_no_whole_number_is_refused(tmp_path: Path, table: str, place: object) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        keep(evidence)
+    with closing(sqlite3.connect(tmp_path / "predictions.sqlite")) as connection:
+        connection.execute(f"update {table} set place = ? where place = 1", (place,))  # noqa: S608 - a name from above
+        connection.commit()
+
+    def read(evidence: Evidence, *, whole: bool) -> None:
+        evidence.get_cell(CELL, whole=whole) if table == "answers" else evidence.samples(CELL.dataset)
+
+    with Evidence.open(tmp_path, read_only=True) as evidence:
+        with pytest.raises(StoreError, match="as a place, expected whole numbers"):
+            read(evidence, whole=False)
+        with pytest.raises(StoreError, match=r"as a place, expected whole numbers|has answers 0 to .*, expected 0 to 1"):
+            read(evidence, whole=True)
 
 
 def test_what_was_not_measured_is_an_error(tmp_path: Path) -> None:
