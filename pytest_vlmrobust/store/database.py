@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import re
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -203,24 +203,29 @@ def limit(connection: sqlite3.Connection) -> None:
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
 
 
-class TimedLock:
-    """A lock under which statements run, and a clock that tells SQLite to give one up that goes on and on."""
+class TimedLock(_thread.RLock):  # type: ignore[misc]  # final in the stubs alone
+    """A lock under which statements run, and a clock that tells SQLite to give one up that goes on and on.
+
+    Ctrl-C may come between any two steps of Python, in those of a lock as well. It leaves none held: leaving is a single step of
+    the interpreter's own lock, and entering lets go again of what it was interrupted with.
+    """
 
     def __init__(self, seconds: float = STATEMENT_SECONDS) -> None:
         self.seconds = seconds
-        self._lock = threading.Lock()
         self._started = time.monotonic()
 
     def watch(self, connection: sqlite3.Connection) -> None:
         """Makes a connection ask the clock while it runs a statement."""
         connection.set_progress_handler(self.expired, _STEPS)
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._started = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    def __enter__(self) -> None:  # type: ignore[override]  # nobody asks
+        try:
+            self.acquire()
+            self._started = time.monotonic()
+        except BaseException:
+            with contextlib.suppress(RuntimeError):  # it was not taken yet
+                self.release()
+            raise
 
     def expired(self) -> bool:
         """Whether the statements of its holder take longer than any should."""

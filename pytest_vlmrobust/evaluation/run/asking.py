@@ -7,6 +7,7 @@ than one, a thread for each other lane takes batches at the same time. Every bat
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -172,6 +173,9 @@ class Engine:
 
     def close(self) -> None:
         """Stops the threads; a batch that is being computed is stored first, and a thread that prepares for too long is left."""
+        with contextlib.suppress(RuntimeError):  # Ctrl-C may have come just when this thread had the lock: others wait for it
+            while True:
+                self._changed.release()
         with self._changed:
             self._closed = self._resting = True
             self._changed.notify_all()

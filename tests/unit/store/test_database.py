@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +18,7 @@ import pytest
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.store import Store
-from pytest_vlmrobust.store.database import explain_errors, network_file_system
+from pytest_vlmrobust.store.database import TimedLock, explain_errors, network_file_system
 
 ANSWER = Prediction("A", "generate")
 
@@ -338,3 +341,32 @@ def test_rarer_kinds_are_known_as_well(tmp_path: Path, kind: str) -> None:
 def test_without_a_table_of_mounts_nothing_is_known(tmp_path: Path) -> None:
     assert network_file_system(tmp_path, tmp_path / "none") == ""
     assert network_file_system(tmp_path) == "", "tests run on a local disk"
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="nothing interrupts here at a moment of its own choice")
+def test_no_interrupt_leaves_a_lock_held() -> None:
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    came, draws, before = 0, random.Random(0), signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(3000):
+            lock = TimedLock()
+            with contextlib.suppress(Interrupt):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, draws.uniform(1e-6, 5e-5))
+                    for _ in range(200):
+                        with lock:
+                            pass
+                except Interrupt:
+                    came += 1
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            with pytest.raises(RuntimeError, match="un-acquired"):
+                lock.release()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert came > 0

@@ -352,6 +352,31 @@ def test_closing_ends_the_threads(world: World) -> None:
     assert threading.active_count() == before
 
 
+def test_closing_lets_go_of_what_an_interrupt_left_locked(world: World) -> None:
+    evaluator, backend = opened(world, lanes=2, mixes=False)
+    reached, infer = threading.Event(), backend.infer_prepared
+
+    def locked(prepared: Sequence[Prepared]) -> list[Prediction]:
+        if prepared[0].request.setting != "clean":  # a batch of a lane, ahead of what is pulled
+            reached.set()
+            assert left_locked.wait(60)
+        return infer(prepared)
+
+    def close() -> None:
+        evaluator._engine._changed.acquire()  # where Ctrl-C came between taking the lock and what is done under it
+        left_locked.set()
+        evaluator.close()
+
+    backend.infer_prepared = locked  # type: ignore[method-assign]
+    left_locked, closing = threading.Event(), threading.Thread(target=close, daemon=True)
+    evaluator.expect(map(Want, CELLS))
+    evaluator.result(cell("clean"))
+    assert reached.wait(60)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()
+
+
 def test_views_of_the_same_picture_are_made_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = MemoryImage(picture(1))
     world.samples = [sample(i, images=(shared,)) for i in range(6)]
