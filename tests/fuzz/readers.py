@@ -187,7 +187,7 @@ def _change_table(connection: sqlite3.Connection, table: str, rng: random.Random
         (text,) = connection.execute(f"select {column} from {table} where typeof({column}) = 'text' limit 1").fetchone() or (
             "{}",
         )
-        changed = of_json(text.encode(), rng) if text[:1] in "[{" else spliced(text.encode(), rng)
+        changed = of_json(text.encode(), rng) if text.startswith(("[", "{")) else spliced(text.encode(), rng)
         connection.execute(f"update or replace {table} set {column} = ? where {condition}", (changed.decode("utf-8", "replace"),))
     elif choice < 0.8:
         connection.execute(f"delete from {table} where {condition}")
