@@ -40,9 +40,9 @@ def _data(options: argparse.Namespace) -> int:
         tell(f"note: {on_one_line(note, None)}")
     if options.out:
         from pytest_vlmrobust.reporting.html.questions import render_questions
-        from pytest_vlmrobust.reporting.writing import write_text
+        from pytest_vlmrobust.reporting.writing import write_out
 
-        write_text(options.out, render_questions(found))
+        write_out(options.out, render_questions(found))
         say(f"{options.out}: {quantity(len(found.questions), 'question')} drawn")
     if found.refusal:
         complain(f"a run with these data is refused: {found.refusal}")

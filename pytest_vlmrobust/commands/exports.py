@@ -141,12 +141,12 @@ def _nel(options: argparse.Namespace) -> int:
 def _sarif(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.reporting.exports.sarif import FILE_NAME, sarif
     from pytest_vlmrobust.reporting.files import read_run
-    from pytest_vlmrobust.reporting.writing import write_json
+    from pytest_vlmrobust.reporting.writing import json_text, write_out, write_text
 
     run = read_run(options.run_directory)
     out = options.out or options.run_directory / FILE_NAME
     log = sarif(run)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(out, log)
+    (write_out if options.out else write_text)(out, json_text(log))
     say(f"{run.decision}: {quantity(len(log['runs'][0]['results']), 'result')}, {out}")
     return 0

@@ -160,7 +160,7 @@ def _history(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.history import Point, points_of, render_history
     from pytest_vlmrobust.reporting.html.history import render_history_page
-    from pytest_vlmrobust.reporting.writing import write_text
+    from pytest_vlmrobust.reporting.writing import write_out
 
     known_metric(options.metric)
     series: dict[str, list[Point]] = {}
@@ -181,7 +181,7 @@ def _history(options: argparse.Namespace) -> int:
     show("\n".join(render_history(f"{name}: {options.metric}", points, width()) for name, points in series.items()).rstrip("\n"))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        write_text(options.out, render_history_page(options.metric, {name: points[::-1] for name, points in series.items()}))
+        write_out(options.out, render_history_page(options.metric, {name: points[::-1] for name, points in series.items()}))
         say(f"{options.out}")
     return 0
 
@@ -248,12 +248,12 @@ def _with_ranking(run: RunFiles) -> RunFacts:
 def _junit(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.junit import FILE_NAME
-    from pytest_vlmrobust.reporting.writing import write_text
+    from pytest_vlmrobust.reporting.writing import write_out, write_text
 
     run = read_run(options.run_directory)
     out = options.out or options.run_directory / FILE_NAME
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, run.junit)
+    (write_out if options.out else write_text)(out, run.junit)
     say(f"{run.decision}: {quantity(len(run.records), 'test')}, {len(run.facts.lost(run.records))} without a verdict, {out}")
     return 0
 
@@ -321,7 +321,7 @@ def _web_address(text: str) -> str:
 def _comment(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.reporting.comment import Against, job_link, render_comment
     from pytest_vlmrobust.reporting.files import read_run
-    from pytest_vlmrobust.reporting.writing import write_text
+    from pytest_vlmrobust.reporting.writing import write_out
 
     run = read_run(options.run_directory)
     what = f"run {options.against.name}" if options.against else f"the last GO on {options.branch}"
@@ -336,7 +336,7 @@ def _comment(options: argparse.Namespace) -> int:
         show(text.rstrip("\n"))
         return 0
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(options.out, text)
+    write_out(options.out, text)
     say(f"{run.decision}: {len(text)} characters, {options.out}")
     return 0
 

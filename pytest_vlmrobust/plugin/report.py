@@ -35,6 +35,8 @@ _UNWRITTEN: pytest.StashKey[list[str]] = pytest.StashKey()
 """The reasons why files could not be written."""
 _PRINTED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the page of the gate was printed."""
+_PIPE: pytest.StashKey[tuple[int, int] | None] = pytest.StashKey()
+"""Which pipe or device ``--junitxml`` led to when pytest started."""
 
 
 # Before any test.
@@ -365,6 +367,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
     register_profiles(config)
     if _only_shows(config):
         return (yield)
+    given = config.getoption("xmlpath", default=None)
+    config.stash[_PIPE] = _pipe(_expanded(config.invocation_params.dir, given)) if given else None
     try:
         status = yield
     except BaseException as error:
@@ -395,6 +399,7 @@ def _look_again(config: pytest.Config, status: int | None, error: BaseException 
 def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseException | None) -> int | None:
     """Takes a GO back that rests on what is no longer there, and returns the exit code: 0 of a GO alone."""
     unread, junit = _unread(config, run, error), _junit_file(config, run)
+    kept = None if junit is not None and _is_written_through(config, junit) else junit
     unwritten = raised_in(error, JUNIT)
     ends_well = status == 0 or (isinstance(error, SystemExit) and not error.code)
     reasons = [unread] if unread else []
@@ -406,11 +411,11 @@ def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseE
         what = f"{type(error).__name__}{f' ({error})' if str(error) else ''}"
         reasons.append(f"pytest was ended by {what} after the gate was decided")
     if run.decision is Decision.GO:
-        reasons += _lost(run, None if unwritten else junit)
+        reasons += _lost(run, None if unwritten else kept)
         if not reasons and _PRINTED not in config.stash and config.pluginmanager.has_plugin("terminalreporter"):
             reasons.append("something ended pytest before it printed the page of the gate, which nobody could read")
         reason = _in_short(reasons)
-        lines = [f"GO is taken back: {reason}", *_take_back(run, junit, reason)] if reasons else []
+        lines = [f"GO is taken back: {reason}", *_take_back(run, kept, reason)] if reasons else []
     elif ends_well:
         what = f"decided {run.decision}" if run.decision else "decided nothing: what it does at the end of a run was skipped"
         lines = [f"pytest was about to end with exit code 0, and the gate {what}. Find the plugin or the hook that changes it"]
@@ -461,7 +466,11 @@ def _junit_file(config: pytest.Config, run: Run) -> Path | None:
     """Returns where pytest writes JUnit; ``None`` where it does not."""
     written = [getattr(one, "logfile", "") for one in config.pluginmanager.get_plugins() if hasattr(one, "add_global_property")]
     given = next(filter(None, written), "") or config.getoption("xmlpath", default=None)
-    return run.invocation / os.path.expanduser(os.path.expandvars(given)) if given else None  # noqa: PTH111 - as pytest does
+    return _expanded(run.invocation, given) if given else None
+
+
+def _expanded(folder: Path, given: str) -> Path:
+    return folder / os.path.expanduser(os.path.expandvars(given))  # noqa: PTH111 - as pytest does
 
 
 def _lost(run: Run, junit: Path | None) -> list[str]:
@@ -487,8 +496,10 @@ def _lost_junit(path: Path | None, run: Run) -> str:
     from pytest_vlmrobust.reporting.junit import runs_in
     from pytest_vlmrobust.store.run_directory import LOST
 
-    if path is None or not _is_kept(path):
+    if path is None:
         return ""
+    if _pipe(path):  # which might never end
+        return f"--junitxml {path}: is no longer the file that pytest wrote. {LOST}"
     try:
         runs = runs_in(path)
     except (OSError, ValueError) as error:
@@ -496,15 +507,24 @@ def _lost_junit(path: Path | None, run: Run) -> str:
     return f"--junitxml {path}: is of another run. {LOST}" if runs and run.run_id not in runs else ""
 
 
-def _is_kept(path: Path) -> bool:
-    """Whether what was written to a path is there again: not in a pipe or a device, nor among what pytest prints."""
-    if not path.exists() or path.is_fifo() or path.is_char_device():
-        return not path.exists()
+def _pipe(path: Path) -> tuple[int, int] | None:
+    """Returns which pipe or device a path leads to, from which nothing can be read again; ``None`` where it leads to none."""
+    from pytest_vlmrobust.store.run_directory import file_identity
+
+    return file_identity(path) if path.exists() and not path.is_file() and not path.is_dir() else None
+
+
+def _is_written_through(config: pytest.Config, path: Path) -> bool:
+    """Whether JUnit went into a pipe or a device that was there from the start, or among what pytest prints."""
+    if not path.exists():
+        return False
+    if pipe := _pipe(path):
+        return pipe == config.stash.get(_PIPE, None)
     printed = []
     for stream in (1, 2):
         with contextlib.suppress(OSError):  # it is closed
             printed.append(os.fstat(stream))
-    return not any(os.path.samestat(path.stat(), of) for of in printed)
+    return any(os.path.samestat(path.stat(), of) for of in printed)
 
 
 def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
@@ -520,7 +540,7 @@ def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
         with _note_failure(problems, "report"):
             _write_report(run)
     with _note_failure(problems, "JUnit file"), contextlib.suppress(ValueError):  # what is no XML says GO nowhere
-        if junit is not None and junit.is_file() and _is_kept(junit):
+        if junit is not None and junit.is_file():
             correct(junit, suite_properties(facts.origins, run.records, facts))
     with _note_failure(problems, "summary"):
         add_step_summary(summary(run.records, facts))

@@ -24,6 +24,7 @@ from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 from . import junit, model_card, ranking, results
 from .files import REPORT, SUMMARY, RunFiles, read_run, summary
 from .html.page import contradictions
+from .writing import write_out
 
 SUMS = "SHA256SUMS"
 _WRITTEN = (MANIFEST, DOCKET, JOURNAL)
@@ -56,12 +57,12 @@ def write_bundle(run: Path, out: Path) -> list[str]:
         names = _files(staged)
         sums = "".join(f"{file_digest(staged / name)}  {name}\n" for name in names)
         (staged / SUMS).write_text(sums, encoding="utf-8", newline="\n")
-        out.parent.mkdir(parents=True, exist_ok=True)
-        partial = out.with_name(f".{out.name}.part")
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        packed = staged / "bundle"
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
             for name in sorted([*names, SUMS]):
                 _add(archive, staged / name, name)
-        partial.replace(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_out(out, packed.read_bytes())
         return sorted([*names, SUMS])
 
 

@@ -35,9 +35,27 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         OSError: it cannot be written; an earlier one is left as it was.
     """
+    _replace(path, _encoded(text))
+
+
+def write_out(path: Path, content: str | bytes) -> None:
+    """Writes to a path that a user named, a file in one step; a pipe, a device and what a link leads to stay what they are.
+
+    Raises:
+        OSError: it cannot be written; an earlier file is left as it was.
+    """
+    write = Path.write_bytes if path.is_symlink() or (path.exists() and not path.is_file()) else _replace
+    write(path, content if isinstance(content, bytes) else _encoded(content))
+
+
+def _replace(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+    temporary.write_bytes(content)
     temporary.replace(path)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -46,7 +64,12 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     Raises:
         OSError: it cannot be written; an earlier one is left as it was.
     """
-    write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json_text(content))
+
+
+def json_text(content: Mapping[str, Any]) -> str:
+    """Returns a JSON document for people and programs."""
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def inert(text: str) -> str:

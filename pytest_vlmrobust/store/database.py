@@ -21,6 +21,8 @@ from .run_directory import file_identity, replacement
 FILE_NAME = "predictions.sqlite"
 BUSY_SECONDS = 60.0
 """How long a writer waits for another writer."""
+_IMPATIENT_SECONDS = 0.1
+"""The same once it waited in vain: each test of a run would wait as long as the first one."""
 LONGEST_VALUE = 32 * 2**20
 """Bytes of one value of a row: a prediction of the longest text that is taken, escaped, is less than half of it."""
 STATEMENT_SECONDS = 120.0
@@ -187,14 +189,23 @@ def explain_errors(path: Path, doing: str, schema: DatabaseSchema = STORE) -> It
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Runs a block as one transaction that takes the write lock at its start: all of it is kept, or nothing."""
-    connection.execute("begin immediate")
     try:
+        connection.execute("begin immediate")
+    except sqlite3.OperationalError:
+        _wait_up_to(connection, _IMPATIENT_SECONDS)
+        raise
+    try:
+        _wait_up_to(connection, BUSY_SECONDS)
         yield
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:  # a full disk ends it by itself
             connection.execute("rollback")
         raise
+
+
+def _wait_up_to(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"pragma busy_timeout = {int(seconds * 1000)}")
 
 
 def limit(connection: sqlite3.Connection) -> None:

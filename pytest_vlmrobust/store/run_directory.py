@@ -88,6 +88,8 @@ def file_sum(path: Path) -> str:
 def alteration(path: Path, known: str) -> str:
     """Returns, as a sentence, that a path no longer holds the file with this :func:`file_sum`; empty where it does."""
     try:
+        if path.exists() and not path.is_file():  # a pipe or a device might never end
+            return replacement(path, None)
         if (file_sum(path) if " " in known else file_digest(path)) == known:
             return ""
     except (FileNotFoundError, NotADirectoryError):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -192,10 +195,32 @@ LATE_DAMAGES = {
         "f = here / 'junit.xml'; f.write_text(f.read_text().replace(run.name, 'other'))",
         "junit.xml: is of another run",
     ),
+    **{
+        f"{name} is a pipe": (f"({path}).unlink(); os.mkfifo({path})", expected)
+        for name, path, expected in (
+            ("manifest", "run / 'manifest.json'", "manifest.json: was replaced by another file during the run"),
+            ("page", "here / 'out' / 'report.html'", "out/report.html: was replaced by another file during the run"),
+            ("JUnit", "here / 'junit.xml'", "junit.xml: is no longer the file that pytest wrote"),
+        )
+        if hasattr(os, "mkfifo")
+    },
+    "manifest without end": (
+        "(run / 'manifest.json').unlink(); (run / 'manifest.json').symlink_to('/dev/zero')",
+        "manifest.json: was replaced by another file during the run",
+    ),
     "the next baseline": ("shutil.rmtree(here / 'base')", "base/predictions.sqlite: was deleted or moved away during the run"),
 }
 FILES = ("--vlm-report=out", "--junitxml=$HERE/junit.xml")
-QUICK_LATE = (*QUICK, "manifest", "docket not read", "page changed", "JUnit", "JUnit of another run")
+QUICK_LATE = (
+    *QUICK,
+    "manifest",
+    "manifest is a pipe",
+    "JUnit is a pipe",
+    "docket not read",
+    "page changed",
+    "JUnit",
+    "JUnit of another run",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -302,6 +327,18 @@ def test_large_files_are_known_by_size_and_time(project: Project, monkeypatch: p
     assert run_to_the_end(project)[0].ret == 0
     project.write("conftest.py", HEAD.format(damage=LATE_DAMAGES["page changed"][0]) + WHEN["pytest_unconfigure"])
     assert "out/report.html: is not what this run wrote" in run_to_the_end(project)[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes by name")
+def test_junit_may_go_into_a_pipe(project: Project) -> None:
+    pipe, read = project.path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(Path(pipe).read_text()), daemon=True)
+    reader.start()
+    assert project.run(f"--junitxml={pipe}").ret == 0
+    reader.join(60)
+    assert "vlm.verdict" in read[0]
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("file", ["/dev/full", "/proc/nowhere/junit.xml"])

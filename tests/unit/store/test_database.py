@@ -208,6 +208,25 @@ def test_a_store_that_is_held_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         assert store.put_many({"k": ANSWER}, context={}) == 1
 
 
+def test_who_waited_in_vain_does_not_wait_as_long_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_vlmrobust.store.database.BUSY_SECONDS", 0.3)
+
+    def patience(store: Store) -> int:
+        (milliseconds,) = store._connection.execute("pragma busy_timeout").fetchone()
+        return int(milliseconds)
+
+    with Store.open(tmp_path) as store, Store.open(tmp_path) as other:
+        assert patience(store) == 300
+        other._connection.execute("begin immediate")
+        for _ in range(2):
+            with pytest.raises(StoreError, match="database is locked"):
+                store.put_many({"k": ANSWER}, context={})
+            assert patience(store) == 100
+        other._connection.execute("rollback")
+        assert store.put_many({"k": ANSWER}, context={}) == 1
+        assert patience(store) == 300
+
+
 @pytest.mark.parametrize("change", ["'{'", "cast(answer as blob)", "answer || answer", "7 || answer", "'[]'"])
 def test_a_row_that_cannot_be_read_is_named(tmp_path: Path, change: str) -> None:
     with Store.open(tmp_path) as store:
