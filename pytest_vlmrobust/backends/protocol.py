@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -263,6 +264,8 @@ def _flaw_of_numbers(prediction: Any, request: Request) -> str:
             return f"a log-probability of {letter!r:.100}, which is none of the choices {', '.join(request.choices)}"
         if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not float(value) <= _ROUNDING:
             return f"the log-probability {value!r:.100} of {letter!r}, expected a number of 0 or less"
+    if prediction.logprobs and max(map(float, prediction.logprobs.values())) == -math.inf:
+        return "log-probabilities that are all -inf, by which none of the letters is possible"
     answered = prediction.method == LETTER_LOGITS and prediction.finish_reason in ("stop", "length")
     if answered and prediction.contradicts_itself:
         best = f"its log-probabilities are {dict(prediction.logprobs)}"

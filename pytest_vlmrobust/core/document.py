@@ -42,7 +42,7 @@ _NULL = "tag:yaml.org,2002:null"
 _DAY = "tag:yaml.org,2002:timestamp"
 _MERGE = "tag:yaml.org,2002:merge"
 _SCALARS = (_TEXT, _NULL, _DAY, *(f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float")))
-_DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NO_SUCH_DAY = "a day that exists, such as 2027-06-30: there is no such day"
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 

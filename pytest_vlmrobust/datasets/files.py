@@ -68,9 +68,16 @@ class FileDataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of the content and of the ``variant`` it is read as."""
-        files = {written: file_digest(path) for written, path in self._contents.image_files.items()}
-        digest = file_digest(self.path)
+        """SHA-256, in hex, of the content and of the ``variant`` it is read as.
+
+        Raises:
+            DatasetError: a file cannot be read, such as a picture that is gone since the run looked at it.
+        """
+        try:
+            files = {written: file_digest(path) for written, path in self._contents.image_files.items()}
+            digest = file_digest(self.path)
+        except OSError as error:
+            raise DatasetError(f"{self.path}: {error.filename} cannot be read: {error.strerror or error}") from error
         return fingerprint({"file": digest, "images": files, "variant": self.variant}) if files or self.variant else digest
 
     @cached_property

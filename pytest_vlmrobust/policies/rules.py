@@ -22,7 +22,7 @@ FRACTION = "fraction"
 EVERYTHING = (-math.inf, math.inf)
 """The values of a metric about which nothing else is known."""
 
-_QUANTITY = re.compile(r"(?P<number>[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?)\s*(?P<unit>pp|%)?\Z")
+_QUANTITY = re.compile(r"(?P<number>[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?)\s*(?P<unit>pp|%)?\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

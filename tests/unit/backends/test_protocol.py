@@ -25,6 +25,7 @@ REQUEST = Request("key", (), "Which?", choices=("A", "B"))
         (Prediction("B", "guess"), "the method 'guess', expected one of generate, sample, letter_logits"),
         (Prediction("B", "generate", "done"), "the finish reason 'done', expected one of stop, length, error, refusal"),
         (Prediction("B", "letter_logits", logprobs={"A": -1.0, "B": math.nan}), "the log-probability nan of 'B'"),
+        (Prediction("B", "letter_logits", logprobs={"A": -math.inf, "B": -math.inf}), "log-probabilities that are all -inf"),
         (Prediction("B", "generate", logprobs={"A": math.nan}), "the log-probability nan of 'A'"),
         (Prediction("B", "letter_logits", logprobs={"B": 3.5}), "the log-probability 3.5 of 'B', expected a number of 0 or less"),
         (Prediction("B", "letter_logits", logprobs={"B": "-1"}), "the log-probability '-1' of 'B'"),  # type: ignore[dict-item]

@@ -127,6 +127,7 @@ def test_what_was_expected_is_returned(name: str, text: str, value: object) -> N
         ("whole_number", str(2**63), "key is '9223372036854775808'. Expected a whole number"),
         ("whole_number", "9" * 5000, "...'. Expected at most 1000 characters; 5000 given"),
         ("quantity", "[]", "key is a list. Expected a single value"),
+        ("date", "'\uff12027-06-30'", "a day"),
         ("date", "2027-02-30", "key is '2027-02-30'. Expected a day that exists, such as 2027-06-30: there is no such day"),
         ("scalar", "!!bool x", "key is 'x'. Expected text, a number or a day"),
         ("scalar", "!!binary eA==", "key is 'eA=='. Expected text, a number, true, false or a day, without the tag tag:yaml"),

@@ -174,5 +174,10 @@ def test_the_digest_covers_the_image_files(folder: Path) -> None:
     before = open_dataset(path).digest
     (folder / "pictures" / "1.png").write_bytes(png(99))
     assert open_dataset(path).digest != before
+    gone = open_dataset(path)
+    assert len(gone.samples()) == 1
+    (folder / "pictures" / "1.png").unlink()
+    with pytest.raises(DatasetError, match=r"own\.jsonl: .*1\.png cannot be read: No such file or directory"):
+        gone.digest  # noqa: B018 - it reads the files
     encoded = write(folder, row(image=base64.b64encode(png(9)).decode()))
     assert open_dataset(encoded).digest == file_digest(encoded)

@@ -137,7 +137,7 @@ def test_only_finite_numbers_bound_anything(raw: float) -> None:
         parse_quantity(raw, "fraction")
 
 
-@pytest.mark.parametrize("raw", ["five", "5 pct", "", "5pp5", "nan", "--5"])
+@pytest.mark.parametrize("raw", ["five", "5 pct", "", "5pp5", "nan", "--5", "\u0663\u0660pp", "\uff13\uff10pp", "5\u2003pp"])
 def test_other_text_is_refused(raw: str) -> None:
     with pytest.raises(ValueError, match=r"a number such as 0\.05, 5pp or 5%"):
         parse_quantity(raw, "fraction")
