@@ -62,7 +62,7 @@ def write_bundle(run: Path, out: Path) -> list[str]:
             for name in sorted([*names, SUMS]):
                 _add(archive, staged / name, name)
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_out(out, packed.read_bytes())
+        write_out(out, packed)
         return sorted([*names, SUMS])
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,23 +36,27 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         OSError: it cannot be written; an earlier one is left as it was.
     """
-    _replace(path, _encoded(text))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(_encoded(text))
+    temporary.replace(path)
 
 
-def write_out(path: Path, content: str | bytes) -> None:
-    """Writes to a path that a user named, a file in one step; a pipe, a device and what a link leads to stay what they are.
+def write_out(path: Path, content: str | Path) -> None:
+    """Writes a text, or a copy of a file, to a path that a user named: a file in one step; a pipe, a device and what a link leads
+    to stay what they are.
 
     Raises:
         OSError: it cannot be written; an earlier file is left as it was.
-    """
-    write = Path.write_bytes if path.is_symlink() or (path.exists() and not path.is_file()) else _replace
-    write(path, content if isinstance(content, bytes) else _encoded(content))
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    """  # noqa: D205 - one sentence
+    stays = path.is_symlink() or (path.exists() and not path.is_file())
+    target = path if stays else path.with_name(f".{path.name}.{os.getpid()}")
+    with (
+        content.open("rb") if isinstance(content, Path) else io.BytesIO(_encoded(content)) as source,
+        target.open("wb") as stream,
+    ):
+        shutil.copyfileobj(source, stream)
+    if not stays:
+        target.replace(path)
 
 
 def _encoded(text: str) -> bytes:
