@@ -15,17 +15,17 @@ the bound allows.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
 from pytest_vlmrobust.backends import BackendOptions, resolve
 from pytest_vlmrobust.backends.answering import Answerer, Job
+from pytest_vlmrobust.backends.batch_size import BatchSize
 from pytest_vlmrobust.backends.protocol import Prepared
 from pytest_vlmrobust.backends.transformers import TransformersBackend
 from pytest_vlmrobust.core.cell import Cell, Setting
@@ -52,25 +52,29 @@ Times = tuple[float, float]
 """Seconds by the clock, and of the processor."""
 
 
+class Timed(BatchSize):
+    """A size of batches that adds up how long lanes computed."""
+
+    computing = 0.0
+
+    def answered(self, requests: int, seconds: float) -> None:
+        """Takes how long a batch of so many requests took."""
+        self.computing += seconds
+        super().answered(requests, seconds)
+
+
 class Recorded(TransformersBackend):
-    """A backend that keeps the batches that it was given, and how long the model was lent for them."""
+    """A backend that keeps the batches that it was given, and its weights."""
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
         super().__init__(ref, options)
         self.batches: list[list[Request]] = []
-        self.computing = 0.0
+        self.times = self._batch_size = Timed(options.batch_size, self._has_room)
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
         """Answers as any backend does."""
         self.batches.append([one.request for one in prepared])
         return super().infer_prepared(prepared)
-
-    @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[Answerer]:
-        with super()._borrowed() as answerer:
-            began = time.perf_counter()
-            yield answerer
-            self.computing += time.perf_counter() - began
 
     def close(self) -> None:
         """Keeps the weights for the next round."""
@@ -96,9 +100,9 @@ def main(arguments: Sequence[str]) -> int:
     busy: list[float] = []
     for _ in range(options.rounds):
         backend.batches.clear()
-        backend.computing = 0.0
+        backend.times.computing = 0.0
         gates.append(_timed(lambda: _gate(backend, options)))
-        busy.append(backend.computing / backend.lanes / gates[-1][0])
+        busy.append(backend.times.computing / backend.lanes / gates[-1][0])
         loops.append(_bare_loop(backend, threads))
         print(f"gate {_said(gates[-1])}, {busy[-1]:.0%} of it computing   bare loop {_said(loops[-1])}", flush=True)
     gate, loop = min(gates), min(loops)
@@ -129,7 +133,7 @@ def _gate(backend: Recorded, options: argparse.Namespace) -> None:
 
 def _bare_loop(backend: Recorded, threads: int) -> Times:
     """Returns how long the model takes for the batches that it was given, with so many threads of torch."""
-    model = backend._ready()  # noqa: SLF001 - the same forwards, without what stands around them
+    model = backend._ready().answerer  # noqa: SLF001 - the same forwards, without what stands around them
     own = torch.get_num_threads()
     torch.set_num_threads(threads)
     times = [_forward(model, requests) for requests in backend.batches]

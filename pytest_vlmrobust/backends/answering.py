@@ -170,8 +170,11 @@ class Answerer:
                 self._letters[choices] = letters_of(tokenizer, self._loaded.plain_prompt, choices)
         return self._letters[choices]
 
-    def answer(self, batch: list[Job], inputs: Any) -> Answered:
-        """Has the model answer a batch, of which ``encoded`` made the inputs; what stands on a device comes from there."""
+    def answer(self, batch: Sequence[Job], inputs: Any, given_up: Callable[[], bool] = lambda: False) -> Answered:
+        """Has the model answer a batch, of which ``encoded`` made the inputs; what stands on a device comes from there.
+
+        Once nobody waits for it any more, as ``given_up`` says, no further token is written.
+        """
         inputs = inputs.to(self._loaded.device, dtype=self._loaded.model.dtype)
         if letters := [job.letters for job in batch if job.letters is not None]:
             if len(letters) < len(batch):
@@ -179,7 +182,7 @@ class Answerer:
             return Answered(letter_logprobs(self._generate(inputs, 1, [], output_logits=True).logits[0], letters))
         limit, watch = batch[0].request.max_new_tokens, NonFiniteWatch()
         seeds = [derive_seed(self._generation.seed, _identity(job.request)) for job in batch]
-        output = self._generate(inputs, limit, score_processors(self._generation, seeds, watch))
+        output = self._generate(inputs, limit, score_processors(self._generation, seeds, watch), given_up)
         return Answered([], output.sequences[:, inputs["input_ids"].shape[1] :].tolist(), watch.rows)
 
     def read(self, batch: list[Job], answered: Answered, details: Sequence[Details]) -> list[Prediction]:
@@ -279,9 +282,14 @@ class Answerer:
                 detail["image_sizes"] = ",".join(f"{width}x{height}" for width, height in filter(None, sizes))
         return details
 
-    def _generate(self, inputs: Any, limit: int, processors: list[Any], **output: bool) -> Any:
+    def _generate(
+        self, inputs: Any, limit: int, processors: list[Any], given_up: Callable[[], bool] | None = None, **output: bool
+    ) -> Any:
         import torch
-        from transformers import GenerationConfig, LogitsProcessorList
+        from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
+        def ended(ids: torch.Tensor, _scores: Any, **_more: Any) -> torch.Tensor:
+            return torch.full((len(ids),), given_up is not None and given_up(), device=ids.device)
 
         config = GenerationConfig(
             max_new_tokens=limit,
@@ -293,7 +301,10 @@ class Answerer:
         )
         with torch.inference_mode():
             return self._loaded.model.generate(
-                **inputs, generation_config=config, logits_processor=LogitsProcessorList(processors)
+                **inputs,
+                generation_config=config,
+                logits_processor=LogitsProcessorList(processors),
+                stopping_criteria=StoppingCriteriaList([ended] if given_up else []),
             )
 
     def _as_text(self, job: Job, tokens: list[int], detail: Details, *, spoilt: bool) -> Prediction:

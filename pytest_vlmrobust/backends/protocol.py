@@ -262,7 +262,9 @@ def _flaw_of_numbers(prediction: Any, request: Request) -> str:
     for letter, value in prediction.logprobs.items():
         if letter not in request.choices:
             return f"a log-probability of {letter!r:.100}, which is none of the choices {', '.join(request.choices)}"
-        if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not float(value) <= _ROUNDING:
+        # the type first: to look whether a value follows a protocol takes ten times as long
+        is_number = type(value) is float or (isinstance(value, SupportsFloat) and not isinstance(value, bool))
+        if not is_number or not float(value) <= _ROUNDING:
             return f"the log-probability {value!r:.100} of {letter!r}, expected a number of 0 or less"
     if prediction.logprobs and max(map(float, prediction.logprobs.values())) == -math.inf:
         return "log-probabilities that are all -inf, by which none of the letters is possible"

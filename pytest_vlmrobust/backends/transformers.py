@@ -9,7 +9,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,14 @@ from .batch_size import BatchSize, held_bytes, room_for_twice
 from .devices import device_class, device_for
 from .digests import checkpoint_digests, checkpoint_state, commit_of
 from .generation import TEXT_INSTEAD, generation_for, scores_letters
+from .lanes import Lanes
 from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
 from .qwen_images import preprocessing_of
 
 if TYPE_CHECKING:
     from .answering import Answerer
+    from .letters import LetterTokens
     from .loading import Loaded, ModelSource, Placement
 
 ENCODING_VERSION = 1
@@ -61,15 +63,10 @@ class TransformersBackend:
         self._batch_size = BatchSize(options.batch_size, self._has_room)
         self._held: int | None = None
         self._facts: dict[str, Any] | None = None
-        self._loaded: Loaded | None = None
-        self._answerer: Answerer | None = None
-        self._idle: list[Answerer] = []
-        self._copies = 0
+        self._lanes: Lanes | None = None
         self._trimmed = 0.0
-        self._limited = threading.local()
         self._loading = threading.RLock()
         self._fingerprinting = threading.Lock()
-        self._returned = threading.Condition(self._loading)
         self._images: Any = None
         self._sizes: dict[tuple[int, int], tuple[int, int] | None] = {}
 
@@ -179,7 +176,7 @@ class TransformersBackend:
 
         if why := malformed(request):
             return Prepared(request, failure=why)
-        answerer = self._ready()
+        answerer = self._ready().answerer
         if not answerer.prepares_rows:
             return Prepared(request)
         try:
@@ -203,7 +200,7 @@ class TransformersBackend:
         from .loading import quiet
 
         with quiet():
-            answerer = self._ready()
+            answerer = self._ready().answerer
             jobs = [self._job(answerer, index, one) for index, one in enumerate(prepared)]
             answers = {job.index: failed_prediction(one.failure, job.method) for job, one in zip(jobs, prepared, strict=True)}
             most = _TOKENS_ON_CPU if self.mixes_cells else math.inf
@@ -231,11 +228,11 @@ class TransformersBackend:
     def close(self) -> None:
         """Frees the weights; closing twice does nothing, and a later inference loads them again."""
         with self._loading:
-            if self._loaded is None:
-                return
-            self._loaded = self._answerer = None
-            self._idle, self._copies = [], 0
-        _free_memory()
+            lanes, self._lanes = self._lanes, None
+        if lanes is not None:
+            lanes.close()
+            del lanes
+            _free_memory()
 
     def _answered(self, batch: list[Job], lost: type[Exception] | None) -> list[Prediction]:
         try:
@@ -249,20 +246,17 @@ class TransformersBackend:
             raise
 
     def _computed(self, batch: list[Job]) -> list[Prediction]:
-        """Answers a batch, from which the size of the next ones may follow; the model is lent for the forwards alone."""
-        answerer = self._ready()
+        """Answers a batch, from which the size of the next ones may follow; a lane is taken for the forwards alone."""
+        lanes = self._ready()
         try:
-            inputs, details = answerer.encoded(batch)
-            with self._borrowed() as lane:
-                began = time.perf_counter()
-                answered = lane.answer(batch, inputs)
-                seconds = time.perf_counter() - began
+            inputs, details = lanes.answerer.encoded(batch)
+            answered, seconds = lanes.answer(batch, inputs)
         except Exception as error:
             if is_out_of_memory(error):
                 self._batch_size.ran_out_of_memory(len(batch))
             raise
         self._batch_size.answered(len(batch), seconds)
-        return answerer.read(batch, answered, details)
+        return lanes.answerer.read(batch, answered, details)
 
     def _has_room(self) -> bool:
         """Whether larger batches may be tried: a GPU refuses what it cannot hold, but a process that takes too much is ended."""
@@ -281,27 +275,29 @@ class TransformersBackend:
         _free_memory()
 
     def _job(self, answerer: Answerer, index: int, prepared: Prepared) -> Job:
-        request = prepared.request
-        text = Job(index, request, method="sample" if self._generation.samples else "generate", inputs=prepared.inputs)
+        letters, note = self._letters(answerer, prepared.request)
+        method = LETTER_LOGITS if letters is not None else "sample" if self._generation.samples else "generate"
+        return Job(index, prepared.request, letters, note, method, prepared.inputs)
+
+    def _letters(self, answerer: Answerer, request: Request) -> tuple[LetterTokens | None, str]:
+        """Returns the tokens of the letters that a request offers; of one that is answered with text, why none is scored."""
         if not request.choices:
-            return text
+            return None, ""
         if not scores_letters(self._ref):
             declared = "the models file, or --vlm-answer, says text"
-            mode = f"prompt mode {self._ref.prompt_mode!r} answers with text"
-            return dataclasses.replace(text, note=declared if self._ref.answer == "text" else mode)
+            return None, declared if self._ref.answer == "text" else f"prompt mode {self._ref.prompt_mode!r} answers with text"
         letters = answerer.letters(request.choices)
         if letters.reason and self._ref.answer:
             raise BackendError(
                 f"model {self.name!r}: the choices {', '.join(request.choices)} are to be answered by letters, and their "
                 f"probabilities cannot be told apart: {letters.reason}. {TEXT_INSTEAD}"
             )
-        if letters.reason:
-            return dataclasses.replace(text, note=letters.reason)
-        return dataclasses.replace(text, letters=letters, method=LETTER_LOGITS)
+        return (None, letters.reason) if letters.reason else (letters, "")
 
-    def _ready(self) -> Answerer:
+    def _ready(self) -> Lanes:
+        """Returns the lanes of the loaded model; the first call loads it."""
         with self._loading:
-            if self._answerer is None:
+            if self._lanes is None:
                 from .answering import Answerer
                 from .loading import load, quiet
 
@@ -310,32 +306,11 @@ class TransformersBackend:
                     self._limit_threads()
                     loaded = load(source, self._placement())
                     self._require_unchanged()
-                self._loaded, self._facts, self._held = loaded, _facts(loaded), held_bytes()
+                self._facts, self._held = _facts(loaded), held_bytes()
                 if loaded.note:
                     self._options.notice(f"model {self.name!r} {loaded.note}")
-                self._answerer = Answerer(self._loaded, self._generation)
-                self._idle, self._copies = [self._answerer], 1
-            return self._answerer
-
-    @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[Answerer]:
-        """Lends an answerer that no other thread uses; waits for one where all lanes are busy."""
-        with self._loading:
-            master = self._ready()
-            while not self._idle and self._copies >= self.lanes:
-                self._returned.wait()
-            if not self._idle:
-                self._idle.append(master.twin())
-                self._copies += 1
-            answerer = self._idle.pop()
-        self._limit_threads()
-        try:
-            yield answerer
-        finally:
-            with self._loading:
-                if self._answerer is master:
-                    self._idle.append(answerer)
-                self._returned.notify()
+                self._lanes = Lanes(Answerer(loaded, self._generation), self.lanes, self._limit_threads)
+            return self._lanes
 
     def _require_unchanged(self) -> None:
         """Refuses weights that are not those of the fingerprint: answers would be kept under the name of others.
@@ -368,13 +343,10 @@ class TransformersBackend:
         return ModelSource(self._ref.location, self._commit, self._options.offline, self._ref.remote_code)
 
     def _limit_threads(self) -> None:
-        """Sets, once for each thread that calls, how many threads of torch compute for it.
+        """Sets how many threads of torch compute for the thread that calls.
 
         Without a word in the options or ``OMP_NUM_THREADS``, lanes on a CPU share its cores; elsewhere torch's setting stays.
         """
-        if getattr(self._limited, "done", False):
-            return
-        self._limited.done = True
         threads = self._options.threads
         if threads is None and self.mixes_cells and not os.environ.get("OMP_NUM_THREADS"):
             threads = max(1, _cores() // self.lanes)

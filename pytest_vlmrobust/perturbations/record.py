@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -126,7 +127,7 @@ class Corruption:
     @property
     def doc(self) -> str:
         """The docstring of the function: what it does, and why in that way."""
-        return inspect.getdoc(self.function) or ""
+        return _doc(self.function)
 
     def settings(self) -> list[str]:
         """Returns its listed settings as strings, mildest first: ``["fog:low", "fog:mid", "fog:high"]`` or ``["flip_h"]``."""
@@ -181,3 +182,8 @@ class Corruption:
             f"setting {self.name!r} lacks a level" if level is None else f"setting '{self.name}:{level}': no level {level!r}"
         )
         return f"{problem}. Expected {offered}"
+
+
+@functools.cache
+def _doc(function: Callable[..., Any]) -> str:
+    return inspect.getdoc(function) or ""

@@ -159,6 +159,8 @@ class Evaluator:
         self._key_of: dict[str, Callable[..., str]] = {}
         """What gives the keys of answers of each model."""
         self._questions_json: dict[tuple[str, str, str], str] = {}
+        self._longest: dict[str, int] = {}
+        """Tokens that a text of each model may have."""
         self._backends: dict[str, Guard] = {}
         self._views = ViewMaker(self.options.seed)
         self._wanted: dict[str, deque[Want]] = {}
@@ -614,7 +616,9 @@ class Evaluator:
         return self._questions_json[about]
 
     def _limit(self, ref: ModelRef, sample: Sample) -> int:
-        return answer_limit(sample, ref.prompt_mode, generation_for(ref).max_new_tokens)
+        if ref.name not in self._longest:
+            self._longest[ref.name] = generation_for(ref).max_new_tokens
+        return answer_limit(sample, ref.prompt_mode, self._longest[ref.name])
 
     def batch_size(self, model: str) -> int:
         """Returns how many requests a model is handed at a time; with ``auto``, as many as its backend says where it can say.

@@ -46,6 +46,10 @@ def _open(folder: Path, options: BackendOptions | None = None, **fields: Any) ->
     return opened
 
 
+def _loaded(backend: TransformersBackend) -> loading.Loaded:
+    return backend._ready().answerer._loaded
+
+
 def _fails(folder: Path, request: Request, **fields: Any) -> str:
     with pytest.raises(BackendError) as caught:
         _open(folder, **fields).infer([request])
@@ -99,8 +103,7 @@ class TestAnswers:
     def test_letters_have_the_probabilities_of_a_plain_forward_pass(self, backend: TransformersBackend, request_for: Ask) -> None:
         asked = request_for("a", (56, 84))
         (scored,) = backend.infer([asked])
-        assert backend._loaded is not None
-        processor, model = backend._loaded.processor, backend._loaded.model
+        processor, model = _loaded(backend).processor, _loaded(backend).model
         picture = Image.fromarray(asked.images[0])
         content = [{"type": "image", "image": picture}, {"type": "text", "text": asked.text}]
         prompt = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False)
@@ -120,12 +123,11 @@ class TestAnswers:
         opened = _open(checkpoint("qwen2_vl"))
         asked = [request_for(key, (56, 56), choices=(), max_new_tokens=6) for key in ("a", "b")]
         opened.infer(asked)
-        assert opened._loaded is not None
-        tokenizer = opened._loaded.processor.tokenizer
-        opened._loaded.model.lm_head.weight.data.zero_()  # every token equally likely: the lowest id, '!', is chosen
+        tokenizer = _loaded(opened).processor.tokenizer
+        _loaded(opened).model.lm_head.weight.data.zero_()  # every token equally likely: the lowest id, '!', is chosen
         stop = tokenizer.convert_tokens_to_ids("!")
-        opened._loaded.model.generation_config.eos_token_id = [stop]
-        object.__setattr__(opened._loaded, "stop_ids", frozenset({stop}))
+        _loaded(opened).model.generation_config.eos_token_id = [stop]
+        object.__setattr__(_loaded(opened), "stop_ids", frozenset({stop}))
         assert [(p.text, p.finish_reason, p.details["new_tokens"]) for p in opened.infer(asked)] == [("", "stop", 0)] * 2
 
     def test_saved_generation_settings_do_not_reach_the_answers(self, copied: Find, checkpoint: Find, request_for: Ask) -> None:
@@ -172,15 +174,14 @@ class TestFailures:
         opened = _open(checkpoint("qwen2_vl"), BackendOptions(batch_size=4))
         asked = [request_for(key, (56, 56)) for key in "abcd"]
         expected = opened.infer(asked)
-        assert opened._loaded is not None
-        generate = opened._loaded.model.generate
+        generate = _loaded(opened).model.generate
 
         def limited(*, input_ids: torch.Tensor, **rest: Any) -> Any:
             if len(input_ids) > 2:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return generate(input_ids=input_ids, **rest)
 
-        monkeypatch.setattr(opened._loaded.model, "generate", limited)
+        monkeypatch.setattr(_loaded(opened).model, "generate", limited)
         found = opened.infer(asked)
         assert [prediction.text for prediction in found] == [prediction.text for prediction in expected]
         assert [prediction.details["batch_rows"] for prediction in found] == [2, 2, 2, 2]
@@ -192,15 +193,14 @@ class TestFailures:
         opened = _open(checkpoint("qwen2_vl"), BackendOptions(batch_size="auto"))
         asked = [request_for(f"{number:02}", (56, 56)) for number in range(16)]
         assert {prediction.details["batch_rows"] for prediction in opened.infer(asked)} == {16}
-        assert opened._loaded is not None
-        generate = opened._loaded.model.generate
+        generate = _loaded(opened).model.generate
 
         def limited(*, input_ids: torch.Tensor, **rest: Any) -> Any:
             if len(input_ids) > 4:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return generate(input_ids=input_ids, **rest)
 
-        monkeypatch.setattr(opened._loaded.model, "generate", limited)
+        monkeypatch.setattr(_loaded(opened).model, "generate", limited)
         assert [prediction.details["batch_rows"] for prediction in opened.infer(asked)] == [4] * 16
         assert opened.batch_size == 4
         assert opened.describe()["batches"]["because"] == "8 ran out of memory"
@@ -212,20 +212,18 @@ class TestFailures:
         opened = _open(checkpoint("qwen2_vl"))
         asked = [request_for("a", text="short"), request_for("b", text="and a longer one")]
         opened.infer(asked)
-        assert opened._loaded is not None
-        opened._loaded.processor.tokenizer.padding_side = "right"
+        _loaded(opened).processor.tokenizer.padding_side = "right"
         with pytest.raises(BackendError, match="Qwen2VLProcessor did not pad on the left"):
             opened.infer(asked)
 
     def test_a_lost_device_ends_the_inference(self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         opened = _open(checkpoint("qwen2_vl"))
         opened.infer([request_for("a")])
-        assert opened._loaded is not None
 
         def lost(**_rest: Any) -> Any:
             raise torch.AcceleratorError("device-side assert triggered")
 
-        monkeypatch.setattr(opened._loaded.model, "generate", lost)
+        monkeypatch.setattr(_loaded(opened).model, "generate", lost)
         with pytest.raises(BackendError, match=r"model 'qwen2_vl': the device failed and answers nothing any more \(device-side"):
             opened.infer([request_for("a")])
 
@@ -238,8 +236,7 @@ class TestFailures:
     def test_nan_is_an_error_not_an_answer(self, checkpoint: Find, request_for: Ask, choices: tuple[str, ...]) -> None:
         opened = _open(checkpoint("qwen2_vl"))
         opened.infer([request_for("a")])
-        assert opened._loaded is not None
-        opened._loaded.model.lm_head.weight.data[:] = math.nan
+        _loaded(opened).model.lm_head.weight.data[:] = math.nan
         (prediction,) = opened.infer([request_for("a", (28, 28), choices=choices)])
         assert prediction.finish_reason == "error"
         assert "not finite" in prediction.error
@@ -251,9 +248,9 @@ class TestLoading:
         opened.fingerprint()
         assert "loaded" not in opened.describe()
         opened.infer([request_for("a")])
-        first = opened._loaded
+        first = _loaded(opened)
         opened.infer([request_for("b")])
-        assert opened._loaded is first
+        assert _loaded(opened) is first
         facts = opened.describe()["loaded"]
         assert facts["image_processor_class"] == "Qwen2VLImageProcessorPil"
         assert (facts["dtype"], facts["attention"], facts["device"]) == ("float32", "sdpa", "cpu")
@@ -284,7 +281,7 @@ class TestLoading:
         _open(checkpoint("qwen2_vl")).infer([request_for("a")])
         assert asked == []
         _open(checkpoint("qwen2_vl"), BackendOptions(threads=1)).infer([request_for("a")])
-        assert asked == [1]
+        assert asked == [1, 1]  # for the thread that loads the model, and for the one that computes
 
     def test_the_library_is_quiet_and_its_settings_come_back(
         self, checkpoint: Find, request_for: Ask, capfd: pytest.CaptureFixture[str]
@@ -316,7 +313,7 @@ class TestPreparing:
     def test_rows_made_alone_are_the_batch_made_together(
         self, checkpoint: Find, request_for: Ask, family: str, sizes: list[tuple[int, int]]
     ) -> None:
-        answerer = _open(checkpoint(family))._ready()
+        answerer = _open(checkpoint(family))._ready().answerer
         words = ("What is shown?", "And what, please, is shown here? <|image_pad|>", "What is shown?")
         asked = [request_for(f"k{n}", *((h + 28 * n, w) for h, w in sizes), text=text) for n, text in enumerate(words)]
         jobs = [Job(place, request) for place, request in enumerate(asked)]
@@ -332,7 +329,7 @@ class TestPreparing:
     def test_pictures_wait_as_bytes_also_with_a_new_prompt(self, checkpoint: Find, request_for: Ask) -> None:
         opened = _open(checkpoint("qwen2_vl"))
         first, again = (opened.prepare(request_for(key, (56, 84), (28, 28))) for key in "ab")
-        numbers = opened._ready().encoded([Job(0, first.request)])[0]["pixel_values"]
+        numbers = opened._ready().answerer.encoded([Job(0, first.request)])[0]["pixel_values"]
         for prepared in (first, again):
             patches = prepared.inputs["pixel_values"]
             assert isinstance(patches, Patches)
@@ -368,7 +365,7 @@ class TestPreparing:
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], asked))
         assert [one.text for one in found] == [one.text for one in expected]
-        assert opened._copies <= 2
+        assert len(opened._ready()._threads) <= 2
 
     @pytest.mark.parametrize(
         ("options", "environment", "lanes"),
@@ -416,10 +413,10 @@ class TestPreparing:
         inside: list[int] = []
         answer = Answerer.answer
 
-        def watched(self: Answerer, batch: list[Job], inputs: Any) -> Answered:
+        def watched(self: Answerer, batch: list[Job], inputs: Any, given_up: Callable[[], bool]) -> Answered:
             inside.append(len(inside))
             assert len(inside) == 1
-            found = answer(self, batch, inputs)
+            found = answer(self, batch, inputs, given_up)
             inside.clear()
             return found
 
@@ -427,6 +424,14 @@ class TestPreparing:
         with ThreadPoolExecutor(3) as pool:
             found = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], asked))
         assert [one.text for one in found] == [one.text for one in expected]
+
+    def test_a_text_that_nobody_waits_for_ends_at_its_next_token(self, checkpoint: Find, request_for: Ask) -> None:
+        answerer = _open(checkpoint("qwen2_vl"))._ready().answerer
+        batch = [Job(0, request_for("a", choices=(), max_new_tokens=50))]
+        left = [False, False, True]
+        answered = answerer.answer(batch, answerer.encoded(batch)[0], lambda: left.pop(0))
+        assert len(answered.tokens[0]) == 3
+        assert not left
 
     @pytest.mark.parametrize(
         ("dtype", "device", "mixes"), [("auto", "cpu", True), ("bfloat16", "cpu", False), ("float32", "cuda", False)]
@@ -443,7 +448,7 @@ class TestSeenSize:
     def test_is_what_the_model_then_sees(self, checkpoint: Find, request_for: Ask, family: str, size: tuple[int, int]) -> None:
         opened = _open(checkpoint(family))
         seen = opened.seen_size(*size)
-        assert opened._loaded is None  # no weights were needed
+        assert opened._lanes is None  # no weights were needed
         assert seen is not None
         (prediction,) = opened.infer([request_for("a", size[::-1])])
         assert prediction.details["image_sizes"] == f"{seen[0]}x{seen[1]}"
