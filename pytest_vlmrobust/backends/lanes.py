@@ -1,4 +1,4 @@
-"""Lanes: threads that have a model compute, one batch at a time each, for whoever waits for the answers.
+"""Lanes: threads that have a model compute, one batch at a time each, for whoever waits for its answers.
 
 Whoever waits may be another thread each time. If it computed itself, batches would take their memory from the pieces that the C
 library keeps for its own thread, and would find little of what they touch in the cache of the processor.
@@ -7,30 +7,32 @@ library keeps for its own thread, and would find little of what they touch in th
 from __future__ import annotations
 
 import threading
-import time
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from .guard import LANE
 
 if TYPE_CHECKING:
-    from .answering import Answered, Answerer, Job
+    from .answering import Answerer
+
+
+T = TypeVar("T")
+Work: TypeAlias = "Callable[[Answerer, Callable[[], bool]], T]"
+"""What is to be computed: of an answerer that no other thread uses meanwhile, and of what says whether nobody waits any more."""
 
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """A batch on its way to a lane."""
+    """A piece of work on its way to a lane."""
 
-    batch: Sequence[Job]
-    inputs: Any
-    returned: Future[tuple[Answered, float]] = field(default_factory=Future)
+    work: Work[Any]
+    returned: Future[Any] = field(default_factory=Future)
     given_up: threading.Event = field(default_factory=threading.Event)
-    """Set when nobody waits for it any more."""
 
 
 _Calls: TypeAlias = "SimpleQueue[_Call | None]"
@@ -40,12 +42,12 @@ class Lanes:
     """The lanes of one loaded model; their threads end when they are closed, or when nobody has a reference to them."""
 
     def __init__(self, answerer: Answerer, most: int, begin: Callable[[], None]) -> None:
-        """Keeps the model; threads start as batches come that find none free.
+        """Keeps the model; threads start as work comes that finds none free.
 
         Args:
             answerer: what the first lane computes with, and other lanes with twins of it.
             most: how many lanes there are at most.
-            begin: called in each thread before its first batch.
+            begin: called in each thread before its first piece of work.
         """
         self.answerer = answerer
         self._most, self._begin = most, begin
@@ -55,24 +57,21 @@ class Lanes:
         self._asked = 0
         self._end = weakref.finalize(self, self._calls.put, None)
 
-    def answer(self, batch: Sequence[Job], inputs: Any) -> tuple[Answered, float]:
-        """Returns what a model gives for a batch, and the seconds that it took once a lane was free; any thread may call it.
-
-        Args:
-            batch: the jobs, all to be answered the same way.
-            inputs: what ``Answerer.encoded`` made of them.
+    def run(self, work: Work[T]) -> T:
+        """Returns what a lane computes, once one is free; any thread may call it.
 
         Raises:
-            Exception: whatever the model does.
-            KeyboardInterrupt: somebody ended the run; the lane writes no further token of this batch.
+            Exception: whatever ``work`` raises.
+            KeyboardInterrupt: somebody ended the run; the lane is told that nobody waits any more.
         """
-        call = _Call(batch, inputs)
+        call = _Call(work)
         with self._lock:
             self._asked += 1
         try:
             self._start_missing()
             self._calls.put(call)
-            return call.returned.result()
+            found: T = call.returned.result()
+            return found
         finally:
             call.given_up.set()
             call.returned.cancel()
@@ -98,20 +97,23 @@ class Lanes:
 
 def _compute(answerer: Answerer, calls: _Calls, begin: Callable[[], None]) -> None:
     """Computes what comes until it is told to end."""
-    begin()
+    has_begun = False
     while (call := calls.get()) is not None:
-        returned, began = call.returned, time.perf_counter()
+        returned = call.returned
         if not returned.set_running_or_notify_cancel():
             continue
         try:
-            answered = answerer.answer(call.batch, call.inputs, call.given_up.is_set)
+            if not has_begun:
+                begin()
+                has_begun = True
+            found = call.work(answerer, call.given_up.is_set)
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             traceback.clear_frames(error.__traceback__)  # tensors that did not fit are free before anybody makes room for others
             del call
             returned.set_exception(error)
         else:
             del call
-            returned.set_result((answered, time.perf_counter() - began))
-            del answered
-        del returned
+            returned.set_result(found)
+            del found
+        del returned  # or tensors would wait for the next piece of work
     calls.put(None)  # for the other lanes

@@ -9,7 +9,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from .protocol import BackendOptions, Prepared, failed_prediction
 from .qwen_images import preprocessing_of
 
 if TYPE_CHECKING:
-    from .answering import Answerer
+    from .answering import Answered, Answerer, Details
     from .letters import LetterTokens
     from .loading import Loaded, ModelSource, Placement
 
@@ -246,11 +246,20 @@ class TransformersBackend:
             raise
 
     def _computed(self, batch: list[Job]) -> list[Prediction]:
-        """Answers a batch, from which the size of the next ones may follow; a lane is taken for the forwards alone."""
+        """Answers a batch, from which the size of the next ones may follow.
+
+        Where calls overlap, a batch is put together while the lane computes another one.
+        """
         lanes = self._ready()
         try:
-            inputs, details = lanes.answerer.encoded(batch)
-            answered, seconds = lanes.answer(batch, inputs)
+            ready = lanes.answerer.encoded(batch) if self.overlaps else None
+
+            def work(lane: Answerer, given_up: Callable[[], bool]) -> tuple[Answered, list[Details], float]:
+                inputs, details = ready or lane.encoded(batch)
+                began = time.perf_counter()
+                return lane.answer(batch, inputs, given_up), details, time.perf_counter() - began
+
+            answered, details, seconds = lanes.run(work)
         except Exception as error:
             if is_out_of_memory(error):
                 self._batch_size.ran_out_of_memory(len(batch))

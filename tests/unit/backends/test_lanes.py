@@ -5,17 +5,16 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.backends.answering import Answered
 from pytest_vlmrobust.backends.guard import LANE
 from pytest_vlmrobust.backends.lanes import Lanes
 
-Act = Callable[[Any, Callable[[], bool]], None]
+GivenUp = Callable[[], bool]
 
 
 class Tensor:
@@ -23,112 +22,99 @@ class Tensor:
 
 
 class Model:
-    """Stands in for an answerer: does what a test says, and notes where."""
+    """Stands in for an answerer."""
 
-    def __init__(self, act: Act = lambda _inputs, _given_up: None) -> None:
-        self.act = act
-        self.threads: list[threading.Thread] = []
-        self.twins = 0
+    def __init__(self) -> None:
+        self.twins: list[Model] = []
 
     def twin(self) -> Model:
-        self.twins += 1
-        return self
-
-    def answer(self, batch: Sequence[Any], inputs: Any, given_up: Callable[[], bool]) -> Answered:
-        self.threads.append(threading.current_thread())
-        self.act(inputs, given_up)
-        return Answered([{"A": float(len(batch))}])
+        self.twins.append(Model())
+        return self.twins[-1]
 
 
-def _ignore(_value: object) -> None: ...
-
-
-def lanes(model: Model, most: int = 1, begin: Callable[[], None] = lambda: None) -> Lanes:
+def lanes(most: int = 1, begin: Callable[[], None] = lambda: None) -> Lanes:
     made: Any = Lanes
-    opened: Lanes = made(model, most, begin)
+    opened: Lanes = made(Model(), most, begin)
     return opened
 
 
-def test_batches_are_computed_by_one_thread_whoever_waits_for_them() -> None:
-    model = Model()
-    opened = lanes(model)
-    batch: Any = [1, 2]
+def thread(_model: object, _given_up: GivenUp) -> threading.Thread:
+    return threading.current_thread()
+
+
+def test_all_is_computed_by_one_thread_whoever_waits_for_it() -> None:
+    opened = lanes()
     with ThreadPoolExecutor(3) as pool:
-        found = [answered.logprobs for answered, _ in pool.map(lambda _: opened.answer(batch, None), range(9))]
-    assert found == [[{"A": 2.0}]] * 9
-    [thread] = set(model.threads)
-    assert thread.name == LANE
-    assert thread.daemon
+        [used] = set(pool.map(lambda _: opened.run(thread), range(9)))
+    assert used.name == LANE
+    assert used.daemon
     opened.close()
-    assert not thread.is_alive()
+    assert not used.is_alive()
 
 
-def test_as_many_compute_at_a_time_as_there_are_lanes() -> None:
+def test_as_many_compute_at_a_time_as_there_are_lanes_each_with_a_model_of_its_own() -> None:
     meeting = threading.Barrier(2)
     begun: list[int] = []
-    model = Model(lambda _inputs, _given_up: _ignore(meeting.wait(10)))
-    opened = lanes(model, 2, lambda: begun.append(1))
+
+    def work(model: object, given_up: GivenUp) -> tuple[object, threading.Thread]:
+        meeting.wait(10)  # each meets another one, or this fails
+        return model, thread(model, given_up)
+
+    opened = lanes(2, lambda: begun.append(1))
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: opened.answer([], None), range(8)))  # each meets another one, or this fails
-    assert len(set(model.threads)) == len(begun) == 2
-    assert model.twins == 1
+        found = set(pool.map(lambda _: opened.run(work), range(8)))
+    assert len(found) == len(begun) == 2
+    assert {model for model, _ in found} == {opened.answerer, *opened.answerer.twins}  # type: ignore[attr-defined]
     opened.close()
 
 
 def test_a_second_lane_starts_only_where_the_first_is_busy() -> None:
-    model = Model()
-    opened = lanes(model, 2)
-    for _ in range(5):
-        opened.answer([], None)
-    assert len(set(model.threads)) == 1
-    opened.close()
-
-
-def test_seconds_are_those_of_the_model_alone() -> None:
-    queued = threading.Event()
-
-    def compute(_inputs: Any, _given_up: Any) -> None:
-        if queued.wait(10) and len(model.threads) == 1:
-            time.sleep(1)
-
-    model = Model(compute)
-    opened = lanes(model)
-    with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(opened.answer, [], None) for _ in range(2)]
-        queued.set()
-        (_, first), (_, second) = sorted((one.result(10) for one in asked), key=lambda found: -found[1])
-    assert first >= 1 > second  # one waited a second for its turn
+    opened = lanes(2)
+    assert len({opened.run(thread) for _ in range(5)}) == 1
     opened.close()
 
 
 def test_an_error_is_raised_where_it_is_waited_for_and_keeps_no_tensor() -> None:
     kept: list[weakref.ref[Tensor]] = []
 
-    def fail(inputs: Any, _given_up: Any) -> None:
+    def fail(_model: object, _given_up: GivenUp) -> None:
         tensor = Tensor()
         kept.append(weakref.ref(tensor))
-        raise MemoryError(f"of {len(inputs)}")
+        raise MemoryError("of a batch")
 
-    model = Model(fail)
-    opened = lanes(model)
+    opened = lanes()
     gc.disable()
     try:
-        with pytest.raises(MemoryError, match="of 3") as caught:
-            opened.answer([], "abc")
+        with pytest.raises(MemoryError, match="of a batch") as caught:
+            opened.run(fail)
         assert kept[0]() is None  # also while the error is looked at, and before cycles are collected
         del caught
     finally:
         gc.enable()
-    model.act = lambda _inputs, _given_up: None
-    assert opened.answer([], None)[0].logprobs
+    assert opened.run(thread).is_alive()
+    opened.close()
+
+
+def test_an_error_at_the_beginning_of_a_thread_is_raised_as_well() -> None:
+    left = [ValueError("no such number of threads")]
+
+    def begin() -> None:
+        if left:
+            raise left.pop()
+
+    opened = lanes(begin=begin)
+    with pytest.raises(ValueError, match="no such number"):
+        opened.run(thread)
+    assert opened.run(thread).is_alive()
     opened.close()
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="this system cannot send a signal to one thread")
-def test_whoever_is_interrupted_gives_the_batch_up() -> None:
+def test_work_is_told_when_whoever_waits_for_it_is_interrupted() -> None:
     ended = threading.Event()
 
-    def compute(_inputs: Any, given_up: Callable[[], bool]) -> None:
+    def work(_model: object, given_up: GivenUp) -> None:
+        assert not given_up()
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         latest = time.monotonic() + 30
         while not given_up() and time.monotonic() < latest:
@@ -136,36 +122,35 @@ def test_whoever_is_interrupted_gives_the_batch_up() -> None:
         assert given_up()
         ended.set()
 
-    opened = lanes(Model(compute))
+    opened = lanes()
     with pytest.raises(KeyboardInterrupt):
-        opened.answer([], None)
+        opened.run(work)
     assert ended.wait(30)
     opened.close()
 
 
 def test_threads_end_when_nobody_can_ask_any_more() -> None:
-    model = Model()
-    opened = lanes(model)
-    opened.answer([], None)
+    opened = lanes()
+    used = opened.run(thread)
     del opened
     gc.collect()
-    model.threads[0].join(10)
-    assert not model.threads[0].is_alive()
+    used.join(10)
+    assert not used.is_alive()
 
 
 def test_closing_waits_for_what_is_computed() -> None:
     asked, go_on = threading.Event(), threading.Event()
 
-    def compute(_inputs: Any, _given_up: Any) -> None:
+    def work(_model: object, _given_up: GivenUp) -> bool:
         asked.set()
-        go_on.wait(10)
+        return go_on.wait(10)
 
-    opened = lanes(Model(compute))
+    opened = lanes()
     with ThreadPoolExecutor(2) as pool:
-        answer = pool.submit(opened.answer, [], None)
+        answer = pool.submit(opened.run, work)
         assert asked.wait(10)
         closed = pool.submit(opened.close)
         assert not closed.done()
         go_on.set()
-        assert answer.result(10)[0].logprobs
+        assert answer.result(10)
         closed.result(10)
