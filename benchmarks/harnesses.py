@@ -147,7 +147,8 @@ class Program:
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / "asked.log"
         log.write_text("", encoding="ascii")
-        environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+        left_out = {"OMP_NUM_THREADS", "PYTHONDONTWRITEBYTECODE"}  # without files of bytecode, each run would compile again
+        environment = {name: value for name, value in os.environ.items() if name not in left_out}
         environment |= {"OMP_NUM_THREADS": self.threads} if self.threads else {}
         environment |= {
             "HARNESS_LOG": str(log),

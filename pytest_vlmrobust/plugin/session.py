@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import math
@@ -96,6 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
     until_the_end = contextlib.ExitStack()
     config.add_cleanup(until_the_end.close)
     until_the_end.enter_context(_collecting_seldom())
+    atexit.register(gc.freeze)  # else Python looks for cycles among all of torch and transformers once more: for about a second
     if run.controls:
         order = contextlib.ExitStack()
         run.hold_signals = order.enter_context(_ends_in_order(lambda text: _say_at_once(config, text)))

@@ -247,3 +247,23 @@ def test_cycles_are_looked_for_less_often_until_the_run_ends(project: Project, y
     assert seen == f"{meanwhile} 11 12"
     assert after == (young, 11, 12)
     assert without_model == f"{young} 11 12"
+
+
+SEEN_AT_THE_END = """
+import atexit
+import gc
+
+@atexit.register
+def note():
+    with open("seen", "w") as file:
+        file.write(f"{gc.get_freeze_count()}")
+"""
+
+
+def test_nothing_is_looked_for_once_the_process_ends(project: Project) -> None:
+    project.write("suite/conftest.py", SEEN_AT_THE_END)
+    project.pytester.runpytest_subprocess("--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "suite")
+    assert int((project.path / "seen").read_text()) > 10_000
+    project.write("suite/test_own.py", "def test_own():\n    pass\n")
+    project.pytester.runpytest_subprocess("suite/test_own.py")
+    assert (project.path / "seen").read_text() == "0"  # as it is without a model
