@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import math
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -161,6 +162,10 @@ class Answerer:
         other = Answerer(dataclasses.replace(self._loaded, model=copy.deepcopy(model, shared)), self._generation)
         other._letters, other._tokenizing = self._letters, self._tokenizing
         return other
+
+    def weights(self) -> weakref.ref[Any]:
+        """Returns what tells whether the weights are still in memory."""
+        return weakref.ref(next(self._loaded.model.parameters()))
 
     def letters(self, choices: tuple[str, ...]) -> LetterTokens:
         """Returns the tokens that stand for the offered letters at the place where this model's answers begin."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import gc
 import json
 import math
 import os
@@ -273,6 +274,21 @@ class TestLoading:
         assert said == ["model 'qwen2_vl' shares GPU 0 with others"]
         assert opened.describe()["loaded"]["device"] == "cpu:0"
         assert opened.fingerprint()["device"] == "cpu"
+
+    @pytest.mark.parametrize("is_in_a_cycle", [False, True])
+    def test_closing_frees_the_weights(self, checkpoint: Find, request_for: Ask, *, is_in_a_cycle: bool) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        opened.infer([request_for("a")])
+        weights = opened._ready().answerer.weights()
+        if is_in_a_cycle:
+            _loaded(opened).model.__dict__["itself"] = _loaded(opened).model
+        gc.disable()
+        try:
+            assert weights() is not None
+            opened.close()
+            assert weights() is None
+        finally:
+            gc.enable()
 
     def test_threads_are_set_only_when_asked(self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
