@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -315,6 +316,8 @@ class TransformersBackend:
                 with quiet():
                     source = self._source()  # before anything heavy starts
                     self._limit_threads()
+                    if self._placement().device == "cpu":
+                        _share_freed()
                     loaded = load(source, self._placement())
                     self._require_unchanged()
                 self._facts, self._held = _facts(loaded), held_bytes()
@@ -451,8 +454,28 @@ def _free_memory(*, cycles: bool = True) -> None:
 
 
 def _return_freed() -> None:
-    """Has the C library give memory that it keeps for later back to the system; only the GNU one can be told to."""
+    """Has the GNU C library give memory that it keeps for later back to the system; no other one can be told to."""
+    if library := _gnu_library():
+        library.malloc_trim(0)
+
+
+_M_ARENA_MAX = -8
+"""As ``malloc.h`` of the GNU C library numbers it."""
+
+
+def _share_freed() -> None:
+    """Has all threads take memory from two pools of the GNU C library, where the environment does not say how many there are.
+
+    Else each thread has a pool of its own, which keeps what was freed there for it: lanes, and threads that prepare and judge.
+    """
+    said = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
+    if not said and (library := _gnu_library()):
+        library.mallopt(_M_ARENA_MAX, 2)
+
+
+def _gnu_library() -> Any:
+    """Returns the C library, where it is the GNU one."""
     import ctypes
 
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    return library if hasattr(library, "malloc_trim") else None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -702,3 +703,28 @@ def test_memory_is_given_back_every_few_seconds_only(
     for _ in range(3):
         backend.infer([request_for("a")])
     assert len(times) == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({}, [(-8, 2)]),
+        ({"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=128"}, [(-8, 2)]),
+        ({"MALLOC_ARENA_MAX": "4"}, []),
+        ({"GLIBC_TUNABLES": "glibc.malloc.arena_max=4"}, []),
+    ],
+)
+def test_threads_share_freed_memory_unless_the_environment_says_otherwise(
+    checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], told: list[tuple[int, int]]
+) -> None:
+    found: list[tuple[int, int]] = []
+    library = SimpleNamespace(malloc_trim=lambda _pad: None, mallopt=lambda *given: found.append(given))
+    monkeypatch.setattr(transformers_module, "_gnu_library", lambda: library)
+    for name in ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    opened = _open(checkpoint("qwen2_vl"))
+    opened.infer([request_for("a")])
+    opened.infer([request_for("b")])
+    assert found == told
