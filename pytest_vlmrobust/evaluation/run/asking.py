@@ -1,8 +1,8 @@
 """Asking: the engine that keeps a model busy from one queue of questions in the order of the plan.
 
 What somebody waits for goes first; behind it wait the questions that are expected next, across cells. Threads make their views
-and prepare their requests ahead of the model. Whoever waits for an answer computes batches itself; where a backend has more lanes
-than one, a thread for each other lane takes batches at the same time. Every batch is stored before its answers are handed out.
+and prepare their requests ahead of the model. Whoever waits for an answer hands batches to the backend itself; where that has more
+lanes than one, a thread for each other lane does so at the same time. Every batch is stored before its answers are handed out.
 """
 
 from __future__ import annotations
