@@ -52,6 +52,8 @@ LARGEST_ACCOUNT = 1_000_000
 """Characters of JSON that a backend may say of itself: its fingerprint is read for every answer, and manifests hold the rest."""
 END_SECONDS = 10.0
 """What is waited for at the end of a run, which is over by then, gets so many seconds."""
+BATCH_SECONDS = 60.0
+"""A batch that is computed while a run ends gets so many, since its answers are stored: it may be one that never comes back."""
 _TIMED, LANE, VIEWS = "vlm-timed", "vlm-lane", "vlm-views"
 """The names of threads that call a backend: under a time limit, to compute, and to prepare."""
 _FACTORY = "factory"

@@ -7,6 +7,7 @@ library keeps for its own thread, and would find little of what they touch in th
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from .guard import LANE
+from .guard import END_SECONDS, LANE
 
 if TYPE_CHECKING:
     from .answering import Answerer
@@ -80,10 +81,11 @@ class Lanes:
                 self._asked -= 1
 
     def close(self) -> None:
-        """Ends the threads once they have computed what they are at; a second Ctrl-C does not wait for that."""
+        """Ends the threads once they have computed what they are at; one that takes too long is left."""
         self._end()
+        latest = time.monotonic() + END_SECONDS
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, latest - time.monotonic()))
 
     def _start_missing(self) -> None:
         with self._lock:

@@ -1,8 +1,8 @@
 """Asking: the engine that keeps a model busy from one queue of questions in the order of the plan.
 
 What somebody waits for goes first; behind it wait the questions that are expected next, across cells. Threads make their views
-and prepare their requests ahead of the model. Whoever waits for an answer hands batches to the backend itself; where that has more
-lanes than one, a thread for each other lane does so at the same time. Every batch is stored before its answers are handed out.
+and prepare their requests ahead of the model. Whoever waits for an answer hands batches to the backend itself; where that has
+more lanes than one, a thread for each other lane does so at the same time. A batch is stored before its answers are handed out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 
-from pytest_vlmrobust.backends.guard import END_SECONDS, LANE, VIEWS, Guard
+from pytest_vlmrobust.backends.guard import BATCH_SECONDS, END_SECONDS, LANE, VIEWS, Guard
 from pytest_vlmrobust.backends.protocol import Prepared
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import BudgetSpent
@@ -172,16 +172,16 @@ class Engine:
             self._recent.clear()
 
     def close(self) -> None:
-        """Stops the threads; a batch that is being computed is stored first, and a thread that prepares for too long is left."""
+        """Stops the threads; a batch that is being computed is stored first, and a thread that takes too long is left."""
         with contextlib.suppress(RuntimeError):  # Ctrl-C may have come just when this thread had the lock: others wait for it
             while True:
                 self._changed.release()
         with self._changed:
             self._closed = self._resting = True
             self._changed.notify_all()
-        latest = time.monotonic() + END_SECONDS
+        began = time.monotonic()
         for worker in self._workers:
-            while worker.is_alive() and (self._computing or time.monotonic() < latest):
+            while worker.is_alive() and time.monotonic() - began < (BATCH_SECONDS if self._computing else END_SECONDS):
                 worker.join(_POLL_SECONDS)
         self._leases.close()
         sys.setswitchinterval(self._switched)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust.backends import lanes as lanes_module
 from pytest_vlmrobust.backends.guard import LANE
 from pytest_vlmrobust.backends.lanes import Lanes
 
@@ -154,3 +155,21 @@ def test_closing_waits_for_what_is_computed() -> None:
         go_on.set()
         assert answer.result(10)
         closed.result(10)
+
+
+def test_closing_leaves_what_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "END_SECONDS", 0.2)
+    asked, go_on = threading.Event(), threading.Event()
+
+    def work(_model: object, _given_up: GivenUp) -> bool:
+        asked.set()
+        return go_on.wait(30)
+
+    opened = lanes()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(opened.run, work)
+        assert asked.wait(10)
+        opened.close()
+        assert not answer.done()
+        go_on.set()
+        assert answer.result(30)

@@ -17,6 +17,7 @@ from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import BackendError, ImageError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.run import asking as asking_module
 from pytest_vlmrobust.evaluation.run import queue
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.queue import Want
@@ -375,6 +376,29 @@ def test_closing_lets_go_of_what_an_interrupt_left_locked(world: World) -> None:
     closing.start()
     closing.join(60)
     assert not closing.is_alive()
+
+
+def test_closing_leaves_a_batch_that_never_comes_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking_module, "BATCH_SECONDS", 0.5)
+    evaluator, backend = opened(world, lanes=2, mixes=False)
+    reached, go_on, infer = threading.Event(), threading.Event(), backend.infer_prepared
+
+    def stuck(prepared: Sequence[Prepared]) -> list[Prediction]:
+        if prepared[0].request.setting != "clean":  # a batch of a lane, ahead of what is pulled
+            reached.set()
+            assert go_on.wait(60)
+        return infer(prepared)
+
+    backend.infer_prepared = stuck  # type: ignore[method-assign]
+    evaluator.expect(map(Want, CELLS))
+    evaluator.result(cell("clean"))
+    assert reached.wait(60)
+    evaluator.close()
+    assert evaluator._engine._computing  # the batch is still out
+    go_on.set()
+    for worker in evaluator._engine._workers:
+        worker.join(60)
+        assert not worker.is_alive()
 
 
 def test_views_of_the_same_picture_are_made_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
