@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from pytest_vlmrobust.core.errors import BackendError
+
 from .guard import END_SECONDS, LANE
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Lanes:
         """Returns what a lane computes, once one is free; any thread may call it.
 
         Raises:
+            BackendError: the lanes are closed.
             Exception: whatever ``work`` raises.
             KeyboardInterrupt: somebody ended the run; the lane is told that nobody waits any more.
         """
@@ -69,8 +72,7 @@ class Lanes:
         with self._lock:
             self._asked += 1
         try:
-            self._start_missing()
-            self._calls.put(call)
+            self._put(call)
             found: T = call.returned.result()
             return found
         finally:
@@ -82,19 +84,22 @@ class Lanes:
 
     def close(self) -> None:
         """Ends the threads once they have computed what they are at; one that takes too long is left."""
-        self._end()
+        with self._lock:
+            self._end()
         latest = time.monotonic() + END_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, latest - time.monotonic()))
 
-    def _start_missing(self) -> None:
+    def _put(self, call: _Call) -> None:
         with self._lock:
-            if len(self._threads) >= min(self._asked, self._most):
-                return
-            answerer = self.answerer.twin() if self._threads else self.answerer
-            about = (answerer, self._calls, self._begin)
-            self._threads.append(threading.Thread(target=_compute, args=about, name=LANE, daemon=True))
-            self._threads[-1].start()
+            if not self._end.alive:
+                raise BackendError("the model was closed while it was asked. Ask again, and it is loaded again")
+            if len(self._threads) < min(self._asked, self._most):
+                answerer = self.answerer.twin() if self._threads else self.answerer
+                about = (answerer, self._calls, self._begin)
+                self._threads.append(threading.Thread(target=_compute, args=about, name=LANE, daemon=True))
+                self._threads[-1].start()
+            self._calls.put(call)
 
 
 def _compute(answerer: Answerer, calls: _Calls, begin: Callable[[], None]) -> None:

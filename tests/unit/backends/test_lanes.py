@@ -14,6 +14,7 @@ import pytest
 from pytest_vlmrobust.backends import lanes as lanes_module
 from pytest_vlmrobust.backends.guard import LANE
 from pytest_vlmrobust.backends.lanes import Lanes
+from pytest_vlmrobust.core.errors import BackendError
 
 GivenUp = Callable[[], bool]
 
@@ -173,3 +174,12 @@ def test_closing_leaves_what_never_ends(monkeypatch: pytest.MonkeyPatch) -> None
         assert not answer.done()
         go_on.set()
         assert answer.result(30)
+
+
+def test_nothing_is_asked_of_lanes_that_are_closed() -> None:
+    opened = lanes()
+    opened.run(thread)
+    opened.close()
+    with pytest.raises(BackendError, match="was closed while it was asked"):
+        opened.run(thread)
+    opened.close()
