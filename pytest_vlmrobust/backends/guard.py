@@ -53,7 +53,7 @@ LARGEST_ACCOUNT = 1_000_000
 END_SECONDS = 10.0
 """What is waited for at the end of a run, which is over by then, gets so many seconds."""
 BATCH_SECONDS = 60.0
-"""A batch that is computed while a run ends gets so many, since its answers are stored: it may be one that never comes back."""
+"""How long the end of a run waits for a batch that is being computed, whose answers are stored: the batch may never come back."""
 _TIMED, LANE, VIEWS = "vlm-timed", "vlm-lane", "vlm-views"
 """The names of threads that call a backend: under a time limit, to compute, and to prepare."""
 _FACTORY = "factory"

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Work: TypeAlias = "Callable[[Answerer, Callable[[], bool]], T]"
-"""What is to be computed: of an answerer that no other thread uses meanwhile, and of what says whether nobody waits any more."""
+"""A function that computes. It gets an answerer that no other thread uses meanwhile, and a function that says whether whoever
+waited has given up."""
 
 
 @dataclass(eq=False, slots=True)
@@ -83,7 +84,7 @@ class Lanes:
                 self._asked -= 1
 
     def close(self) -> None:
-        """Ends the threads once they have computed what they are at; one that takes too long is left."""
+        """Ends each thread after the work that it is doing; a thread that takes longer than ``END_SECONDS`` is left behind."""
         with self._lock:
             self._end()
         latest = time.monotonic() + END_SECONDS
@@ -97,8 +98,9 @@ class Lanes:
             if len(self._threads) < min(self._asked, self._most):
                 answerer = self.answerer.twin() if self._threads else self.answerer
                 about = (answerer, self._calls, self._begin)
-                self._threads.append(threading.Thread(target=_compute, args=about, name=LANE, daemon=True))
-                self._threads[-1].start()
+                thread = threading.Thread(target=_compute, args=about, name=LANE, daemon=True)
+                thread.start()  # before it counts: where the system refuses one, nobody may wait for it
+                self._threads.append(thread)
             self._calls.put(call)
 
 

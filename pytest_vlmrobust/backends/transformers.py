@@ -292,7 +292,7 @@ class TransformersBackend:
         return Job(index, prepared.request, letters, note, method, prepared.inputs)
 
     def _letters(self, answerer: Answerer, request: Request) -> tuple[LetterTokens | None, str]:
-        """Returns the tokens of the letters that a request offers; of one that is answered with text, why none is scored."""
+        """Returns the tokens of the letters that a request offers; or none, and why the request is answered with text instead."""
         if not request.choices:
             return None, ""
         if not scores_letters(self._ref):

@@ -183,3 +183,17 @@ def test_nothing_is_asked_of_lanes_that_are_closed() -> None:
     with pytest.raises(BackendError, match="was closed while it was asked"):
         opened.run(thread)
     opened.close()
+
+
+def test_a_thread_that_the_system_refuses_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = lanes()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            opened.run(thread)
+    assert opened.run(thread).is_alive()
+    opened.close()

@@ -298,7 +298,7 @@ class TestLoading:
         _open(checkpoint("qwen2_vl")).infer([request_for("a")])
         assert asked == []
         _open(checkpoint("qwen2_vl"), BackendOptions(threads=1)).infer([request_for("a")])
-        assert asked == [1, 1]  # for the thread that loads the model, and for the one that computes
+        assert asked == [1, 1]  # once in the thread that loads the model, once in the thread of its lane
 
     def test_the_library_is_quiet_and_its_settings_come_back(
         self, checkpoint: Find, request_for: Ask, capfd: pytest.CaptureFixture[str]
