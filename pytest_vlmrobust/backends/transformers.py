@@ -38,7 +38,7 @@ ENCODING_VERSION = 1
 """Raised when this package changes how it puts a request to a model or reads its answer: older predictions then do not count."""
 
 _MOST_LANES = 2
-_TOKENS_ON_CPU = 2048
+_TOKENS_ON_CPU = 1536
 """Tokens and patches of a batch on a CPU: more of them take more memory, and no less time."""
 _TRIM_SECONDS = 2.0
 """How often memory that batches on a CPU have freed is given back: the GNU C library keeps it for the next ones, some hundred
@@ -95,6 +95,8 @@ class TransformersBackend:
         with self._fingerprinting:
             if self._fingerprint is None:
                 placement = self._placement()
+                if placement.device == "cpu":
+                    _share_freed()  # now, for a thread keeps the pool that it began with, and those that ask begin after this
                 self._fingerprint = {
                     "backend": "transformers",
                     "encoding": ENCODING_VERSION,
@@ -316,8 +318,6 @@ class TransformersBackend:
                 with quiet():
                     source = self._source()  # before anything heavy starts
                     self._limit_threads()
-                    if self._placement().device == "cpu":
-                        _share_freed()
                     loaded = load(source, self._placement())
                     self._require_unchanged()
                 self._facts, self._held = _facts(loaded), held_bytes()
@@ -464,13 +464,13 @@ _M_ARENA_MAX = -8
 
 
 def _share_freed() -> None:
-    """Has all threads take memory from two pools of the GNU C library, where the environment does not say how many there are.
+    """Has threads that begin from now on share one pool of the GNU C library, unless the environment says how many there are.
 
     Else each thread has a pool of its own, which keeps what was freed there for it: lanes, and threads that prepare and judge.
     """
     said = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
     if not said and (library := _gnu_library()):
-        library.mallopt(_M_ARENA_MAX, 2)
+        library.mallopt(_M_ARENA_MAX, 1)
 
 
 def _gnu_library() -> Any:

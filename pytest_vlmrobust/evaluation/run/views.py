@@ -40,8 +40,8 @@ _LOOK_SECONDS = 1.0
 """How long a picture on disk is taken for unchanged: a look at its file for each setting costs more than all else of a recipe."""
 _Look: TypeAlias = tuple[bool, str, tuple[str, ...]]
 """What a view begins with: whether with pictures that somebody made of its rung, the seed of the sample, and which pictures."""
-_SOURCE_BYTES = 128 * 2**20
-"""Source pictures that are kept for further settings: about 140 of 640 x 480, and all that a task of the embedded ones shows."""
+_SOURCE_BYTES = 24 * 2**20
+"""Source pictures that are kept for further settings: about 27 of 640 x 480, and all that a task of the embedded ones shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
