@@ -6,6 +6,7 @@ library keeps for its own thread, and would find little of what they touch in th
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 import traceback
@@ -40,6 +41,8 @@ class _Call:
 
 
 _Calls: TypeAlias = "SimpleQueue[_Call | None]"
+_EXIT_SECONDS = 1.0
+"""How long Python waits at its end for lanes that nobody closed."""
 
 
 class Lanes:
@@ -60,6 +63,7 @@ class Lanes:
         self._threads: list[threading.Thread] = []
         self._asked = 0
         self._end = weakref.finalize(self, self._calls.put, None)
+        _open.add(self)
 
     def run(self, work: Work[T]) -> T:
         """Returns what a lane computes, once one is free; any thread may call it.
@@ -83,11 +87,11 @@ class Lanes:
             with self._lock:
                 self._asked -= 1
 
-    def close(self) -> None:
-        """Ends each thread after the work that it is doing; a thread that takes longer than ``END_SECONDS`` is left behind."""
+    def close(self, seconds: float | None = None) -> None:
+        """Ends each thread after its work; one that takes longer than so many seconds, or ``END_SECONDS``, is left behind."""
         with self._lock:
             self._end()
-        latest = time.monotonic() + END_SECONDS
+        latest = time.monotonic() + (END_SECONDS if seconds is None else seconds)
         for thread in self._threads:
             thread.join(max(0.0, latest - time.monotonic()))
 
@@ -102,6 +106,16 @@ class Lanes:
                 thread.start()  # before it counts: where the system refuses one, nobody may wait for it
                 self._threads.append(thread)
             self._calls.put(call)
+
+
+_open: weakref.WeakSet[Lanes] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Closes what nobody has closed: a thread that is in torch while Python takes itself apart may abort the whole process."""
+    for lanes in list(_open):
+        lanes.close(_EXIT_SECONDS)
 
 
 def _compute(answerer: Answerer, calls: _Calls, begin: Callable[[], None]) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -174,6 +176,21 @@ def test_closing_leaves_what_never_ends(monkeypatch: pytest.MonkeyPatch) -> None
         assert not answer.done()
         go_on.set()
         assert answer.result(30)
+
+
+def test_python_waits_at_its_end_for_lanes_that_nobody_closed() -> None:
+    program = """
+import atexit, threading, time
+atexit.register(lambda: print([thread.name for thread in threading.enumerate() if thread.name == "vlm-lane"], flush=True))
+from pytest_vlmrobust.backends.lanes import Lanes
+opened = Lanes(None, 1, lambda: None)
+begun = threading.Event()
+work = lambda _model, _given_up: (begun.set(), time.sleep(0.5))
+threading.Thread(target=opened.run, args=(work,), daemon=True).start()
+begun.wait()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[]\n", "")
 
 
 def test_nothing_is_asked_of_lanes_that_are_closed() -> None:
