@@ -45,20 +45,31 @@ def batches(jobs: Iterable[Job], size: int, tokens: float = math.inf) -> list[li
     """Returns the jobs in batches of at most ``size``, and of at most ``tokens`` as far as rows were prepared.
 
     Jobs of one batch have the same number of images and the same kind and length of answer; within those, they are ordered by
-    pixels, then by length of text, then by key, so that rows of similar length meet and a batch is padded little.
+    pixels, then by length of text, then by key, so that rows of similar length meet and a batch is padded little. What needs
+    several batches is shared out evenly, for a few rows that are left over take nearly as long as many.
     """
     groups: dict[tuple[bool, int, int], list[Job]] = {}
     for job in jobs:
         groups.setdefault(_group(job), []).append(job)
     found: list[list[Job]] = []
     for group in sorted(groups):
-        longest = 0
-        for number, job in enumerate(sorted(groups[group], key=_order)):
-            longest = max(longest, _tokens(job))
-            if number == 0 or len(found[-1]) == size or (len(found[-1]) + 1) * longest > tokens:
-                found.append([])
-                longest = _tokens(job)
-            found[-1].append(job)
+        rows = sorted(groups[group], key=_order)
+        full = _cut(rows, size, tokens)
+        even = _cut(rows, math.ceil(len(rows) / len(full)), tokens)
+        found += even if len(even) == len(full) else full
+    return found
+
+
+def _cut(rows: Sequence[Job], size: int, tokens: float) -> list[list[Job]]:
+    """Cuts rows into batches, each as large as it may be."""
+    found: list[list[Job]] = []
+    longest = 0
+    for row in rows:
+        longest = max(longest, _tokens(row))
+        if not found or len(found[-1]) == size or (len(found[-1]) + 1) * longest > tokens:
+            found.append([])
+            longest = _tokens(row)
+        found[-1].append(row)
     return found
 
 
