@@ -40,7 +40,7 @@ ENCODING_VERSION = 1
 _MOST_LANES = 2
 _TOKENS_ON_CPU = 1536
 """Tokens and patches of a batch on a CPU: more of them take more memory, and no less time."""
-_TRIM_SECONDS = 2.0
+_TRIM_SECONDS = 5.0
 """How often memory that batches on a CPU have freed is given back: the GNU C library keeps it for the next ones, some hundred
 megabytes in pieces after a few minutes, and whoever takes it again pays a tenth of the time of a batch."""
 _LIBRARIES = ("torch", "transformers", "tokenizers", "pillow", "numpy")

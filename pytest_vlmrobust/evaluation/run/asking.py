@@ -280,7 +280,8 @@ class Engine:
         with self._changed:
             self._preparing -= 1
             self._queue.settle(question, prepared, stored, error)
-            self._changed.notify_all()
+            if self._resting or question.stage != "ready" or self._computing < self._limits.lanes:
+                self._changed.notify_all()  # else nobody can do anything with it until a batch has been computed
         return error
 
     def _view(self, question: Question) -> View:
