@@ -464,7 +464,7 @@ _M_ARENA_MAX = -8
 
 
 def _share_freed() -> None:
-    """Has threads that begin from now on share one pool of the GNU C library, unless the environment says how many there are.
+    """Has threads that begin from now on share the pools of the GNU C library, unless the environment says how many there are.
 
     Else each thread has a pool of its own, which keeps what was freed there for it: lanes, and threads that prepare and judge.
     """
