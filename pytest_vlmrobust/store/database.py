@@ -190,15 +190,15 @@ def explain_errors(path: Path, doing: str, schema: DatabaseSchema = STORE) -> It
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Runs a block as one transaction that takes the write lock at its start: all of it is kept, or nothing."""
     try:
-        connection.execute("begin immediate")
-    except sqlite3.OperationalError:
-        _wait_up_to(connection, _IMPATIENT_SECONDS)
-        raise
-    try:
+        try:
+            connection.execute("begin immediate")
+        except sqlite3.OperationalError:
+            _wait_up_to(connection, _IMPATIENT_SECONDS)
+            raise
         _wait_up_to(connection, BUSY_SECONDS)
         yield
         connection.execute("commit")
-    except BaseException:
+    except BaseException:  # Ctrl-C may come with the lock itself
         if connection.in_transaction:  # a full disk ends it by itself
             connection.execute("rollback")
         raise

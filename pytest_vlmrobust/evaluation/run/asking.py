@@ -11,6 +11,7 @@ import contextlib
 import sys
 import threading
 import time
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -18,7 +19,7 @@ from concurrent.futures import Future
 from pytest_vlmrobust.backends.guard import BATCH_SECONDS, END_SECONDS, LANE, VIEWS, Guard
 from pytest_vlmrobust.backends.protocol import Prepared
 from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.errors import BudgetSpent
+from pytest_vlmrobust.core.errors import BudgetSpent, StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.store import Store
 
@@ -83,6 +84,8 @@ class Engine:
         self._switched = sys.getswitchinterval()
         """The interval of this process when nothing was asked yet."""
         self._resting, self._closed = True, False
+        self._interrupted = False
+        """Whether what this process counts as being worked on may be too much: an interrupt came before it was begun."""
 
     # What the evaluator asks of it.
 
@@ -150,11 +153,19 @@ class Engine:
                 for asking in found:
                     del left[asking]
                 yield found
-        finally:
-            with self._changed:
-                self._queue.withdraw(left)
-                self._queue.done.clear()
-            self._remember_views()
+        except BaseException as error:
+            self._interrupted |= not isinstance(error, Exception | GeneratorExit)
+            with contextlib.suppress(StoreError):  # what ended this matters more
+                self._withdraw(left)
+            raise
+        self._withdraw(left)
+
+    def _withdraw(self, askings: Iterable[Asking]) -> None:
+        """Notes that nobody waits for these questions any more, and what views were made."""
+        with self._changed:
+            self._queue.withdraw(askings)
+            self._queue.done.clear()
+        self._remember_views()
 
     def counted(self, keys: Iterable[str]) -> tuple[int, float]:
         """Returns how many of these answers came from the model and were never counted before, and the seconds they took."""
@@ -163,10 +174,14 @@ class Engine:
         return len(seconds), sum(seconds)
 
     def rest(self) -> None:
-        """Waits for what is being computed, forgets what is expected, and does nothing until it turns to a model again."""
+        """Waits for what is being computed, forgets what is expected, and does nothing until it turns to a model again.
+
+        After an interrupt it waits for a minute at most.
+        """
         with self._changed:
             self._resting = True
-            self._changed.wait_for(lambda: not self._computing and not self._preparing)
+            seconds = BATCH_SECONDS if self._interrupted else None
+            self._changed.wait_for(lambda: not self._computing and not self._preparing, seconds)
             self._queue.withdraw()
             self._backend = None
             self._recent.clear()
@@ -276,7 +291,7 @@ class Engine:
             if leads and stored is None:
                 prepared = backend.prepare(request) if backend is not None and backend.prepares else Prepared(request)
         except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for this question
-            error = caught
+            error = _without_frames(caught)
         with self._changed:
             self._preparing -= 1
             self._queue.settle(question, prepared, stored, error)
@@ -323,11 +338,13 @@ class Engine:
         error: BaseException | None = None
         limits = self._limits
         try:
+            with self._changed:
+                self._changed.notify_all()  # a batch that was taken leaves room to prepare more
             answers = self._answered(batch)
             if self._backend is not None and not self._backend.given_up:
                 limits = self._limits_of(self._model, self._backend)
         except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for one of these questions
-            error = caught
+            error = _without_frames(caught)
         with self._changed:
             self._computing -= 1
             self._limits = limits
@@ -417,3 +434,10 @@ class Engine:
                     self._queue.put_back(one, "ready")
         if not found and not free and not lapsed:
             time.sleep(_POLL_SECONDS)
+
+
+def _without_frames(error: BaseException) -> BaseException:
+    """Returns an error; an interrupt lets go of locks that it came just behind, whose blocks had not begun."""
+    if not isinstance(error, Exception):
+        traceback.clear_frames(error.__traceback__)
+    return error

@@ -132,8 +132,9 @@ class Renewal:
         self._worked_on[work] = keys
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._renew, name="vlm-leases", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._renew, name="vlm-leases", daemon=True)
+                thread.start()  # before it is known: nobody can wait for one that Ctrl-C kept from starting
+                self._thread = thread
         try:
             yield
         finally:

@@ -18,7 +18,7 @@ import pytest
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.store import Store
-from pytest_vlmrobust.store.database import TimedLock, explain_errors, network_file_system
+from pytest_vlmrobust.store.database import TimedLock, explain_errors, network_file_system, transaction
 
 ANSWER = Prediction("A", "generate")
 
@@ -389,3 +389,18 @@ def test_no_interrupt_leaves_a_lock_held() -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
     assert came > 0
+
+
+def test_an_interrupt_that_comes_with_the_lock_leaves_no_transaction_open(tmp_path: Path) -> None:
+    class Interrupted(sqlite3.Connection):
+        def execute(self, sql: str, *_values: object) -> sqlite3.Cursor:
+            found = super().execute(sql)
+            if sql.startswith("begin"):
+                raise KeyboardInterrupt
+            return found
+
+    connection = sqlite3.connect(tmp_path / "answers.sqlite", isolation_level=None, factory=Interrupted)
+    with pytest.raises(KeyboardInterrupt), transaction(connection):
+        pass
+    assert not connection.in_transaction
+    connection.close()

@@ -14,7 +14,7 @@ from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.backends.protocol import Prepared
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Setting
-from pytest_vlmrobust.core.errors import BackendError, ImageError
+from pytest_vlmrobust.core.errors import BackendError, ImageError, StoreError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run import asking as asking_module
@@ -340,6 +340,39 @@ def test_what_is_expected_under_patches_stops_at_the_first_right_one(world: Worl
     evaluator.expect([Want(cell("patches:2"))])
     result = evaluator.result(cell("patches:2"))
     assert (result.n_requested, result.n_unasked, len(world.model.asked)) == (6, 18, 6)
+
+
+def test_an_interrupt_ends_the_run_where_the_store_fails_as_well(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[str] = []
+
+    def interrupted(request: Request) -> str:
+        came.append(request.key)
+        signal.raise_signal(signal.SIGINT)
+        return "B"
+
+    def fails() -> None:
+        if came:
+            raise StoreError("the disk is full")
+
+    world.model.answer = interrupted
+    evaluator, _ = opened(world)
+    monkeypatch.setattr(evaluator._engine, "_remember_views", fails)
+    with pytest.raises(KeyboardInterrupt):
+        evaluator.result(cell("clean"))
+    evaluator.close()
+
+
+def test_an_interrupt_before_a_batch_is_begun_keeps_nobody_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_batch: object) -> None:
+        raise KeyboardInterrupt
+
+    evaluator, _ = opened(world)
+    monkeypatch.setattr(evaluator._engine, "_compute", interrupted)
+    monkeypatch.setattr(asking_module, "BATCH_SECONDS", 0.1)
+    with pytest.raises(KeyboardInterrupt):
+        evaluator.result(cell("clean"))
+    assert evaluator.changes() == []
+    evaluator.close()
 
 
 def test_closing_ends_the_threads(world: World) -> None:

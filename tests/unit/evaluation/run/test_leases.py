@@ -21,6 +21,7 @@ from pytest_vlmrobust.evaluation.run.leases import (
     NOTICE_SECONDS,
     RENEWAL_SECONDS,
     Owner,
+    Renewal,
     Wait,
     is_gone,
     owner_name,
@@ -255,3 +256,14 @@ def test_leases_are_renewed_while_the_model_works(world: World, monkeypatch: pyt
     assert evaluator.store.holders([request.key for request in first]) == {}
     evaluator.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "vlm-leases" and thread not in before]
+
+
+def test_a_thread_that_an_interrupt_kept_from_starting_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    renewal = Renewal(Store.open(world.directory), "me")
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), renewal.during(["key"]):
+        pass
+    renewal.close()
