@@ -7,6 +7,7 @@ library keeps for its own thread, and would find little of what they touch in th
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 import traceback
@@ -41,7 +42,7 @@ class _Call:
 
 
 _Calls: TypeAlias = "SimpleQueue[_Call | None]"
-_EXIT_SECONDS = 1.0
+_EXIT_SECONDS = 5.0
 """How long Python waits at its end for lanes that nobody closed."""
 
 
@@ -58,12 +59,20 @@ class Lanes:
         """
         self.answerer = answerer
         self._most, self._begin = most, begin
+        self._open()
+        _opened.add(self)
+
+    def _open(self) -> None:
         self._lock = threading.Lock()
         self._calls: _Calls = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._asked = 0
         self._end = weakref.finalize(self, self._calls.put, None)
-        _open.add(self)
+
+    def open_in_child(self) -> None:
+        """Begins anew in a process that was forked off, which has none of the threads."""
+        if self._end.detach():
+            self._open()
 
     def run(self, work: Work[T]) -> T:
         """Returns what a lane computes, once one is free; any thread may call it.
@@ -108,14 +117,23 @@ class Lanes:
             self._calls.put(call)
 
 
-_open: weakref.WeakSet[Lanes] = weakref.WeakSet()
+_opened: weakref.WeakSet[Lanes] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
     """Closes what nobody has closed: a thread that is in torch while Python takes itself apart may abort the whole process."""
-    for lanes in list(_open):
+    for lanes in list(_opened):
         lanes.close(_EXIT_SECONDS)
+
+
+def _open_in_child() -> None:
+    for lanes in list(_opened):
+        lanes.open_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_open_in_child)
 
 
 def _compute(answerer: Answerer, calls: _Calls, begin: Callable[[], None]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -191,6 +192,30 @@ begun.wait()
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[]\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process is forked here")
+def test_a_process_that_was_forked_off_computes_on_threads_of_its_own() -> None:
+    program = """
+import os
+from pytest_vlmrobust.backends.lanes import Lanes
+opened, closed = Lanes(None, 1, lambda: None), Lanes(None, 1, lambda: None)
+opened.run(lambda _model, _given_up: 1)
+closed.close()
+if os.fork() == 0:
+    try:
+        closed.run(lambda _model, _given_up: 2)
+    except Exception as error:
+        print(error)
+    print(opened.run(lambda _model, _given_up: 3), flush=True)
+    opened.close()
+    os._exit(0)
+print(os.wait()[1])
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    refused, found, status = ended.stdout.splitlines()
+    assert refused.startswith("the model was closed")
+    assert (found, status, ended.returncode) == ("3", "0", 0)
 
 
 def test_nothing_is_asked_of_lanes_that_are_closed() -> None:
