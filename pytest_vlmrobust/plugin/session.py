@@ -97,6 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
     until_the_end = contextlib.ExitStack()
     config.add_cleanup(until_the_end.close)
     until_the_end.enter_context(_collecting_seldom())
+    atexit.register(_leave)
     atexit.register(gc.freeze)  # else Python looks for cycles among all of torch and transformers once more: for about a second
     if run.controls:
         order = contextlib.ExitStack()
@@ -133,7 +134,8 @@ def _end_in_time(config: pytest.Config) -> None:
     """Makes this process end a few seconds after its last line where a thread hangs in a backend.
 
     Such a thread may be waited for by others, of a pool of the backend, for which Python waits before it ends. The exit code is
-    then that of the run, and never 0: who knows what else was to be done.
+    then that of the run, and never 0: who knows what else was to be done. It is so as well where Python gets further, for a
+    thread that is in torch while Python takes itself apart may abort the process.
     """
     from pytest_vlmrobust.backends.guard import END_SECONDS, left_behind
 
@@ -149,8 +151,24 @@ def _end_in_time(config: pytest.Config) -> None:
         time.sleep(END_SECONDS)
         os._exit(code)
 
+    _left_with.append(code)
     threading.Thread(target=leave, name="vlm-end", daemon=True).start()
     at_exit(ending.set)  # before the threads of pools are waited for, which ordinary exit handlers are not
+
+
+_left_with: list[int] = []
+"""The exit code of a run that ended while a thread hung in a backend."""
+
+
+def _leave() -> None:
+    """Ends this process where a thread still hangs in a backend; what was to be done at its end has been done by then."""
+    from pytest_vlmrobust.backends.guard import left_behind
+
+    if _left_with and left_behind():
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        os._exit(_left_with[-1])
 
 
 _YOUNG = 20_000

@@ -272,6 +272,20 @@ def {when}():
 """
 
 
+@pytest.mark.parametrize(("name", "code"), [("vlm-lane", 11), ("another", 0)])
+def test_a_thread_that_hangs_in_a_backend_does_not_change_the_exit_code(name: str, code: int) -> None:
+    program = f"""
+import atexit, threading, time
+from pytest_vlmrobust.plugin import session
+atexit.register(session._leave)
+session._left_with.append(11)
+threading.Thread(target=time.sleep, args=(600,), name="{name}", daemon=True).start()
+print("the last line")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "the last line\n", "")
+
+
 @pytest.mark.parametrize("when", ["pytest_runtest_logstart", "pytest_sessionfinish"])
 def test_a_process_that_may_open_no_more_files_ends_in_words(slow_project: Project, when: str) -> None:
     slow_project.write("conftest.py", SLOW_BACKEND.replace("0.15", "0") + NO_FILES.format(when=when))
