@@ -162,9 +162,11 @@ _left_with: list[int] = []
 
 def _leave() -> None:
     """Ends this process where a thread still hangs in a backend; what was to be done at its end has been done by then."""
+    if not _left_with:
+        return  # as nearly always: nothing is imported for it
     from pytest_vlmrobust.backends.guard import left_behind
 
-    if _left_with and left_behind():
+    if left_behind():
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
