@@ -97,7 +97,11 @@ class Lanes:
                 self._asked -= 1
 
     def close(self, seconds: float | None = None) -> None:
-        """Ends each thread after its work; one that takes longer than so many seconds, or ``END_SECONDS``, is left behind."""
+        """Ends each thread after its work, and waits for them.
+
+        Args:
+            seconds: for how long at most, ``END_SECONDS`` by default; a thread that takes longer is left behind.
+        """
         with self._lock:
             self._end()
         latest = time.monotonic() + (END_SECONDS if seconds is None else seconds)

@@ -85,7 +85,7 @@ class Engine:
         """The interval of this process when nothing was asked yet."""
         self._resting, self._closed = True, False
         self._interrupted = False
-        """Whether what this process counts as being worked on may be too much: an interrupt came before it was begun."""
+        """Whether an interrupt ended a pull: it may have come after work was counted as begun, and before it was."""
 
     # What the evaluator asks of it.
 
@@ -437,7 +437,7 @@ class Engine:
 
 
 def _without_frames(error: BaseException) -> BaseException:
-    """Returns an error; an interrupt lets go of locks that it came just behind, whose blocks had not begun."""
+    """Returns an error. The frames of an interrupt are cleared, for one of them may hold a lock that it had just taken."""
     if not isinstance(error, Exception):
         traceback.clear_frames(error.__traceback__)
     return error

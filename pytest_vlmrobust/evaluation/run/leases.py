@@ -133,7 +133,7 @@ class Renewal:
         with self._starting:
             if self._thread is None:
                 thread = threading.Thread(target=self._renew, name="vlm-leases", daemon=True)
-                thread.start()  # before it is known: nobody can wait for one that Ctrl-C kept from starting
+                thread.start()  # first, for closing must not wait for a thread that Ctrl-C kept from starting
                 self._thread = thread
         try:
             yield

@@ -77,7 +77,7 @@ def test_batches_hold_few_tokens_where_rows_were_prepared() -> None:
 
     alike = [prepared(index, 60, 40) for index in range(7)]
     assert [len(batch) for batch in batches(alike, 16, tokens=300)] == [3, 3, 1]
-    assert [len(batch) for batch in batches(alike, 16, tokens=600)] == [4, 3], "not six, and one that is left over"
+    assert [len(batch) for batch in batches(alike, 16, tokens=600)] == [4, 3], "shared out evenly"
     assert [len(batch) for batch in batches(alike, 5)] == [4, 3]
     mixed = [*alike, prepared(7, 900)]
     assert [[job.index for job in batch] for batch in batches(mixed, 16, tokens=300)] == [[0, 1, 2], [3, 4, 5], [6], [7]]
