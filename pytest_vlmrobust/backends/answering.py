@@ -191,7 +191,10 @@ class Answerer:
 
         Once nobody waits for it any more, as ``given_up`` says, no further token is written.
         """
-        inputs = inputs.to(self._loaded.device, dtype=self._loaded.model.dtype)
+        device, dtype = self._loaded.device, self._loaded.model.dtype
+        inputs = inputs.to(device, dtype=dtype)
+        if isinstance(inputs.get("pixel_values"), Patches):
+            inputs["pixel_values"] = inputs["pixel_values"].on(device, dtype)
         if letters := [job.letters for job in batch if job.letters is not None]:
             if len(letters) < len(batch):
                 raise ValueError("a batch mixes requests scored by letter with others")
@@ -267,7 +270,8 @@ class Answerer:
         texts = [self._loaded.control.broken(job.request.text) for job in batch]
         rows = [job.inputs for job in batch]
         if all(row is not None and row.keys() <= _OF_TEXT | _OF_PICTURES for row in rows):
-            inputs = collated(rows, self._loaded.processor.tokenizer.pad_token_id)
+            padding = self._loaded.processor.tokenizer.pad_token_id
+            inputs = collated(rows, padding, _numbers if self._loaded.device == "cpu" else Patches.joined)
         else:
             inputs = self._processed([job.request for job in batch], [text for text, _ in texts])
         if not bool(inputs["attention_mask"][:, -1].all()):
@@ -348,12 +352,13 @@ def _tokens_about(request: Request) -> tuple[str, tuple[tuple[int, ...], ...]]:
     return request.text, tuple(image.shape for image in request.images)
 
 
-def collated(rows: Sequence[Mapping[str, Any]], padding: int) -> Any:
+def collated(rows: Sequence[Mapping[str, Any]], padding: int, join: Callable[[Sequence[Patches]], Any]) -> Any:
     """Returns the batch of rows of tensors, each made alone: texts padded on the left, pictures one after the other.
 
     Args:
-        rows: of each request its tensors, as a batch of one; :class:`Patches` write their numbers into the tensor of the batch.
+        rows: of each request its tensors, as a batch of one.
         padding: the token that fills ``input_ids``; everything else is filled with 0.
+        join: what becomes of :class:`Patches`, the numbers of the batch or one list of patches.
     """
     import torch
     from torch.nn.utils.rnn import pad_sequence
@@ -366,16 +371,14 @@ def collated(rows: Sequence[Mapping[str, Any]], padding: int) -> Any:
             fill = padding if name == "input_ids" else 0
             batch[name] = pad_sequence([part[0] for part in parts], True, fill, padding_side="left")
         else:
-            batch[name] = _numbers(parts) if name == "pixel_values" else torch.cat(parts)
+            batch[name] = join(parts) if isinstance(parts[0], Patches) else torch.cat(parts)
     return BatchFeature(batch)
 
 
-def _numbers(parts: Sequence[Any]) -> Any:
-    """Returns the patches of a batch one after the other."""
+def _numbers(parts: Sequence[Patches]) -> Any:
+    """Returns the numbers of the patches of a batch, one after the other."""
     import torch
 
-    if not isinstance(parts[0], Patches):
-        return torch.cat(list(parts))
     numbers = torch.empty(sum(map(len, parts)), parts[0].width, dtype=torch.float32)
     for part, place in zip(parts, torch.split(numbers, [len(part) for part in parts]), strict=True):
         part.write(place.numpy())

@@ -2,7 +2,7 @@
 
 With ``auto``, batches grow while larger ones answer more in a second. What is timed are requests of the run, so that nothing is
 asked twice. Which requests share a batch then depends on times: that moves logits by rounding in float32, and in half precision
-by a few thousandths where rows are padded. Not measured on a GPU.
+by a few thousandths where rows are padded. What it comes to on a GPU was not measured.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which device will compute, known without importing torch: importing it costs seconds that a finished gate need not spend.
 
-What several processes do on several GPUs is tested with locks that stand for them, and was not measured on GPUs.
+What several processes do on several GPUs is tested with locks that stand for them, and was not tried on GPUs.
 """
 
 from __future__ import annotations

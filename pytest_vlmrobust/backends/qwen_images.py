@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from numpy.typing import NDArray
 
 FAST, LIBRARY = "fast", "library"
@@ -89,7 +90,7 @@ class Patches:
     As numbers, with each picture shown twice as to a model of videos, they would take eight times the memory while they wait.
     """
 
-    __slots__ = ("_planes", "_table", "_times")
+    __slots__ = ("planes", "table", "times")
 
     def __init__(self, planes: NDArray[np.uint8], table: NDArray[np.float32], times: int) -> None:
         """Keeps the values of patches.
@@ -99,30 +100,47 @@ class Patches:
             table: the number that stands for each value of each channel, shape (3, 256).
             times: how many times in a row a model of videos is shown a picture.
         """
-        self._planes, self._table, self._times = planes, table, times
+        self.planes, self.table, self.times = planes, table, times
+
+    @classmethod
+    def joined(cls, parts: Sequence[Patches]) -> Patches:
+        """Returns the patches of several requests to one model, one after the other."""
+        import numpy as np
+
+        first = parts[0]
+        return cls(np.concatenate([part.planes for part in parts], axis=1), first.table, first.times)
 
     def __len__(self) -> int:
-        return int(self._planes.shape[1])
+        return int(self.planes.shape[1])
 
     @property
     def width(self) -> int:
         """How many numbers a patch has."""
-        return int(self._planes.shape[0] * self._times * self._planes.shape[2])
+        return int(self.planes.shape[0] * self.times * self.planes.shape[2])
 
     @property
     def nbytes(self) -> int:
         """How much memory the numbers take, in the batch that these patches become part of."""
-        return len(self) * self.width * int(self._table.itemsize)
+        return len(self) * self.width * int(self.table.itemsize)
+
+    def on(self, device: str, dtype: torch.dtype) -> torch.Tensor:
+        """Returns the numbers on a device, shape (patches, width), rounded to ``dtype``; only bytes travel there."""
+        import torch
+
+        table = torch.from_numpy(self.table).to(device).to(dtype)
+        planes = torch.from_numpy(self.planes).to(device)
+        found = torch.stack([table[channel][values.int()] for channel, values in enumerate(planes)], dim=1)
+        return found[:, :, None].expand(-1, -1, self.times, -1).reshape(len(self), self.width)
 
     def write(self, numbers: NDArray[np.float32]) -> None:
         """Fills an array of shape (patches, width); Python's interpreter lock is free for most of it."""
         import cv2
 
-        channels, count, pixels = self._planes.shape
-        places = numbers.reshape(count, channels, self._times, pixels)
-        for channel, values in enumerate(self._planes):
-            found = cv2.LUT(values, self._table[channel : channel + 1])
-            for time in range(self._times):
+        channels, count, pixels = self.planes.shape
+        places = numbers.reshape(count, channels, self.times, pixels)
+        for channel, values in enumerate(self.planes):
+            found = cv2.LUT(values, self.table[channel : channel + 1])
+            for time in range(self.times):
                 places[:, channel, time] = found
 
 

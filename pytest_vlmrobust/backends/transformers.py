@@ -38,6 +38,8 @@ ENCODING_VERSION = 1
 """Raised when this package changes how it puts a request to a model or reads its answer: older predictions then do not count."""
 
 _MOST_LANES = 2
+_LANES_ON_GPU = 3
+"""While one batch waits for Python to launch its next kernels, or for a number from the device, others keep the device busy."""
 _TOKENS_ON_CPU = 1536
 """Tokens and patches of a batch on a CPU: more of them take more memory, and no less time."""
 _TRIM_SECONDS = 5.0
@@ -65,6 +67,7 @@ class TransformersBackend:
         self._held: int | None = None
         self._facts: dict[str, Any] | None = None
         self._lanes: Lanes | None = None
+        self._lanes_on_gpu = 1
         self._trimmed = 0.0
         self._loading = threading.RLock()
         self._fingerprinting = threading.Lock()
@@ -146,7 +149,11 @@ class TransformersBackend:
         On a CPU, two batches on half of the cores each take less time than one after the other on all of them, for the threads
         of one batch wait for each other at every step, and badly so when another program uses a core. Where somebody says how
         many threads there should be, with ``OMP_NUM_THREADS`` or in the options, one batch is computed by that many.
+
+        On a GPU there are several once the weights are there, if they leave more than half of its memory.
         """
+        if device_class(self._placement().device) == "cuda":
+            return self._lanes_on_gpu
         if self._options.threads is not None or os.environ.get("OMP_NUM_THREADS") or not self.mixes_cells:
             return 1
         return min(_MOST_LANES, _cores())
@@ -323,7 +330,9 @@ class TransformersBackend:
                 self._facts, self._held = _facts(loaded), held_bytes()
                 if loaded.note:
                     self._options.notice(f"model {self.name!r} {loaded.note}")
-                self._lanes = Lanes(Answerer(loaded, self._generation), self.lanes, self._limit_threads)
+                self._lanes_on_gpu = _lanes_on_gpu(loaded.device)
+                begin = functools.partial(self._begin_lane, loaded.device)
+                self._lanes = Lanes(Answerer(loaded, self._generation), self.lanes, begin)
             return self._lanes
 
     def _require_unchanged(self) -> None:
@@ -355,6 +364,18 @@ class TransformersBackend:
 
         self.fingerprint()
         return ModelSource(self._ref.location, self._commit, self._options.offline, self._ref.remote_code)
+
+    def _begin_lane(self, device: str) -> None:
+        """Sets up a thread that computes: how many threads of torch work for it, and on a GPU a stream of its own.
+
+        So the device goes on with one batch while another one waits for a number from it, or for its next kernel.
+        """
+        self._limit_threads()
+        if device_class(device) == "cuda":
+            import torch
+
+            torch.cuda.synchronize(device)  # the weights are there
+            torch.cuda.set_stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
     def _limit_threads(self) -> None:
         """Sets how many threads of torch compute for the thread that calls.
@@ -438,6 +459,16 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(loaded.device) if on_gpu else loaded.device,
         "threads": torch.get_num_threads(),
     }
+
+
+def _lanes_on_gpu(device: str) -> int:
+    """Returns how many batches may be on a GPU at the same time, by how much of its memory is free; 1 on any other device."""
+    if device_class(device) != "cuda":
+        return 1
+    import torch
+
+    free, whole = torch.cuda.mem_get_info(device)
+    return _LANES_ON_GPU if 2 * free > whole else 1
 
 
 def _free_memory(*, cycles: bool = True) -> None:

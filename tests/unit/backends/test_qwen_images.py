@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_vlmrobust.backends import BackendOptions, open_backend, qwen_images, resolve
 from pytest_vlmrobust.backends.loading import ModelSource, limit_image_pixels, load_image_processor, quiet
-from pytest_vlmrobust.backends.qwen_images import accelerated, cuts_by_table, patches_and_grids, preprocessing_of
+from pytest_vlmrobust.backends.qwen_images import Patches, accelerated, cuts_by_table, patches_and_grids, preprocessing_of
 from pytest_vlmrobust.core.prediction import Request
 
 Find = Callable[[str], Path]
@@ -157,6 +158,19 @@ def test_arrays_are_cut_as_the_pictures_that_they_are(size: tuple[int, int], fli
     assert numbers.tobytes() == expected["pixel_values"].tobytes()
     assert patches.nbytes == numbers.nbytes
     assert grids.tobytes() == expected["image_grid_thw"].tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_device_finds_the_numbers_of_the_batch(dtype: str) -> None:
+    _, fast = _pair()
+    sizes = [[(56, 84)], [(60, 80), (28, 28)]]
+    parts = [patches_and_grids(fast, [np.asarray(_picture(*size, 7)) for size in request])[0] for request in sizes]
+    numbers = [np.empty((len(part), part.width), np.float32) for part in parts]
+    for part, place in zip(parts, numbers, strict=True):
+        part.write(place)
+    found = Patches.joined(parts).on("cpu", getattr(torch, dtype))
+    assert found.is_contiguous()
+    assert torch.equal(found, torch.from_numpy(np.concatenate(numbers)).to(getattr(torch, dtype)))
 
 
 def test_no_arrays_are_cut_that_are_not_to_be_resized() -> None:

@@ -350,7 +350,7 @@ class TestPreparing:
         for prepared in (first, again):
             patches = prepared.inputs["pixel_values"]
             assert isinstance(patches, Patches)
-            assert patches._planes.nbytes < numbers.nbytes / 4
+            assert patches.planes.nbytes < numbers.nbytes / 4
             assert patches.nbytes == numbers.nbytes  # what bounds batches
         assert again.bytes == first.bytes
 
@@ -374,15 +374,46 @@ class TestPreparing:
         self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked = [request_for(f"k{n}", (28 + 28 * (n % 3), 56), choices=(), max_new_tokens=4) for n in range(12)]
-        expected = _open(checkpoint("qwen2_vl")).infer(asked)
+        expected = _open(checkpoint("qwen2_vl"), BackendOptions(device="cpu")).infer(asked)
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
         monkeypatch.setattr(transformers_module, "_cores", lambda: 2)
-        opened = _open(checkpoint("qwen2_vl"))
+        opened = _open(checkpoint("qwen2_vl"), BackendOptions(device="cpu"))
         assert opened.lanes == 2
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], asked))
         assert [one.text for one in found] == [one.text for one in expected]
         assert len(opened._ready()._threads) <= 2
+
+    def test_patches_become_numbers_on_the_device(self, checkpoint: Find, request_for: Ask) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        answerer = opened._ready().answerer
+        asked = [request_for("a", (56, 56)), request_for("b", (28, 84))]
+        batch = [opened._job(answerer, index, opened.prepare(request)) for index, request in enumerate(asked)]
+        inputs, details = answerer.encoded(batch)
+        inputs["pixel_values"] = Patches.joined([job.inputs["pixel_values"] for job in batch])
+        assert answerer.read(batch, answerer.answer(batch, inputs), details) == opened.infer(asked)
+
+    @pytest.mark.parametrize(("free", "lanes"), [(60, 3), (41, 3), (40, 1), (4, 1)])
+    def test_lanes_of_a_gpu_follow_from_its_free_memory(
+        self, checkpoint: Find, monkeypatch: pytest.MonkeyPatch, free: int, lanes: int
+    ) -> None:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (free, 80))
+        assert transformers_module._lanes_on_gpu("cuda:1") == lanes
+        assert transformers_module._lanes_on_gpu("cpu") == transformers_module._lanes_on_gpu("mps") == 1
+        assert _open(checkpoint("qwen2_vl"), BackendOptions(device="cuda")).lanes == 1  # nothing is known of it yet
+
+    @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+    def test_lanes_of_a_gpu_answer_what_one_answers(self, checkpoint: Find, request_for: Ask, dtype: str) -> None:
+        if not torch.cuda.is_available():
+            pytest.skip("there is no GPU")
+        asked = [request_for(f"k{n}", (28 + 28 * (n % 3), 56), choices=() if n % 2 else ("A", "B")) for n in range(48)]
+        opened = _open(checkpoint("qwen2_vl"), BackendOptions(device="cuda"), dtype=dtype)
+        opened.infer(asked[:2])
+        assert opened.lanes == 3  # now that the weights are there
+        expected = [opened.infer([request])[0] for request in asked]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], asked))
+        assert found == expected
 
     @pytest.mark.parametrize(
         ("options", "environment", "lanes"),

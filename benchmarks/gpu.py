@@ -1,0 +1,285 @@
+"""How busy a gate keeps a GPU, and how fast it is beside a bare loop of ``generate``: Qwen2-VL-2B's architecture.
+
+    python benchmarks/gpu.py                           # on a machine with an NVIDIA GPU, some minutes
+    python benchmarks/gpu.py --size 1344x1008 --samples 32
+    python benchmarks/gpu.py --small --device cpu      # the program on any machine: the embedded model's sizes
+
+The weights are drawn by chance, so that answers mean nothing; sizes, types and work are those of the published model, and the
+tokenizer is that of the embedded one. The gate reads JPEG files, perturbs, digests and preprocesses pictures, asks, and stores
+and scores answers, from an empty store. The bare loop finds its inputs prepared in memory, as float32 as the library's processor
+makes them, copies each batch to the device and calls ``generate`` for one token, with nothing else to do. The usual loop has the
+library's processor make its inputs, batch by batch, from pictures in memory. All three ask the same batches.
+
+"busy" is the share of time in which a kernel ran on the device. The mean of what ``nvidia-smi`` samples ten times a second says
+it of whole runs; the sum of the times of kernels that CUDA's profiler reports, overlaps counted once, says it of a shorter run
+with fewer settings. The program ends with 1 where the gate keeps the device busy for less than the goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copy, which
+from typing import Any, NamedTuple
+
+import cv2
+import torch
+from measuring import drawn
+from overhead import SETTINGS as OVERHEAD
+from overhead import Recorded
+from PIL import Image
+
+from pytest_vlmrobust.backends import BackendOptions, resolve
+from pytest_vlmrobust.backends.answering import Job
+from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.datasets import resolve as dataset
+from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.run.queue import Want
+from pytest_vlmrobust.store import Store
+
+GOAL = 0.95
+SETTINGS = tuple(name for name in OVERHEAD if name != "no_image")
+TINY = Path(resolve("tiny").location)
+TEXT = {
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+    "max_position_embeddings": 32768,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
+}
+VISION = {"depth": 32, "embed_dim": 1280, "hidden_size": 1536, "num_heads": 16, "mlp_ratio": 4, "patch_size": 14}
+"""As in ``config.json`` of Qwen2-VL-2B-Instruct."""
+SAMPLE_SECONDS = 0.1
+BARE_BATCHES = 24
+"""How many batches the bare loop answers, twice: their inputs wait in memory."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measures, and prints what was found.
+
+    Returns:
+        The exit status: 1 where the device is busy for less than the goal, or nobody can tell; else 0.
+    """
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--size", default="640x480", help="of the pictures, in pixels")
+    parser.add_argument("--samples", type=int, default=128, help="of each cell")
+    parser.add_argument("--settings", type=int, default=len(SETTINGS), help="how many, of those of overhead.py")
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument(
+        "--threads", type=int, default=None, help="threads that prepare requests ahead; by default the gate's own"
+    )
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--small", action="store_true", help="the embedded model's sizes in place of the published one's")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        return _measured(Path(folder), options)
+
+
+def _measured(folder: Path, options: argparse.Namespace) -> int:
+    checkpoint = TINY if options.small else write_checkpoint(folder / "model", options.device)
+    questions = write_questions(folder / "questions", options)
+    ref = resolve(str(checkpoint), dtype="bfloat16")
+    backend = Recorded(ref, BackendOptions(device=options.device, batch_size=options.batch_size))
+    backend.infer([Request("", (), "Is it?")])
+    print(f"{_name(options.device)}, torch {torch.__version__}: {json.dumps(backend.describe()['loaded'])}", flush=True)
+    settings = SETTINGS[: options.settings]
+    gates: list[Run] = []
+    ratios = []
+    for _ in range(options.rounds):
+        backend.batches.clear()
+        gates.append(_run("gate", options.samples * len(settings), lambda: _gate(backend, questions, settings, options)))
+        asked = backend.batches[:BARE_BATCHES]
+        ratios.append(gates[-1].speed / _bare(backend, asked, options.device).speed)
+    _usual(backend, asked[:4], options.device)
+    print(f"{backend.lanes} lanes in the gate, which answers {statistics.median(ratios):.2f} times as many as the bare loop")
+    shares = [gate.busy for gate in gates if gate.busy is not None]
+    if not shares or not torch.cuda.is_available():
+        print("not measured: there is no GPU, or no nvidia-smi")
+        return 1
+    exact = _by_profiler(lambda: _gate(backend, questions, settings[:4], options))
+    print(f"by CUDA's profiler, in a gate of 4 settings, from the first kernel to the last: busy {exact:.1%}")
+    share = statistics.median(shares)
+    verdict = "PASS" if share >= GOAL else "FAIL"
+    print(f"{verdict}  the device is busy {share:.1%} of the gate's time (expected: at least {GOAL:.0%})")
+    return 0 if share >= GOAL else 1
+
+
+def write_checkpoint(folder: Path, device: str) -> Path:
+    """Writes a checkpoint of Qwen2-VL-2B's sizes with weights drawn by chance, and returns where it is."""
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    folder.mkdir()
+    for file in TINY.iterdir():
+        if file.suffix in (".json", ".jinja") and file.name != "config.json":
+            copy(file, folder)
+    images = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8"))
+    images |= {"patch_size": 14, "size": {"shortest_edge": 3136, "longest_edge": 12845056}}
+    (folder / "preprocessor_config.json").write_text(json.dumps(images), encoding="utf-8")
+    known = json.loads((TINY / "config.json").read_text(encoding="utf-8"))
+    text = {**known["text_config"], **TEXT, "layer_types": ["full_attention"] * TEXT["num_hidden_layers"]}
+    vision = {**known["vision_config"], **VISION, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "axial"}}
+    config = {**known, "text_config": text, "vision_config": vision}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    torch.manual_seed(0)
+    with torch.device(device):
+        model = AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(folder), dtype=torch.bfloat16)
+    model.save_pretrained(folder)
+    return folder
+
+
+def write_questions(folder: Path, options: argparse.Namespace) -> Path:
+    """Writes questions about drawn pictures, and returns the file of them."""
+    width, height = map(int, options.size.split("x"))
+    folder.mkdir()
+    rows = []
+    for number in range(options.samples):
+        cv2.imwrite(str(folder / f"{number}.jpg"), drawn((width, height), number), (cv2.IMWRITE_JPEG_QUALITY, 90))
+        row = {"id": str(number), "image": f"{number}.jpg", "question": "Which colour is most of it?"}
+        rows.append({**row, "options": ["red", "green", "blue", "grey"], "answer": "A"})
+    file = folder / "questions.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return file
+
+
+def _gate(backend: Recorded, questions: Path, settings: Sequence[str], options: argparse.Namespace) -> None:
+    """Evaluates all cells as a gate does, with an empty store."""
+    name = dataset(str(questions)).name
+    cells = [Cell("random", name, Setting.parse(setting)) for setting in settings]
+    threads = {} if options.threads is None else {"threads": options.threads}
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
+        evaluator = Evaluator(
+            models={"random": resolve("tiny")},
+            datasets={name: lambda: dataset(str(questions))},
+            open_backend=lambda _ref: backend,
+            store=store,
+            options=EvaluationOptions(batch_size=options.batch_size, **threads),
+        )
+        evaluator.expect(map(Want, cells))
+        for cell in cells:
+            evaluator.result(cell)
+        evaluator.close()
+
+
+def _bare(backend: Recorded, asked: Sequence[Sequence[Request]], device: str) -> Run:
+    """Times ``generate`` of transformers on prepared inputs, and nothing else."""
+    lanes = backend._ready()  # noqa: SLF001 - the same forwards, without what stands around them
+    model = lanes.answerer._loaded.model  # noqa: SLF001 - as above
+    images = lanes.answerer._loaded.processor.image_processor  # noqa: SLF001 - as above
+    prepared = [_inputs(lanes.answerer, requests, images) for requests in asked]
+
+    def loop() -> None:
+        for inputs in prepared * 2:
+            _generate(model, inputs, device)
+
+    return _run("bare loop", 2 * sum(map(len, asked)), loop)
+
+
+def _usual(backend: Recorded, asked: Sequence[Sequence[Request]], device: str) -> None:
+    """Times a loop that has the library's processor prepare each batch, and ``generate`` answer it."""
+    loaded = backend._ready().answerer._loaded  # noqa: SLF001 - as above
+    images = loaded.processor.image_processor
+    usual = type(images).__mro__[1](**{key: value for key, value in images.to_dict().items() if not key.startswith("_")})
+
+    def loop() -> None:
+        for requests in asked:
+            pictures = [Image.fromarray(image) for request in requests for image in request.images]
+            made = usual(pictures, return_tensors="pt")
+            _generate(loaded.model, {**_inputs(backend._ready().answerer, requests, None), **made}, device)  # noqa: SLF001
+
+    _run("usual loop", sum(map(len, asked)), loop)
+
+
+def _inputs(answerer: Any, requests: Sequence[Request], images: Any) -> dict[str, Any]:
+    """Returns the tensors of a batch on the CPU, with numbers for its pictures where a processor is given to make them."""
+    inputs = dict(answerer.encoded([Job(0, one, answerer.letters(one.choices), inputs=answerer.row(one)) for one in requests])[0])
+    if images is not None and not isinstance(inputs["pixel_values"], torch.Tensor):
+        inputs["pixel_values"] = inputs["pixel_values"].on("cpu", torch.float32)
+    return inputs
+
+
+def _generate(model: Any, inputs: dict[str, Any], device: str) -> None:
+    there = {
+        name: values.to(device, dtype=model.dtype if values.is_floating_point() else None) for name, values in inputs.items()
+    }
+    with torch.inference_mode():
+        model.generate(**there, max_new_tokens=1, do_sample=False).tolist()
+
+
+# How busy a device is.
+
+
+class Run(NamedTuple):
+    """How fast something was."""
+
+    speed: float
+    """Pictures a second."""
+    busy: float | None
+    """Share of time that the device was busy; None where it was not measured."""
+
+
+def _run(what: str, count: int, call: Callable[[], object]) -> Run:
+    """Runs something that answers questions about so many pictures, and prints how fast it was."""
+    with _sampled() as samples:
+        clock, processor = time.perf_counter(), time.process_time()
+        call()
+        seconds, processor = time.perf_counter() - clock, time.process_time() - processor
+    found = Run(count / seconds, statistics.mean(samples) / 100 if samples else None)
+    busy = "not measured" if found.busy is None else f"{found.busy:.1%}"
+    print(
+        f"{what:<11}{found.speed:8.1f} pictures/s {seconds:7.1f} s {processor:7.1f} s of the processor   busy {busy}", flush=True
+    )
+    return found
+
+
+@contextmanager
+def _sampled() -> Iterator[list[float]]:
+    """Yields a list; when the block has ended, it holds the percentages of time that a kernel ran, as nvidia-smi samples them."""
+    found: list[float] = []
+    if which("nvidia-smi") is None:
+        yield found
+        return
+    ask = ["nvidia-smi", "-i", "0", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    ask += ["-lms", str(round(1000 * SAMPLE_SECONDS))]
+    with subprocess.Popen(ask, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - a constant command
+        if process.stdout is not None:
+            process.stdout.readline()  # it has begun
+        yield found
+        process.terminate()
+        found += [float(line) for line in (process.stdout or ()) if line.strip().isdigit()]
+
+
+def _by_profiler(call: Callable[[], object]) -> float:
+    """Returns the share of time that a kernel or a copy ran on the device, from the first to the last of them."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        call()
+        torch.cuda.synchronize()
+    events: Any = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    spans = sorted(
+        (event.start_ns(), event.end_ns()) for event in events if event.device_type() == torch.autograd.DeviceType.CUDA
+    )
+    busy, end = 0, spans[0][0]
+    for begin, last in spans:
+        busy += max(0, last - max(begin, end))
+        end = max(end, last)
+    return busy / (end - spans[0][0])
+
+
+def _name(device: str) -> str:
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
