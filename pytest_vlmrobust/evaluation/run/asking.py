@@ -32,6 +32,9 @@ _BATCHES_AHEAD = 8
 """How many batches of questions are expected at a time, for each lane."""
 _RECENT_VIEWS, _RECENT_BYTES = 32, 16 * 2**20
 """Views that are kept for questions about the same pixels."""
+_BYTES_IN_WORK = 128 * 2**20
+"""Pixels of views that may be made at the same time, taking them to be as large as the last one: a perturbation takes several
+times as much memory, for it computes in floats. One is always made, however large it is."""
 _POLL_SECONDS = 0.2
 _SWITCH_SECONDS = 0.0005
 """How long one thread of Python may keep others waiting: with the usual 5 ms, threads that prepare a picture in tenths of a
@@ -79,6 +82,8 @@ class Engine:
         self._limits = Limits(1, 1, mixes=False)
         """How batches are made now: a backend may find out what size suits it, and how many lanes its servers bear."""
         self._computing = self._preparing = 0
+        self._view_bytes = _BYTES_IN_WORK
+        """How large the last view was; nothing is known before the first."""
         self._stored_at = 0.0
         self._workers: list[threading.Thread] = []
         self._switched = sys.getswitchinterval()
@@ -225,9 +230,13 @@ class Engine:
 
     def _next_new(self) -> Question | None:
         """Returns the first question that may be prepared now."""
-        question = None if self._resting else self._queue.next_new(self._limits)
+        question = None if self._resting or self._is_full() else self._queue.next_new(self._limits)
         self._preparing += question is not None
         return question
+
+    def _is_full(self) -> bool:
+        """Whether so many views are in work that another one might take too much memory."""
+        return self._preparing > 0 and (self._preparing + 1) * self._view_bytes > _BYTES_IN_WORK
 
     def _collected(self) -> dict[Asking, Prediction]:
         """Returns the answers that are there; where there are none, the first error is raised."""
@@ -293,9 +302,10 @@ class Engine:
         except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for this question
             error = _without_frames(caught)
         with self._changed:
+            was_full = self._is_full()
             self._preparing -= 1
             self._queue.settle(question, prepared, stored, error)
-            if self._resting or question.stage != "ready" or self._computing < self._limits.lanes:
+            if self._resting or was_full or question.stage != "ready" or self._computing < self._limits.lanes:
                 self._changed.notify_all()  # else nobody can do anything with it until a batch has been computed
         return error
 
@@ -322,7 +332,10 @@ class Engine:
         if view is None:
             self._recent.pop(recipe, None)
         elif view.images:
-            most = max(1, min(most, _RECENT_BYTES // sum(image.nbytes for image in view.images)))
+            was_full, self._view_bytes = self._is_full(), sum(image.nbytes for image in view.images)
+            if was_full and not self._is_full():
+                self._changed.notify_all()
+            most = max(1, min(most, _RECENT_BYTES // self._view_bytes))
         while len(self._recent) > most:
             self._recent.popitem(last=False)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 import threading
@@ -432,6 +433,36 @@ def test_closing_leaves_a_batch_that_never_comes_back(world: World, monkeypatch:
     for worker in evaluator._engine._workers:
         worker.join(60)
         assert not worker.is_alive()
+
+
+@pytest.mark.parametrize("room", [0.5, 1.0, 2.0, 2.9, 100.0])
+def test_views_that_are_made_at_the_same_time_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch, room: float) -> None:
+    """All threads could make one: on a machine with a core for each, only the bound keeps them from it."""
+    monkeypatch.setattr(asking_module, "_BYTES_IN_WORK", room * picture(0).nbytes)
+    evaluator, _ = opened(world, batch_size=8, threads=4)
+    made, lock, inside, most, begun = evaluator._views.view, threading.Lock(), [0], [0], [0]
+    together = threading.Barrier(2)
+
+    def counted(*about: Any) -> View:
+        with lock:
+            inside[0] += 1
+            begun[0] += 1
+            most[0] = max(most[0], inside[0])
+        if begun[0] > 1 and room >= 2:  # how large pictures are is known from the first
+            with contextlib.suppress(threading.BrokenBarrierError):
+                together.wait(30)
+                together.abort()  # two were there at a time: nobody needs to wait any more
+        else:
+            time.sleep(0.01)
+        view = made(*about)
+        with lock:
+            inside[0] -= 1
+        return view
+
+    monkeypatch.setattr(evaluator._views, "view", counted)
+    evaluator.expect(map(Want, CELLS))
+    assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
+    assert min(int(room), 2) <= most[0] <= max(1, room)
 
 
 def test_views_of_the_same_picture_are_made_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
