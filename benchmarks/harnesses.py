@@ -11,6 +11,10 @@ with one greedy token, in float32, on all cores or with ``--threads``, which set
 one batch wait for each other at every step, and long where other programs use the cores. The gate sets
 ``OMP_WAIT_POLICY=PASSIVE`` for itself; here all get it.
 
+The environments hold ``lmms_eval==0.7.3`` and ``ms-vlmeval==0.0.20``, installed with ``--no-deps``, torch and transformers as in
+``constraints.txt`` of this project, no torchvision, and what importing asks for; lmms_eval needs ``filelock<4``, and
+pytablewriter at its end.
+
 Where answers to clean pictures differ, the program ends with 1 and reports no times. Runs take turns; of each program the fastest
 by the clock is reported, by the clock and by the processor: its start, up to its first call of the model, and all that follows,
 for each question of the sweep. Adaptive mode is measured by the questions of the sweep as well, of which it asks a part.
