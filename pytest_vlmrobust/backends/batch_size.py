@@ -42,11 +42,12 @@ class BatchSize:
         self._has_room = has_room
         self._largest = largest
         self._seconds: dict[int, list[float]] = {}
-        self._is_warm = False
+        self._is_warm = self._is_partial = False
         self._because = "" if isinstance(asked, str) else "asked for"
 
     def answered(self, requests: int, seconds: float) -> None:
         """Takes how long a batch of so many requests took; partly filled ones say nothing, nor does the very first."""
+        self._is_partial |= requests < self.now
         if self._because or requests != self.now:
             return
         if not self._is_warm:
@@ -66,7 +67,8 @@ class BatchSize:
     def describe(self) -> dict[str, object]:
         """Returns what the manifest says: what was asked for, what it came to and why, and requests per second by size."""
         pace = {str(size): round(1 / min(seconds), 2) for size, seconds in self._seconds.items()}
-        return {"asked": self._asked, "now": self.now, "because": self._because or "still timing", "requests_per_second": pace}
+        untimed = "no batch was full, so that none was timed" if self._is_partial and not pace else "still timing"
+        return {"asked": self._asked, "now": self.now, "because": self._because or untimed, "requests_per_second": pace}
 
     def _decide(self) -> None:
         before = self._seconds.get(self.now // 2)

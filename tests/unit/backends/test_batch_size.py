@@ -66,6 +66,7 @@ def test_the_first_batch_and_those_not_full_are_not_timed() -> None:
     for requests in (1, START - 1, START + 1):
         size.answered(requests, 0.001)
     assert size.describe()["requests_per_second"] == {}
+    assert size.describe()["because"] == "no batch was full, so that none was timed"
     size.answered(START, 1.0)
     assert size.describe() == {"asked": "auto", "now": 16, "because": "still timing", "requests_per_second": {"16": 16.0}}
 

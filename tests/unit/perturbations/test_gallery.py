@@ -166,8 +166,8 @@ class TestReading:
             "absent.png": "no such file",
             "emtpy.png": "no such file. Did you mean '.*empty.png'",
             ".": "a directory",
-            "text.png": "cannot identify image file",
-            "empty.png": "cannot identify image file",
+            "text.png": "it begins like no picture",
+            "empty.png": "it begins like no picture",
             "short.png": "truncated",
         }.items():
             with pytest.raises(ImageError, match=words) as caught:
