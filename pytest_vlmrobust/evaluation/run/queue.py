@@ -200,8 +200,8 @@ class Queue:
     # What becomes of it.
 
     def leads(self, question: Question, key: str) -> bool:
-        """Whether a question is the one to be asked of those with its key: the first that is prepared."""
-        return self._leaders.setdefault(key, question) is question
+        """Whether a question is the one to be asked of those with its key: the first that is prepared, if it is not forgotten."""
+        return self._known.get(question.asking) is question and self._leaders.setdefault(key, question) is question
 
     def settle(
         self, question: Question, prepared: Prepared | None, stored: Prediction | None, error: BaseException | None

@@ -98,6 +98,20 @@ def test_those_that_follow_a_question_that_is_forgotten_are_asked_for_themselves
     assert names(queue.next_batch(MIXED)[0]) == ["b"]
 
 
+def test_a_question_that_was_forgotten_while_it_was_prepared_leads_no_other() -> None:
+    queue = Queue()
+    first, second = asking("a", "key"), asking("b", "key")
+    queue.demand(CELL, [first])
+    forgotten = queue.next_new(MIXED)
+    assert forgotten is not None
+    queue.withdraw([first])
+    assert not queue.leads(forgotten, "key")
+    queue.demand(CELL, [second])
+    prepared(queue)
+    queue.settle(forgotten, None, None, None)
+    assert names(queue.next_batch(MIXED)[0]) == ["b"]
+
+
 def test_a_question_that_is_computed_is_not_forgotten() -> None:
     queue = Queue()
     one = asking("a")
