@@ -33,12 +33,38 @@ _BATCHES_AHEAD = 8
 _RECENT_VIEWS, _RECENT_BYTES = 32, 16 * 2**20
 """Views that are kept for questions about the same pixels."""
 _BYTES_IN_WORK = 128 * 2**20
-"""Pixels of views that may be made at the same time, taking them to be as large as the last one: a perturbation takes several
-times as much memory, for it computes in floats. One is always made, however large it is."""
+"""Pixels that threads may work on at the same time, or those of one question however many: to decode and to perturb them takes
+several times as much memory."""
 _POLL_SECONDS = 0.2
 _SWITCH_SECONDS = 0.0005
 """How long one thread of Python may keep others waiting: with the usual 5 ms, threads that prepare a picture in tenths of a
 millisecond wait for lanes that call one short operation after the other, and then lanes for them."""
+
+
+class Room:
+    """Room for pixels that are worked on: whoever needs more than is left waits until others are done."""
+
+    def __init__(self, most: int) -> None:
+        """Begins empty; ``most`` is how many bytes there is room for."""
+        self._most, self._taken = most, 0
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def taken(self, count: int | None) -> Iterator[None]:
+        """Holds so many bytes as long as the block runs, or all where nobody knows how many.
+
+        More than there is room for are held once nobody else holds any.
+        """
+        needed = self._most if count is None else count
+        with self._changed:
+            self._changed.wait_for(lambda: not self._taken or self._taken + needed <= self._most)
+            self._taken += needed
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= needed
+                self._changed.notify_all()
 
 
 class Engine:
@@ -68,6 +94,7 @@ class Engine:
         self._owner, self._batch_size, self._threads, self._notice = owner, batch_size, threads, notice
         self._time_limit, self._ledger = time_limit, ledger
         self._changed = threading.Condition()
+        self._room = Room(_BYTES_IN_WORK)
         self._queue = Queue()
         self._leases = Renewal(store, owner)
         self._fresh: dict[str, float] = {}
@@ -82,8 +109,6 @@ class Engine:
         self._limits = Limits(1, 1, mixes=False)
         """How batches are made now: a backend may find out what size suits it, and how many lanes its servers bear."""
         self._computing = self._preparing = 0
-        self._view_bytes = _BYTES_IN_WORK
-        """How large the last view was; nothing is known before the first."""
         self._stored_at = 0.0
         self._workers: list[threading.Thread] = []
         self._switched = sys.getswitchinterval()
@@ -230,13 +255,9 @@ class Engine:
 
     def _next_new(self) -> Question | None:
         """Returns the first question that may be prepared now."""
-        question = None if self._resting or self._is_full() else self._queue.next_new(self._limits)
+        question = None if self._resting else self._queue.next_new(self._limits)
         self._preparing += question is not None
         return question
-
-    def _is_full(self) -> bool:
-        """Whether so many views are in work that another one might take too much memory."""
-        return self._preparing > 0 and (self._preparing + 1) * self._view_bytes > _BYTES_IN_WORK
 
     def _collected(self) -> dict[Asking, Prediction]:
         """Returns the answers that are there; where there are none, the first error is raised."""
@@ -289,23 +310,23 @@ class Engine:
         stored: Prediction | None = None
         error: BaseException | None = None
         try:
-            view = self._view(question)
-            request = self._request(question.cell, asking, view)
-            with self._changed:
-                if view.digests:
-                    self._made[asking.recipe], self._noted[asking.recipe] = view.digests, view.notes
-                leads = self._queue.leads(question, request.key)
-            if leads:
-                stored = self._store.get_many([request.key]).get(request.key)
-            if leads and stored is None:
-                prepared = backend.prepare(request) if backend is not None and backend.prepares else Prepared(request)
+            with self._room.taken(self._maker.bytes(asking.sample, question.cell.setting)):
+                view = self._view(question)
+                request = self._request(question.cell, asking, view)
+                with self._changed:
+                    if view.digests:
+                        self._made[asking.recipe], self._noted[asking.recipe] = view.digests, view.notes
+                    leads = self._queue.leads(question, request.key)
+                if leads:
+                    stored = self._store.get_many([request.key]).get(request.key)
+                if leads and stored is None:
+                    prepared = backend.prepare(request) if backend is not None and backend.prepares else Prepared(request)
         except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for this question
             error = _without_frames(caught)
         with self._changed:
-            was_full = self._is_full()
             self._preparing -= 1
             self._queue.settle(question, prepared, stored, error)
-            if self._resting or was_full or question.stage != "ready" or self._computing < self._limits.lanes:
+            if self._resting or question.stage != "ready" or self._computing < self._limits.lanes:
                 self._changed.notify_all()  # else nobody can do anything with it until a batch has been computed
         return error
 
@@ -332,10 +353,7 @@ class Engine:
         if view is None:
             self._recent.pop(recipe, None)
         elif view.images:
-            was_full, self._view_bytes = self._is_full(), sum(image.nbytes for image in view.images)
-            if was_full and not self._is_full():
-                self._changed.notify_all()
-            most = max(1, min(most, _RECENT_BYTES // self._view_bytes))
+            most = max(1, min(most, _RECENT_BYTES // sum(image.nbytes for image in view.images)))
         while len(self._recent) > most:
             self._recent.popitem(last=False)
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import signal
 import threading
@@ -435,34 +434,40 @@ def test_closing_leaves_a_batch_that_never_comes_back(world: World, monkeypatch:
         assert not worker.is_alive()
 
 
-@pytest.mark.parametrize("room", [0.5, 1.0, 2.0, 2.9, 100.0])
-def test_views_that_are_made_at_the_same_time_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch, room: float) -> None:
-    """All threads could make one: on a machine with a core for each, only the bound keeps them from it."""
-    monkeypatch.setattr(asking_module, "_BYTES_IN_WORK", room * picture(0).nbytes)
-    evaluator, _ = opened(world, batch_size=8, threads=4)
-    made, lock, inside, most, begun = evaluator._views.view, threading.Lock(), [0], [0], [0]
-    together = threading.Barrier(2)
+@pytest.mark.parametrize("settings", [("invert", "flip_v"), ("resolution:8", "invert", "resolution:10+invert")])
+@pytest.mark.parametrize("room", [1, 4799, 4800, 5300, 9700])
+def test_pixels_that_are_worked_on_are_bounded(
+    world: World, monkeypatch: pytest.MonkeyPatch, settings: tuple[str, ...], room: int
+) -> None:
+    """Small pictures among large ones, and settings that make them small; four threads and a lane could each take one."""
+    sides = [12, 40, 40, 12, 40, 40, 40, 40]
+    pixels = np.random.default_rng(1).integers(0, 256, (8, 40, 40, 3), dtype=np.uint8)
+    world.samples = [sample(i, images=(MemoryImage(pixels[i, :side, :side]),)) for i, side in enumerate(sides)]
+    monkeypatch.setattr(asking_module, "_BYTES_IN_WORK", room)
+    evaluator, backend = opened(world, batch_size=8, threads=4)
+    made, prepare, lock, inside = evaluator._views.view, backend.prepare, threading.Lock(), {}
+    most = [0, 0]
 
-    def counted(*about: Any) -> View:
+    def view(one: Sample, setting: Setting) -> View:
         with lock:
-            inside[0] += 1
-            begun[0] += 1
-            most[0] = max(most[0], inside[0])
-        if begun[0] > 1 and room >= 2:  # how large pictures are is known from the first
-            with contextlib.suppress(threading.BrokenBarrierError):
-                together.wait(30)
-                together.abort()  # two were there at a time: nobody needs to wait any more
-        else:
-            time.sleep(0.01)
-        view = made(*about)
-        with lock:
-            inside[0] -= 1
-        return view
+            inside[threading.get_ident()] = 3 * sides[int(one.id[1:])] ** 2
+            most[:] = max(most[0], sum(inside.values())), max(most[1], len(inside))
+        time.sleep(0.002)
+        return made(one, setting)
 
-    monkeypatch.setattr(evaluator._views, "view", counted)
-    evaluator.expect(map(Want, CELLS))
-    assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
-    assert min(int(room), 2) <= most[0] <= max(1, room)
+    def prepared(request: Request) -> Prepared:
+        time.sleep(0.002)
+        with lock:
+            del inside[threading.get_ident()]
+        return prepare(request)
+
+    monkeypatch.setattr(evaluator._views, "view", view)
+    monkeypatch.setattr(backend, "prepare", prepared)
+    cells = [cell(name) for name in ("clean", *settings)]
+    evaluator.expect(map(Want, cells))
+    assert [evaluator.result(one).n_requested for one in cells] == [8] * len(cells)
+    assert most[0] <= max(room, 4800)
+    assert most[1] == 1 or room >= 4800 + 432  # a large picture and a small one
 
 
 def test_views_of_the_same_picture_are_made_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
