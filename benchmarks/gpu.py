@@ -8,11 +8,13 @@ The weights are drawn by chance, so that answers mean nothing; sizes, types and 
 tokenizer is that of the embedded one. The gate reads JPEG files, perturbs, digests and preprocesses pictures, asks, and stores
 and scores answers, from an empty store. The bare loop finds its inputs prepared in memory, as float32 as the library's processor
 makes them, copies each batch to the device and calls ``generate`` for one token, with nothing else to do. The usual loop has the
-library's processor make its inputs, batch by batch, from pictures in memory. All three ask the same batches.
+library's processor make its inputs, batch by batch, from pictures in memory. Both ask batches of the gate: the bare loop the
+first ones, twice, and the usual loop the first four.
 
 "busy" is the share of time in which a kernel ran on the device. The mean of what ``nvidia-smi`` samples ten times a second says
-it of whole runs; the sum of the times of kernels that CUDA's profiler reports, overlaps counted once, says it of a shorter run
-with fewer settings. The program ends with 1 where the gate keeps the device busy for less than the goal.
+it of whole runs. The times of kernels and copies that CUDA's profiler reports, overlaps counted once, say it of a shorter run of
+four settings, which the profiler slows down. The program ends with 1 where the gate keeps the device busy for less than the
+goal, and where nobody can tell.
 """
 
 from __future__ import annotations
@@ -84,6 +86,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="the embedded model's sizes in place of the published one's")
     options = parser.parse_args(arguments)
+    if min(options.rounds, options.samples, options.settings, options.batch_size) < 1:
+        parser.error("--rounds, --samples, --settings and --batch-size: expected 1 or more")
     with tempfile.TemporaryDirectory() as folder:
         return _measured(Path(folder), options)
 
@@ -100,11 +104,13 @@ def _measured(folder: Path, options: argparse.Namespace) -> int:
     ratios = []
     for _ in range(options.rounds):
         backend.batches.clear()
-        gates.append(_run("gate", options.samples * len(settings), lambda: _gate(backend, questions, settings, options)))
+        gates.append(
+            _run("gate", options.samples * len(settings), options.device, lambda: _gate(backend, questions, settings, options))
+        )
         asked = backend.batches[:BARE_BATCHES]
         ratios.append(gates[-1].speed / _bare(backend, asked, options.device).speed)
     _usual(backend, asked[:4], options.device)
-    print(f"{backend.lanes} lanes in the gate, which answers {statistics.median(ratios):.2f} times as many as the bare loop")
+    print(f"lanes in the gate: {backend.lanes}; it answers {statistics.median(ratios):.2f} times as many as the bare loop")
     shares = [gate.busy for gate in gates if gate.busy is not None]
     if not shares or not torch.cuda.is_available():
         print("not measured: there is no GPU, or no nvidia-smi")
@@ -184,7 +190,7 @@ def _bare(backend: Recorded, asked: Sequence[Sequence[Request]], device: str) ->
         for inputs in prepared * 2:
             _generate(model, inputs, device)
 
-    return _run("bare loop", 2 * sum(map(len, asked)), loop)
+    return _run("bare loop", 2 * sum(map(len, asked)), device, loop)
 
 
 def _usual(backend: Recorded, asked: Sequence[Sequence[Request]], device: str) -> None:
@@ -199,7 +205,7 @@ def _usual(backend: Recorded, asked: Sequence[Sequence[Request]], device: str) -
             made = usual(pictures, return_tensors="pt")
             _generate(loaded.model, {**_inputs(backend._ready().answerer, requests, None), **made}, device)  # noqa: SLF001
 
-    _run("usual loop", sum(map(len, asked)), loop)
+    _run("usual loop", sum(map(len, asked)), device, loop)
 
 
 def _inputs(answerer: Any, requests: Sequence[Request], images: Any) -> dict[str, Any]:
@@ -230,9 +236,9 @@ class Run(NamedTuple):
     """Share of time that the device was busy; None where it was not measured."""
 
 
-def _run(what: str, count: int, call: Callable[[], object]) -> Run:
+def _run(what: str, count: int, device: str, call: Callable[[], object]) -> Run:
     """Runs something that answers questions about so many pictures, and prints how fast it was."""
-    with _sampled() as samples:
+    with _sampled(device) as samples:
         clock, processor = time.perf_counter(), time.process_time()
         call()
         seconds, processor = time.perf_counter() - clock, time.process_time() - processor
@@ -245,13 +251,19 @@ def _run(what: str, count: int, call: Callable[[], object]) -> Run:
 
 
 @contextmanager
-def _sampled() -> Iterator[list[float]]:
+def _sampled(device: str) -> Iterator[list[float]]:
     """Yields a list; when the block has ended, it holds the percentages of time that a kernel ran, as nvidia-smi samples them."""
     found: list[float] = []
-    if which("nvidia-smi") is None:
+    if which("nvidia-smi") is None or not device.startswith("cuda"):
         yield found
         return
-    ask = ["nvidia-smi", "-i", "0", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    ask = [
+        "nvidia-smi",
+        "-i",
+        f"GPU-{torch.cuda.get_device_properties(device).uuid}",
+        "--query-gpu=utilization.gpu",
+        "--format=csv,noheader,nounits",
+    ]
     ask += ["-lms", str(round(1000 * SAMPLE_SECONDS))]
     with subprocess.Popen(ask, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - a constant command
         if process.stdout is not None:

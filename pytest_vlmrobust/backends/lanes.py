@@ -58,7 +58,9 @@ class Lanes:
             begin: called in each thread before its first piece of work.
         """
         self.answerer = answerer
-        self._most, self._begin = most, begin
+        self.width = most
+        """How many pieces of work may be computed at the same time by now."""
+        self._begin = begin
         self._open()
         _opened.add(self)
 
@@ -67,6 +69,7 @@ class Lanes:
         self._calls: _Calls = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._asked = 0
+        self._narrowing, self._turns = threading.Lock(), threading.Semaphore(self.width)
         self._end = weakref.finalize(self, self._calls.put, None)
 
     def open_in_child(self) -> None:
@@ -96,6 +99,18 @@ class Lanes:
             with self._lock:
                 self._asked -= 1
 
+    @property
+    def asked(self) -> int:
+        """How much work is here, that waits or is computed."""
+        return self._asked
+
+    def narrow(self) -> None:
+        """Lets one piece of work be computed at a time from now on; returns once no other one is."""
+        with self._narrowing:
+            for _ in range(self.width - 1):
+                self._turns.acquire()
+            self.width = 1
+
     def close(self, seconds: float | None = None) -> None:
         """Ends each thread after its work, and waits for them.
 
@@ -112,9 +127,9 @@ class Lanes:
         with self._lock:
             if not self._end.alive:
                 raise BackendError("the model was closed while it was asked. Ask again, and it is loaded again")
-            if len(self._threads) < min(self._asked, self._most):
+            if len(self._threads) < min(self._asked, self.width):
                 answerer = self.answerer.twin() if self._threads else self.answerer
-                about = (answerer, self._calls, self._begin)
+                about = (answerer, self._calls, self._turns, self._begin)
                 thread = threading.Thread(target=_compute, args=about, name=LANE, daemon=True)
                 thread.start()  # before it counts: where the system refuses one, nobody may wait for it
                 self._threads.append(thread)
@@ -140,18 +155,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_open_in_child)
 
 
-def _compute(answerer: Answerer, calls: _Calls, begin: Callable[[], None]) -> None:
+def _compute(answerer: Answerer, calls: _Calls, turns: threading.Semaphore, begin: Callable[[], None]) -> None:
     """Computes what comes until it is told to end."""
     has_begun = False
     while (call := calls.get()) is not None:
         returned = call.returned
-        if not returned.set_running_or_notify_cancel():
-            continue
         try:
-            if not has_begun:
-                begin()
-                has_begun = True
-            found = call.work(answerer, call.given_up.is_set)
+            with turns:
+                if not returned.set_running_or_notify_cancel():
+                    continue
+                if not has_begun:
+                    begin()
+                    has_begun = True
+                found = call.work(answerer, call.given_up.is_set)
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             traceback.clear_frames(error.__traceback__)  # tensors that did not fit are free before anybody makes room for others
             del call

@@ -67,7 +67,6 @@ class TransformersBackend:
         self._held: int | None = None
         self._facts: dict[str, Any] | None = None
         self._lanes: Lanes | None = None
-        self._lanes_on_gpu = 1
         self._trimmed = 0.0
         self._loading = threading.RLock()
         self._fingerprinting = threading.Lock()
@@ -127,6 +126,7 @@ class TransformersBackend:
             "batch_size": self._batch_size.now,
             "batches": self._batch_size.describe(),
             "threads": self._options.threads,
+            "lanes": self.lanes,
             "failed_batches": self._failed_batches,
         }
         return known if self._facts is None else {**known, "loaded": self._facts}
@@ -150,10 +150,11 @@ class TransformersBackend:
         of one batch wait for each other at every step, and badly so when another program uses a core. Where somebody says how
         many threads there should be, with ``OMP_NUM_THREADS`` or in the options, one batch is computed by that many.
 
-        On a GPU there are several once the weights are there, if they leave more than half of its memory.
+        On a GPU there are several once the weights are there, if they leave more than half of its memory. Wherever memory runs
+        out while several are computed, it is one from then on.
         """
-        if device_class(self._placement().device) == "cuda":
-            return self._lanes_on_gpu
+        if (lanes := self._lanes) is not None:
+            return lanes.width
         if self._options.threads is not None or os.environ.get("OMP_NUM_THREADS") or not self.mixes_cells:
             return 1
         return min(_MOST_LANES, _cores())
@@ -260,22 +261,32 @@ class TransformersBackend:
     def _computed(self, batch: list[Job]) -> list[Prediction]:
         """Answers a batch, from which the size of the next ones may follow.
 
-        Where calls overlap, a batch is put together while the lane computes another one.
+        Where calls overlap, a batch is put together while the lane computes another one. A batch that did not fit beside others
+        is computed again, alone: whether it fits then does not depend on what came together.
         """
         lanes = self._ready()
+        is_wide, others = lanes.width > 1, lanes.asked
         try:
-            ready = lanes.answerer.encoded(batch) if self.overlaps else None
-
-            def work(lane: Answerer, given_up: Callable[[], bool]) -> tuple[Answered, list[Details], float]:
-                inputs, details = ready or lane.encoded(batch)
-                began = time.perf_counter()
-                return lane.answer(batch, inputs, given_up), details, time.perf_counter() - began
-
-            answered, details, seconds = lanes.run(work)
+            return self._computed_by(lanes, batch)
         except Exception as error:
-            if is_out_of_memory(error):
+            if not is_out_of_memory(error):
+                raise
+            if not is_wide or not (others or lanes.asked):
                 self._batch_size.ran_out_of_memory(len(batch))
-            raise
+                raise
+        lanes.narrow()
+        self._recover()
+        return self._computed(batch)
+
+    def _computed_by(self, lanes: Lanes, batch: list[Job]) -> list[Prediction]:
+        ready = lanes.answerer.encoded(batch) if self.overlaps else None
+
+        def work(lane: Answerer, given_up: Callable[[], bool]) -> tuple[Answered, list[Details], float]:
+            inputs, details = ready or lane.encoded(batch)
+            began = time.perf_counter()
+            return lane.answer(batch, inputs, given_up), details, time.perf_counter() - began
+
+        answered, details, seconds = lanes.run(work)
         self._batch_size.answered(len(batch), seconds)
         return lanes.answerer.read(batch, answered, details)
 
@@ -330,9 +341,9 @@ class TransformersBackend:
                 self._facts, self._held = _facts(loaded), held_bytes()
                 if loaded.note:
                     self._options.notice(f"model {self.name!r} {loaded.note}")
-                self._lanes_on_gpu = _lanes_on_gpu(loaded.device)
                 begin = functools.partial(self._begin_lane, loaded.device)
-                self._lanes = Lanes(Answerer(loaded, self._generation), self.lanes, begin)
+                most = 1 if loaded.note else _lanes_on_gpu(loaded.device) or self.lanes  # it shares the device: so the note says
+                self._lanes = Lanes(Answerer(loaded, self._generation), most, begin)
             return self._lanes
 
     def _require_unchanged(self) -> None:
@@ -462,9 +473,9 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
 
 
 def _lanes_on_gpu(device: str) -> int:
-    """Returns how many batches may be on a GPU at the same time, by how much of its memory is free; 1 on any other device."""
+    """Returns how many batches may be on a GPU at the same time, by how much of its memory is free; 0 for any other device."""
     if device_class(device) != "cuda":
-        return 1
+        return 0
     import torch
 
     free, whole = torch.cuda.mem_get_info(device)

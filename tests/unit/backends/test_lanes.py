@@ -73,6 +73,32 @@ def test_as_many_compute_at_a_time_as_there_are_lanes_each_with_a_model_of_its_o
     opened.close()
 
 
+def test_lanes_that_are_narrowed_compute_one_at_a_time() -> None:
+    meeting, go_on = threading.Barrier(3), threading.Event()
+    inside: list[int] = []
+
+    def first(_model: object, _given_up: GivenUp) -> None:
+        meeting.wait(10)
+        assert go_on.wait(10)
+
+    def alone(_model: object, _given_up: GivenUp) -> int:
+        inside.append(1)
+        time.sleep(0.002)
+        return len(inside) - inside.pop()  # 0, unless another one came in
+
+    opened = lanes(2)
+    with ThreadPoolExecutor(8) as pool:
+        both = [pool.submit(opened.run, first) for _ in range(2)]
+        meeting.wait(10)
+        narrowing = [pool.submit(opened.narrow) for _ in range(2)]
+        assert not any(one.done() for one in narrowing)  # two are computed still
+        go_on.set()
+        assert [one.result(10) for one in both + narrowing] == [None] * 4
+        assert opened.width == 1
+        assert set(pool.map(lambda _: opened.run(alone), range(20))) == {0}
+    opened.close()
+
+
 def test_a_second_lane_starts_only_where_the_first_is_busy() -> None:
     opened = lanes(2)
     assert len({opened.run(thread) for _ in range(5)}) == 1
@@ -120,6 +146,7 @@ def test_work_is_told_when_whoever_waits_for_it_is_interrupted() -> None:
 
     def work(_model: object, given_up: GivenUp) -> None:
         assert not given_up()
+        time.sleep(0.2)  # Python can miss a signal just when it begins to wait
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         latest = time.monotonic() + 30
         while not given_up() and time.monotonic() < latest:

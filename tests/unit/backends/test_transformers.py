@@ -8,6 +8,8 @@ import json
 import math
 import os
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -384,6 +386,39 @@ class TestPreparing:
         assert [one.text for one in found] == [one.text for one in expected]
         assert len(opened._ready()._threads) <= 2
 
+    @pytest.mark.parametrize("room", [4, 7])
+    def test_a_batch_that_does_not_fit_beside_another_is_computed_alone(
+        self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch, room: int
+    ) -> None:
+        """Four requests are a batch, and as many or a few more fit into memory."""
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        monkeypatch.setattr(transformers_module, "_cores", lambda: 2)
+        opened = _open(checkpoint("qwen2_vl"), BackendOptions(device="cpu", batch_size=4))
+        asked = [[request_for(f"k{batch}{n}", (28, 56)) for n in range(4)] for batch in range(4)]
+        expected = [opened.infer(batch) for batch in asked]
+        assert opened.lanes == opened.describe()["lanes"] == 2
+        used, lock, meeting, answer = [0], threading.Lock(), threading.Barrier(2), Answerer.answer
+
+        def within(self: Answerer, batch: list[Job], inputs: Any, given_up: Callable[[], bool]) -> Answered:
+            if opened.lanes == 2:
+                meeting.wait(30)
+            with lock:
+                if used[0] + len(batch) > room:
+                    raise torch.OutOfMemoryError("CUDA out of memory")
+                used[0] += len(batch)
+            try:
+                time.sleep(0.05)
+                return answer(self, batch, inputs, given_up)
+            finally:
+                with lock:
+                    used[0] -= len(batch)
+
+        monkeypatch.setattr(Answerer, "answer", within)
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(opened.infer, asked))
+        assert [[one.text for one in batch] for batch in found] == [[one.text for one in batch] for batch in expected]
+        assert (opened.lanes, opened.describe()["failed_batches"]) == (1, 1)
+
     def test_patches_become_numbers_on_the_device(self, checkpoint: Find, request_for: Ask) -> None:
         opened = _open(checkpoint("qwen2_vl"))
         answerer = opened._ready().answerer
@@ -399,7 +434,7 @@ class TestPreparing:
     ) -> None:
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (free, 80))
         assert transformers_module._lanes_on_gpu("cuda:1") == lanes
-        assert transformers_module._lanes_on_gpu("cpu") == transformers_module._lanes_on_gpu("mps") == 1
+        assert transformers_module._lanes_on_gpu("cpu") == transformers_module._lanes_on_gpu("mps") == 0
         assert _open(checkpoint("qwen2_vl"), BackendOptions(device="cuda")).lanes == 1  # nothing is known of it yet
 
     @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
