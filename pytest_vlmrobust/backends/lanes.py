@@ -60,6 +60,8 @@ class Lanes:
         self.answerer = answerer
         self.width = most
         """How many pieces of work may be computed at the same time by now."""
+        self.meetings = 0
+        """How often work came while other work was here."""
         self._begin = begin
         self._open()
         _opened.add(self)
@@ -87,6 +89,7 @@ class Lanes:
         """
         call = _Call(work)
         with self._lock:
+            self.meetings += self._asked > 0
             self._asked += 1
         try:
             self._put(call)
@@ -99,17 +102,18 @@ class Lanes:
             with self._lock:
                 self._asked -= 1
 
-    @property
-    def asked(self) -> int:
-        """How much work is here, that waits or is computed."""
-        return self._asked
-
     def narrow(self) -> None:
-        """Lets one piece of work be computed at a time from now on; returns once no other one is."""
+        """Lets one piece of work be computed at a time from now on; returns once none is computed, for whoever comes next."""
         with self._narrowing:
-            for _ in range(self.width - 1):
-                self._turns.acquire()
-            self.width = 1
+            taken = 0
+            try:
+                while taken < self.width:
+                    self._turns.acquire()
+                    taken += 1
+                self.width = taken = 1
+            finally:
+                if taken:
+                    self._turns.release(taken)
 
     def close(self, seconds: float | None = None) -> None:
         """Ends each thread after its work, and waits for them.

@@ -126,7 +126,6 @@ class TransformersBackend:
             "batch_size": self._batch_size.now,
             "batches": self._batch_size.describe(),
             "threads": self._options.threads,
-            "lanes": self.lanes,
             "failed_batches": self._failed_batches,
         }
         return known if self._facts is None else {**known, "loaded": self._facts}
@@ -151,7 +150,7 @@ class TransformersBackend:
         many threads there should be, with ``OMP_NUM_THREADS`` or in the options, one batch is computed by that many.
 
         On a GPU there are several once the weights are there, if they leave more than half of its memory. Wherever memory runs
-        out while several are computed, it is one from then on.
+        out while several are computed, it is one until the model is loaded again.
         """
         if (lanes := self._lanes) is not None:
             return lanes.width
@@ -265,16 +264,17 @@ class TransformersBackend:
         is computed again, alone: whether it fits then does not depend on what came together.
         """
         lanes = self._ready()
-        is_wide, others = lanes.width > 1, lanes.asked
+        is_wide, meetings = lanes.width > 1, lanes.meetings
         try:
             return self._computed_by(lanes, batch)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            if not is_wide or not (others or lanes.asked):
+            if not is_wide or lanes.meetings == meetings:
                 self._batch_size.ran_out_of_memory(len(batch))
                 raise
         lanes.narrow()
+        self._facts = {**(self._facts or {}), "lanes": lanes.width}
         self._recover()
         return self._computed(batch)
 
@@ -338,11 +338,12 @@ class TransformersBackend:
                     self._limit_threads()
                     loaded = load(source, self._placement())
                     self._require_unchanged()
-                self._facts, self._held = _facts(loaded), held_bytes()
+                self._held = held_bytes()
                 if loaded.note:
                     self._options.notice(f"model {self.name!r} {loaded.note}")
                 begin = functools.partial(self._begin_lane, loaded.device)
                 most = 1 if loaded.note else _lanes_on_gpu(loaded.device) or self.lanes  # it shares the device: so the note says
+                self._facts = {**_facts(loaded), "lanes": most}
                 self._lanes = Lanes(Answerer(loaded, self._generation), most, begin)
             return self._lanes
 

@@ -33,38 +33,12 @@ _BATCHES_AHEAD = 8
 _RECENT_VIEWS, _RECENT_BYTES = 32, 16 * 2**20
 """Views that are kept for questions about the same pixels."""
 _BYTES_IN_WORK = 128 * 2**20
-"""Pixels that threads may work on at the same time, or those of one question however many: to decode and to perturb them takes
-several times as much memory."""
+"""Pixels that may be worked on at the same time, or those of one question however many: to decode and to perturb them takes
+several times as much memory. What was never looked at counts as the largest pictures by now."""
 _POLL_SECONDS = 0.2
 _SWITCH_SECONDS = 0.0005
 """How long one thread of Python may keep others waiting: with the usual 5 ms, threads that prepare a picture in tenths of a
 millisecond wait for lanes that call one short operation after the other, and then lanes for them."""
-
-
-class Room:
-    """Room for pixels that are worked on: whoever needs more than is left waits until others are done."""
-
-    def __init__(self, most: int) -> None:
-        """Begins empty; ``most`` is how many bytes there is room for."""
-        self._most, self._taken = most, 0
-        self._changed = threading.Condition()
-
-    @contextlib.contextmanager
-    def taken(self, count: int | None) -> Iterator[None]:
-        """Holds so many bytes as long as the block runs, or all where nobody knows how many.
-
-        More than there is room for are held once nobody else holds any.
-        """
-        needed = self._most if count is None else count
-        with self._changed:
-            self._changed.wait_for(lambda: not self._taken or self._taken + needed <= self._most)
-            self._taken += needed
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._taken -= needed
-                self._changed.notify_all()
 
 
 class Engine:
@@ -94,7 +68,6 @@ class Engine:
         self._owner, self._batch_size, self._threads, self._notice = owner, batch_size, threads, notice
         self._time_limit, self._ledger = time_limit, ledger
         self._changed = threading.Condition()
-        self._room = Room(_BYTES_IN_WORK)
         self._queue = Queue()
         self._leases = Renewal(store, owner)
         self._fresh: dict[str, float] = {}
@@ -109,6 +82,13 @@ class Engine:
         self._limits = Limits(1, 1, mixes=False)
         """How batches are made now: a backend may find out what size suits it, and how many lanes its servers bear."""
         self._computing = self._preparing = 0
+        self._in_work = 0
+        """How many bytes of pixels are worked on."""
+        self._sizes: dict[tuple[str, str], int] = {}
+        """How many the pictures of a sample had at most by now, by dataset and sample."""
+        self._largest = 0
+        self._refused = False
+        """Whether a question waits for its turn because it did not fit beside others."""
         self._stored_at = 0.0
         self._workers: list[threading.Thread] = []
         self._switched = sys.getswitchinterval()
@@ -255,9 +235,37 @@ class Engine:
 
     def _next_new(self) -> Question | None:
         """Returns the first question that may be prepared now."""
-        question = None if self._resting else self._queue.next_new(self._limits)
-        self._preparing += question is not None
+        question = None if self._resting else self._queue.next_new(self._limits, self._fits)
+        if question is not None:
+            self._preparing += 1
+            self._in_work += question.in_work
         return question
+
+    def _fits(self, question: Question) -> bool:
+        """Whether the pictures of a question may be worked on beside what is in work, with how many bytes it then counts."""
+        unknown = self._largest or _BYTES_IN_WORK
+        question.in_work = self._sizes.get((question.cell.dataset, question.asking.sample.id), unknown)
+        fits = not self._preparing or self._in_work + question.in_work <= _BYTES_IN_WORK
+        self._refused |= not fits
+        return fits
+
+    def _weigh(self, question: Question, view: View) -> None:
+        """Counts a question with what its pictures take; whoever calls this holds the lock."""
+        if view.images:
+            name = (question.cell.dataset, question.asking.sample.id)
+            self._sizes[name] = max(self._sizes.get(name, 0), view.bytes)
+            self._largest = max(self._largest, view.bytes)
+        self._count_out(question)
+        question.in_work = view.bytes
+        self._in_work += view.bytes
+
+    def _count_out(self, question: Question) -> None:
+        """Counts a question as not in work any more, and wakes who waited for that; whoever calls this holds the lock."""
+        self._in_work -= question.in_work
+        question.in_work = 0
+        if self._refused:
+            self._refused = False
+            self._changed.notify_all()
 
     def _collected(self) -> dict[Asking, Prediction]:
         """Returns the answers that are there; where there are none, the first error is raised."""
@@ -310,21 +318,22 @@ class Engine:
         stored: Prediction | None = None
         error: BaseException | None = None
         try:
-            with self._room.taken(self._maker.bytes(asking.sample, question.cell.setting)):
-                view = self._view(question)
-                request = self._request(question.cell, asking, view)
-                with self._changed:
-                    if view.digests:
-                        self._made[asking.recipe], self._noted[asking.recipe] = view.digests, view.notes
-                    leads = self._queue.leads(question, request.key)
-                if leads:
-                    stored = self._store.get_many([request.key]).get(request.key)
-                if leads and stored is None:
-                    prepared = backend.prepare(request) if backend is not None and backend.prepares else Prepared(request)
+            view = self._view(question)
+            request = self._request(question.cell, asking, view)
+            with self._changed:
+                self._weigh(question, view)
+                if view.digests:
+                    self._made[asking.recipe], self._noted[asking.recipe] = view.digests, view.notes
+                leads = self._queue.leads(question, request.key)
+            if leads:
+                stored = self._store.get_many([request.key]).get(request.key)
+            if leads and stored is None:
+                prepared = backend.prepare(request) if backend is not None and backend.prepares else Prepared(request)
         except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for this question
             error = _without_frames(caught)
         with self._changed:
             self._preparing -= 1
+            self._count_out(question)
             self._queue.settle(question, prepared, stored, error)
             if self._resting or question.stage != "ready" or self._computing < self._limits.lanes:
                 self._changed.notify_all()  # else nobody can do anything with it until a batch has been computed

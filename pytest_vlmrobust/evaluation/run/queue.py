@@ -6,7 +6,7 @@ Nothing here waits, computes or stores. Several threads work on one queue: whoev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, islice
 
@@ -62,6 +62,8 @@ class Question:
     prepared: Prepared | None = None
     bytes: int = 0
     """How much memory it takes while it waits for its batch; known once it is ready."""
+    in_work: int = 0
+    """How many bytes of pixels it is counted with while it is prepared."""
     pixels: int = 0
     """How many numbers its pictures have: what the number of visual tokens grows with; known once it is ready."""
     prediction: Prediction | None = None
@@ -168,13 +170,17 @@ class Queue:
             one.stage = "asked"
         return batch, False
 
-    def next_new(self, limits: Limits) -> Question | None:
-        """Returns the first question that may be prepared now: for the next batch always, for later ones while memory allows."""
+    def next_new(self, limits: Limits, fits: Callable[[Question], bool] = lambda _question: True) -> Question | None:
+        """Returns the first question that may be prepared now: for the next batch always, for later ones while memory allows.
+
+        Where it does not fit beside what is being prepared, there is none: one that does must not overtake it again and again.
+        """
         ahead = islice(self._order(), _PREPARED_AHEAD * limits.size * limits.lanes)  # the next batch is made of the first of them
         questions = ahead if self._held < AHEAD_BYTES else self._window(limits)
         question = next((one for one in questions if one.stage == "new"), None)
-        if question is not None:
-            question.stage = "preparing"
+        if question is None or not fits(question):
+            return None
+        question.stage = "preparing"
         return question
 
     def _order(self) -> Iterator[Question]:

@@ -55,6 +55,8 @@ class View:
     digests: tuple[str, ...]
     notes: tuple[str, ...] = ()
     """What the setting could not do to these pictures."""
+    bytes: int = 0
+    """How much memory the pictures take, as they are shown or as they were, whichever is more."""
 
 
 @cache
@@ -86,8 +88,6 @@ class ViewMaker:
         self._sources: OrderedDict[str, NDArray[np.uint8]] = OrderedDict()
         self._held = 0
         self._lock = Lock()
-        self._sizes: dict[tuple[str, ...], int] = {}
-        """By the names of pictures: how many bytes they had at most by now, as they are or as a setting made them."""
         self._looks: dict[tuple[int | None, ...], tuple[float, tuple[Sample, ...], list[_Look]]] = {}
         """What samples begin with, as it was a moment ago: when, whose, and what."""
         self._first: dict[Path, str] = {}
@@ -135,27 +135,12 @@ class ViewMaker:
         if setting == NO_IMAGE:
             return View((), ())
         setting = shown_setting(setting)
-        shown, setting = _shown(sample, setting)
+        made = _made(sample, setting)
+        shown, setting = sample.images if made is None else made, _left(setting)[made is not None]
         sources = tuple(self._source(source) for source in shown)
-        view = self._rendered(sample, shown, sources, setting)
-        name = _name(shown)
-        self._sizes[name] = max(self._sizes.get(name, 0), *(sum(image.nbytes for image in one) for one in (sources, view.images)))
-        return view
-
-    def bytes(self, sample: Sample, setting: Setting) -> int | None:
-        """Returns how many bytes the pictures of a view had at most by now, under any setting; None where none was made."""
-        return 0 if setting == NO_IMAGE else self._sizes.get(_name(_shown(sample, shown_setting(setting))[0]))
-
-    def _rendered(
-        self, sample: Sample, shown: Sequence[ImageSource], sources: tuple[NDArray[np.uint8], ...], setting: Setting
-    ) -> View:
-        """Returns the view of a sample, of which ``shown`` gave these source pictures, under what is left of its setting.
-
-        Raises:
-            ImageError: the setting cannot be done to one of them.
-        """
+        size = sum(image.nbytes for image in sources)
         if setting == CLEAN:
-            return View(sources, tuple(pixels_digest(image) for image in sources))
+            return View(sources, tuple(pixels_digest(image) for image in sources), bytes=size)
         perturb = perturbations.get(str(setting))
         seed = derive_seed(self._seed, sample.seeded_by or sample.id)
         chosen = range(len(sources)) if sample.perturbed is None else sample.perturbed
@@ -176,6 +161,7 @@ class ViewMaker:
             images=images,
             digests=tuple(pixels_digest(image) for image in images),
             notes=tuple(dict.fromkeys(note for one in rendered.values() for note in one.notes)),
+            bytes=max(size, sum(image.nbytes for image in images)),
         )
 
     def picture_digests(self, samples: Sequence[Sample], known: KnownDigests) -> dict[str, PictureDigests]:
@@ -252,16 +238,6 @@ def _made(sample: Sample, setting: Setting) -> tuple[ImageSource, ...] | None:
     """Returns the pictures of the rung that a setting begins with, where somebody made them."""
     rung = _rung(setting)
     return None if rung is None else sample.sizes.get(rung)
-
-
-def _shown(sample: Sample, setting: Setting) -> tuple[tuple[ImageSource, ...], Setting]:
-    """Returns the pictures that a view begins with, and what is left to do to them."""
-    made = _made(sample, setting)
-    return sample.images if made is None else made, _left(setting)[made is not None]
-
-
-def _name(shown: Sequence[ImageSource]) -> tuple[str, ...]:
-    return tuple(source.identity() for source in shown)
 
 
 def _left(setting: Setting) -> tuple[Setting, Setting]:

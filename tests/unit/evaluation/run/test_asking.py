@@ -440,7 +440,7 @@ def test_pixels_that_are_worked_on_are_bounded(
     world: World, monkeypatch: pytest.MonkeyPatch, settings: tuple[str, ...], room: int
 ) -> None:
     """Small pictures among large ones, and settings that make them small; four threads and a lane could each take one."""
-    sides = [12, 40, 40, 12, 40, 40, 40, 40]
+    sides = [40, 12, 40, 12, 40, 40, 40, 40]
     pixels = np.random.default_rng(1).integers(0, 256, (8, 40, 40, 3), dtype=np.uint8)
     world.samples = [sample(i, images=(MemoryImage(pixels[i, :side, :side]),)) for i, side in enumerate(sides)]
     monkeypatch.setattr(asking_module, "_BYTES_IN_WORK", room)
