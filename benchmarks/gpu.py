@@ -36,17 +36,15 @@ import cv2
 import torch
 from measuring import drawn
 from overhead import SETTINGS as OVERHEAD
-from overhead import Recorded
+from overhead import Recorded, gate
 from PIL import Image
 
 from pytest_vlmrobust.backends import BackendOptions, resolve
 from pytest_vlmrobust.backends.answering import Job
+from pytest_vlmrobust.backends.loading import ModelSource, load_image_processor
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.datasets import resolve as dataset
-from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
-from pytest_vlmrobust.evaluation.run.queue import Want
-from pytest_vlmrobust.store import Store
+from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions
 
 GOAL = 0.95
 SETTINGS = tuple(name for name in OVERHEAD if name != "no_image")
@@ -79,9 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--samples", type=int, default=128, help="of each cell")
     parser.add_argument("--settings", type=int, default=len(SETTINGS), help="how many, of those of overhead.py")
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument(
-        "--threads", type=int, default=None, help="threads that prepare requests ahead; by default the gate's own"
-    )
+    parser.add_argument("--threads", type=int, default=1, help="threads that prepare requests ahead")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="the embedded model's sizes in place of the published one's")
@@ -98,24 +94,24 @@ def _measured(folder: Path, options: argparse.Namespace) -> int:
     ref = resolve(str(checkpoint), dtype="bfloat16")
     backend = Recorded(ref, BackendOptions(device=options.device, batch_size=options.batch_size))
     backend.infer([Request("", (), "Is it?")])
-    print(f"{_name(options.device)}, torch {torch.__version__}: {json.dumps(backend.describe()['loaded'])}", flush=True)
-    settings = SETTINGS[: options.settings]
+    print(f"torch {torch.__version__}: {json.dumps(backend.describe()['loaded'])}", flush=True)
+    cells = [Cell("random", "questions", Setting.parse(setting)) for setting in SETTINGS[: options.settings]]
+    evaluation = EvaluationOptions(batch_size=options.batch_size, threads=options.threads)
     gates: list[Run] = []
     ratios = []
     for _ in range(options.rounds):
         backend.batches.clear()
-        gates.append(
-            _run("gate", options.samples * len(settings), options.device, lambda: _gate(backend, questions, settings, options))
-        )
+        count = options.samples * len(cells)
+        gates.append(_run("gate", count, options.device, lambda: gate(backend, cells, str(questions), evaluation)))
         asked = backend.batches[:BARE_BATCHES]
         ratios.append(gates[-1].speed / _bare(backend, asked, options.device).speed)
-    _usual(backend, asked[:4], options.device)
+    _usual(backend, asked[:4], checkpoint, options.device)
     print(f"lanes in the gate: {backend.lanes}; it answers {statistics.median(ratios):.2f} times as many as the bare loop")
     shares = [gate.busy for gate in gates if gate.busy is not None]
     if not shares or not torch.cuda.is_available():
-        print("not measured: there is no GPU, or no nvidia-smi")
+        print("not measured: no GPU, or no nvidia-smi, was found")
         return 1
-    exact = _by_profiler(lambda: _gate(backend, questions, settings[:4], options))
+    exact = _by_profiler(lambda: gate(backend, cells[:4], str(questions), evaluation))
     print(f"by CUDA's profiler, in a gate of 4 settings, from the first kernel to the last: busy {exact:.1%}")
     share = statistics.median(shares)
     verdict = "PASS" if share >= GOAL else "FAIL"
@@ -160,25 +156,6 @@ def write_questions(folder: Path, options: argparse.Namespace) -> Path:
     return file
 
 
-def _gate(backend: Recorded, questions: Path, settings: Sequence[str], options: argparse.Namespace) -> None:
-    """Evaluates all cells as a gate does, with an empty store."""
-    name = dataset(str(questions)).name
-    cells = [Cell("random", name, Setting.parse(setting)) for setting in settings]
-    threads = {} if options.threads is None else {"threads": options.threads}
-    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
-        evaluator = Evaluator(
-            models={"random": resolve("tiny")},
-            datasets={name: lambda: dataset(str(questions))},
-            open_backend=lambda _ref: backend,
-            store=store,
-            options=EvaluationOptions(batch_size=options.batch_size, **threads),
-        )
-        evaluator.expect(map(Want, cells))
-        for cell in cells:
-            evaluator.result(cell)
-        evaluator.close()
-
-
 def _bare(backend: Recorded, asked: Sequence[Sequence[Request]], device: str) -> Run:
     """Times ``generate`` of transformers on prepared inputs, and nothing else."""
     lanes = backend._ready()  # noqa: SLF001 - the same forwards, without what stands around them
@@ -193,11 +170,10 @@ def _bare(backend: Recorded, asked: Sequence[Sequence[Request]], device: str) ->
     return _run("bare loop", 2 * sum(map(len, asked)), device, loop)
 
 
-def _usual(backend: Recorded, asked: Sequence[Sequence[Request]], device: str) -> None:
+def _usual(backend: Recorded, asked: Sequence[Sequence[Request]], checkpoint: Path, device: str) -> None:
     """Times a loop that has the library's processor prepare each batch, and ``generate`` answer it."""
     loaded = backend._ready().answerer._loaded  # noqa: SLF001 - as above
-    images = loaded.processor.image_processor
-    usual = type(images).__mro__[1](**{key: value for key, value in images.to_dict().items() if not key.startswith("_")})
+    usual = load_image_processor(ModelSource(str(checkpoint)), "pil")
 
     def loop() -> None:
         for requests in asked:
@@ -257,13 +233,8 @@ def _sampled(device: str) -> Iterator[list[float]]:
     if which("nvidia-smi") is None or not device.startswith("cuda"):
         yield found
         return
-    ask = [
-        "nvidia-smi",
-        "-i",
-        f"GPU-{torch.cuda.get_device_properties(device).uuid}",
-        "--query-gpu=utilization.gpu",
-        "--format=csv,noheader,nounits",
-    ]
+    name = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+    ask = ["nvidia-smi", "-i", name, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
     ask += ["-lms", str(round(1000 * SAMPLE_SECONDS))]
     with subprocess.Popen(ask, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - a constant command
         if process.stdout is not None:
@@ -287,10 +258,6 @@ def _by_profiler(call: Callable[[], object]) -> float:
         busy += max(0, last - max(begin, end))
         end = max(end, last)
     return busy / (end - spans[0][0])
-
-
-def _name(device: str) -> str:
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
 
 
 if __name__ == "__main__":

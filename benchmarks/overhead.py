@@ -107,6 +107,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads that prepare requests ahead")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
+    asked = EvaluationOptions(sample=options.samples, batch_size=options.batch_size, threads=options.threads)
     threads = torch.get_num_threads()  # before any backend changes it
     backend = Recorded(resolve("tiny"), BackendOptions(batch_size=options.batch_size))
     backend.infer([Request("", (), "Is it?")])
@@ -116,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     for _ in range(options.rounds):
         backend.batches.clear()
         backend.times.computing = 0.0
-        gates.append(_timed(lambda: _gate(backend, options)))
+        gates.append(_timed(lambda: gate(backend, CELLS, "shapes", asked)))
         busy.append(backend.times.computing / backend.lanes / gates[-1][0])
         loops.append(_bare_loop(backend, threads))
         print(f"gate {_said(gates[-1])}, {busy[-1]:.0%} of it computing   bare loop {_said(loops[-1])}", flush=True)
@@ -131,18 +132,25 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if ratio <= BOUND else 1
 
 
-def _gate(backend: Recorded, options: argparse.Namespace) -> None:
-    """Evaluates all cells as a gate does, with an empty store."""
+def gate(backend: Recorded, cells: Sequence[Cell], questions: str, options: EvaluationOptions) -> None:
+    """Evaluates cells of one dataset as a gate does, with an empty store.
+
+    Args:
+        backend: what answers, whichever model the cells name.
+        cells: of one model and of the dataset.
+        questions: the dataset, a name or a file.
+        options: of the evaluation.
+    """
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
         evaluator = Evaluator(
-            models={"tiny": resolve("tiny")},
-            datasets={"shapes": lambda: dataset("shapes")},
+            models={cells[0].model: resolve("tiny")},
+            datasets={cells[0].dataset: lambda: dataset(questions)},
             open_backend=lambda _ref: backend,
             store=store,
-            options=EvaluationOptions(sample=options.samples, batch_size=options.batch_size, threads=options.threads),
+            options=options,
         )
-        evaluator.expect(map(Want, CELLS))
-        for cell in CELLS:
+        evaluator.expect(map(Want, cells))
+        for cell in cells:
             evaluator.result(cell)
         evaluator.close()
 
