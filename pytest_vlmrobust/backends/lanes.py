@@ -105,15 +105,15 @@ class Lanes:
     def narrow(self) -> None:
         """Lets one piece of work be computed at a time from now on; returns once none is computed, for whoever comes next."""
         with self._narrowing:
-            taken = 0
+            held = 0
             try:
-                while taken < self.width:
+                while held < self.width:
                     self._turns.acquire()
-                    taken += 1
-                self.width = taken = 1
-            finally:
-                if taken:
-                    self._turns.release(taken)
+                    held += 1
+                self.width = held = 1
+            finally:  # all that is held where it was interrupted, else the one turn that there is from now on
+                for _ in range(held):
+                    self._turns.release()
 
     def close(self, seconds: float | None = None) -> None:
         """Ends each thread after its work, and waits for them.

@@ -342,7 +342,7 @@ class TransformersBackend:
                 if loaded.note:
                     self._options.notice(f"model {self.name!r} {loaded.note}")
                 begin = functools.partial(self._begin_lane, loaded.device)
-                most = 1 if loaded.note else _lanes_on_gpu(loaded.device) or self.lanes  # it shares the device: so the note says
+                most = _lanes_on_gpu(loaded) if device_class(loaded.device) == "cuda" else self.lanes
                 self._facts = {**_facts(loaded), "lanes": most}
                 self._lanes = Lanes(Answerer(loaded, self._generation), most, begin)
             return self._lanes
@@ -473,14 +473,12 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _lanes_on_gpu(device: str) -> int:
-    """Returns how many batches may be on a GPU at the same time, by how much of its memory is free; 0 for any other device."""
-    if device_class(device) != "cuda":
-        return 0
+def _lanes_on_gpu(loaded: Loaded) -> int:
+    """Returns how many batches may be on a GPU at the same time: one where it may be shared, as a note says, or is half full."""
     import torch
 
-    free, whole = torch.cuda.mem_get_info(device)
-    return _LANES_ON_GPU if 2 * free > whole else 1
+    free, whole = torch.cuda.mem_get_info(loaded.device)
+    return _LANES_ON_GPU if 2 * free > whole and not loaded.note else 1
 
 
 def _free_memory(*, cycles: bool = True) -> None:

@@ -99,6 +99,26 @@ def test_lanes_that_are_narrowed_compute_one_at_a_time() -> None:
     opened.close()
 
 
+@pytest.mark.parametrize("turn", [1, 2])
+def test_narrowing_that_is_interrupted_keeps_no_turn(monkeypatch: pytest.MonkeyPatch, turn: int) -> None:
+    opened, acquire, came = lanes(2), threading.Semaphore.acquire, []
+
+    def interrupted(turns: threading.Semaphore, *_about: Any) -> bool:
+        came.append(turns)
+        if len(came) == turn:
+            raise KeyboardInterrupt
+        return acquire(turns)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Semaphore, "acquire", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            opened.narrow()
+    assert opened.width == 2
+    opened.narrow()
+    assert opened.run(thread).name == LANE
+    opened.close()
+
+
 def test_a_second_lane_starts_only_where_the_first_is_busy() -> None:
     opened = lanes(2)
     assert len({opened.run(thread) for _ in range(5)}) == 1
