@@ -238,16 +238,20 @@ class Engine:
         question = None if self._resting else self._queue.next_new(self._limits, self._fits)
         if question is not None:
             self._preparing += 1
+            question.in_work = self._foreseen_bytes(question)
             self._in_work += question.in_work
         return question
 
     def _fits(self, question: Question) -> bool:
-        """Whether the pictures of a question may be worked on beside what is in work, with how many bytes it then counts."""
-        unknown = self._largest or _BYTES_IN_WORK
-        question.in_work = self._sizes.get((question.cell.dataset, question.asking.sample.id), unknown)
-        fits = not self._preparing or self._in_work + question.in_work <= _BYTES_IN_WORK
+        """Whether the pictures of a question may be worked on beside what is in work."""
+        fits = not self._preparing or self._in_work + self._foreseen_bytes(question) <= _BYTES_IN_WORK
         self._refused |= not fits
         return fits
+
+    def _foreseen_bytes(self, question: Question) -> int:
+        """Returns how many bytes the pictures of a question will probably take."""
+        unknown = self._largest or _BYTES_IN_WORK
+        return self._sizes.get((question.cell.dataset, question.asking.sample.id), unknown)
 
     def _weigh(self, question: Question, view: View) -> None:
         """Counts a question with what its pictures take; whoever calls this holds the lock."""

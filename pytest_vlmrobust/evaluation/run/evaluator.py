@@ -347,7 +347,7 @@ class Evaluator:
         try:
             now = self._backend(model).fingerprint()
         except VlmRobustError as error:
-            return f"nobody can tell whether model {model!r} is still the one that was asked: {error}"
+            return f"model {model!r} cannot be compared with the one that was asked first: {error}"
         names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         return (
             f"the fingerprint of model {model!r} changed while it was asked, by {first_few(map(repr, names))}: it is not sure "

@@ -173,7 +173,7 @@ class Queue:
     def next_new(self, limits: Limits, fits: Callable[[Question], bool] = lambda _question: True) -> Question | None:
         """Returns the first question that may be prepared now: for the next batch always, for later ones while memory allows.
 
-        Where it does not fit beside what is being prepared, there is none: one that does must not overtake it again and again.
+        None where that one does not fit beside what is being prepared: smaller ones behind it would keep it waiting.
         """
         ahead = islice(self._order(), _PREPARED_AHEAD * limits.size * limits.lanes)  # the next batch is made of the first of them
         questions = ahead if self._held < AHEAD_BYTES else self._window(limits)

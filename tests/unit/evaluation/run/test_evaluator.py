@@ -397,7 +397,7 @@ def test_a_fingerprint_that_changed_while_its_model_was_asked_is_said_at_the_end
         "the fingerprint of model 'model' changed while it was asked, by 'version': it is not sure that one model"
     )
     backend.version = 3
-    assert evaluator.changes() == ["nobody can tell whether model 'model' is still the one that was asked: the disk is gone"]
+    assert evaluator.changes() == ["model 'model' cannot be compared with the one that was asked first: the disk is gone"]
 
 
 def test_one_model_is_resident_at_a_time(world: World) -> None:
