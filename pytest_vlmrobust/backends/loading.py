@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import importlib.util
 import sys
 import threading
@@ -268,10 +267,6 @@ def load(source: ModelSource, placement: Placement) -> Loaded:
         limit_pixels(processor, placement.min_pixels, placement.max_pixels)
         processor.image_processor = _by_preprocessing(processor.image_processor, placement.preprocessing)
         prompt = _plain_prompt(processor, source)
-        if not gc.get_freeze_count():
-            # Python looks for no cycles any more among what was imported, some 350,000 objects: that takes a fifth of a second each
-            # time, and pytest does it twice when a run ends. The weights come later, for they are to be freed
-            gc.freeze()
         model = _load_weights(source, placement)
     except VlmRobustError:
         raise

@@ -79,7 +79,9 @@ class Comparison:
     early_answers: int = 0
     """Answers of these that both runs have."""
     early_changed: int = 0
-    """Those of them that score otherwise, and answers of these cells that only one run has."""
+    """Those of them that score otherwise."""
+    early_alone: int = 0
+    """Answers of these cells that only one run has."""
     confidence: float = field(default=0.90)
     """Level of the intervals."""
     notes: tuple[str, ...] = ()
@@ -90,7 +92,8 @@ class Comparison:
         """Whether both runs have the same cells, and every sample scores the same in both."""
         same = all(change.drop.value == 0 and not change.broken and not change.fixed for change in self.cells)
         any_answer = bool(self.cells) or self.early_answers > 0
-        return any_answer and same and not self.early_changed and not self.only_before and not self.only_after
+        in_one = self.early_alone or self.only_before or self.only_after
+        return any_answer and same and not self.early_changed and not in_one
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the comparison as what JSON can hold; undefined numbers are ``None``."""
@@ -108,6 +111,7 @@ class Comparison:
                 "cells": list(self.stopped_early),
                 "answers": self.early_answers,
                 "changed": self.early_changed,
+                "only_one": self.early_alone,
             },
             "notes": list(self.notes),
         }

@@ -263,8 +263,10 @@ class Settings:
         Raises:
             UsageError: a baseline is to be updated in continuous integration or without a place for it, or a model is to be asked
                 again and must not be asked, or nobody knows in which batches it was asked first, or a run that only fills its
-                store is to do more.
+                store is to do more, or a batch is to hold more than any may.
         """
+        from pytest_vlmrobust.backends.guard import MOST_IN_A_BATCH
+
         if self.vlm_update_baseline and os.environ.get("CI"):
             raise UsageError(
                 "--vlm-update-baseline is refused where the environment variable CI is set: a gate must not move its own bar. "
@@ -272,6 +274,8 @@ class Settings:
             )
         if self.vlm_update_baseline and not self.vlm_baseline:
             raise UsageError("--vlm-update-baseline needs --vlm-baseline DIR, which says where the baseline is")
+        if self.vlm_batch_size != AUTO and int(self.vlm_batch_size) > MOST_IN_A_BATCH:
+            raise UsageError(f"--vlm-batch-size {self.vlm_batch_size}: expected at most {MOST_IN_A_BATCH}, or auto")
         if self.vlm_aa and self.vlm_offline:
             raise UsageError("--vlm-aa asks the model again, and --vlm-offline forbids asking it: leave one of them out")
         budgets = [f"--{name.replace('_', '-')}" for name in ("vlm_budget_seconds", "vlm_budget_tokens") if getattr(self, name)]

@@ -121,13 +121,17 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(NO_FILES_LEFT) from None
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
     """Frees what was opened; of a run that is GO, which is looked at once more, that is done when pytest is about to end."""
     run = config.stash.get(RUN, None)
     if run is not None and run.decision is not Decision.GO:
         run.close()
         if run.settings.vlm:
             _end_in_time(config)
+    yield
+    if run is not None and run.settings.vlm:
+        gc.freeze()  # pytest has just looked for cycles and does so once more, for .3 s among all of torch and transformers
 
 
 def _end_in_time(config: pytest.Config) -> None:
@@ -183,13 +187,15 @@ def _collecting_seldom() -> Iterator[None]:
 
     Where somebody has it look more seldom still, or not at all, it stays so.
     """
-    young, *older = gc.get_threshold()
+    (young, *older), frozen = gc.get_threshold(), gc.get_freeze_count()
     if young:
         gc.set_threshold(max(young, _YOUNG), *older)
     try:
         yield
     finally:
         gc.set_threshold(young, *older)
+        if not frozen:
+            gc.unfreeze()  # what was frozen when the session ended
 
 
 _ENDINGS = ("SIGTERM", "SIGHUP")

@@ -345,7 +345,7 @@ def _read_samples(entry: Entry) -> tuple[float, int]:
 def _read_risk(entry: Entry) -> float:
     risk = entry.quantity()
     if isinstance(risk, str) or not 0.0 < risk < 0.5:
-        entry.refuse("a probability above 0 and below 0.5, such as 0.05")
+        entry.refuse("a probability above 0 and below 0.5, such as 0.05 (YAML reads 1e-3 as text, and 1.0e-3 as a number)")
     return float(risk)
 
 

@@ -184,7 +184,8 @@ def _answers(comparison: Comparison, most: int) -> list[str]:
     ]
     parts += [f"unknown in {len(unknown)}, where inferences failed"] if unknown else []
     early = len(comparison.stopped_early)
-    parts += [f"{quantity(early, 'cell')} stopped early, {comparison.early_changed} answers changed there"] if early else []
+    both = f"where {comparison.early_changed} of {quantity(comparison.early_answers, 'answer')} that both runs have changed"
+    parts += [f"{quantity(early, 'cell')} stopped early, {both}"] if early else []
     alone = len(comparison.only_before) + len(comparison.only_after)
     parts += [quantity(alone, "cell is in one run only", "cells are in one run only")] if alone else []
     lines = [f"{'; '.join(parts)}.", ""]

@@ -107,7 +107,9 @@ def _below(comparison: Comparison) -> list[str]:
             lines.append(f"only in {run}: {first_few(cells, _LEFT_OUT)}")
     if comparison.stopped_early:
         count = quantity(len(comparison.stopped_early), "cell")
-        changed = f"{comparison.early_changed} answers changed beside {comparison.early_answers} that both runs have"
+        changed = f"{comparison.early_changed} of {quantity(comparison.early_answers, 'answer')} that both runs have changed"
+        alone = quantity(comparison.early_alone, "more is in one run only", "more are in one run only")
+        changed += f", {alone}" if comparison.early_alone else ""
         lines.append(f"{count} stopped early (adaptive mode): {changed}; no interval, for what is asked depends on what is found")
     lines += [f"{change.name}: {change.drop.reason}" for change in comparison.cells if math.isnan(change.drop.value)]
     lines += comparison.notes

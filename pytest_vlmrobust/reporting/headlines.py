@@ -8,10 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, CHECK, FAMILY, LARGEST_DROP, Measure, Record
+from pytest_vlmrobust.core.record import (
+    BY_VALUE,
+    BY_VALUE_MARK,
+    CHECK,
+    FAMILY,
+    LARGEST_DROP,
+    PARTIAL,
+    PARTIAL_MARK,
+    Measure,
+    Record,
+)
 
-PARTIAL = "~"
-"""Stands before a number that rests on a part of the samples, because its test stopped once its verdict was decided."""
 _SPLITS = {CLEAN_NAME: "", "observatory_id": "augmented", "observatory_ood": "illusions"}
 _OTHER_SUITES = ("patches", "ladder")
 """Families of settings whose drops are no loss under a corruption."""
@@ -81,7 +89,8 @@ class Headline:
         yield from list(self._summary("worst", "worst_case_drop", _POINTS, cells.values())) or _worst_of(cells.values())
         yield from self._summary("mRCE", "mean_relative_corruption_error", _PLAIN)
         severe = self._summary("severe", "severe_failure_rate", _PERCENT)
-        yield from (number for number in severe if not number.text.startswith(PARTIAL))  # few samples overstate a share of cells
+        # few samples overstate a share of cells
+        yield from (number for number in severe if not number.text.startswith(PARTIAL_MARK))
 
     def _patches(self) -> Iterable[Number]:
         grids = [record for record in self.records if record.family == "patches" and record.level]
@@ -125,7 +134,7 @@ def legend(numbers: Iterable[Number]) -> str:
     """Returns what the marks of these numbers mean, on one line; empty where none has one."""
     shown = list(numbers)
     told = {
-        f"{PARTIAL} from a part of the samples: enough for the verdict": any(one.text.startswith(PARTIAL) for one in shown),
+        f"{PARTIAL_MARK} {PARTIAL}": any(one.text.startswith(PARTIAL_MARK) for one in shown),
         f"{BY_VALUE_MARK} {BY_VALUE}": any(one.by_value for one in shown),
     }
     return "  ".join(line for line, needed in told.items() if needed)
@@ -135,7 +144,7 @@ def _number(name: str, record: Record, metric: str, unit: _Unit, cells: Iterable
     measure = _measure(record, metric)
     if measure is None:
         return
-    part = PARTIAL if record.n_samples else ""
+    part = PARTIAL_MARK if record.n_samples else ""
     if not math.isfinite(measure.value):
         yield Number(name, f"{part}undefined")
         return

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import PARTIAL, PARTIAL_MARK, Measure, Record
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
 
 _NARROWEST = 20
@@ -33,6 +33,8 @@ class Point:
     measure: Measure
     data: str = ""
     """The digest of the dataset; empty if unknown."""
+    n_samples: int = 0
+    """Of a test that stopped early, the answers that it could have asked for; 0 of any other."""
 
     @property
     def ends(self) -> tuple[float, ...]:
@@ -46,8 +48,9 @@ class Point:
 
     @property
     def told(self) -> str:
-        """Its value with its interval."""
-        return f"{number(self.measure.value)} {interval(self.measure.low, self.measure.high)}".rstrip()
+        """Its value with its interval, and a mark where its test stopped early."""
+        part = PARTIAL_MARK if self.n_samples else ""
+        return f"{part}{number(self.measure.value)} {interval(self.measure.low, self.measure.high)}".rstrip()
 
 
 class Change(NamedTuple):
@@ -80,7 +83,7 @@ def points_of(
             name = "-".join(filter(None, (record.model, record.dataset, record.split or record.setting)))
             for measure in record.measures:
                 if measure.metric == metric and not measure.category:
-                    found[name] = Point(run, decision, measure, digests.get(record.dataset, ""))
+                    found[name] = Point(run, decision, measure, digests.get(record.dataset, ""), record.n_samples)
     return found
 
 
@@ -137,6 +140,7 @@ def change_lines(points: Sequence[Point]) -> list[str]:
     known = [point for point in points if point.has_interval]
     alone = quantity(len(points) - len(known), "run has no interval and shows", "runs have no interval and show")
     without = [f"{alone} no change"] if len(known) < len(points) else []
+    without += [f"{PARTIAL_MARK} {PARTIAL}"] if any(point.n_samples for point in points) else []
     if len(known) < 2:
         return [f"not enough runs for changes: 2 with an interval are needed, and there are {len(known)}", *without]
     found = changes(points)

@@ -17,6 +17,7 @@ from .reviewers import evidence_lines
 from .subject import subject
 from .wording import (
     RunFacts,
+    answers_of,
     decision_sentence,
     decisions_by_model,
     headline,
@@ -127,7 +128,8 @@ def _head(*titles: str) -> list[str]:
 
 def _row(record: Record, name: str, measure: Measure) -> str:
     beside = measure.beside(interval(measure.low, measure.high))
-    cells = (record.dataset, name, number(measure.value), beside, str(measure.n), str(record.outcome), _deciding_text(record))
+    n, decided_by = answers_of(record, measure), _deciding_text(record)
+    cells = (record.dataset, name, number(measure.value), beside, n, str(record.outcome), decided_by)
     return f"| {' | '.join(map(inert, cells))} |"
 
 

@@ -170,8 +170,12 @@ def row(record: Record) -> tuple[str, str, str, str, str]:
     if measure is None:
         return "", "", "", "", ""
     beside = measure.beside(interval(measure.low, measure.high))
-    n = f"{record.n_requested} of {record.n_samples}" if record.n_samples else str(measure.n)
-    return measure.called, number(measure.value), beside, measure.threshold, n
+    return measure.called, number(measure.value), beside, measure.threshold, answers_of(record, measure)
+
+
+def answers_of(record: Record, measure: Measure) -> str:
+    """Returns how many answers a measure rests on; where its test stopped early, of how many that it could have asked for."""
+    return f"{record.n_requested} of {record.n_samples}" if record.n_samples else str(measure.n)
 
 
 def outcome_counts(records: Iterable[Record]) -> str:

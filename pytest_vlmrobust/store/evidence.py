@@ -511,7 +511,7 @@ class Evidence(Database):
         count, first, last = self._connection.execute(query, (number,)).fetchone()
         if count != samples * views:
             each = f"{views} for each of {quantity(samples, 'sample')}"
-            early = f". A run in adaptive mode stops early: make one with --vlm-mode=full. {RUN_AGAIN}"
+            early = f". A run in adaptive mode stops early: make one with --vlm-mode=full. Of any other run: {RUN_AGAIN.lower()}"
             raise StoreError(f"{self.path}: {cell} has {count} answers, expected {samples * views}: {each}{early}")
         if count and (first, last) != (0, count - 1):
             raise StoreError(f"{self.path}: {cell} has answers {first} to {last}, expected 0 to {count - 1}. {RUN_AGAIN}")

@@ -72,6 +72,7 @@ def test_an_absent_thresholds_file(project: Project) -> None:
         ("--vlm-sample=many", ("many",)),
         ("--vlm-device=cdua", ("cdua", "--vlm-device")),
         ("--vlm-batch-size=0", ("--vlm-batch-size 0", "expected 1 or more")),
+        ("--vlm-batch-size=1000001", ("--vlm-batch-size 1000001", "expected at most 1000000, or auto")),
         ("--vlm-threads=-2", ("--vlm-threads -2", "expected 1 or more")),
         ("--vlm-preprocessing=quick", ("--vlm-preprocessing 'quick'", "expected one of fast, library")),
         ("--vlm=", ("--vlm is empty",)),

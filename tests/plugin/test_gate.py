@@ -234,11 +234,12 @@ def test_threshold():
 def test_cycles_are_looked_for_less_often_until_the_run_ends(project: Project, young: int, meanwhile: int) -> None:
     """Whoever has Python look more seldom still, or not at all, keeps that; without a model nothing changes."""
     project.write("suite/test_own.py", SEEN_BY_A_TEST)
-    before = gc.get_threshold()
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
     gc.set_threshold(young, 11, 12)
     try:
         project.run("-k", "test_threshold")
         after = gc.get_threshold()
+        assert gc.get_freeze_count() == frozen
         seen = (project.path / "seen").read_text()
         project.pytester.runpytest("suite/test_own.py")
         without_model = (project.path / "seen").read_text()

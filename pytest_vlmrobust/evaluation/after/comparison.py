@@ -69,8 +69,9 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
             only_before=_unmatched_names(then.evidence.cells(), {_with_model(pairs[cell.model], cell) for cell in ours}),
             only_after=_unmatched_names(ours, {cell for cell in ours if then.has_cell(cell)}),
             stopped_early=tuple(str(cell) for pair in model_pairs for cell in pair.stopped_early()),
-            early_answers=sum(shared for shared, _ in early),
-            early_changed=sum(changed for _, changed in early),
+            early_answers=sum(shared for shared, _, _ in early),
+            early_changed=sum(changed for _, changed, _ in early),
+            early_alone=sum(alone for _, _, alone in early),
             confidence=confidence,
             notes=_missing_picture_notes({str(before): then, str(after): now}, {change.dataset for change in cells}),
         )
@@ -141,15 +142,15 @@ class _Pair:
         parts = [run for run in (self.then, self.now) if _is_adaptive(run)]
         return [cell for cell in self._shared() if any(self._is_part(run, cell) for run in parts)]
 
-    def changed_answers(self, cell: Cell) -> tuple[int, int]:
-        """Returns of a cell how many answers both runs have, and how many of those score otherwise or only one run has.
+    def changed_answers(self, cell: Cell) -> tuple[int, int, int]:
+        """Returns of a cell how many answers both runs have, how many of those score otherwise, and how many one run alone has.
 
         Nothing is said about how much was lost: what a run asked depends on what it found.
         """
         now, then = self._stored(self.now, cell), self._stored(self.then, self._then(cell))
         shared = now.keys() & then.keys()
         changed = sum(now[key] != then[key] for key in shared)
-        return len(shared), changed + len(now.keys() ^ then.keys())
+        return len(shared), changed, len(now.keys() ^ then.keys())
 
     def _then(self, cell: Cell) -> Cell:
         return _with_model(self.then.model(cell.model), cell)

@@ -84,7 +84,7 @@ def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Rankin
     """
     try:
         return rank_entries([Entry.of(evidence, name)], reference=reference), ""
-    except UsageError as error:
+    except (UsageError, StoreError) as error:  # StoreError: also where a test stopped early, so that models lack answers
         return None, f"the models of the run are not ranked: {error}"
 
 

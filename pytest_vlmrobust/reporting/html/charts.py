@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME
-from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, PARTIAL, PARTIAL_MARK, Measure, Record
 
 from . import drawing
 from .drawing import Bar, Flip, Point
@@ -87,9 +87,17 @@ class Overview:
     families: list[FamilyMap]
 
     @property
+    def has_partial(self) -> bool:
+        """Whether a test of it stopped early."""
+        return any(spot.record.n_samples for spot in self._spots())
+
+    @property
     def has_by_value(self) -> bool:
         """Whether any verdict of it is about the value alone."""
-        return any(spot.by_value for family in self.families for row in family.rows for spot in row.spots if spot is not None)
+        return any(spot.by_value for spot in self._spots())
+
+    def _spots(self) -> Iterator[Spot]:
+        return (spot for family in self.families for row in family.rows for spot in row.spots if spot is not None)
 
     def outcomes(self, family: FamilyMap, column: str) -> list[tuple[object, int]]:
         """Returns how many settings of a family and level have each verdict, worst first."""
@@ -173,20 +181,25 @@ def worst_settings(sweep: Sweep) -> Chart | None:
     if not known:
         return None
     ranked = sorted(known, key=lambda pair: (-pair[1].value, pair[0].id))[:_MOST]
-    bars = [bar(record.setting, drop) for record, drop in ranked]
+    bars = [bar(f"{_part(record)}{record.setting}", drop) for record, drop in ranked]
     title = "Settings that cost most" if len(known) > 1 else "What the setting costs"
     rest = f" The {len(ranked)} worst of {len(known)} settings." if len(known) > len(ranked) else ""
+    part = f" {PARTIAL_MARK} {PARTIAL}." if any(record.n_samples for record, _ in ranked) else ""
     return Chart(
         title,
         f"Drop of accuracy, its 90 % interval, and the bound (vertical tick) of the rule that decided.{rest}"
-        f"{by_value_note(drop for _, drop in ranked)}",
+        f"{by_value_note(drop for _, drop in ranked)}{part}",
         drawing.ranking(bars, axis="drop of accuracy", label=f"Settings that cost {sweep.name} most"),
         ("setting", "drop", "90 % interval", "bound", "verdict"),
         [
-            (record, (record.setting, number(drop.value), interval(drop), bound(drop), str(drop.outcome)))
+            (record, (record.setting, f"{_part(record)}{number(drop.value)}", interval(drop), bound(drop), str(drop.outcome)))
             for record, drop in ranked
         ],
     )
+
+
+def _part(record: Record) -> str:
+    return PARTIAL_MARK if record.n_samples else ""
 
 
 def _is_ranked(record: Record) -> bool:

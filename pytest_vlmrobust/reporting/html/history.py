@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_vlmrobust.core.record import PARTIAL_MARK
 from pytest_vlmrobust.reporting.history import Point, change_lines, changes
 
 from . import drawing, page
@@ -66,9 +67,9 @@ def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Sec
                 (
                     one.run,
                     one.decision,
-                    number(one.measure.value),
+                    f"{PARTIAL_MARK if one.n_samples else ''}{number(one.measure.value)}",
                     interval(one.measure),
-                    str(one.measure.n),
+                    f"{one.measure.n} of {one.n_samples}" if one.n_samples else str(one.measure.n),
                     after.get(one.run, ""),
                 ),
             )

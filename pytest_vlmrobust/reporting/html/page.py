@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.fingerprint import fingerprint
-from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, FAMILY, Record
+from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, FAMILY, PARTIAL, PARTIAL_MARK, Record
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analyses, analysis_tables
 from pytest_vlmrobust.reporting.subject import mapping, subject
@@ -65,6 +65,8 @@ def templates() -> Environment:
         "shade": charts.shade,
         "by_value": BY_VALUE,
         "star": BY_VALUE_MARK,
+        "part": PARTIAL_MARK,
+        "partial": PARTIAL,
         "style": asset("style.css"),
     }
     return environment

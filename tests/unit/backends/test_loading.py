@@ -257,27 +257,3 @@ def test_losses_leave_out_a_library_until_it_is_used(program: str) -> None:
     pytest.importorskip("scipy.optimize", reason="the losses take nothing from a library that is absent")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-LOOKED_AMONG = """
-import gc
-from pytest_vlmrobust.backends import BackendOptions, resolve
-from pytest_vlmrobust.backends.transformers import TransformersBackend
-
-frozen = []
-for _ in range(2):
-    backend = TransformersBackend(resolve("tiny"), BackendOptions())
-    model = backend._ready().answerer._loaded.model
-    looked = {id(one) for one in gc.get_objects()}
-    import torch
-    assert id(torch.nn.Module) not in looked
-    assert id(model) in looked
-    frozen.append(gc.get_freeze_count())
-    backend.close()
-assert frozen[0] > 200_000 and frozen[1] <= frozen[0], frozen
-"""
-
-
-def test_python_looks_for_cycles_among_weights_and_not_among_libraries() -> None:
-    done = subprocess.run([sys.executable, "-c", LOOKED_AMONG], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -43,6 +43,17 @@ def test_a_value_alone_has_no_line_and_one_value_is_its_own_scale() -> None:
     assert text.splitlines()[1] == "run  GO  0.300  *"
 
 
+def test_a_value_of_a_part_of_the_answers_is_marked() -> None:
+    points = [Point("late", "GO", Measure("ACE", 0.3, n=20), n_samples=200), Point("early", "GO", Measure("ACE", 0.25, n=200))]
+    told = render_history("m-d", points, 60).splitlines()
+    assert "~0.300" in told[1]
+    assert "~" not in told[2]
+    assert "~ from a part of the samples: enough for the verdict" in told
+    page = render_history_page("ACE", {"m-d": points})
+    assert ">20 of 200<" in page.replace("\n", "")
+    assert ">~0.300<" in page
+
+
 def test_control_characters_are_spelled_out() -> None:
     assert "\x1b" not in render_history("\x1b[2J", [Point("\x1b[2J", "GO", Measure("x", 0.3))], 80)
 

@@ -170,6 +170,15 @@ def test_the_map_has_drops_with_marks_that_open_the_test(page: str) -> None:
     assert "✕" in spot
 
 
+def test_the_map_marks_what_rests_on_a_part_of_the_answers() -> None:
+    part = cell("fog:high", "weather", "high", n_requested=12, n_samples=100)
+    page = render_html([cell("clean"), cell("fog:low", "weather", "low"), part], NOTHING, {})
+    spots = {one: re.findall(rf"<a role=\"button\"[^>]*{one}.*?</a></td>", page)[0] for one in ("fog%3Ahigh", "fog%3Alow")}
+    assert ', 12 of 100 answers">~' in spots["fog%3Ahigh"]
+    assert "~" not in spots["fog%3Alow"]
+    assert "~ from a part of the samples: enough for the verdict" in Outline(page).text
+
+
 def test_the_policy_is_shown_as_applied(page: str) -> None:
     text = Outline(page).text
     assert f"p.yaml sha256 {'cd' * 32}" in text

@@ -21,7 +21,7 @@ ORIGINS = {
 
 def test_it_says_what_was_gated_decided_and_left_out() -> None:
     fog = dataclasses.replace(record("m-d-fog:high", Outcome.FAIL, 0.3), setting="fog:high", policy_sha256="c0ffee", n_unparsed=4)
-    mild = dataclasses.replace(record("m-d-fog:low"), setting="fog:low")
+    mild = dataclasses.replace(record("m-d-fog:low"), setting="fog:low", n_requested=12, n_samples=100)
     worst = dataclasses.replace(
         record("m-d-worst", Outcome.WAIVED, reason="waived by W1"),
         test="sweep",
@@ -37,11 +37,12 @@ def test_it_says_what_was_gated_decided_and_left_out() -> None:
         "| d | worst_case_drop | 0.300 | [0.100, 0.400] | 100 | WAIVED | worst_case_drop 0.300, bound 0.2 |",
         "- partial selection: 3 of 4 tests; the decision covers these only",
         "- waived: m-d-worst: waived by W1",
-        "- 4 of 200 answers could not be read and count as wrong",
+        "- 4 of 112 answers could not be read and count as wrong",
     ):
         assert f"{line}\n" in text
     hardest = text[text.index("Hardest settings") :]
     assert hardest.index("fog:high") < hardest.index("fog:low")
+    assert "| 12 of 100 | PASS |" in hardest
 
 
 def test_it_maps_evidence_to_what_reviewers_ask_for_and_says_what_is_missing() -> None:

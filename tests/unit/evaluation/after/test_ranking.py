@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -329,6 +330,18 @@ def test_it_is_json_and_the_same_each_time(tmp_path: Path) -> None:
         "analyses",
     }
     assert data["boards"][0]["standings"][0]["values"]["mean_corruption_error"]["value"] is None
+
+
+def test_models_whose_tests_stopped_early_are_not_ranked(tmp_path: Path) -> None:
+    directory = run(tmp_path, {"full": scripted(0.9), "early": scripted(0.8)})
+    with sqlite3.connect(directory / "predictions.sqlite") as connection:
+        connection.execute("delete from answers where place >= 12 and cell = (select max(id) from cells)")
+    connection.close()
+    with Evidence.open(directory, read_only=True) as evidence:
+        ranking, why = rank_run(evidence, "run")
+    assert ranking is None
+    assert why.startswith("the models of the run are not ranked: ")
+    assert "A run in adaptive mode stops early: make one with --vlm-mode=full" in why
 
 
 def test_letters_and_text_are_not_ranked_together(tmp_path: Path) -> None:
