@@ -131,7 +131,8 @@ class RunInputs:
         """The earlier run that cells are compared with.
 
         Raises:
-            UsageError: the directory holds no evidence of a run, or none of a model of this one; or the run is not named.
+            UsageError: the directory holds no evidence of a run, or none of a model of this one; or the run is not named, or its
+                tests stopped early.
         """
         from pytest_vlmrobust.evaluation.judge.baseline import Baseline
         from pytest_vlmrobust.evaluation.run.evidence import newest_runs
@@ -146,6 +147,12 @@ class RunInputs:
                 "--vlm-baseline=latest: a gate compares with a run that somebody chose. Name it as `vlmrobust runs` does"
             )
         baseline = Baseline.open(directory, known=[run.name for run in newest_runs(self.directories.earlier)])
+        if baseline.stopped_early:
+            baseline.close()
+            raise UsageError(
+                f"--vlm-baseline {self.settings.vlm_baseline}: tests of that run stopped early (adaptive mode), and a part of "
+                "the answers is no baseline. Make one with --vlm-mode=full: answers that are in the store are not asked for again"
+            )
         for name in self.models:
             baseline.model(name)
         return baseline

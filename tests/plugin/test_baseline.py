@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.store import Evidence
+from pytest_vlmrobust.store import Evidence, Journal
 
 from .conftest import SUITE, Project, make_project
 
@@ -202,6 +202,16 @@ def test_a_baseline_may_be_named_as_runs_are_listed(compared: Project) -> None:
     (name,) = (path.name for path in (compared.path / ".vlmrobust" / "runs").iterdir())
     assert compared.run(f"--vlm-baseline={name}").ret == compared.run("--vlm-baseline=first").ret != 4
     compared.run(f"--vlm-baseline={name}x").stderr.fnmatch_lines([f"*holds no predictions.sqlite*Did you mean '{name}'*"])
+
+
+def test_a_run_whose_tests_stopped_early_is_no_baseline(compared: Project) -> None:
+    compared.run()
+    (run,) = (compared.path / ".vlmrobust" / "runs").iterdir()
+    with Journal(run) as journal:
+        journal.append(Record("cell", "model-data-invert", "model", "data", "invert", n_requested=4, n_samples=8))
+    result = compared.run(f"--vlm-baseline={run.name}")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*tests of that run stopped early (adaptive mode)*Make one with --vlm-mode=full*"])
 
 
 def test_a_passing_run_becomes_the_baseline_and_a_failing_one_does_not(

@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.store import Evidence, last_records, read_manifest
+from pytest_vlmrobust.store import Evidence, read_manifest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +139,7 @@ class _Pair:
     @cache  # noqa: B019 - a pair lives as long as a comparison
     def stopped_early(self) -> list[Cell]:
         """Returns the cells of which one of the runs has a part of the answers, for its tests stopped once they were decided."""
-        parts = [run for run in (self.then, self.now) if _is_adaptive(run)]
+        parts = [run for run in (self.then, self.now) if run.stopped_early]
         return [cell for cell in self._shared() if any(self._is_part(run, cell) for run in parts)]
 
     def changed_answers(self, cell: Cell) -> tuple[int, int, int]:
@@ -212,14 +212,6 @@ class _Pair:
         import numpy as np
 
         return np.array(self.now.own_scores(cell), float)
-
-
-def _is_adaptive(run: Baseline) -> bool:
-    """Whether tests of a run stopped early, as its records say; of any other one, answers that are missing were removed."""
-    try:
-        return any(record.n_samples for record in last_records(run.evidence.path.parent))
-    except StoreError:
-        return False
 
 
 def _groups(samples: Sequence[Sample]) -> list[str]:

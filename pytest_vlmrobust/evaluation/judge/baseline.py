@@ -21,7 +21,7 @@ from pytest_vlmrobust.evaluation.run.results import counted
 from pytest_vlmrobust.evaluation.run.views import depends_on_seed
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import scoring_rules
-from pytest_vlmrobust.store import Evidence, StoredCell, read_manifest
+from pytest_vlmrobust.store import Evidence, StoredCell, last_records, read_manifest
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from .replay import Rescored, rescore
@@ -108,6 +108,14 @@ class Baseline:
         settings = read_manifest(directory).get("settings")
         seed = settings.get("vlm_seed") if isinstance(settings, dict) else None
         return seed if isinstance(seed, int) else None
+
+    @cached_property
+    def stopped_early(self) -> bool:
+        """Whether tests of the run stopped early, as its records say; of any other run, answers that are missing were removed."""
+        try:
+            return any(record.n_samples for record in last_records(self.evidence.path.parent))
+        except StoreError:
+            return False
 
     @property
     def without_pictures(self) -> tuple[str, ...]:
