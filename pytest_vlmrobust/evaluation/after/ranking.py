@@ -81,10 +81,16 @@ def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Rankin
         evidence: of the run; it stays open.
         name: what the ranking calls the run.
         reference: the model whose errors are the unit of mCE; empty for none.
+
+    Raises:
+        StoreError: the evidence cannot be read, or lacks answers although no test stopped early.
     """
+    entry = Entry.of(evidence, name)
     try:
-        return rank_entries([Entry.of(evidence, name)], reference=reference), ""
-    except (UsageError, StoreError) as error:  # StoreError: also where a test stopped early, so that models lack answers
+        return rank_entries([entry], reference=reference), ""
+    except (UsageError, StoreError) as error:
+        if isinstance(error, StoreError) and not entry.run.stopped_early:
+            raise
         return None, f"the models of the run are not ranked: {error}"
 
 

@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
-from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
+from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.ranking import BY, QUANTITIES, Board
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.comparison import Entry
 from pytest_vlmrobust.evaluation.after.ranking import UNREGISTERED, rank, rank_entries, rank_run
 from pytest_vlmrobust.metrics import ScoreTable
-from pytest_vlmrobust.store import Answer, Evidence, StoredCell, write_manifest
+from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 
 Scores = NDArray[np.float64]
 SETTINGS = ("clean", "fog:low", "fog:high", "flip_v")
@@ -337,6 +338,10 @@ def test_models_whose_tests_stopped_early_are_not_ranked(tmp_path: Path) -> None
     with sqlite3.connect(directory / "predictions.sqlite") as connection:
         connection.execute("delete from answers where place >= 12 and cell = (select max(id) from cells)")
     connection.close()
+    with Evidence.open(directory, read_only=True) as evidence, pytest.raises(StoreError, match="damaged"):
+        rank_run(evidence, "run")  # nothing says that a test stopped
+    with Journal(directory) as journal:
+        journal.append(Record("cell", "early-data-fog", "early", "data", "fog", n_requested=12, n_samples=N))
     with Evidence.open(directory, read_only=True) as evidence:
         ranking, why = rank_run(evidence, "run")
     assert ranking is None
