@@ -5,9 +5,10 @@ category, of the cells of a sweep or of the pairs of a mean bets against that ve
 audit is known for, and any rule that judges the interval, is looked at a few times: each look spends a part of the risk, and the
 last one asks about all samples.
 
-The order depends on the number of samples alone, and is the same for all cells of a dataset: nobody can choose another one, and
-metrics of several cells find the same samples in each. Every verdict of a cell follows from its own answers in that order, so
-that it is the same whatever else the run asks, in any process.
+The order follows from what a model is told and shown about each sample, and from nothing that can be changed without asking
+again: nobody can draw one that suits. It is the same for all cells of a dataset, so that metrics of several cells find the same
+samples in each. Every verdict of a cell follows from its own answers in that order, so that it is the same whatever else the run
+asks, in any process. Pictures are known by their pixels: unchanged ones are asked about in full before a test may stop early.
 
 A failed inference leaves its test to all samples, as does a category or a metric that the samples so far lack. Budgets are judged
 on what was asked. A run that is compared with an earlier one asks about everything.
@@ -41,6 +42,7 @@ from .audits import (
     NoAuditError,
     RuleAudit,
     asking_order,
+    fingerprints_of,
     judges_value,
     limits_within,
     moments,
@@ -50,6 +52,7 @@ from .context import Asked, floors, groups_of, references
 from .judge import Judge
 from .looks import Decisions, Prefix, alone, blocks, breaks_budget, is_broken, look_sizes, risk_shares, strata_of, with_risk
 from .measurements import UNPARSED_INCREASE, judged_tests, quantity
+from .replay import NoThumbnails
 from .required_cells import BASELINES, WITHOUT_SETTINGS, attempts_of
 from .strata import rows_of
 from .sweep_audits import SweepTest
@@ -141,6 +144,8 @@ class AdaptiveJudge:
     """How many of the first samples of a cell are on their way."""
     _ahead: list[int] = field(default_factory=lambda: [0, 0], init=False)
     """Answers that were inferred and recalled between tests, which no record counts yet."""
+    _fingerprints: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
+    """What the order of the samples of each dataset is made of."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -222,7 +227,7 @@ class AdaptiveJudge:
         if self._lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}):
             stops.clear()
             decisions.shares = {}
-        return CellTest(asking_order(size), decisions, audits, stops)
+        return CellTest(self._order(cell), decisions, audits, stops)
 
     def _category_tests(self, cell: Cell, planned: Sequence[JudgedTest]) -> list[JudgedTest]:
         """Returns the tests of the categories of a cell that a rule is about and an audit may decide."""
@@ -312,7 +317,7 @@ class AdaptiveJudge:
 
     def _expect_first(self, cell: Cell, count: int, asker: AsksAhead) -> None:
         """Has the first samples of a cell asked about, those that are not on their way yet."""
-        order = asking_order(len(self.judge.evaluator.samples(cell.dataset)))
+        order = self._order(cell)
         if places := order[self._expected.get(cell, 0) : count]:
             asker.expect([Want(cell, places)])
             self._expected[cell] = count
@@ -324,7 +329,8 @@ class AdaptiveJudge:
             return judge.sweep(sweep, settings)
         if self._lacks_reference(sweep, {sweep.metric}):
             return judge.sweep(sweep, settings)
-        if (audited := SweepTest.of(judge, sweep, settings, self._expect)) is not None:
+        fingerprints = self._fingerprints_of(sweep.model, sweep.dataset)
+        if (audited := SweepTest.of(judge, sweep, settings, fingerprints, self._expect)) is not None:
             with contextlib.suppress(NoAuditError):
                 return audited.record() or judge.sweep(sweep, settings)
         size = len(judge.evaluator.samples(sweep.dataset))
@@ -333,7 +339,7 @@ class AdaptiveJudge:
         decisions = self._decisions(sweep, size, judged_tests(sweep, Asked.of(judge.evaluator, sweep.dataset, task)))
         for asked in sorted({FIRST, *looks}):
             decisions.asked = asked
-            self._expect_settings(sweep, settings, asking_order(size)[:asked])
+            self._expect_settings(sweep, settings, self._order(sweep)[:asked])
             record = self._look(decisions, sweep, partial(Judge.sweep, sweep=sweep, settings=settings))
             if record is not None:
                 return record
@@ -385,7 +391,8 @@ class AdaptiveJudge:
         whole, asked, size = self.judge.evaluator, decisions.asked, decisions.size
         decisions.at_look, decisions.undecided = asked in look_sizes(size), set()
         album = None if decisions.open_looks else whole.album  # thumbnails cost more than a look
-        prefix = Prefix.of(whole, asked, size, album)
+        fingerprints = partial(self._fingerprints_of, about.model)
+        prefix = Prefix(whole, asked / size, fingerprints, album or NoThumbnails())
         record = judged(dataclasses.replace(self.judge, evaluator=prefix, early=decisions))
         decisions.open_looks = bool(decisions.undecided - decisions.audited)
         unmeasured = decisions.planned - {measure.metric for measure in record.measures if not measure.category}
@@ -396,9 +403,21 @@ class AdaptiveJudge:
             return None
         if album is None:
             decisions.at_look = False
-            prefix = Prefix.of(whole, asked, size, whole.album)
+            prefix = Prefix(whole, asked / size, fingerprints, whole.album)
             record = judged(dataclasses.replace(self.judge, evaluator=prefix, early=decisions))
         return dataclasses.replace(record, n_samples=record.n_requested * size // asked)
+
+    def _order(self, about: Cell | SweepMetric) -> Sequence[int]:
+        """Returns the places of all samples in the order in which they are asked."""
+        return asking_order(self._fingerprints_of(about.model, about.dataset))
+
+    def _fingerprints_of(self, model: str, dataset: str) -> tuple[str, ...]:
+        """Returns what the order of samples is made of; has a model asked about their unchanged pictures, which it takes."""
+        if dataset not in self._fingerprints:
+            evaluator = self.judge.evaluator
+            evaluator.result(Cell(model, dataset, CLEAN))
+            self._fingerprints[dataset] = fingerprints_of(evaluator.samples(dataset), evaluator.pictures(dataset))
+        return self._fingerprints[dataset]
 
     def _lacks_stratum(self, about: Cell | SweepMetric, prefix: Prefix) -> bool:
         """Whether a rule blocks on a category of which no sample is asked about yet."""
@@ -471,7 +490,7 @@ class AdaptiveJudge:
             own = partial(CELL_LIMITS[test.metric], *(scores[members] for scores in references(self.judge.evaluator, cell)))
             limits = partial(limits_within, members, own)
             with contextlib.suppress(NoAuditError):  # without a limit there is no audit, and looks decide
-                audits[alone(test), rule.id] = RuleAudit(rule, bounds, limits, asking_order(size), risks(policy, rule, test))
+                audits[alone(test), rule.id] = RuleAudit(rule, bounds, limits, self._order(cell), risks(policy, rule, test))
         return audits
 
     def _lacks_reference(self, about: Cell | SweepMetric, names: Iterable[str]) -> bool:

@@ -1,21 +1,24 @@
 """Audits: after how many answers, and by which bets, a rule on a value is decided before all answers are there.
 
 An audit is about one cell or a category of it, about the pairs of a mean, or about the cells of a sweep. It bets against the
-verdict that all answers would give, and may stop after any answer (``metrics.sequential``). The order in which samples are asked
-depends on their number alone, and is the same for all cells of a dataset: nobody can choose another one.
+verdict that all answers would give, and may stop after any answer (``metrics.sequential``).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.fingerprint import rng_for
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.fingerprint import derive_seed, fingerprint
+from pytest_vlmrobust.core.sample import PictureDigests, Sample
+from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.corruption import BENIGN, CATASTROPHIC, SEVERE
 from pytest_vlmrobust.metrics.scores import ROUNDING
@@ -47,19 +50,64 @@ class MissingScoreError(Exception):
     """An inference failed that an audit asked for, so that no value of all answers is known."""
 
 
-def asking_order(size: int) -> tuple[int, ...]:
-    """Returns in which order the samples of a dataset are asked about, by their places in it: a permutation of ``size`` places.
+# In which order samples are asked.
 
-    >>> sorted(asking_order(4))
-    [0, 1, 2, 3]
+
+def fingerprints_of(samples: Sequence[Sample], pictures: Mapping[str, PictureDigests]) -> tuple[str, ...]:
+    """Returns what the order of samples is made of: fingerprints of what a model is told and shown about each.
+
+    Where a sample stands, its id, its target and its category are left out: to change them costs no answer, so that whoever did
+    could draw another order until one suits. Samples that are shown alike are numbered, in the order of their ids.
+
+    Args:
+        samples: of a dataset.
+        pictures: the digests of their pictures, by sample id.
+
+    Raises:
+        StoreError: they are not known of a sample.
     """
-    return tuple(_permutation(size))
+    if unknown := [sample.id for sample in samples if sample.images and sample.id not in pictures]:
+        raise StoreError(
+            f"the pictures of {first_few(unknown)} are not known, from which the order of samples follows. The store, or the "
+            "evidence of the run, was changed or damaged: run the model again to have another one"
+        )
+    seen = Counter[str]()
+    found: dict[str, str] = {}
+    for sample in sorted(samples, key=lambda sample: sample.id):
+        shown = fingerprint([*_told(sample), pictures[sample.id].pixels if sample.images else ""])
+        found[sample.id] = f"{shown} {seen[shown]}"
+        seen[shown] += 1
+    return tuple(found[sample.id] for sample in samples)
+
+
+def _told(sample: Sample) -> list[Any]:
+    """Returns what prompts tell of a sample, whatever their words: JSON-safe."""
+    told: list[Any] = [sample.question, sample.hint, sample.instruction]
+    if sample.task == "choice":
+        told.append(list(sample.options.items()))
+    if sample.task == "boxes" and (about := sample.localisation):
+        given = [[name, list(map(float, box))] for name, box in about.given.items()]
+        told += [list(about.boxes), given, about.given_in, list(about.size)]
+    return told
 
 
 @lru_cache(maxsize=64)
-def _permutation(size: int) -> list[int]:
-    places: list[int] = rng_for(0, _PURPOSE, str(size)).permutation(size).tolist()
-    return places
+def asking_order(fingerprints: tuple[str, ...]) -> tuple[int, ...]:
+    """Returns in which order the samples of a dataset are asked about, by their places in it.
+
+    It is random, and nobody can choose it: which of two samples comes first follows from their fingerprints, wherever they stand
+    and however many others there are. It is the same for all cells of a dataset.
+
+    >>> [("a", "b", "c")[place] for place in asking_order(("a", "b", "c"))]
+    ['b', 'a', 'c']
+    >>> [("c", "b", "d", "a")[place] for place in asking_order(("c", "b", "d", "a"))]
+    ['b', 'd', 'a', 'c']
+    """
+    ranks = [derive_seed(0, _PURPOSE, each) for each in fingerprints]
+    return tuple(sorted(range(len(ranks)), key=ranks.__getitem__))
+
+
+# When audits may stop.
 
 
 def step_after(asked: int) -> int:

@@ -26,7 +26,6 @@ from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, verdict_o
 
 from .audits import asking_order, judges_value
 from .judge import Judge
-from .replay import NoThumbnails
 from .strata import strata
 
 FIRST_LOOK = 24
@@ -67,13 +66,10 @@ class Prefix:
     whole: Measured
     share: float
     """The part of each dataset that is asked about."""
-    album: Thumbnails = field(default_factory=NoThumbnails)
+    fingerprints: Callable[[str], tuple[str, ...]]
+    """Gives what the order of the samples of a dataset is made of."""
+    album: Thumbnails
     _samples: dict[str, tuple[Sample, ...]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, whole: Measured, asked: int, size: int, album: Thumbnails | None = None) -> Prefix:
-        """Returns the first ``asked`` of ``size`` samples, and as large a part of any other dataset."""
-        return cls(whole, asked / size, album or NoThumbnails())
 
     @property
     def models(self) -> Mapping[str, ModelRef]:
@@ -102,23 +98,24 @@ class Prefix:
         """Returns the samples that are asked about, in the order of the dataset; the same object each time."""
         if dataset not in self._samples:
             everything = self.whole.samples(dataset)
-            self._samples[dataset] = tuple(everything[place] for place in self.places(len(everything)))
+            self._samples[dataset] = tuple(everything[place] for place in self.places(dataset))
         return self._samples[dataset]
 
-    def places(self, size: int) -> tuple[int, ...]:
-        """Returns the places of the samples that are asked about, of a dataset of ``size``."""
-        return _first_places(size, math.ceil(self.share * size - 1e-9))
+    def places(self, dataset: str) -> tuple[int, ...]:
+        """Returns the places of the samples of a dataset that are asked about."""
+        fingerprints = self.fingerprints(dataset)
+        return _first_places(fingerprints, math.ceil(self.share * len(fingerprints) - 1e-9))
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers and scores of a cell."""
-        chosen = self.places(len(self.whole.samples(cell.dataset)))
+        chosen = self.places(cell.dataset)
         return self.whole.result(cell, chosen if places is None else [chosen[place] for place in places])
 
 
 @lru_cache(maxsize=64)
-def _first_places(size: int, count: int) -> tuple[int, ...]:
+def _first_places(fingerprints: tuple[str, ...], count: int) -> tuple[int, ...]:
     """Returns the places of the samples that are asked first, in the order of the dataset: needed for every cell of a look."""
-    return tuple(sorted(asking_order(size)[:count]))
+    return tuple(sorted(asking_order(fingerprints)[:count]))
 
 
 @dataclass(eq=False)

@@ -66,12 +66,19 @@ class SweepTest:
     rules: Sequence[Rule]
     """All rules on the metric; each blocks, and asks for the verdict of all answers."""
     cells: Sequence[Cell]
+    fingerprints: tuple[str, ...]
+    """What the order of its samples is made of."""
     expect: Callable[[Iterable[Want]], None]
     """Told what is asked next, so that the model is kept busy."""
 
     @classmethod
     def of(
-        cls, judge: Judge, sweep: SweepMetric, settings: Sequence[Setting], expect: Callable[[Iterable[Want]], None]
+        cls,
+        judge: Judge,
+        sweep: SweepMetric,
+        settings: Sequence[Setting],
+        fingerprints: tuple[str, ...],
+        expect: Callable[[Iterable[Want]], None],
     ) -> SweepTest | None:
         """Returns the test of a summary metric over ``settings``; ``None`` where no audit is known for one of its rules."""
         policy, test = judge.policies[sweep.model], _judged(sweep)
@@ -86,9 +93,9 @@ class SweepTest:
             low = set(low_settings(map(str, chosen)))
             chosen = [setting for setting in chosen if str(setting) in low]
         cells = [Cell(sweep.model, sweep.dataset, setting) for setting in chosen]
-        if not cells or (sweep.metric in OF_RUNGS and _show_one_rung(judge, cells)):
+        if not cells or (sweep.metric in OF_RUNGS and _show_one_rung(judge, cells, asking_order(fingerprints)[:FIRST])):
             return None
-        return cls(judge, sweep, rules, cells, expect)
+        return cls(judge, sweep, rules, cells, fingerprints, expect)
 
     def record(self) -> Record | None:
         """Asks until audits have decided the rules, and returns the record; ``None`` where something is left open.
@@ -108,7 +115,7 @@ class SweepTest:
 
         sweep, cells, result = self.sweep, self.cells, self.judge.evaluator.result
         clean, blind = references(self.judge.evaluator, sweep)
-        order = asking_order(clean.size)
+        order = asking_order(self.fingerprints)
         decisions = Decisions(self.judge, len(order) * len(cells), {})
         weights = prior_weights([str(cell.setting) for cell in cells]).tolist()
         asked = [0] * len(cells)
@@ -143,7 +150,7 @@ class SweepTest:
         once = references(self.judge.evaluator, sweep)
         clean, blind = (np.tile(scores, len(cells)) for scores in once)
         size = once[0].size
-        order = pair_order(0, "", "", [str(cell.setting) for cell in cells], size).samples.tolist()
+        order = pair_order(0, [str(cell.setting) for cell in cells], self.fingerprints).samples.tolist()
         decisions = Decisions(self.judge, len(order), {})
         places: dict[Cell, list[int]] = {}
         values: dict[int, float] = {}
@@ -189,9 +196,8 @@ def _judged(sweep: SweepMetric) -> JudgedTest:
     return JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split)
 
 
-def _show_one_rung(judge: Judge, rungs: Sequence[Cell]) -> bool:
+def _show_one_rung(judge: Judge, rungs: Sequence[Cell], first: Sequence[int]) -> bool:
     """Whether all rungs show the same pictures of the samples that are asked about first, so that there is no curve."""
-    first = asking_order(len(judge.evaluator.samples(rungs[0].dataset)))[:FIRST]
     return bool(same_pictures([judge.evaluator.result(rung, first) for rung in rungs]))
 
 

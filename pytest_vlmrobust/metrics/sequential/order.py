@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pytest_vlmrobust.core.fingerprint import rng_for
+from pytest_vlmrobust.core.fingerprint import derive_seed, rng_for
 
 Scheme = Literal["uniform", "stratified", "fixed"]
 Indices = NDArray[np.intp]
@@ -39,21 +39,22 @@ class Order:
             raise ValueError(f"an order of {self.samples.size} samples must name each of 0..{self.samples.size - 1} once")
 
 
-def pair_order(seed: int, model: str, dataset: str, settings: Sequence[str], size: int) -> Order:
+def pair_order(seed: int, settings: Sequence[str], names: Sequence[str]) -> Order:
     """Returns the order of all (setting, sample) pairs of a sweep, for a gate on its mean drop or mean RCE.
 
-    Pair ``p`` is ``divmod(p, size)``: the position in ``settings``, and the sample. The matching limit is one of :mod:`.limits`
-    over the clean (and no-image) scores repeated once for each setting, ``np.tile(clean, len(settings))``.
+    Pair ``p`` is ``divmod(p, len(names))``: the position in ``settings``, and the sample. The matching limit is one of
+    :mod:`.limits` over the clean (and no-image) scores repeated once for each setting, ``np.tile(clean, len(settings))``.
+
+    Which of two pairs comes first follows from their settings and the names of their samples alone: neither other places, nor
+    further settings or samples, draw another order of these.
 
     Args:
         seed: the run's seed.
-        model: the sweep's model.
-        dataset: the sweep's dataset.
-        settings: the sweep's settings, in the order that numbers the pairs.
-        size: number of samples N of each setting.
+        settings: the sweep's settings, unlike each other, in the order that numbers the pairs.
+        names: one for each sample, unlike each other, in their order.
     """
-    generator = rng_for(seed, _PURPOSE, model, dataset, *settings)
-    return Order(generator.permutation(size * len(settings)).astype(np.intp), "uniform")
+    ranks = [derive_seed(seed, _PURPOSE, setting, name) for setting in settings for name in names]
+    return Order(np.argsort(np.array(ranks, np.uint64), kind="stable"), "uniform")
 
 
 def stratified_order(seed: int, model: str, dataset: str, setting: str, reference: ArrayLike, *, pace: float = 4.0) -> Order:

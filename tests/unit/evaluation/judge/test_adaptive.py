@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from itertools import pairwise, permutations
@@ -20,14 +20,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.core.boxes import Localisation
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import WARNING, Outcome
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.fingerprint import fingerprint, pixels_digest
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.verification import verify
+from pytest_vlmrobust.evaluation.judge import audits
 from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
-from pytest_vlmrobust.evaluation.judge.audits import FIRST, NoAuditError, RuleAudit, allowed_breaches, asking_order, moments
+from pytest_vlmrobust.evaluation.judge.audits import FIRST, NoAuditError, RuleAudit, allowed_breaches, fingerprints_of, moments
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
@@ -44,6 +48,21 @@ SETTINGS = tuple(Setting.parse(name) for name in ("flip_h", "flip_v", "invert", 
 BUDGETS = "budgets: {max_unparsed_rate: 100%, max_error_rate: 100%}\n"
 
 
+N = 200
+RIGHT, WRONG = [1.0] * N, [0.0] * N
+SAMPLES = [sample(number, category="") for number in range(N)]
+PICTURES = {
+    one.id: PictureDigests(fingerprint([one.images[0].identity()]), fingerprint([pixels_digest(one.images[0].load())]))
+    for one in SAMPLES
+}
+FINGERPRINTS = fingerprints_of(SAMPLES, PICTURES)
+
+
+def asking_order(size: int) -> tuple[int, ...]:
+    """Returns in which order so many of the samples are asked about."""
+    return audits.asking_order(FINGERPRINTS[:size])
+
+
 class Answers:
     """Scores of cells from memory, which remember what they were asked for; those of several views are rows.
 
@@ -54,7 +73,7 @@ class Answers:
         self.scores: dict[str, Any] = {"clean": clean, "no_image": [0.0] * len(clean), **scores}
         self.unread: Mapping[str, Collection[int]] = {}
         self.asked: dict[str, set[int]] = {}
-        self.everyone = tuple(sample(number, **{"category": "", **changes}) for number in range(len(clean)))
+        self.everyone = tuple(replace(one, **{"category": "", **changes}) for one in SAMPLES[: len(clean)])
         self.models = {"model": ModelRef("model", "scripted", "")}
         self.album = NoThumbnails()
         self.inferred = self.recalled = 0
@@ -63,7 +82,7 @@ class Answers:
         return self.everyone
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        return {}
+        return PICTURES
 
     def corpus_metric(self, dataset: str) -> str:
         return "accuracy"
@@ -113,8 +132,6 @@ def adaptive(tmp_path: Path) -> Callable[..., AdaptiveJudge]:
 
 Made = Callable[..., AdaptiveJudge]
 DROP = "{id: drop, metric: accuracy_drop, max: 20pp}"
-N = 200
-RIGHT, WRONG = [1.0] * N, [0.0] * N
 
 
 def every(step: int, n: int = N) -> list[float]:
@@ -133,9 +150,7 @@ def measure(record: Record, metric: str, category: str = "") -> Measure:
 
 
 @given(st.integers(1, 500))
-def test_the_order_names_each_sample_once_and_follows_from_their_number(size: int) -> None:
-    assert sorted(asking_order(size)) == list(range(size))
-    assert asking_order(size) == asking_order(size)
+def test_tests_may_stop_often_at_first_and_looks_share_the_risk(size: int) -> None:
     assert all(FIRST <= asked < size for asked in moments(size))
     assert all(early < late for early, late in zip(moments(size), moments(size)[1:], strict=False))
     assert all(look <= 0.6 * size for look in look_sizes(size))
@@ -143,6 +158,91 @@ def test_the_order_names_each_sample_once_and_follows_from_their_number(size: in
     assert list(shares) == [*look_sizes(size), size]
     assert sum(shares.values()) == pytest.approx(1.0)
     assert all(early <= late for early, late in pairwise(shares.values()))
+
+
+def ids_in_order(samples: Sequence[Sample], **pictures: str) -> list[str]:
+    """Returns the ids of samples in the order in which they are asked; ``pictures`` by id that are not those of ``SAMPLES``."""
+    digests = {**PICTURES, **{name: PictureDigests("", shown) for name, shown in pictures.items()}}
+    order = audits.asking_order(fingerprints_of(samples, digests))
+    assert sorted(order) == list(range(len(samples)))
+    return [samples[place].id for place in order]
+
+
+@given(st.permutations(SAMPLES[:40]), st.integers(0, 39))
+def test_the_order_depends_neither_on_rows_nor_on_further_samples(shuffled: list[Sample], count: int) -> None:
+    order = ids_in_order(SAMPLES[:40])
+    assert ids_in_order(shuffled) == order
+    kept = {one.id for one in shuffled[:count]}
+    assert ids_in_order(shuffled[:count]) == [name for name in order if name in kept]
+
+
+def test_the_order_is_of_what_is_told_and_shown() -> None:
+    order = ids_in_order(SAMPLES)
+    changes: list[dict[str, Any]] = [
+        {"question": "Which?"},
+        {"hint": "Look."},
+        {"instruction": "Say it."},
+        {"options": {"A": "dog", "B": "cat"}},
+    ]
+    for told in changes:
+        other = [replace(one, **told) for one in SAMPLES]
+        assert ids_in_order(other) != order
+        assert ids_in_order(other[::-1]) == ids_in_order(other)
+    assert ids_in_order(SAMPLES, **{one.id: f"picture {one.id}" for one in SAMPLES}) != order
+    free: dict[str, Any] = {
+        "target": "A",
+        "category": "c",
+        "group": "g",
+        "keys": {"figure": "1"},
+        "seeded_by": "x",
+        "changed_by": {"left_right"},
+    }
+    assert ids_in_order([replace(one, **free) for one in SAMPLES]) == order
+    packed = {name: replace(one, sources="packed otherwise") for name, one in PICTURES.items()}
+    assert fingerprints_of(SAMPLES, packed) == FINGERPRINTS
+    renamed = [replace(one, id=f"r{N - number}") for number, one in enumerate(SAMPLES)]
+    digests = {new.id: PICTURES[one.id] for new, one in zip(renamed, SAMPLES, strict=True)}
+    assert fingerprints_of(renamed, digests) == FINGERPRINTS
+
+
+def test_options_that_no_prompt_tells_are_no_part_of_the_order() -> None:
+    written = [replace(one, task="open", options={}) for one in SAMPLES]
+    untold = [replace(one, task="open", options={"A": str(number)}) for number, one in enumerate(SAMPLES)]
+    assert fingerprints_of(written, PICTURES) == fingerprints_of(untold, PICTURES)
+
+
+def test_boxes_that_are_told_and_asked_for_are_part_of_the_order_and_their_places_are_not() -> None:
+    def fingerprint_of(**changes: Any) -> str:
+        about = Localisation(**{"size": (16, 12), "boxes": {"nose": (1, 2, 3, 4)}, "given": {"eye": (5, 5, 6, 6)}} | changes)
+        (found,) = fingerprints_of([replace(SAMPLES[0], task="boxes", localisation=about)], PICTURES)
+        return found
+
+    one = fingerprint_of()
+    assert fingerprint_of(boxes={"nose": (2, 2, 3, 4)}) == fingerprint_of(given={"eye": (5.0, 5.0, 6.0, 6.0)}) == one
+    others = {
+        fingerprint_of(boxes={"chin": (1, 2, 3, 4)}),
+        fingerprint_of(given={"eye": (5, 5, 7, 7)}),
+        fingerprint_of(given_in=1),
+    }
+    assert len({*others, one}) == 4
+
+
+def test_samples_that_are_shown_alike_are_spread_over_the_order() -> None:
+    twins = [replace(SAMPLES[0], id=f"twin {number:02}") for number in range(20)]
+    digests = {**PICTURES, **{one.id: PICTURES["q0"] for one in twins}}
+    together = [*SAMPLES, *twins]
+    order = [together[place].id for place in audits.asking_order(fingerprints_of(together, digests))]
+    places = [place for place, name in enumerate(order) if name.startswith("twin")]
+    assert len(set(fingerprints_of(together, digests))) == len(together)
+    assert places[-1] - places[0] > len(together) / 2
+    turned = [*twins[::-1], *SAMPLES]
+    assert [turned[place].id for place in audits.asking_order(fingerprints_of(turned, digests))] == order
+
+
+def test_without_what_the_pictures_were_there_is_no_order() -> None:
+    with pytest.raises(StoreError, match=r"the pictures of q0, q1, q2.* are not known, from which the order of samples follows"):
+        fingerprints_of(SAMPLES, {})
+    assert len(fingerprints_of([replace(SAMPLES[0], images=())], {})) == 1
 
 
 # One cell whose rules judge the value.
@@ -258,7 +358,7 @@ def test_missing_scores_of_unchanged_samples_leave_no_verdict_to_a_part(adaptive
 def test_a_failed_inference_that_an_audit_asked_for_is_not_forgotten(adaptive: Made) -> None:
     """Looks ask about other samples first, which have all scores."""
     late = set(asking_order(N)[150:])
-    pairs = pair_order(0, "", "", [str(setting) for setting in SETTINGS], N).samples[:32]
+    pairs = pair_order(0, [str(setting) for setting in SETTINGS], FINGERPRINTS).samples[:32]
     setting, place = next(divmod(int(pair), N) for pair in pairs if pair % N in late)
     scores = np.ones(N)
     scores[place] = math.nan
@@ -300,7 +400,7 @@ def test_a_run_that_is_compared_with_an_earlier_one_asks_all(world: World, adapt
     directory = world.measured("before", ("clean", "no_image", "flip_v"))
     judge = adaptive(world.evaluator(), DROP)
     earlier = Baseline.open(directory)
-    compared = AdaptiveJudge(dataclasses.replace(judge.judge, baseline=earlier))
+    compared = AdaptiveJudge(replace(judge.judge, baseline=earlier))
     record = compared.cell(cell("flip_v"))
     assert (record.n_requested, record.n_samples) == (40, 0)
     assert measure(record, "baseline_drop").value == 0.0
@@ -350,7 +450,7 @@ def test_a_category_without_a_sample_so_far_keeps_a_test_open(adaptive: Made) ->
     rare = set(asking_order(N)[150:])
     answers = Answers(RIGHT, {"flip_v": RIGHT})
     answers.everyone = tuple(
-        dataclasses.replace(one, category="rare" if place in rare else "common") for place, one in enumerate(answers.everyone)
+        replace(one, category="rare" if place in rare else "common") for place, one in enumerate(answers.everyone)
     )
     rule = "{id: rare, metric: accuracy_drop, where: {category: rare}, max: 60pp}"
     record = adaptive(answers, DROP, rule).cell(cell("flip_v"))
@@ -371,7 +471,7 @@ def test_categories_share_the_risk_of_a_rule_at_a_look(adaptive: Made) -> None:
 
     def judged(categories: int) -> Record:
         answers.everyone = tuple(
-            dataclasses.replace(one, category="c0" if place in lucky else f"c{1 + place % (categories - 1)}")
+            replace(one, category="c0" if place in lucky else f"c{1 + place % (categories - 1)}")
             for place, one in enumerate(answers.everyone)
         )
         return adaptive(answers, rule, judge="interval").cell(cell("flip_v"))
@@ -533,7 +633,7 @@ def test_a_verdict_does_not_depend_on_what_was_asked_before(
         elif before:
             records.append(judge.sweep(sweep, SETTINGS))
         records += [judge.cell(cell("flip_v"))] + ([] if before and not whole else [judge.sweep(sweep, SETTINGS)])
-    same = [dataclasses.replace(record, n_inferred=0, n_recalled=0) for record in records]
+    same = [replace(record, n_inferred=0, n_recalled=0) for record in records]
     (cells, sweeps) = ([one for one in same if one.test == test] for test in ("cell", "sweep"))
     assert len(cells) == len(sweeps) == 2
     assert repr(cells[0]) == repr(cells[1])
@@ -550,7 +650,7 @@ COUNTS = ("severe_failure_rate", "catastrophic_rate", "benign_at_low")
 SWEEPS = (*MEANS, *COUNTS, "worst_case_drop", "worst_at_low", "resolution_accuracy")
 
 
-@dataclasses.dataclass
+@dataclass
 class Case:
     """A test with answers, and rules whose bounds lie at the value of all answers, or next to it."""
 
@@ -564,7 +664,7 @@ class Case:
         by: Any = judge if full else AdaptiveJudge(judge)
         about = self.about
         record: Record = by.cell(about) if isinstance(about, Cell) else by.sweep(about, self.settings)
-        return dataclasses.replace(record, n_inferred=0, n_recalled=0)
+        return replace(record, n_inferred=0, n_recalled=0)
 
     @property
     def names(self) -> list[str]:
@@ -594,7 +694,7 @@ def cases(draw: st.DrawFn, *, risk: float, missing: bool = True) -> Case:
     answers = Answers(clean.tolist(), scores)
     categories = draw(st.sampled_from((0, 0, 3))) if metric not in SWEEPS else 0
     answers.everyone = tuple(
-        dataclasses.replace(one, target="AB"[place % 2], category=f"c{rng.integers(categories)}" if categories else "")
+        replace(one, target="AB"[place % 2], category=f"c{rng.integers(categories)}" if categories else "")
         for place, one in enumerate(answers.everyone)
     )
     about = SweepMetric("model", "data", metric) if metric in SWEEPS else Cell("model", "data", settings[0])
@@ -768,7 +868,7 @@ def test_a_share_that_no_audit_decides_is_left_to_looks(bound: Bound) -> None:
 
 def test_a_category_is_decided_by_a_part_of_its_samples(adaptive: Made) -> None:
     answers = Answers(RIGHT, {})
-    answers.everyone = tuple(dataclasses.replace(one, category=f"c{place % 2}") for place, one in enumerate(answers.everyone))
+    answers.everyone = tuple(replace(one, category=f"c{place % 2}") for place, one in enumerate(answers.everyone))
     rule = "{id: each, metric: accuracy_drop, where: {category: 'c*'}, max: 20pp}"
     record = adaptive(answers, rule).cell(cell("flip_v"))
     assert record.outcome is Outcome.PASS
@@ -783,7 +883,7 @@ def test_a_category_is_decided_by_a_part_of_its_samples(adaptive: Made) -> None:
 
 def test_whether_a_metric_applies_to_a_category_is_said_of_all_its_unchanged_samples(adaptive: Made) -> None:
     answers = Answers(RIGHT, {"no_image": [float(place % 2) for place in range(N)]})
-    answers.everyone = tuple(dataclasses.replace(one, category=f"c{place % 2}") for place, one in enumerate(answers.everyone))
+    answers.everyone = tuple(replace(one, category=f"c{place % 2}") for place, one in enumerate(answers.everyone))
     rule = "{id: each, metric: relative_corruption_error, where: {category: 'c*'}, max: 50%}"
     record = adaptive(answers, rule).cell(cell("flip_v"))
     assert record.n_requested < N
@@ -832,7 +932,7 @@ def run_of(world: World, tmp_path: Path) -> tuple[Path, list[Record]]:
         for test in tests:
             about = test.about
             record = AdaptiveJudge(judge).cell(about) if isinstance(about, Cell) else AdaptiveJudge(judge).sweep(about, flips)  # type: ignore[arg-type]
-            records.append(dataclasses.replace(record, nodeid=test.nodeid))
+            records.append(replace(record, nodeid=test.nodeid))
             journal.append(records[-1])
     return run, records
 
@@ -845,7 +945,7 @@ def judged_in_order(world: World, store: str, *, ahead: bool, failing: str = "")
     adaptive, cells, requests = planned(world, store, ahead=ahead, failing=failing)
     records = [adaptive.cell(one) for one in cells]
     records.append(adaptive.sweep(SweepMetric("model", "data", "mean_drop"), SETTINGS))
-    return [dataclasses.replace(record, seconds=0.0) for record in records], requests
+    return [replace(record, seconds=0.0) for record in records], requests
 
 
 def planned(world: World, store: str, *, ahead: bool, failing: str = "") -> tuple[AdaptiveJudge, list[Cell], list[str]]:
@@ -938,6 +1038,22 @@ def test_an_evaluator_answers_about_a_part_and_later_about_all(world: World) -> 
     assert evaluator.result(cell("flip_v")).places is None
     assert sorted(world.model.asked_about) == [f"q{number}" for number in range(6)]
     assert evaluator.inferred == 6
+
+
+def test_whoever_shuffles_rows_packs_pictures_anew_or_renames_samples_gets_the_same_verdict(world: World, adaptive: Made) -> None:
+    world.model.answer = lambda request: (
+        "A" if int(request.text.split()[2][:-1]) % 4 == 0 and request.setting == "flip_v" else "B"
+    )
+    world.samples = [sample(number, category="") for number in range(60)]
+    record = adaptive(world.evaluator(), "{id: drop, metric: accuracy_drop, max: 24pp}").cell(cell("flip_v"))
+    asked = len(world.model.asked)
+    shuffled = [replace(one, id=f"renamed {number}") for number, one in enumerate(world.samples)]
+    for seed in range(4):
+        world.samples = [shuffled[place] for place in np.random.default_rng(seed).permutation(60)]
+        evaluator = world.evaluator()
+        again = adaptive(evaluator, "{id: drop, metric: accuracy_drop, max: 24pp}").cell(cell("flip_v"))
+        assert (again.outcome, again.n_requested, again.reason) == (record.outcome, record.n_requested, record.reason)
+        assert (evaluator.inferred, len(world.model.asked)) == (0, asked)
 
 
 def test_failed_inferences_of_a_part_never_pass(world: World, adaptive: Made) -> None:

@@ -414,7 +414,7 @@ def test_audits_run_to_the_end_agree_with_metrics_of_sweeps(seed: int, bound: fl
     assert drops.passed.all() == (metrics.worst_case_drop(clean, sweep) <= bound + 1e-9)
     severe = finished([sequential.max_relative_drop(clean, 0.1)] * 6, orders, answers)
     assert severe.failed.mean() == pytest.approx(metrics.severe_failure_rate(clean, sweep))
-    pairs = sequential.pair_order(seed, "m", "d", list(sweep), 40)
+    pairs = sequential.pair_order(seed, list(sweep), list(map(str, range(40))))
     mean = finished([sequential.max_drop(np.tile(clean, 6), bound / 2)], [pairs], answers.reshape(1, -1))
     assert mean.passed[0] == (metrics.mean_drop(clean, sweep) <= bound / 2 + 1e-9)
 
