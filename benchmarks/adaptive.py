@@ -361,10 +361,10 @@ def cell_savings(profile: Profile, draws: int, rules: Sequence[Rule], categories
     policy = policy_of(*rules)
     for _ in range(draws):
         drawer = replace(drawn(profile, rng), everyone=questions(profile.samples, categories=categories))
-        judge = Judge(drawer, {"m": policy}, TODAY)
+        adaptive = AdaptiveJudge(judge := Judge(drawer, {"m": policy}, TODAY))
         for name in SETTINGS:
             cell = Cell("m", "d", Setting.parse(name))
-            saved.add(AdaptiveJudge(judge).cell(cell), profile.samples, judge.cell(cell).outcome)
+            saved.add(adaptive.cell(cell), profile.samples, judge.cell(cell).outcome)
     return saved
 
 
@@ -391,6 +391,7 @@ def main() -> int:
     parser.add_argument("--row", default="", help="errors of rows whose name contains this")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts in the background ignore Ctrl-C
     chosen = {options.only} if options.only else {"errors"} if options.row else {"errors", "same", "savings"}
     failed = "errors" in chosen and print_errors(options.runs, options.row, options.jobs)
     failed |= "same" in chosen and print_same(max(1, options.runs // 10))

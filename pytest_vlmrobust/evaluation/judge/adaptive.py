@@ -5,10 +5,10 @@ category, of the cells of a sweep or of the pairs of a mean bets against that ve
 audit is known for, and any rule that judges the interval, is looked at a few times: each look spends a part of the risk, and the
 last one asks about all samples.
 
-The order follows from what a model is told and shown about each sample, and from nothing that can be changed without asking
-again: nobody can draw one that suits. It is the same for all cells of a dataset, so that metrics of several cells find the same
-samples in each. Every verdict of a cell follows from its own answers in that order, so that it is the same whatever else the run
-asks, in any process. Pictures are known by their pixels: unchanged ones are asked about in full before a test may stop early.
+The order follows from the prompt and the pixels of each sample: to draw another one, a model has to be asked again. It is the
+same for all cells of a model and a dataset, so that metrics of several cells find the same samples in each. Every verdict of a
+cell follows from its own answers in that order, so that it is the same whatever else the run asks, in any process. Unchanged
+pictures, by whose pixels samples are known, are asked about in full before a test may stop early.
 
 A failed inference leaves its test to all samples, as does a category or a metric that the samples so far lack. Budgets are judged
 on what was asked. A run that is compared with an earlier one asks about everything.
@@ -144,8 +144,8 @@ class AdaptiveJudge:
     """How many of the first samples of a cell are on their way."""
     _ahead: list[int] = field(default_factory=lambda: [0, 0], init=False)
     """Answers that were inferred and recalled between tests, which no record counts yet."""
-    _fingerprints: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
-    """What the order of the samples of each dataset is made of."""
+    _fingerprints: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, init=False)
+    """By model and dataset, what the order of the samples is made of."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -413,11 +413,12 @@ class AdaptiveJudge:
 
     def _fingerprints_of(self, model: str, dataset: str) -> tuple[str, ...]:
         """Returns what the order of samples is made of; has a model asked about their unchanged pictures, which it takes."""
-        if dataset not in self._fingerprints:
+        about = model, dataset
+        if about not in self._fingerprints:
             evaluator = self.judge.evaluator
-            evaluator.result(Cell(model, dataset, CLEAN))
-            self._fingerprints[dataset] = fingerprints_of(evaluator.samples(dataset), evaluator.pictures(dataset))
-        return self._fingerprints[dataset]
+            samples, mode = evaluator.result(Cell(*about, CLEAN)).samples, evaluator.models[model].prompt_mode
+            self._fingerprints[about] = fingerprints_of(samples, mode, evaluator.pictures(dataset))
+        return self._fingerprints[about]
 
     def _lacks_stratum(self, about: Cell | SweepMetric, prefix: Prefix) -> bool:
         """Whether a rule blocks on a category of which no sample is asked about yet."""

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import derive_seed, fingerprint
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few
+from pytest_vlmrobust.evaluation.run.prompts import prompt
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.corruption import BENIGN, CATASTROPHIC, SEVERE
 from pytest_vlmrobust.metrics.scores import ROUNDING
@@ -53,14 +54,16 @@ class MissingScoreError(Exception):
 # In which order samples are asked.
 
 
-def fingerprints_of(samples: Sequence[Sample], pictures: Mapping[str, PictureDigests]) -> tuple[str, ...]:
-    """Returns what the order of samples is made of: fingerprints of what a model is told and shown about each.
+def fingerprints_of(samples: Sequence[Sample], prompt_mode: str, pictures: Mapping[str, PictureDigests]) -> tuple[str, ...]:
+    """Returns what the order of samples is made of: fingerprints of the prompt and the unchanged pictures of each.
 
-    Where a sample stands, its id, its target and its category are left out: to change them costs no answer, so that whoever did
-    could draw another order until one suits. Samples that are shown alike are numbered, in the order of their ids.
+    Samples whose answers have the same key have the same fingerprint: whatever else of a sample changes, its place, its id or its
+    category, costs no answer, so that whoever changed that could draw another order until one suits. Samples that are shown alike
+    are numbered, in an order that ids have no part in, unless all that their scores depend on is alike as well.
 
     Args:
-        samples: of a dataset.
+        samples: of a dataset, as a model is asked about them.
+        prompt_mode: in which it is asked.
         pictures: the digests of their pictures, by sample id.
 
     Raises:
@@ -69,34 +72,25 @@ def fingerprints_of(samples: Sequence[Sample], pictures: Mapping[str, PictureDig
     if unknown := [sample.id for sample in samples if sample.images and sample.id not in pictures]:
         raise StoreError(
             f"the pictures of {first_few(unknown)} are not known, from which the order of samples follows. The store, or the "
-            "evidence of the run, was changed or damaged: run the model again to have another one"
+            "evidence of the run, lacks them: run the model again to have another one, or with --vlm-mode=full"
         )
     seen = Counter[str]()
     found: dict[str, str] = {}
-    for sample in sorted(samples, key=lambda sample: sample.id):
-        shown = fingerprint([*_told(sample), pictures[sample.id].pixels if sample.images else ""])
+    for sample in sorted(
+        samples, key=lambda sample: (repr(sample.target), sample.scorer, sample.category, sample.group, sample.id)
+    ):
+        shown = fingerprint([prompt(sample, prompt_mode), pictures[sample.id].pixels if sample.images else ""])
         found[sample.id] = f"{shown} {seen[shown]}"
         seen[shown] += 1
     return tuple(found[sample.id] for sample in samples)
-
-
-def _told(sample: Sample) -> list[Any]:
-    """Returns what prompts tell of a sample, whatever their words: JSON-safe."""
-    told: list[Any] = [sample.question, sample.hint, sample.instruction]
-    if sample.task == "choice":
-        told.append(list(sample.options.items()))
-    if sample.task == "boxes" and (about := sample.localisation):
-        given = [[name, list(map(float, box))] for name, box in about.given.items()]
-        told += [list(about.boxes), given, about.given_in, list(about.size)]
-    return told
 
 
 @lru_cache(maxsize=64)
 def asking_order(fingerprints: tuple[str, ...]) -> tuple[int, ...]:
     """Returns in which order the samples of a dataset are asked about, by their places in it.
 
-    It is random, and nobody can choose it: which of two samples comes first follows from their fingerprints, wherever they stand
-    and however many others there are. It is the same for all cells of a dataset.
+    It is random, and no option chooses it: which of two samples comes first follows from their fingerprints, wherever they stand
+    and however many others there are. It is the same for all cells of a model and a dataset.
 
     >>> [("a", "b", "c")[place] for place in asking_order(("a", "b", "c"))]
     ['b', 'a', 'c']

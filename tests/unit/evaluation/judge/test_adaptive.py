@@ -55,7 +55,7 @@ PICTURES = {
     one.id: PictureDigests(fingerprint([one.images[0].identity()]), fingerprint([pixels_digest(one.images[0].load())]))
     for one in SAMPLES
 }
-FINGERPRINTS = fingerprints_of(SAMPLES, PICTURES)
+FINGERPRINTS = fingerprints_of(SAMPLES, "direct", PICTURES)
 
 
 def asking_order(size: int) -> tuple[int, ...]:
@@ -160,10 +160,10 @@ def test_tests_may_stop_often_at_first_and_looks_share_the_risk(size: int) -> No
     assert all(early <= late for early, late in pairwise(shares.values()))
 
 
-def ids_in_order(samples: Sequence[Sample], **pictures: str) -> list[str]:
+def ids_in_order(samples: Sequence[Sample], mode: str = "direct", **pictures: str) -> list[str]:
     """Returns the ids of samples in the order in which they are asked; ``pictures`` by id that are not those of ``SAMPLES``."""
     digests = {**PICTURES, **{name: PictureDigests("", shown) for name, shown in pictures.items()}}
-    order = audits.asking_order(fingerprints_of(samples, digests))
+    order = audits.asking_order(fingerprints_of(samples, mode, digests))
     assert sorted(order) == list(range(len(samples)))
     return [samples[place].id for place in order]
 
@@ -188,37 +188,40 @@ def test_the_order_is_of_what_is_told_and_shown() -> None:
         other = [replace(one, **told) for one in SAMPLES]
         assert ids_in_order(other) != order
         assert ids_in_order(other[::-1]) == ids_in_order(other)
+    assert ids_in_order(SAMPLES, "cot") != order
     assert ids_in_order(SAMPLES, **{one.id: f"picture {one.id}" for one in SAMPLES}) != order
-    free: dict[str, Any] = {
-        "target": "A",
-        "category": "c",
-        "group": "g",
-        "keys": {"figure": "1"},
-        "seeded_by": "x",
-        "changed_by": {"left_right"},
-    }
+    free: dict[str, Any] = {"target": "A", "category": "c", "group": "g", "keys": {"figure": "1"}, "seeded_by": "x"}
     assert ids_in_order([replace(one, **free) for one in SAMPLES]) == order
     packed = {name: replace(one, sources="packed otherwise") for name, one in PICTURES.items()}
-    assert fingerprints_of(SAMPLES, packed) == FINGERPRINTS
+    assert fingerprints_of(SAMPLES, "direct", packed) == FINGERPRINTS
     renamed = [replace(one, id=f"r{N - number}") for number, one in enumerate(SAMPLES)]
     digests = {new.id: PICTURES[one.id] for new, one in zip(renamed, SAMPLES, strict=True)}
-    assert fingerprints_of(renamed, digests) == FINGERPRINTS
+    assert fingerprints_of(renamed, "direct", digests) == FINGERPRINTS
 
 
-def test_options_that_no_prompt_tells_are_no_part_of_the_order() -> None:
-    written = [replace(one, task="open", options={}) for one in SAMPLES]
-    untold = [replace(one, task="open", options={"A": str(number)}) for number, one in enumerate(SAMPLES)]
-    assert fingerprints_of(written, PICTURES) == fingerprints_of(untold, PICTURES)
+@pytest.mark.parametrize("mode", ["direct", "cot"])
+def test_the_same_prompt_put_together_otherwise_is_the_same(mode: str) -> None:
+    def fingerprint_of(**changes: Any) -> str:
+        (found,) = fingerprints_of([replace(SAMPLES[0], **{"task": "open", "options": {}} | changes)], mode, PICTURES)
+        return found
+
+    assert fingerprint_of(question="Hint: look\nWho?") == fingerprint_of(hint="look", question="Who?")
+    assert fingerprint_of(options={"A": "never told"}) == fingerprint_of()
+    usual = "Answer the question using a single word or phrase."
+    if mode == "direct":
+        assert fingerprint_of(instruction=usual) == fingerprint_of()
+    else:
+        assert fingerprint_of(question="Who?", instruction="Short.") == fingerprint_of(question="Who?\nShort.")
 
 
-def test_boxes_that_are_told_and_asked_for_are_part_of_the_order_and_their_places_are_not() -> None:
+def test_boxes_are_part_of_the_order_as_the_prompt_tells_them() -> None:
     def fingerprint_of(**changes: Any) -> str:
         about = Localisation(**{"size": (16, 12), "boxes": {"nose": (1, 2, 3, 4)}, "given": {"eye": (5, 5, 6, 6)}} | changes)
-        (found,) = fingerprints_of([replace(SAMPLES[0], task="boxes", localisation=about)], PICTURES)
+        (found,) = fingerprints_of([replace(SAMPLES[0], task="boxes", localisation=about)], "direct", PICTURES)
         return found
 
     one = fingerprint_of()
-    assert fingerprint_of(boxes={"nose": (2, 2, 3, 4)}) == fingerprint_of(given={"eye": (5.0, 5.0, 6.0, 6.0)}) == one
+    assert fingerprint_of(boxes={"nose": (2, 2, 3, 4)}) == fingerprint_of(given={"eye": (5.1, 5.2, 6.0, 6.0)}) == one
     others = {
         fingerprint_of(boxes={"chin": (1, 2, 3, 4)}),
         fingerprint_of(given={"eye": (5, 5, 7, 7)}),
@@ -228,21 +231,23 @@ def test_boxes_that_are_told_and_asked_for_are_part_of_the_order_and_their_place
 
 
 def test_samples_that_are_shown_alike_are_spread_over_the_order() -> None:
-    twins = [replace(SAMPLES[0], id=f"twin {number:02}") for number in range(20)]
+    twins = [replace(SAMPLES[0], id=f"twin {number:02}", target="AB"[number % 2]) for number in range(20)]
     digests = {**PICTURES, **{one.id: PICTURES["q0"] for one in twins}}
     together = [*SAMPLES, *twins]
-    order = [together[place].id for place in audits.asking_order(fingerprints_of(together, digests))]
-    places = [place for place, name in enumerate(order) if name.startswith("twin")]
-    assert len(set(fingerprints_of(together, digests))) == len(together)
+    fingerprints = fingerprints_of(together, "direct", digests)
+    order = [together[place] for place in audits.asking_order(fingerprints)]
+    places = [place for place, one in enumerate(order) if one in twins]
+    assert len(set(fingerprints)) == len(together)
     assert places[-1] - places[0] > len(together) / 2
-    turned = [*twins[::-1], *SAMPLES]
-    assert [turned[place].id for place in audits.asking_order(fingerprints_of(turned, digests))] == order
+    turned = [*(replace(one, id=other.id) for one, other in zip(twins, twins[::-1], strict=True)), *SAMPLES]
+    again = [turned[place] for place in audits.asking_order(fingerprints_of(turned, "direct", digests))]
+    assert [(one.question, one.target) for one in again] == [(one.question, one.target) for one in order]
 
 
 def test_without_what_the_pictures_were_there_is_no_order() -> None:
     with pytest.raises(StoreError, match=r"the pictures of q0, q1, q2.* are not known, from which the order of samples follows"):
-        fingerprints_of(SAMPLES, {})
-    assert len(fingerprints_of([replace(SAMPLES[0], images=())], {})) == 1
+        fingerprints_of(SAMPLES, "direct", {})
+    assert len(fingerprints_of([replace(SAMPLES[0], images=())], "direct", {})) == 1
 
 
 # One cell whose rules judge the value.
@@ -1047,7 +1052,11 @@ def test_whoever_shuffles_rows_packs_pictures_anew_or_renames_samples_gets_the_s
     world.samples = [sample(number, category="") for number in range(60)]
     record = adaptive(world.evaluator(), "{id: drop, metric: accuracy_drop, max: 24pp}").cell(cell("flip_v"))
     asked = len(world.model.asked)
-    shuffled = [replace(one, id=f"renamed {number}") for number, one in enumerate(world.samples)]
+    told = "Please select the correct answer from the options above. Respond with only the letter of the correct option. "
+    usual = f"{told}Do not explain. Answer:"
+    shuffled = [
+        replace(one, id=f"renamed {number}", instruction=usual if number % 2 else "") for number, one in enumerate(world.samples)
+    ]
     for seed in range(4):
         world.samples = [shuffled[place] for place in np.random.default_rng(seed).permutation(60)]
         evaluator = world.evaluator()
