@@ -368,7 +368,8 @@ def _nothing_to_read(path: Path, schema: DatabaseSchema) -> StoreError:
 def _remedy(error: sqlite3.Error | OSError, schema: DatabaseSchema) -> str:
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
-    if primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+    is_no_text = primary is None and str(error).startswith("Could not decode to UTF-8")
+    if is_no_text or primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return schema.damaged
     if primary in {sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_INTERRUPT}:
         most = f"{LONGEST_VALUE // 2**20} MiB"

@@ -111,6 +111,17 @@ def test_pictures_are_the_same_by_their_source_or_by_their_pixels() -> None:
     assert not one.same_as(PictureDigests("other file", "other pixels"))
 
 
+def test_bytes_in_the_place_of_text_are_damage(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_pictures("d", {"s1": PictureDigests("aa", "bb")})
+    connection = sqlite3.connect(tmp_path / "predictions.sqlite")
+    connection.execute("update pictures set pixels = cast(x'ff' as text)")
+    connection.commit()
+    connection.close()
+    with Evidence.open(tmp_path, read_only=True) as evidence, pytest.raises(StoreError, match="was changed or damaged"):
+        evidence.pictures("d")
+
+
 @pytest.mark.parametrize("read_only", [True, False])
 def test_of_the_pictures_of_an_older_release_nothing_is_known(tmp_path: Path, read_only: bool) -> None:
     with Evidence.open(tmp_path) as evidence:
