@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
-from pytest_vlmrobust.core.fingerprint import derive_seed, fingerprint
+from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprint
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.run.prompts import prompt
@@ -57,9 +57,9 @@ class MissingScoreError(Exception):
 def fingerprints_of(samples: Sequence[Sample], prompt_mode: str, pictures: Mapping[str, PictureDigests]) -> tuple[str, ...]:
     """Returns what the order of samples is made of: fingerprints of the prompt and the unchanged pictures of each.
 
-    Samples whose answers have the same key have the same fingerprint: whatever else of a sample changes, its place, its id or its
-    category, costs no answer, so that whoever changed that could draw another order until one suits. Samples that are shown alike
-    are numbered, in an order that ids have no part in, unless all that their scores depend on is alike as well.
+    They are of nothing else, for nothing else of a sample is part of the key of its answer: to change its place, its id or its
+    category costs no answer, so that whoever did could draw another order until one suits. Samples that are shown alike are
+    numbered, by what their scores are made of, and by their ids where that is alike too.
 
     Args:
         samples: of a dataset, as a model is asked about them.
@@ -76,13 +76,15 @@ def fingerprints_of(samples: Sequence[Sample], prompt_mode: str, pictures: Mappi
         )
     seen = Counter[str]()
     found: dict[str, str] = {}
-    for sample in sorted(
-        samples, key=lambda sample: (repr(sample.target), sample.scorer, sample.category, sample.group, sample.id)
-    ):
+    for sample in sorted(samples, key=_scored_by):
         shown = fingerprint([prompt(sample, prompt_mode), pictures[sample.id].pixels if sample.images else ""])
         found[sample.id] = f"{shown} {seen[shown]}"
         seen[shown] += 1
     return tuple(found[sample.id] for sample in samples)
+
+
+def _scored_by(sample: Sample) -> tuple[str, ...]:
+    return canonical_json(sample.asked), sample.task, sample.scorer, sample.category, sample.group, sample.id
 
 
 @lru_cache(maxsize=64)

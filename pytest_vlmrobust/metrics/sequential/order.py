@@ -1,4 +1,4 @@
-"""The order of a cell's samples, seeded and fixed before the run, and which cells of a sweep to ask first.
+"""The order of a cell's samples, fixed before the run, and which cells of a sweep to ask first.
 
 The order is the only randomness behind a dataset verdict. Cells may share an order, and be advanced under any schedule, where
 what is shown of each is shown by its own evidence: that rarely ever exceeds 1/alpha. Evidence of several cells may be averaged
@@ -45,11 +45,11 @@ def pair_order(seed: int, settings: Sequence[str], names: Sequence[str]) -> Orde
     Pair ``p`` is ``divmod(p, len(names))``: the position in ``settings``, and the sample. The matching limit is one of
     :mod:`.limits` over the clean (and no-image) scores repeated once for each setting, ``np.tile(clean, len(settings))``.
 
-    Which of two pairs comes first follows from their settings and the names of their samples alone: neither other places, nor
-    further settings or samples, draw another order of these.
+    Which of two pairs comes first follows from the names of their settings and samples alone: neither other places, nor further
+    settings or samples, draw another order of these.
 
     Args:
-        seed: the run's seed.
+        seed: another seed, another order.
         settings: the sweep's settings, unlike each other, in the order that numbers the pairs.
         names: one for each sample, unlike each other, in their order.
     """

@@ -42,7 +42,7 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.sequential import max_drop, pair_order
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, Mode, Policy, Rule, Scope, Treatment, Waiver, load_policy
 from pytest_vlmrobust.store import Journal, read_journal
-from tests.unit.evaluation.conftest import TODAY, World, cell, sample
+from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, sample
 
 SETTINGS = tuple(Setting.parse(name) for name in ("flip_h", "flip_v", "invert", "fog:low"))
 BUDGETS = "budgets: {max_unparsed_rate: 100%, max_error_rate: 100%}\n"
@@ -1045,24 +1045,83 @@ def test_an_evaluator_answers_about_a_part_and_later_about_all(world: World) -> 
     assert evaluator.inferred == 6
 
 
+USUAL = (
+    "Please select the correct answer from the options above. Respond with only the letter of the correct option. "
+    "Do not explain. Answer:"
+)
+"""What prompts say by themselves."""
+
+
+class PackedAnew(MemoryImage):
+    def identity(self) -> str:
+        return f"packed anew {super().identity()}"
+
+
 def test_whoever_shuffles_rows_packs_pictures_anew_or_renames_samples_gets_the_same_verdict(world: World, adaptive: Made) -> None:
     world.model.answer = lambda request: (
         "A" if int(request.text.split()[2][:-1]) % 4 == 0 and request.setting == "flip_v" else "B"
     )
     world.samples = [sample(number, category="") for number in range(60)]
-    record = adaptive(world.evaluator(), "{id: drop, metric: accuracy_drop, max: 24pp}").cell(cell("flip_v"))
+    rules = "{id: drop, metric: accuracy_drop, max: 40pp}", "{id: mean, metric: mean_drop, max: 20pp}"
+    flips = [setting for setting in SETTINGS if str(setting) != "fog:low"]  # which is seeded by ids
+    sweep = SweepMetric("model", "data", "mean_drop")
+    judge = adaptive(world.evaluator(), *rules)
+    records = [judge.cell(cell("flip_v")), judge.sweep(sweep, flips)]
+    assert all(record.n_requested < record.n_samples for record in records)
     asked = len(world.model.asked)
-    told = "Please select the correct answer from the options above. Respond with only the letter of the correct option. "
-    usual = f"{told}Do not explain. Answer:"
-    shuffled = [
-        replace(one, id=f"renamed {number}", instruction=usual if number % 2 else "") for number, one in enumerate(world.samples)
-    ]
     for seed in range(4):
-        world.samples = [shuffled[place] for place in np.random.default_rng(seed).permutation(60)]
+        rng = np.random.default_rng(seed)
+        world.samples = [
+            replace(
+                world.samples[place],
+                id=f"renamed {rng.integers(10**9)}",
+                images=tuple(PackedAnew(image.load()) for image in world.samples[place].images),
+                instruction=USUAL if rng.random() < 0.5 else "",
+            )
+            for place in rng.permutation(60)
+        ]
         evaluator = world.evaluator()
-        again = adaptive(evaluator, "{id: drop, metric: accuracy_drop, max: 24pp}").cell(cell("flip_v"))
-        assert (again.outcome, again.n_requested, again.reason) == (record.outcome, record.n_requested, record.reason)
+        judge = adaptive(evaluator, *rules)
+        for record, again in zip(records, [judge.cell(cell("flip_v")), judge.sweep(sweep, flips)], strict=True):
+            assert (again.outcome, again.n_requested, again.reason) == (record.outcome, record.n_requested, record.reason)
         assert (evaluator.inferred, len(world.model.asked)) == (0, asked)
+
+
+def asked_under(world: World, setting: str) -> set[str]:
+    """Returns the ids of the samples that the model was asked about under a setting."""
+    return {request.sample_id for request in world.model.asked if request.setting == setting}
+
+
+def test_a_model_is_asked_in_its_own_order_whatever_models_came_before(world: World, tmp_path: Path) -> None:
+    world.samples = [sample(number, category="") for number in range(60)]
+    world.refs = {"model": ModelRef("model", "scripted", ""), "cot": ModelRef("cot", "scripted", "", prompt_mode="cot")}
+    policy, directory = policy_of(tmp_path, DROP), world.directory
+    asked = []
+    for models in (["cot"], ["model", "cot"]):
+        world.directory = directory / str(len(models))
+        judge = AdaptiveJudge(Judge(world.evaluator(), dict.fromkeys(world.refs, policy), TODAY))
+        for name in models:
+            world.model.asked.clear()
+            assert judge.cell(cell("flip_v", name)).n_requested < 60
+        asked.append(asked_under(world, "flip_v"))
+    assert asked[0] == asked[1]
+
+
+def test_boxes_that_a_model_is_told_alike_are_asked_about_in_the_same_order(world: World, adaptive: Made) -> None:
+    """Of 4,000 pixels four make a thousandth."""
+    world.refs = {"model": ModelRef("model", "scripted", "", box_convention="thousandths")}
+    directory, asked = world.directory, []
+    for moved in (0, 1):
+        about = [Localisation((4000, 4000), {"nose": (0, 0, 9, 9)}, {"eye": (4 * n + moved, 0, 900, 900)}) for n in range(60)]
+        world.samples = [
+            sample(number, task="boxes", target="", options={}, category="", localisation=one) for number, one in enumerate(about)
+        ]
+        world.directory = directory / str(moved)
+        world.model.asked.clear()
+        adaptive(world.evaluator(), DROP).cell(cell("flip_v"))
+        asked.append(asked_under(world, "flip_v"))
+    assert 0 < len(asked[0]) < 60
+    assert asked[0] == asked[1]
 
 
 def test_failed_inferences_of_a_part_never_pass(world: World, adaptive: Made) -> None:
