@@ -5,10 +5,10 @@ category, of the cells of a sweep or of the pairs of a mean bets against that ve
 audit is known for, and any rule that judges the interval, is looked at a few times: each look spends a part of the risk, and the
 last one asks about all samples.
 
-The order follows from the prompt and the pixels of each sample: to draw another one, a model has to be asked again. It is the
-same for all cells of a model and a dataset, so that metrics of several cells find the same samples in each. Every verdict of a
-cell follows from its own answers in that order, so that it is the same whatever else the run asks, in any process. Unchanged
-pictures, by whose pixels samples are known, are asked about in full before a test may stop early.
+The order follows from the prompt and the pixels of each sample, not from its place, its id or any option. It is the same for all
+cells of a model and a dataset, so that metrics of several cells find the same samples in each. Every verdict of a cell follows
+from its own answers in that order, so that it is the same whatever else the run asks, in any process. Unchanged pictures, by
+whose pixels samples are known, are asked about in full before a test may stop early.
 
 A failed inference leaves its test to all samples, as does a category or a metric that the samples so far lack. Budgets are judged
 on what was asked. A run that is compared with an earlier one asks about everything.
