@@ -344,6 +344,22 @@ def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[s
     return str(value)
 
 
+_DESCRIBING = ("help", "markers", "version")
+"""Options of pytest that describe it and end it before there is a session."""
+_LISTING = ("collectonly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow")
+"""Options of pytest that list things in a session, in which no test runs."""
+
+
+def only_describes(config: pytest.Config) -> bool:
+    """Whether pytest prints its help, its marks or its version, and ends: whatever the options of a run say."""
+    return any(config.getoption(name, default=False) for name in _DESCRIBING)
+
+
+def only_shows(config: pytest.Config) -> bool:
+    """Whether pytest only lists or describes things, such as fixtures, so that nothing is gated."""
+    return only_describes(config) or any(config.getoption(name, default=False) for name in _LISTING)
+
+
 def register_profiles(config: pytest.Config) -> None:
     """Registers our Hypothesis profiles before Hypothesis looks for the one asked for; only then are they imported."""
     if str(config.getoption("hypothesis_profile", None)).startswith("vlm-"):

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.decision import EXIT_CODES, Decision, any_failed_outs
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 
-from .options import register_profiles
+from .options import only_shows, register_profiles
 from .outcome import JUNIT, PRINTING, or_exit, raised_in
 from .run import RUN, Run
 from .workers import tell_controller
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 _MOST = 5
 """Names in a line; the summary of pytest has them all."""
-_SHOWING = ("collectonly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow", "markers", "help", "version")
-"""Options with which pytest runs no test, for it shows something else."""
 _LIMITS = {"maxfail": "stopping after", "stepwise": "Test failed, continuing"}
 """Options that end pytest at a failure, with its message; under xdist, and with ``--sw``, pytest exits as interrupted."""
 _FILLED: pytest.StashKey[bool] = pytest.StashKey()
@@ -45,7 +43,7 @@ _PIPE: pytest.StashKey[tuple[int, int] | None] = pytest.StashKey()
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Says what is gated, by which policy, from which store."""
     run = config.stash[RUN]
-    if not run.settings.vlm or _only_shows(config):
+    if not run.settings.vlm or only_shows(config):
         return []
     lines = [", ".join(f"{name} ({ref.location})" for name, ref in run.models.items())]
     data = f"datasets {', '.join(run.data.typed.values())}, seed {run.settings.vlm_seed}, store {run.directories.store}"
@@ -63,7 +61,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Warns about rules that the samples of this run can hardly decide, before anything is inferred."""
     run = config.stash[RUN]
     judges = run.selection.plan and run.controls and run.selection.refusal is None and not run.only_fills
-    if not judges or _only_shows(config):
+    if not judges or only_shows(config):
         return []
     warnings = [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.tests.judged_by_model())]
     writer = config.get_terminal_writer()
@@ -78,7 +76,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Prints the plan instead of running tests, if ``--vlm-plan`` was given; with ``--vlm-fill`` asks what they need."""
     run = session.config.stash[RUN]
-    if session.testsfailed or _only_shows(session.config):
+    if session.testsfailed or only_shows(session.config):
         return None
     if run.only_fills:
         if run.selection.selected:  # else pytest says that nothing was selected
@@ -183,7 +181,7 @@ def _finish(session: pytest.Session, run: Run, exitstatus: int) -> None:
     elif run.only_fills and _FILLED in session.config.stash:
         filled = session.config.stash[_FILLED]
         session.exitstatus = pytest.ExitCode.OK if filled else EXIT_CODES[Decision.INCOMPLETE]
-    elif run.records or (run.has_begun and not _only_shows(session.config)):
+    elif run.records or (run.has_begun and not only_shows(session.config)):
         with or_exit():
             _conclude(session, run, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and _measured_nothing(session.config):
@@ -327,7 +325,7 @@ def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config,
             terminalreporter.write_line(f"ERROR: {refusal}", red=True)
     elif run.records:
         _print_page(terminalreporter, config, run)
-    elif run.has_begun and not _only_shows(config):
+    elif run.has_begun and not only_shows(config):
         text = f"{Decision.INCOMPLETE}: {run.stopped}, and no test had left a verdict by then: this says nothing about the model"
         terminalreporter.write_line(text, red=True)
     elif run.stopped:
@@ -365,7 +363,7 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
     """Believes a GO, and exit code 0, once all other hooks are through, ``pytest_unconfigure`` and cleanups included."""
     register_profiles(config)
-    if _only_shows(config):
+    if only_shows(config):
         return (yield)
     given = config.getoption("xmlpath", default=None)
     config.stash[_PIPE] = _pipe(_expanded(config.invocation_params.dir, given)) if given else None
@@ -560,16 +558,11 @@ def _say(config: pytest.Config, lines: Sequence[str], *, aloud: bool) -> None:
                 sys.stderr.flush()
 
 
-def _only_shows(config: pytest.Config) -> bool:
-    """Whether pytest only lists things, such as fixtures, so that nothing is gated."""
-    return any(config.getoption(name, default=False) for name in _SHOWING)
-
-
 def _measured_nothing(config: pytest.Config) -> bool:
     """Whether a gate was requested (by a model, or by gated tests) but no gated test ran."""
     run = config.stash[RUN]
     asked = bool(run.settings.vlm) and (run.selection.planned > 0 or bool(config.getoption("vlm")))
-    return asked and not run.records and not _only_shows(config) and _FILLED not in config.stash
+    return asked and not run.records and not only_shows(config) and _FILLED not in config.stash
 
 
 def _data_of_one_kind(run: Run) -> str:

@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.evaluation.run.selection import Selection
 
 from .evaluation import MAIN
-from .options import Settings
+from .options import Settings, only_describes, only_shows
 from .outcome import NO_FILES_LEFT, Collector, lacks_files
 from .progress import ProgressDisplay
 from .run import RUN, Run
@@ -85,6 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the marks and reads the settings; what the user named is checked at once when a model is."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    if only_describes(config):
+        return
     run = _open_run(config)
     config.stash[RUN] = run
     if not run.settings.vlm:
@@ -93,7 +95,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _work_in_one_process(config)
     # what a dataset notes about itself must reach the reader, and not end a run whose other warnings are errors
     config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
-    config.pluginmanager.register(Collector(run), "vlmrobust-collector")
+    if not only_shows(config):
+        config.pluginmanager.register(Collector(run), "vlmrobust-collector")
     until_the_end = contextlib.ExitStack()
     config.add_cleanup(until_the_end.close)
     until_the_end.enter_context(_collecting_seldom())
@@ -106,8 +109,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: None if run.decision is Decision.GO else order.close())  # a GO is looked at once more
     else:
         end_with_controller()
+    _check(config, run)
+
+
+def _check(config: pytest.Config, run: Run) -> None:
+    """Checks what the user named.
+
+    Raises:
+        pytest.UsageError: something of it cannot be used.
+    """
     try:
-        _make_report_directory(run)
+        if not only_shows(config):
+            _make_report_directory(run)
         run.settings.check()
         if run.only_fills:
             run.shard  # noqa: B018 - what is wrong with it is said now
