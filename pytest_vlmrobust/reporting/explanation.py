@@ -25,13 +25,19 @@ def explain(record: Record, again: str = "") -> str:
         again: the command line that runs the test alone; empty if unknown.
     """
     lines = [on_one_line(record.reason), *(_measure_line(measure) for measure in record.measures)]
-    counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {quantity(record.n_errors, 'error')}"
-    counts += f", {quantity(record.n_guessed, 'guess', 'guesses')}" if record.n_guessed else ""
-    lines.append(_line("answers", counts))
+    lines.append(_line("answers", _answers(record)))
     changes = {"newly wrong": record.worst, "broken since the baseline": record.broken, "fixed since the baseline": record.fixed}
     lines += [_line(title, first_few(ids, _MOST)) for title, ids in changes.items() if ids]
     lines += [_line("again", again)] if again else []
     return "\n".join(lines)
+
+
+def _answers(record: Record) -> str:
+    """Returns how many answers the test rests on, those of all its cells, and what became of them; the parts add up."""
+    unread = record.n_unparsed + record.n_guessed + record.n_errors
+    parts = [f"{record.n_requested - unread} read", f"{record.n_unparsed} unparsed", quantity(record.n_errors, "error")]
+    parts += [quantity(record.n_guessed, "guess", "guesses")] if record.n_guessed else []
+    return f"{record.n_requested}: {', '.join(parts)}"
 
 
 def _measure_line(measure: Measure) -> str:

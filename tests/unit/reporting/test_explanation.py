@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,19 @@ def test_the_failure_message_ends_with_the_command() -> None:
     assert explain(broken, COMMAND.for_test(broken)).splitlines()[-1] == f"    {'again':<28} {COMMAND.for_test(broken)}"
     assert "again" not in explain(broken)
     assert "-k" not in explain(broken)
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ({"n": 60, "n_requested": 120}, "120: 120 read, 0 unparsed, 0 errors"),
+        ({"n": 55, "n_requested": 60, "n_unparsed": 3, "n_errors": 1}, "60: 56 read, 3 unparsed, 1 error"),
+        ({"n": 60, "n_requested": 60, "n_guessed": 2}, "60: 58 read, 0 unparsed, 0 errors, 2 guesses"),
+    ],
+)
+def test_what_became_of_the_answers_adds_up(counts: dict[str, Any], said: str) -> None:
+    """A sweep rests on the answers of several cells: fewer samples are scored than answers were read."""
+    assert f"    {'answers':<28} {said}" in explain(record("m-d-visual_gain", test="sweep", **counts)).splitlines()
 
 
 @pytest.mark.parametrize(
