@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from .conversion import from_plain, to_plain
@@ -36,6 +36,13 @@ class Spending:
     """What the counted tokens cost, in ``currency``; ``null`` where the models file declares no prices."""
     currency: str = ""
     """The currency of the prices that the models file declares."""
+    failed: int = 0
+    """Requests that it failed to answer."""
+
+    @property
+    def inferences(self) -> int:
+        """How often the model was run: answers and failures."""
+        return self.answers + self.failed
 
     @property
     def tokens(self) -> int:
@@ -50,12 +57,13 @@ class Spending:
             self.prompt_tokens + other.prompt_tokens,
             self.completion_tokens + other.completion_tokens,
             self.uncounted + other.uncounted,
+            failed=self.failed + other.failed,
         )
 
     def priced(self, ref: ModelRef) -> Spending:
         """Returns it with what it cost at the prices of a model."""
         cost = ref.cost(self.prompt_tokens, self.completion_tokens)
-        return Spending(self.model, self.answers, self.prompt_tokens, self.completion_tokens, self.uncounted, cost, ref.currency)
+        return replace(self, cost=cost, currency=ref.currency)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it JSON-safe."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
     from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
+    from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
     from pytest_vlmrobust.policies import JudgedTest, Policy
     from pytest_vlmrobust.store import Evidence
 
@@ -76,8 +77,8 @@ class RunEvaluation(RunInputs):
         )
 
     @cached_property
-    def planned_forwards(self) -> dict[str, int]:
-        """Forward passes that each cell of the selected tests needs at most, by its id; none where its data cannot be read.
+    def planned_answers(self) -> dict[str, int]:
+        """Answers that each cell of the selected tests needs at most, by its id; none where its data cannot be read.
 
         It is for the eye alone: whoever needs the data meets the error, or the warning that is one by ``-W error``.
         """
@@ -194,10 +195,26 @@ class RunEvaluation(RunInputs):
         Raises:
             StoreError: what its processes wrote down cannot be read.
         """
-        from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME, read_spending
+        spent = self._spending_by_name
+        return [spent[name].priced(ref) for name, ref in self.models.items() if name in spent]
 
-        found = self.evaluator.ledger.spending if self.only_fills else read_spending(self.directories.run / FILE_NAME)
-        return [found[name].priced(ref) for name, ref in self.models.items() if name in found]
+    def count_answers(self) -> int:
+        """Returns how many requests the models of this run answered, or failed to answer, over all of its processes so far.
+
+        Raises:
+            StoreError: what its processes wrote down cannot be read.
+        """
+        return sum(spent.inferences for spent in self._spending_by_name.values())
+
+    @property
+    def _spending_by_name(self) -> dict[str, Spending]:
+        return self.evaluator.ledger.spending if self.only_fills else self._shared_spending.read()
+
+    @cached_property
+    def _shared_spending(self) -> SharedSpending:
+        from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME, SharedSpending
+
+        return SharedSpending(self.directories.run / FILE_NAME)
 
     def how_models_ran(self) -> dict[str, object]:
         """Returns how this process ran each model that it loaded, JSON-safe: device, threads, size of batches."""

@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, VlmRobustErr
 from pytest_vlmrobust.core.record import FAMILY, Record
 
 from .outcome import RECORD, failed_record
-from .run import RUN
+from .run import RUN, Run
 from .selection import selected_test
 
 if TYPE_CHECKING:
@@ -85,19 +85,6 @@ def _settings(request: pytest.FixtureRequest) -> tuple[Setting, ...]:
     return request.config.stash[RUN].tests.settings_of(selected_test(request.node))
 
 
-def _measured(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> Record:
-    """Returns what was measured, or a record without a measure that says that the budget of the run is spent."""
-    run = request.config.stash[RUN]
-    evaluator = run.evaluator
-    inferred, recalled = evaluator.inferred, evaluator.recalled
-    try:
-        with run.evidence_writer.joined():
-            return measure()
-    except BudgetSpent as error:
-        record = failed_record(test, request.param, str(error), request.node.nodeid, Outcome.INCONCLUSIVE)
-        return dataclasses.replace(record, n_inferred=evaluator.inferred - inferred, n_recalled=evaluator.recalled - recalled)
-
-
 def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
     """Returns what was measured and concluded.
 
@@ -115,13 +102,27 @@ def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Call
         if not run.settings.vlm_junit_plain:
             node.user_properties.extend(properties(record))
 
+    def failed(error: VlmRobustError, outcome: Outcome) -> Record:
+        record = failed_record(test, request.param, str(error), node.nodeid, outcome)
+        inferred, recalled = _counts(run)
+        return dataclasses.replace(record, n_inferred=inferred - before[0], n_recalled=recalled - before[1])
+
+    before = _counts(run)
     try:
-        record = dataclasses.replace(_measured(request, test, measure), nodeid=node.nodeid)
+        with run.evidence_writer.joined():
+            record = dataclasses.replace(measure(), nodeid=node.nodeid)
+    except BudgetSpent as error:
+        record = failed(error, Outcome.INCONCLUSIVE)
     except VlmRobustError as error:
-        note(failed_record(test, request.param, str(error), node.nodeid))
+        note(failed(error, Outcome.ERROR))
         raise
     note(record)
     again = run.command.for_test(record) if run.command else ""
     if record.outcome is Outcome.ERROR:
         raise BackendError(explain(record, again))
     return GatedTest(record, again)
+
+
+def _counts(run: Run) -> tuple[int, int]:
+    """Returns how many answers this process got from a model and from the store so far."""
+    return (run.evaluator.inferred, run.evaluator.recalled) if "evaluator" in vars(run) else (0, 0)

@@ -25,8 +25,8 @@ _ATTRIBUTE = "vlm_record"
 """Extra attributes of a report travel from xdist's workers to its controller."""
 _EXPLAINED = "vlm_explained"
 """Likewise: whether the record fully explains the failure."""
-_FORWARDS = "vlm_forwards"
-"""Likewise: the forward passes of a worker's plan, on the first report that it sends."""
+_PLANNED = "vlm_planned"
+"""Likewise: the answers of a worker's plan, on the first report that it sends."""
 _PHASES = ("setup", "call", "teardown")
 _OURS = (VlmRobustError, ThresholdExceeded, NotDecided)
 _LONGEST = 500
@@ -76,8 +76,8 @@ def _attach_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> 
         setattr(report, _ATTRIBUTE, record.to_json())
         setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in ENDS_AS_FAILURE))
         run = item.config.stash[RUN]
-        if not run.controls and "planned_forwards" not in vars(run):
-            setattr(report, _FORWARDS, run.planned_forwards)
+        if not run.controls and "planned_answers" not in vars(run):
+            setattr(report, _PLANNED, run.planned_answers)
 
 
 @contextlib.contextmanager
@@ -149,7 +149,7 @@ class Collector:
         if (
             display is not None and not display.notices_only and self._run.selection.tests
         ):  # xdist's controller has none of its own
-            display.plan(self._run.planned_forwards)
+            display.plan(self._run.planned_answers, self._run.selection.selected)
         while self._uncollected:
             self._take(self._uncollected.pop(0))
 
@@ -157,7 +157,7 @@ class Collector:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Takes the record off a report; under xdist, this is where it reaches the controller."""
         if self._run.display is not None:
-            self._run.display.plan(getattr(report, _FORWARDS, {}))
+            self._run.display.plan(getattr(report, _PLANNED, {}), self._run.selection.selected)
         line = getattr(report, _ATTRIBUTE, None)
         if line is not None:
             self._take(Record.from_json(line))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import pytest
 
 from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome
+from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.words import on_one_line
 
 if TYPE_CHECKING:
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 _LIVE_SECONDS = 0.2
 _PLAIN_SECONDS = 30.0
-_WINDOW_SECONDS = 60.0
-"""What the pace is measured over: an adaptive run asks most of its samples in its first tests."""
+_PACE_SECONDS, _PACE_SHARE = 60.0, 0.5
+"""How far back the pace looks: a minute, later half of the run. Adaptive runs get most of their answers early."""
 _BAR = 10
 _PLAIN_WIDTH = 160
 """Columns where there is no terminal: a log has no right edge."""
@@ -35,12 +37,32 @@ _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 _BREAK = "\n"
 
 
-class _Moment(NamedTuple):
-    """How much was done at a time of the clock."""
+@dataclass(eq=False)
+class _Pace:
+    """How much is done in a second: a mean in which older seconds count for less and less."""
 
-    time: float
-    forwards: int
-    inferred: int
+    started: float
+    count: int
+    time: float = field(init=False)
+    _done: float = 0.0
+    _seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.time = self.started
+
+    def update(self, now: float, count: int) -> None:
+        """Notes how much was done by now."""
+        if (elapsed := now - self.time) > 0:
+            memory = max(_PACE_SECONDS, _PACE_SHARE * (now - self.started))
+            kept = math.exp(-elapsed / memory)
+            self._seconds = self._seconds * kept + elapsed
+            self._done = self._done * kept + count - self.count
+            self.time, self.count = now, count
+
+    @property
+    def per_second(self) -> float:
+        """The pace; 0 before there is one."""
+        return self._done / self._seconds if self._seconds else 0.0
 
 
 @dataclass(eq=False)
@@ -54,24 +76,29 @@ class ProgressDisplay:
     color: bool = False
     letters: Callable[[], int] = lambda: 0
     """Returns how many columns pytest has written on the current row."""
+    answers: Callable[[], int] = lambda: 0
+    """Returns how many answers the models of this run gave so far, in all of its processes."""
     tests: int = 0
-    """How many tests are to end."""
+    """How many tests are to end; 0 in a run that judges nothing."""
     done: int = 0
-    inferred: int = 0
-    forwards: dict[str, int] = field(default_factory=dict)
-    """Forward passes that cells need at most, by the ids of their tests; those of cells that ended are taken out."""
+    pending: dict[str, int] = field(default_factory=dict)
+    """Answers that cells need at most, by the ids of their tests, without the cells that ended."""
     planned: int = 0
     """Their sum at the beginning."""
+    _answered: int = 0
     _outcomes: dict[str, Record] = field(default_factory=dict)
-    _moments: deque[_Moment] = field(default_factory=deque)
     _shown: float = 0.0
     _line: str = ""
     _is_away: bool = False
-    _has_asked: bool = False
+    _has_begun: bool = False
 
     def __post_init__(self) -> None:
         self._shown = time.monotonic()
-        self._moments.append(_Moment(self._shown, 0, 0))
+        self._start(self._shown)
+
+    def _start(self, now: float) -> None:
+        """Begins to measure the pace: of answers that models give, and of those that are no longer needed."""
+        self._pace, self._progress = _Pace(now, self._answered), _Pace(now, self._settled)
 
     @classmethod
     def for_run(cls, config: pytest.Config, *, reports: bool) -> ProgressDisplay | None:
@@ -100,28 +127,32 @@ class ProgressDisplay:
 
     # What there is to show.
 
-    def plan(self, forwards: Mapping[str, int]) -> None:
-        """Notes how many forward passes cells need at most; the first plan stands, for all processes have the same."""
+    def plan(self, answers: Mapping[str, int], tests: int = 0) -> None:
+        """Notes how many answers cells need at most, and how many tests there are; all processes have the same first plan."""
+        self.tests = max(tests, self.tests)
         if not self.planned:
-            self.forwards, self.planned = dict(forwards), sum(forwards.values())
+            self.pending, self.planned = dict(answers), sum(answers.values())
 
     def show_progress(self, progress: Progress) -> None:
         """Shows how far the model is in a cell."""
-        inferred = self.inferred + progress.inferred
-        if not self._has_asked:  # what its weights took to load says nothing about the pace
-            self._has_asked = True
-            self._moments = deque([_Moment(time.monotonic(), self._made(inferred), inferred)])
-        self._show(f"{progress.cell}  {progress.done}/{progress.total} samples", inferred)
+        if not self._has_begun:  # what its weights took to load says nothing about the pace
+            self._has_begun = True
+            self._count()
+            self._start(time.monotonic())
+        self._show(f"{progress.cell}  {progress.done}/{progress.total} samples")
 
-    def show_finished_test(self, record: Record, tests: int) -> None:
+    def show_finished_test(self, record: Record) -> None:
         """Counts a test that ended."""
         self.done += record.is_gated
-        self.tests = max(tests, self.tests)
-        self.inferred += record.n_inferred
         self._outcomes[record.key] = record
         if record.test == "cell":
-            self.forwards.pop(record.id, None)
-        self._show(f"{record.id}  {record.outcome}", self.inferred, at_once=self.live)
+            self.pending.pop(record.id, None)
+        self._show(f"{record.id}  {record.outcome}", at_once=self.live)
+
+    def show_filled(self, cell: str) -> None:
+        """Counts a cell whose answers are in the store, in a run that judges nothing."""
+        self.pending.pop(cell, None)
+        self._show(cell)
 
     def notice(self, text: str) -> None:
         """Prints a line that stays: what keeps the run from getting on."""
@@ -179,26 +210,30 @@ class ProgressDisplay:
 
     # Drawing it.
 
-    def _show(self, what: str, inferred: int, *, at_once: bool = False) -> None:
+    def _show(self, what: str, *, at_once: bool = False) -> None:
         now = time.monotonic()
         if self.notices_only or (now - self._shown < (_LIVE_SECONDS if self.live else _PLAIN_SECONDS) and not at_once):
             return
         self._shown = now
-        forwards = self._made(inferred)
-        self._moments.append(_Moment(now, forwards, inferred))
-        while len(self._moments) > 2 and now - self._moments[1].time > _WINDOW_SECONDS:
-            self._moments.popleft()
+        self._count()
+        self._pace.update(now, self._answered)
+        self._progress.update(now, self._settled)
         if self.live:
             self.clear()
-            self._line = self._text(what, forwards, self._width())
+            self._line = self._text(what, self._width())
             self._draw()
         else:
-            self.stream.write(f"\nvlm: {self._text(what, forwards, _PLAIN_WIDTH)}\n")
+            self.stream.write(f"\nvlm: {self._text(what, _PLAIN_WIDTH)}\n")
             self.stream.flush()
 
-    def _made(self, inferred: int) -> int:
-        """Returns how many of the planned forward passes are made, or were not needed."""
-        return min(self.planned, max(self.planned - sum(self.forwards.values()), inferred))
+    def _count(self) -> None:
+        with contextlib.suppress(StoreError):  # the run itself reads it, and ends with this error
+            self._answered = self.answers()
+
+    @property
+    def _settled(self) -> int:
+        """How many of the planned answers are there, or are not needed."""
+        return min(self.planned, max(self.planned - sum(self.pending.values()), self._answered))
 
     def _draw(self) -> None:
         columns = self._width() + 1
@@ -209,40 +244,37 @@ class ProgressDisplay:
         self.stream.write(f"{_ROW_BELOW}{line}{_BACK}")
         self.stream.flush()
 
-    def _text(self, what: str, forwards: int, width: int) -> str:
+    def _text(self, what: str, width: int) -> str:
         """Returns the line: as much of what there is to say as the width holds, the bar, verdicts and pace before all else."""
         from rich.cells import cell_len
 
-        tests = f"{self.done}/{self.tests} tests" if self.tests else f"{self.done} tests"
-        share = forwards / self.planned if self.planned else self.done / self.tests if self.tests else 0.0
+        settled = self._settled
+        tests = [f"{self.done}/{self.tests} tests"] if self.tests else []
+        share = settled / self.planned if self.planned else self.done / self.tests if self.tests else 0.0
         filled = int(share * _BAR)
-        bar = f"[{'#' * filled}{'-' * (_BAR - filled)}] {tests}" if self.live else tests
-        made = [f"{_short(forwards)}/{_short(self.planned)} forwards"] if self.planned else []
-        rate, *eta = self._pace()
+        bar = [" ".join([f"[{'#' * filled}{'-' * (_BAR - filled)}]", *tests])] if self.live else tests
+        answers = [f"{_short(settled)}/{_short(self.planned)} answers"] if self.planned else []
+        rate, eta = f"{self._pace.per_second:.0f} answers/s", self._eta()
         counts = Counter(record.outcome for record in self._outcomes.values())
         tally = [f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST if counts[outcome]]
         line = ""
         kept: set[str] = set()
-        for part in [bar, *tally, *eta, rate, *made, on_one_line(what)]:
+        for part in [*bar, *tally, *eta, rate, *answers, on_one_line(what)]:
             kept.add(part)
-            longer = ", ".join(one for one in (bar, *made, rate, *eta, *tally, on_one_line(what)) if one in kept)
+            longer = ", ".join(each for each in (*bar, *answers, rate, *eta, *tally, on_one_line(what)) if each in kept)
             if cell_len(longer) > width:
                 kept.discard(part)
             else:
                 line = longer
         return line
 
-    def _pace(self) -> list[str]:
-        """Returns how many samples are inferred a second, and how long the forward passes that are left will take."""
-        first, last = self._moments[0], self._moments[-1]
-        elapsed, forwards = last.time - first.time, last.forwards - first.forwards
-        rate = f"{(last.inferred - first.inferred) / elapsed:.0f}" if elapsed > 0 else "0"
-        pace = [f"{rate} samples/s"]
-        if forwards > 0:
-            left = round(elapsed / forwards * (self.planned - last.forwards))
-            hours, minutes = divmod(left // 60, 60)
-            pace.append(f"ETA {hours}:{minutes:02d}:{left % 60:02d}" if hours else f"ETA {minutes}:{left % 60:02d}")
-        return pace
+    def _eta(self) -> list[str]:
+        """Returns how long the planned answers that are not there yet will take; nothing while there is no pace to go by."""
+        if not (pace := self._progress.per_second):
+            return []
+        left = round((self.planned - self._settled) / pace)
+        hours, minutes = divmod(left // 60, 60)
+        return [f"ETA {hours}:{minutes:02d}:{left % 60:02d}" if hours else f"ETA {minutes}:{left % 60:02d}"]
 
     def _width(self) -> int:
         """Returns the columns of the terminal but the last, in which a character may wrap; that of the stream, not of fd 2."""

@@ -96,13 +96,18 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def _fill(config: pytest.Config, run: Run) -> bool:
     """Asks what the selected tests need, and prints what came of it; returns whether the store now has every answer."""
     from pytest_vlmrobust.evaluation.run.filling import Filling
+    from pytest_vlmrobust.evaluation.run.views import view_count
 
     shard, variable = run.shard
     filling = Filling(shard)
     problems: list[str] = []
     try:
-        cells = run.tests.required_cells()
-        filling.fill(run.evaluator, cells, run.data.tasks)
+        places = filling.plan(run.evaluator, run.tests.required_cells(), run.data.tasks)
+        if run.display is not None:
+            run.display.plan({str(cell): len(chosen) * view_count(cell.setting) for cell, chosen in places.items()})
+        for cell in filling.fill(run.evaluator, places):
+            if run.display is not None:
+                run.display.show_filled(str(cell))
         problems += [*run.model_changes(), *filter(None, (one.damage() for one in run.open_databases))]
     except VlmRobustError as error:
         problems.append(str(error))

@@ -239,7 +239,7 @@ class Run(RunEvaluation):
         if self.controls:
             self.journal.append(record)
         if self.display is not None:
-            self.display.show_finished_test(record, self.selection.selected)
+            self.display.show_finished_test(record)
 
     def stop(self, reason: str) -> None:
         """Notes what ended pytest before its end; with an empty reason, that its records say it all."""

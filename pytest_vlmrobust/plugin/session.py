@@ -278,7 +278,7 @@ def _open_run(config: pytest.Config) -> Run:
     sent = getattr(config, "workerinput", {})
     worker = str(sent.get("workerid", MAIN))
     gates = bool(settings.vlm)
-    return Run(
+    run = Run(
         settings,
         config.invocation_params.dir,
         run_id=str(sent.get("vlm_run_id") or _new_name()),
@@ -289,6 +289,9 @@ def _open_run(config: pytest.Config) -> Run:
         display=ProgressDisplay.for_run(config, reports=worker == MAIN) if gates else None,
         selection=Selection(narrowed="--lf" if config.getoption("lf", default=False) else ""),
     )
+    if run.display is not None:
+        run.display.answers = run.count_answers
+    return run
 
 
 def _command(config: pytest.Config, sent: Mapping[str, Any]) -> Command | None:

@@ -90,7 +90,7 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         "vlm.stopped": facts.stopped,
         "vlm.shortfalls": "; ".join(facts.all_shortfalls(records)),
         "vlm.n_cells": str(sum(record.test == "cell" for record in records)),
-        "vlm.n_inferred": str(sum(record.n_inferred for record in records)),
+        "vlm.n_inferred": str(sum(spent.inferences for spent in facts.spending)),
     }
     values |= {
         f"vlm.policy.replaces.{number}": on_one_line(sentence) for number, sentence in enumerate(policy_replacements(origins), 1)

@@ -317,7 +317,7 @@ def _read_in(facts: RunFacts) -> str:
 
 def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
     """Prints how the run went and ends with the decision, and with where its evidence is."""
-    inferred = sum(record.n_inferred for record in records)
+    inferred = sum(spent.inferences for spent in facts.spending)
     recalled = sum(record.n_recalled for record in records)
     decision = facts.decision(records)
     if records and decision is not Decision.GO:  # whose sentence counts them

@@ -13,8 +13,9 @@ from PIL import Image
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.store import Evidence, Journal
+from tests.small_gate import write_questions
 
-from .conftest import SUITE, Project, make_project
+from .conftest import SAMPLES, SUITE, WORKERS_IF_SLOW, Project, make_project
 
 RULES = """
 version: 1
@@ -356,3 +357,19 @@ def test_letters_are_not_compared_with_text(compared: Project, capsys: pytest.Ca
     assert json.loads((compared.path / "out" / "results.json").read_text())["decision"] != "GO"
     assert main(["compare", "first", "out"]) == 4
     assert "--vlm-answer=text is what every model can do" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [(), WORKERS_IF_SLOW])
+def test_inferences_of_tests_that_end_in_errors_are_counted(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    project = make_project(pytester, arguments)
+    project.run("--vlm-report=first")
+    write_questions(project.path, "B" * (SAMPLES + 1))
+    result = project.run("--vlm-baseline=first", "--vlm-report=out", "--vlm-store=another")
+    assert result.ret == 11
+    facts = json.loads((project.path / "out" / "results.json").read_text())
+    (spent,) = facts["spending"]
+    assert spent["answers"] >= 6 * (SAMPLES + 1)
+    result.stdout.fnmatch_lines([f"{spent['answers']} inferences; *"])
+    failed = [record for record in facts["records"] if record["test"] == "cell"]
+    assert {record["outcome"] for record in failed} == {"ERROR"}
+    assert sum(record.get("n_inferred", 0) for record in facts["records"]) == spent["answers"]

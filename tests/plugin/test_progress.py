@@ -127,7 +127,7 @@ def test_the_live_row_leaves_the_letters_alone(project: Project, columns: int, r
     said = [live.text for live in terminal.lives]
     assert len(set(said)) > 50
     assert f"/{len(found)} tests" in said[-1]
-    assert any(re.search(r"/1\.\dk forwards, \d+ samples/s, ETA \d+:\d\d, ", text) for text in said)
+    assert any(re.search(r"/1\.\dk answers, \d+ answers/s, ETA \d+:\d\d, ", text) for text in said)
 
 
 WAIVER = """
@@ -203,7 +203,7 @@ def test_the_live_row_with_workers(project: Project, columns: int, rows: int) ->
     terminal = Terminal(columns, rows)
     assert terminal.run(project.path, "-n2") == 1
     assert sorted(letters(terminal.text)) == sorted("FF" + "." * (TESTS - 2))
-    assert f"{TESTS}/{TESTS} tests, {6 * SAMPLES}/{6 * SAMPLES} forwards" in terminal.lives[-1].text
+    assert f"{TESTS}/{TESTS} tests, {6 * SAMPLES}/{6 * SAMPLES} answers" in terminal.lives[-1].text
 
 
 @pytest.mark.parametrize("arguments", [(), pytest.param(("-n2",), marks=pytest.mark.slow)])
@@ -212,7 +212,7 @@ def test_in_a_pipe_there_are_no_control_characters(project: Project, arguments: 
     done = subprocess.run(command, cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert all(char.isprintable() for char in done.stdout.replace("\n", ""))
-    assert "forwards" not in done.stdout, "it was over before a first line was due"
+    assert "answers/s" not in done.stdout, "it was over before a first line was due"
 
 
 # The same without a run.
@@ -234,58 +234,113 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def ended(setting: str, outcome: Outcome = Outcome.PASS, inferred: int = 100) -> Record:
-    return Record("cell", f"m-d-{setting}", "m", "d", setting, outcome=outcome, n_inferred=inferred, nodeid=f"t[{setting}]")
+def ended(setting: str, outcome: Outcome = Outcome.PASS) -> Record:
+    return Record("cell", f"m-d-{setting}", "m", "d", setting, outcome=outcome, nodeid=f"t[{setting}]")
 
 
-def planned(stream: io.StringIO, clock: Clock, **options: Any) -> ProgressDisplay:
-    display = ProgressDisplay(stream, **{"live": False, **options})
-    display.plan({"m-d-clean": 100, "m-d-fog:low": 100, "m-d-patches:3": 800})
+class Model:
+    """What a run knows of the answers of its models."""
+
+    answers = 0
+
+
+def planned(stream: io.StringIO, clock: Clock, model: Model | None = None, **options: Any) -> ProgressDisplay:
+    display = ProgressDisplay(stream, **{"live": False, "answers": lambda: model.answers if model else 0, **options})
+    display.plan({"m-d-clean": 100, "m-d-fog:low": 100, "m-d-patches:3": 800}, 3)
     return display
 
 
+def lines(stream: io.StringIO) -> list[str]:
+    return [line for line in stream.getvalue().splitlines() if line]
+
+
 def test_a_log_has_a_line_now_and_then(clock: Clock) -> None:
-    stream = io.StringIO()
-    display = planned(stream, clock)
+    stream, model = io.StringIO(), Model()
+    display = planned(stream, clock, model)
     for second in range(0, 100, 10):
-        clock.now = second
-        display.show_progress(Progress(Cell("m", "d", CLEAN), second, 100, second))
-    said = [line for line in stream.getvalue().splitlines() if line]
-    assert said == [
-        "vlm: 0 tests, 30/1.0k forwards, 1 samples/s, ETA 16:10, m-d-clean  30/100 samples",
-        "vlm: 0 tests, 60/1.0k forwards, 1 samples/s, ETA 15:40, m-d-clean  60/100 samples",
-        "vlm: 0 tests, 90/1.0k forwards, 1 samples/s, ETA 15:10, m-d-clean  90/100 samples",
+        clock.now, model.answers = second, second
+        display.show_progress(Progress(Cell("m", "d", CLEAN), second, 100))
+    assert lines(stream) == [
+        "vlm: 0/3 tests, 30/1.0k answers, 1 answers/s, ETA 16:10, m-d-clean  30/100 samples",
+        "vlm: 0/3 tests, 60/1.0k answers, 1 answers/s, ETA 15:40, m-d-clean  60/100 samples",
+        "vlm: 0/3 tests, 90/1.0k answers, 1 answers/s, ETA 15:10, m-d-clean  90/100 samples",
     ]
 
 
-def test_the_time_left_is_that_of_the_forward_passes_that_are_left_and_not_of_the_tests(clock: Clock) -> None:
-    stream = io.StringIO()
-    display = planned(stream, clock)
-    clock.now = 50.0
-    display.show_finished_test(ended("clean"), 3)
-    assert "1/3 tests, 100/1.0k forwards, 2 samples/s, ETA 7:30, 1 PASS" in stream.getvalue()
+def test_the_time_left_is_that_of_the_answers_that_are_left_and_not_of_the_tests(clock: Clock) -> None:
+    stream, model = io.StringIO(), Model()
+    display = planned(stream, clock, model)
+    clock.now, model.answers = 50.0, 100
+    display.show_finished_test(ended("clean"))
+    assert "1/3 tests, 100/1.0k answers, 2 answers/s, ETA 7:30, 1 PASS" in stream.getvalue()
 
 
-def test_the_pace_is_the_recent_one(clock: Clock) -> None:
-    stream = io.StringIO()
-    display = planned(stream, clock)
-    clock.now = 250.0  # until then it loaded its weights
-    display.show_progress(Progress(Cell("m", "d", CLEAN), 10, 100, 10))
-    clock.now = 300.0
-    display.show_finished_test(ended("clean"), 3)
-    assert "1/3 tests, 100/1.0k forwards, 2 samples/s, ETA 8:20" in stream.getvalue()
-    clock.now = 400.0
-    display.show_finished_test(ended("fog:low", inferred=4), 3)  # the test stopped early, and its other samples are not asked
-    last = stream.getvalue().splitlines()[-1]
-    assert "2/3 tests, 200/1.0k forwards, 0 samples/s, ETA 13:20" in last
+def test_loading_is_not_part_of_the_pace_and_a_test_that_stops_early_leaves_less_to_do(clock: Clock) -> None:
+    stream, model = io.StringIO(), Model()
+    display = planned(stream, clock, model)
+    clock.now, model.answers = 250.0, 10  # until then it loaded its weights
+    display.show_progress(Progress(Cell("m", "d", CLEAN), 10, 100))
+    clock.now, model.answers = 300.0, 110
+    display.show_finished_test(ended("clean"))
+    assert "1/3 tests, 110/1.0k answers, 2 answers/s, ETA 7:25" in stream.getvalue()
+    clock.now, model.answers = 350.0, 114
+    display.show_finished_test(ended("fog:low"))  # its other samples are not asked
+    assert "2/3 tests, 200/1.0k answers, 1 answers/s, ETA 7:" in lines(stream)[-1]
+
+
+def test_whatever_tests_and_cells_do_numbers_never_fall_and_the_pace_is_never_negative(clock: Clock) -> None:
+    """Probes of a cell are asked in its test, and a test asks for several cells: neither has a count of its own."""
+    stream, model = io.StringIO(), Model()
+    display = planned(stream, clock, model, live=True)
+    shown: list[tuple[int, int]] = []
+    for step in range(400):
+        clock.now += 1.7
+        model.answers += (step * 7919) % 5
+        if step % 50 == 49:
+            display.show_finished_test(ended("clean" if step < 100 else "fog:low"))
+        else:
+            display.show_progress(Progress(Cell("m", "d", CLEAN), step % 13, 13))
+        (pace,) = re.findall(r"(-?\d+) answers/s", stream.getvalue().rpartition("\r\n")[2])
+        shown.append((display._settled, int(pace)))
+    settled = [count for count, _ in shown]
+    assert settled == sorted(settled)
+    assert min(pace for _, pace in shown) >= 0
+    assert {pace for _, pace in shown[20:]} == {1}, "two answers in 1.7 s, smoothed"
+
+
+def test_a_pause_of_a_minute_does_not_make_hours_of_minutes(clock: Clock) -> None:
+    stream, model = io.StringIO(), Model()
+    display = planned(stream, clock, model)
+    for _ in range(12):
+        display.show_progress(Progress(Cell("m", "d", CLEAN), 1, 100))
+        clock.now += 31
+        model.answers += 31
+    clock.now += 60
+    display.show_progress(Progress(Cell("m", "d", CLEAN), 1, 100))
+    times = [re.findall(r"ETA (\d+):(\d\d)", line)[0] for line in lines(stream)]
+    assert [int(minutes) for minutes, _ in times[-2:]] == [10, 15]
+
+
+def test_a_run_that_only_fills_its_store_shows_how_much_is_left(clock: Clock) -> None:
+    stream, model = io.StringIO(), Model()
+    display = ProgressDisplay(stream, live=False, answers=lambda: model.answers)
+    display.plan({"m-d-clean": 60, "m-d-again": 40, "m-d-fog:low": 100})
+    clock.now, model.answers = 40.0, 40
+    display.show_filled("m-d-clean")
+    clock.now, model.answers = 80.0, 80
+    display.show_filled("m-d-again")
+    assert lines(stream) == [
+        "vlm: 60/200 answers, 1 answers/s, ETA 1:33, m-d-clean",
+        "vlm: 100/200 answers, 1 answers/s, ETA 1:25, m-d-again",
+    ]
 
 
 def test_a_test_that_ran_again_is_tallied_once(clock: Clock) -> None:
     stream = io.StringIO()
     display = planned(stream, clock)
-    display.show_finished_test(ended("clean", Outcome.ERROR), 3)
+    display.show_finished_test(ended("clean", Outcome.ERROR))
     clock.now = 40.0
-    display.show_finished_test(ended("clean", Outcome.FAIL), 3)
+    display.show_finished_test(ended("clean", Outcome.FAIL))
     assert "1 FAIL" in stream.getvalue()
     assert "ERROR" not in stream.getvalue()
 

@@ -19,7 +19,7 @@ from pytest_vlmrobust.backends.replicas import MOST
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 from pytest_vlmrobust.core.spending import Spending
-from pytest_vlmrobust.evaluation.run.ledger import read_spending
+from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
 from tests.model_server import ModelServer, Reply
 
 from .conftest import SAMPLES, Project
@@ -296,7 +296,7 @@ def test_unusable_replies_leave_no_key_and_no_token_count(
     result = run(project, served, "--vlm-report=out", "--junitxml=junit.xml")
     assert result.ret == 0
     (file,) = project.path.rglob("spending.tsv")
-    assert read_spending(file) == {"m": Spending("m", answers=48, uncounted=48)}
+    assert SharedSpending(file).read() == {"m": Spending("m", answers=48, uncounted=48)}
     assert KEY not in result.stdout.str() + result.stderr.str()
     assert not [path for path in project.path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 

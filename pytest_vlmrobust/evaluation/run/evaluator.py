@@ -70,12 +70,11 @@ class EvaluationOptions:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a cell is: ``done`` of ``total`` samples, ``inferred`` of them by the model just now."""
+    """How far a cell is: ``done`` of ``total`` samples."""
 
     cell: Cell
     done: int
     total: int
-    inferred: int
 
 
 @dataclass(eq=False)
@@ -512,11 +511,9 @@ class Evaluator:
         if missing:
             self._engine.turn_to(cell.model)
             self.work_ahead(cell.model)
-        inferred = 0
         for answers in self._engine.answers(cell, missing):
             found |= answers
-            inferred += len({asking.key for asking in answers})
-            self.listener(Progress(cell, len(found), len(asked), inferred))
+            self.listener(Progress(cell, len(found), len(asked)))
         self._refuse_other_method(cell, found)
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, PROBES, Cell
@@ -103,15 +103,15 @@ class Filling:
         """How many questions have no answer."""
         return sum(self.failures.values())
 
-    def fill(self, evaluator: Evaluator, cells: Sequence[Cell], tasks: Collection[str] = ()) -> None:
-        """Asks what the store lacks of this part of the cells; what cannot be answered stops nothing else.
+    def plan(self, evaluator: Evaluator, cells: Sequence[Cell], tasks: Collection[str] = ()) -> dict[Cell, list[int]]:
+        """Returns which samples of each cell belong to this part, by their places in the dataset.
 
         Args:
             evaluator: of the run.
             cells: all that its tests need.
             tasks: the datasets that are not probed; of any other, clean cells come with their probes.
         """
-        places = {}
+        places: dict[Cell, list[int]] = {}
         for cell in cells:
             probes = PROBES if cell.setting == CLEAN and cell.dataset not in tasks else ()
             try:
@@ -121,25 +121,33 @@ class Filling:
                     places[probe] = [place for place in self._places(evaluator, probe) if place in probed]
             except VlmRobustError as error:
                 self._lack(f"{cell}, none of its questions: {error}", 1)
-        places = {cell: chosen for cell, chosen in places.items() if chosen}
+        return {cell: chosen for cell, chosen in places.items() if chosen}
+
+    def fill(self, evaluator: Evaluator, places: Mapping[Cell, Sequence[int]]) -> Iterator[Cell]:
+        """Asks what the store lacks of these samples, and yields each cell that is done; a failure stops nothing else."""
         evaluator.expect(Want(cell, chosen) for cell, chosen in places.items() if cell.setting not in PROBES)
         before = evaluator.inferred
         for cell, chosen in places.items():
-            try:
-                result = evaluator.result(cell, chosen)
-            except BudgetSpent as error:
-                answered = self._answered(evaluator, cell, chosen)
-                self.answered += answered
-                self._lack(str(error), len(chosen) * view_count(cell.setting) - answered)
-                continue
-            except VlmRobustError as error:
-                self._lack(str(error), len(chosen))
-                continue
-            errors = [prediction.error for prediction in result.predictions if prediction.finish_reason == "error"]
-            for reason in errors:
-                self._lack(reason, 1)
-            self.answered += result.n_requested - len(errors)
-        self.inferred += evaluator.inferred - before
+            self._fill(evaluator, cell, chosen)
+            self.inferred += evaluator.inferred - before
+            before = evaluator.inferred
+            yield cell
+
+    def _fill(self, evaluator: Evaluator, cell: Cell, chosen: Sequence[int]) -> None:
+        try:
+            result = evaluator.result(cell, chosen)
+        except BudgetSpent as error:
+            answered = self._answered(evaluator, cell, chosen)
+            self.answered += answered
+            self._lack(str(error), len(chosen) * view_count(cell.setting) - answered)
+            return
+        except VlmRobustError as error:
+            self._lack(str(error), len(chosen))
+            return
+        errors = [prediction.error for prediction in result.predictions if prediction.finish_reason == "error"]
+        for reason in errors:
+            self._lack(reason, 1)
+        self.answered += result.n_requested - len(errors)
 
     def lines(self) -> list[str]:
         """Returns what is to be said at the end."""

@@ -38,15 +38,16 @@ class Ledger:
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._own: dict[str, Spending] = {}
-        self._shared = _Tail(self.path) if self.path is not None and self.tokens else None
+        self._shared = SharedSpending(self.path) if self.path is not None and self.tokens else None
         self._spent = ""
 
     def add(self, model: str, answers: Iterable[Prediction]) -> None:
-        """Notes what answers took that a model just gave; failed ones, of which nothing is known, count for nothing.
+        """Notes what answers took that a model just gave; failed ones are counted apart, for nothing is known of their tokens.
 
         Raises:
             StoreError: the file cannot be written.
         """
+        answers = list(answers)
         given = [answer for answer in answers if answer.finish_reason != "error"]
         counts = [tokens for answer in given if (tokens := answer.tokens) is not None]
         filtered = sum(answer.tokens is None and answer.finish_reason == "content_filter" for answer in given)
@@ -56,8 +57,9 @@ class Ledger:
             sum(prompt for prompt, _ in counts),
             sum(completion for _, completion in counts),
             len(given) - len(counts) - filtered,
+            failed=len(answers) - len(given),
         )
-        if not given:
+        if not answers:
             return
         with self._lock:
             self._own[model] = self._own.get(model, Spending(model)).plus(new)
@@ -100,17 +102,8 @@ class Ledger:
         return f"{BUDGET_SPENT}{total:,} of {self.tokens:,} tokens (--vlm-budget-tokens); {_KEPT}" if total >= self.tokens else ""
 
 
-def read_spending(path: Path) -> dict[str, Spending]:
-    """Returns what all processes of a run spent, by model; nothing where none asked a model.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
-    return _Tail(path).read()
-
-
 def _append(path: Path, new: Spending) -> None:
-    counts = (new.answers, new.prompt_tokens, new.completion_tokens, new.uncounted)
+    counts = (new.answers, new.prompt_tokens, new.completion_tokens, new.uncounted, new.failed)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab", buffering=0) as file:
@@ -120,15 +113,19 @@ def _append(path: Path, new: Spending) -> None:
 
 
 @dataclass(eq=False)
-class _Tail:
-    """Reads the shared file, each line once."""
+class SharedSpending:
+    """What all processes of a run spent, read from the file that they share: each line once."""
 
     path: Path
     _place: int = 0
     _totals: dict[str, Spending] = field(default_factory=dict)
 
     def read(self) -> dict[str, Spending]:
-        """Returns the totals so far, by model."""
+        """Returns the totals so far, by model; none where no model answered yet.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
         try:
             with self.path.open("rb") as file:
                 file.seek(self._place)
@@ -141,9 +138,9 @@ class _Tail:
         self._place += len(complete)
         for line in complete.decode(errors="replace").splitlines():
             model, *counts = line.split("\t")
-            if len(counts) != 4 or not all(map(str.isdecimal, counts)):
+            if len(counts) != 5 or not all(map(str.isdecimal, counts)):
                 raise StoreError(f"{self.path}: the line {line!r:.100} is not what a run writes. Run again")
-            answers, prompt, completion, uncounted = map(int, counts)
-            new = Spending(model, answers, prompt, completion, uncounted)
+            answers, prompt, completion, uncounted, failed = map(int, counts)
+            new = Spending(model, answers, prompt, completion, uncounted, failed=failed)
             self._totals[model] = self._totals.get(model, Spending(model)).plus(new)
         return dict(self._totals)

@@ -12,6 +12,7 @@ import pytest
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
+from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.reporting import Command, RunFacts
 from pytest_vlmrobust.reporting.junit import LOST, correct, junit_xml, names_of, properties, runs_in, suite_properties, visible
 
@@ -129,8 +130,8 @@ def test_numbers_are_plain_decimals() -> None:
 
 
 def test_the_suite_says_what_determined_the_run() -> None:
-    found = suite_properties(ORIGINS, ALL, RunFacts(shortfalls=("a", "b")))
-    assert found == {
+    found = suite_properties(ORIGINS, ALL, RunFacts(shortfalls=("a", "b"), spending=(Spending("m", 470, failed=10),)))
+    assert {name: value for name, value in found.items() if "token" not in name} == {
         "vlm.run": "r1",
         "vlm.version": "0.1.0",
         "vlm.model": "m n",

@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import JudgedTest, load_policy
@@ -51,6 +52,7 @@ def test_the_page() -> None:
         warnings=["p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it"],
         directory=".vlmrobust/runs/1",
         report="out/report.html",
+        spending=(Spending("m", 100), Spending("n", 10, failed=10)),
     )
     failed: dict[str, Any] = {"measures": (), "n_inferred": 0, "n_recalled": 0, "reason": "the model does not load"}
     text = render(
@@ -151,7 +153,8 @@ MEASURED = (
 
 
 def test_what_was_measured_comes_first_and_no_line_breaks_within_a_number() -> None:
-    assert render(*MEASURED, width=80).splitlines()[:3] == [
+    facts = RunFacts(spending=(Spending("m", 660, uncounted=660),))
+    assert render(*MEASURED, facts=facts, width=80).splitlines()[:3] == [
         "m on d: clean 90.0 %, blind 25.0 %, mean drop 35.0 pp, worst 60.0 pp (fog:high),",
         "  mRCE undefined, severe 50.0 %, PCRI 2x2 0.12, 3x3 -0.06, ACE 0.06",
         "660 inferences; 440 answers came from the store",

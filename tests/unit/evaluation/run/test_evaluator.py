@@ -320,14 +320,14 @@ def test_a_broken_picture_spoils_only_the_batches_from_its_own_on(world: World) 
     assert len(Store.open(world.directory)) == 2
 
 
-def test_progress_counts_what_was_recalled_and_what_was_inferred(world: World) -> None:
+def test_progress_counts_what_was_recalled(world: World) -> None:
     world.samples = world.samples[:3]
     world.evaluator().result(cell("clean"))
     world.samples = [sample(i) for i in range(6)]
     evaluator, seen = world.evaluator(owner="later"), list[Progress]()
     evaluator.listener = seen.append
     evaluator.result(cell("clean"))
-    assert [(one.done, one.total, one.inferred) for one in seen] == [(5, 6, 2), (6, 6, 3)]
+    assert [(each.done, each.total) for each in seen] == [(5, 6), (6, 6)]
 
 
 def test_the_dataset_is_read_once(world: World) -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.filling import Filling, Shard
 from pytest_vlmrobust.evaluation.run.probes import PROBED
 
@@ -69,6 +72,10 @@ def _samples(world: World) -> None:
     world.samples = [sample(number) for number in range(40)]
 
 
+def fill(filling: Filling, evaluator: Evaluator, cells: Sequence[Cell]) -> list[Cell]:
+    return list(filling.fill(evaluator, filling.plan(evaluator, cells)))
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
 def test_each_question_is_in_one_part(world: World, count: int) -> None:
     evaluator = world.evaluator()
@@ -90,13 +97,14 @@ def test_parts_ask_everything_once(world: World) -> None:
     for number in (1, 2, 3):
         world.directory = directory / str(number)
         fillings.append(Filling(Shard(number, 3)))
-        fillings[-1].fill(world.evaluator(), CELLS)
+        fill(fillings[-1], world.evaluator(), CELLS)
     whole = Filling(Shard(1, 1))
     world.directory = directory / "whole"
     asked = set(requests)
     assert len(requests) == len(asked)
     assert min(filling.answered for filling in fillings) > 0
-    whole.fill(world.evaluator(), CELLS)
+    done = fill(whole, world.evaluator(), CELLS)
+    assert {str(cell.setting) for cell in done} >= {str(cell.setting) for cell in CELLS}
     assert set(requests) == asked
     assert sum(filling.answered for filling in fillings) == whole.answered == len(CELLS) * 40 + PROBED  # once more, alone
     assert sum(filling.inferred for filling in fillings) == whole.inferred
@@ -111,7 +119,7 @@ def test_what_fails_is_counted_and_stops_nothing(world: World) -> None:
 
     world.model.answer = answer
     filling = Filling(Shard(1, 1))
-    filling.fill(world.evaluator(), [*CELLS, Cell("model", "data", Setting.parse("flip_v"))])
+    fill(filling, world.evaluator(), [*CELLS, Cell("model", "data", Setting.parse("flip_v"))])
     assert filling.lacking == 40
     assert filling.answered == 4 * 40 + PROBED
     assert [line for line in filling.lines() if "missing: 40 x " in line]

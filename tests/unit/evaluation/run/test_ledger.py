@@ -9,7 +9,7 @@ import pytest
 from pytest_vlmrobust.core.errors import BackendError, StoreError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
 from pytest_vlmrobust.core.spending import Spending
-from pytest_vlmrobust.evaluation.run.ledger import Ledger, read_spending
+from pytest_vlmrobust.evaluation.run.ledger import Ledger, SharedSpending
 
 
 def answer(prompt: int, completion: int) -> Prediction:
@@ -34,7 +34,7 @@ def test_processes_share_what_they_spent(tmp_path: Path) -> None:
     assert one.why_spent().startswith("budget spent: 20 of 20 tokens (--vlm-budget-tokens); ")
     one.add("n", [answer(1, 1)])
     assert one.why_spent().startswith("budget spent: 20 of 20"), "the words stay the same"
-    assert read_spending(path) == {"m": Spending("m", 2, 14, 6, 0), "n": Spending("n", 1, 1, 1, 0)}
+    assert SharedSpending(path).read() == {"m": Spending("m", 2, 14, 6, 0), "n": Spending("n", 1, 1, 1, 0)}
     assert one.spending == {"m": Spending("m", 1, 7, 1, 0), "n": Spending("n", 1, 1, 1, 0)}
 
 
@@ -48,7 +48,7 @@ def test_without_a_limit_nothing_is_ever_spent(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "spending.tsv")
     ledger.add("m", [answer(10**9, 1), Prediction("A", "generate")])
     assert ledger.why_spent() == ""
-    assert read_spending(ledger.path or tmp_path)["m"].uncounted == 1
+    assert SharedSpending(ledger.path or tmp_path).read()["m"].uncounted == 1
 
 
 def test_seconds_count_from_the_start_of_the_run() -> None:
@@ -74,7 +74,7 @@ def test_a_line_that_is_being_written_is_read_later(tmp_path: Path) -> None:
     path.write_text("m\t1\t7\t")
     assert ledger.why_spent() == ""
     with path.open("a") as file:
-        file.write("1\t0\n")
+        file.write("1\t0\t0\n")
     assert ledger.why_spent()
 
 
@@ -82,8 +82,8 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "spending.tsv"
     path.write_text("hello\n")
     with pytest.raises(StoreError, match="the line 'hello' is not what a run writes"):
-        read_spending(path)
-    assert read_spending(tmp_path / "none") == {}
+        SharedSpending(path).read()
+    assert SharedSpending(tmp_path / "none").read() == {}
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot write what the run spent"):
         Ledger(tmp_path / "file" / "spending.tsv").add("m", [answer(1, 1)])
