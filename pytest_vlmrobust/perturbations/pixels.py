@@ -15,6 +15,11 @@ from pytest_vlmrobust.core.errors import MissingExtra, VlmRobustError
 # Imports OpenCV, or raises an error that says how to install it.
 
 
+WITHOUT_DESKTOP = "pip install --force-reinstall --no-deps opencv-python-headless"
+"""Puts the build of OpenCV that needs no desktop in the place of any other: all builds share the folder ``cv2``, so that removing
+one of two takes files of the other away."""
+
+
 class BrokenOpenCV(MissingExtra):
     """OpenCV is installed and cannot be loaded, mostly because a shared library of the desktop is absent."""
 
@@ -24,8 +29,7 @@ class BrokenOpenCV(MissingExtra):
         VlmRobustError.__init__(
             self,
             f"perturbations need OpenCV, and its import failed: {reason}. On a machine without a desktop either install the "
-            "missing libraries (apt-get install libgl1 libglib2.0-0) or the build that does not need them "
-            "(pip uninstall opencv-python, then pip install opencv-python-headless)",
+            f"missing libraries (apt-get install libgl1 libglib2.0-0) or the build that does not need them ({WITHOUT_DESKTOP})",
         )
 
 

@@ -13,7 +13,7 @@ import pytest
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import MissingExtra
 from pytest_vlmrobust.perturbations import pixels
-from pytest_vlmrobust.perturbations.pixels import BrokenOpenCV, Image, opencv
+from pytest_vlmrobust.perturbations.pixels import WITHOUT_DESKTOP, BrokenOpenCV, Image, opencv
 
 
 def test_to_uint8_rounds_and_clips() -> None:
@@ -161,7 +161,7 @@ def test_opencv_that_does_not_load_has_the_reason_and_both_remedies(monkeypatch:
     with pytest.raises(BrokenOpenCV) as caught:
         opencv()
     assert isinstance(caught.value, MissingExtra)
-    for part in (str(error), "apt-get install libgl1", "pip install opencv-python-headless"):
+    for part in (str(error), "apt-get install libgl1", WITHOUT_DESKTOP):
         assert part in str(caught.value)
 
 
