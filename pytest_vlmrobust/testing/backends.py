@@ -14,6 +14,7 @@ from pytest_vlmrobust.backends.guard import Guard
 from pytest_vlmrobust.backends.protocol import Backend, PreparingBackend, accepted
 from pytest_vlmrobust.core.errors import BackendError, UnknownName
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from pytest_vlmrobust.perturbations.pixels import Image, opencv
 
 LETTERS = ("A", "B", "C", "D")
 TRAITS = ("answers_alone", "counts_tokens", "mixes_cells", "overlaps")
@@ -137,15 +138,27 @@ def _one_bad_request_spoils_no_other(asked: Asked) -> None:
         asked.fail(f"answers a picture without colours with {_shown(mixed[2])}. Expected finish_reason 'error', and why")
 
 
+def _picture_of(word: str, color: int, background: int) -> Image:
+    """Returns a picture of a word: what reads text can tell it from another one, and what sees tones can, too."""
+    picture = np.full((96, 224, 3), background, np.uint8)
+    opencv().putText(picture, word, (16, 72), 0, 2.4, (color, color, color), 6)
+    return picture
+
+
 def _looks_at_the_pictures(asked: Asked) -> None:
-    black, white = (np.full((40, 60, 3), value, np.uint8) for value in (0, 255))
-    views = ((black,), (white,), (black, white), (white, black), ())
+    dark, light = _picture_of("CAT", 255, 0), _picture_of("DOG", 0, 255)
+    views = ((dark,), (light,), (dark, light), (light, dark), ())
     seen = [Request(f"seen{number}", images, "Which letter?", LETTERS) for number, images in enumerate(views)]
+    read = [Request(f"read{number}", images, "Which word is in the picture?") for number, images in enumerate(views)]
     found = asked.infer(seen)
     different = len({(one.text, *(round(value, 3) for value in one.logprobs.values())) for one in found})
-    if different == 1:
-        asked.fail("answers alike whatever the pictures show. Pass sees=False if it looks at none")
-    if different < len(views) and all(one.logprobs for one in found):  # texts may well agree
+    by_letters = any(one.logprobs for one in found)
+    if different == 1 and (by_letters or len({one.text for one in asked.infer(read)}) == 1):
+        asked.fail(
+            "answers alike whether it is shown the word CAT on black, DOG on white, both or no picture. "
+            "Pass sees=False if it looks at none"
+        )
+    if 1 < different < len(views) and all(one.logprobs for one in found):  # texts may well agree
         asked.fail(f"gives {different} different answers to {len(views)} different views: a picture, or its place, is lost")
 
 

@@ -108,6 +108,28 @@ class Blind(Good):
         return super().answer(request) if request.key == "malformed" else Prediction("A", "generate")
 
 
+class Reader(Good):
+    """Reads words and knows nothing else, as an engine for text does: no tone, no choice of letters."""
+
+    def answer(self, request: Request) -> Prediction:
+        answer = super().answer(request)
+        shapes = [int((image != image[0, 0]).any(axis=2).sum()) for image in request.images if not answer.error]
+        words = " ".join({3384: "CAT", 4217: "DOG"}.get(shape, "") for shape in shapes)
+        return answer if answer.error else Prediction("" if request.choices else words, "generate", details=answer.details)
+
+
+def test_a_backend_that_only_reads_text_is_not_taken_for_blind() -> None:
+    check_backend(Reader(), check="looks_at_the_pictures")
+
+
+class SameLetters(Reader):
+    """Reads as well, and scores letters without a look at the picture."""
+
+    def answer(self, request: Request) -> Prediction:
+        letters = Prediction("A", LETTER_LOGITS, logprobs=dict.fromkeys(request.choices, -1.0))
+        return letters if request.choices else super().answer(request)
+
+
 class Unordered(Good):
     def answer(self, request: Request) -> Prediction:
         pictures = tuple(sorted(request.images, key=lambda image: float(image.mean())))
@@ -178,7 +200,8 @@ class Closed(Good):
         (Scoring, "answers_choices_by_one_method", "scores letters where none were offered"),
         (Spoiling, "one_bad_request_spoils_no_other", "beside a request that cannot be answered"),
         (Tolerant, "one_bad_request_spoils_no_other", "answers a picture without colours with 'A'"),
-        (Blind, "looks_at_the_pictures", "answers alike whatever the pictures show"),
+        (Blind, "looks_at_the_pictures", "answers alike whether it is shown the word CAT on black, DOG on white, both"),
+        (SameLetters, "looks_at_the_pictures", "answers alike whether it is shown the word CAT"),
         (Unordered, "looks_at_the_pictures", "gives 4 different answers to 5 different views"),
         (Drifting, "has_one_fingerprint", "has another fingerprint after it has answered"),
         (Random, "has_one_fingerprint", "has another fingerprint whenever it is asked"),
