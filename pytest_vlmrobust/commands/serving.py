@@ -78,7 +78,7 @@ def _serve_command(options: argparse.Namespace) -> int:
 
 
 def serve_commands(ref: ModelRef, revision: str, port: int) -> list[str]:
-    """Returns the lines for each engine: how to start it, and how to gate what it serves.
+    """Returns the lines for each engine: what to install, how to start it, and how to gate what it serves.
 
     Args:
         ref: a checkpoint.
@@ -93,19 +93,39 @@ def serve_commands(ref: ModelRef, revision: str, port: int) -> list[str]:
     config = ["--mm-process-config", json.dumps({"image": limits})] if limits else []
     pinned = f"{ref.location}@{ref.revision}" if hub else ref.location
     lines = [
-        *_block("vLLM", ["vllm", "serve", ref.location, *named, *kwargs]),
+        *_block("vLLM", ["vllm"], ["vllm", "serve", ref.location, *named, *kwargs]),
+        *_ignored_by_vllm(ref),
         _gate(ref.name, f"{revision}-vllm", port),
-        *_block("SGLang", ["python", "-m", "sglang.launch_server", "--model-path", ref.location, *named, *config]),
+        *_block("SGLang", ["sglang"], ["python", "-m", "sglang.launch_server", "--model-path", ref.location, *named, *config]),
         _gate(ref.name, f"{revision}-sglang", port),
-        *_block("transformers: one request at a time, no log-probabilities", ["transformers", "serve", pinned, *common]),
+        *_block(
+            "transformers: one request at a time, no log-probabilities",
+            ["transformers[serving]", "accelerate", "torchvision"],
+            ["transformers", "serve", pinned, *common],
+        ),
     ]
     if limits:
         lines.append("# it has no option for pixel limits: write them into the checkpoint's preprocessor_config.json")
     return [*lines, _gate(pinned, f"{revision}-transformers", port)]
 
 
-def _block(title: str, command: Sequence[str]) -> list[str]:
-    return [f"# {title}", shlex.join(command)]
+def _block(title: str, packages: Sequence[str], command: Sequence[str]) -> list[str]:
+    return [f"# {title}. In an environment of its own: {shlex.join(['pip', 'install', *packages])}", shlex.join(command)]
+
+
+_ROPE_THETA = 10_000.0
+"""The base of rotary positions that vLLM gives the vision tower of the Qwen2-VL family, whatever the checkpoint says."""
+
+
+def _ignored_by_vllm(ref: ModelRef) -> list[str]:
+    """Returns, as a comment, what vLLM computes otherwise than the checkpoint says."""
+    config = Path(ref.location) / "config.json"
+    vision = json.loads(config.read_text(encoding="utf-8")).get("vision_config") if config.is_file() else None
+    theta = ((vision or {}).get("rope_parameters") or {}).get("rope_theta", _ROPE_THETA)
+    if theta == _ROPE_THETA:
+        return []
+    ignored = f"the rope_theta {theta:g} of vision_config in {config.name}"
+    return [f"# vLLM ignores {ignored} and computes with {_ROPE_THETA:g}: answers differ"]
 
 
 def _gate(model: str, revision: str, port: int) -> str:

@@ -42,6 +42,8 @@ def test_each_engine_is_started_with_revision_dtype_and_pixel_limits(tmp_path: P
     assert sglang[sglang.index("--mm-process-config") + 1] == '{"image": {"min_pixels": 3136, "max_pixels": 1003520}}'
     assert transformers[:3] == ["transformers", "serve", "org/model@abc"]
     assert "no option for pixel limits" in said[8]
+    installs = [line.partition("pip install ")[2] for line in said if line.startswith("# ") and "pip install" in line]
+    assert installs == ["vllm", "sglang", "'transformers[serving]' accelerate torchvision"]
 
 
 def test_the_gate_of_each_is_a_model_that_can_be_named_and_a_revision_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,6 +53,11 @@ def test_the_gate_of_each_is_a_model_that_can_be_named_and_a_revision_of_its_own
     assert len({ref.revision for ref in refs}) == 3
     assert all(re.fullmatch(r"[0-9a-f]{12}-(vllm|sglang|transformers)", ref.revision) for ref in refs)
     assert not [line for line in said if "pixels" in line]
+
+
+def test_it_says_that_vllm_does_not_compute_the_demo_model(capsys: pytest.CaptureFixture[str]) -> None:
+    said = [line for line in lines(capsys, "tiny") if "ignores" in line]
+    assert said == ["# vLLM ignores the rope_theta 100 of vision_config in config.json and computes with 10000: answers differ"]
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "99999", "-1", "abc", "1.5"])
