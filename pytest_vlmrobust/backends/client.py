@@ -31,7 +31,8 @@ _ENGINE_SECONDS = 10.0
 _TELLTALES = ("httpcore2", "openai")
 """Loggers that write headers and pictures of every request where somebody asks for all that there is to log."""
 
-_BUSY = frozenset({429, 502, 503, 504, 529})
+_BUSY = frozenset({429})
+_OVERLOADED = frozenset({502, 503, 504, 529})
 _AGAIN = frozenset({408, 409, 425})
 _FILTERS = ("content_filter", "content_policy_violation", "moderation_blocked", "ResponsibleAIPolicyViolation")
 _ADVICE = {
@@ -139,6 +140,8 @@ class Client:
             return BackendError(f"{words}. {_ADVICE.get(status, 'The account has used up its quota')}")
         if status in _BUSY:
             return Failure("busy", words, _retry_after(error.response.headers))
+        if status in _OVERLOADED:
+            return Failure("overloaded", words, _retry_after(error.response.headers))
         if status in _AGAIN or status >= 500:
             return Failure("faulty", words, _retry_after(error.response.headers))
         if any(word in f"{error.code} {error.type} {error.message}" for word in _FILTERS):

@@ -141,4 +141,5 @@ async def _obeys(
     except Failure as failure:
         if failure.kind not in ("refused", "faulty"):
             raise
-        return False  # it does not know the parameter; whether it answers at all is seen with other questions
+        await ask(text_body(messages, limit=_SCHEMA_TOKENS))  # a server that is down fails whatever it is asked
+        return False  # it does not know the parameter

@@ -44,7 +44,7 @@ from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
 from .replicas import START, Failure, Replica, Replicas, persistently
 from .served import Memory, Remembered, Served
-from .witnesses import Witness, differing, first_answers, gives_letters
+from .witnesses import Witness, differing, first_answers, gives_letters, health_check
 
 ENCODING_VERSION = 1
 """Raised when this package changes how it puts a request to a server or reads its answer: older predictions then do not count."""
@@ -286,7 +286,9 @@ class OpenAIBackend:
 
     def _opened(self) -> Replicas[Client]:
         servers = [Replica(url, self._client(url)) for url in self._served.urls]
-        self._latest = replicas = Replicas(servers, self._admit, limit=self._limit, notice=self._notice)
+        self._latest = replicas = Replicas(
+            servers, self._admit, health_check=self._check_health, limit=self._limit, notice=self._notice
+        )
         if self._given_up:  # while the client was imported, when there was nothing to end yet
             replicas.give_up()
         with contextlib.ExitStack() as stack:
@@ -297,6 +299,9 @@ class OpenAIBackend:
 
     def _client(self, url: str) -> Client:
         return Client(url, self._served.model, key_variable=self._ref.key_variable, limit=self._limit)
+
+    async def _check_health(self, replica: Replica[Client]) -> None:
+        await health_check(self._witness(replica, persistent=False))
 
     async def _admit(self, replica: Replica[Client]) -> None:
         """Looks whether a server can be asked, and whether it has the model that the store remembers.
@@ -386,7 +391,7 @@ class OpenAIBackend:
     def _unchecked(self, why: str) -> str:
         return f"it is not known whether {self.name} was the same model to the end: {why}. Run again where it can be asked"
 
-    def _witness(self, replica: Replica[Client]) -> Witness:
+    def _witness(self, replica: Replica[Client], *, persistent: bool = True) -> Witness:
         async def once(arguments: Mapping[str, Any]) -> Any:
             reply = await replica.client.call(arguments)
             try:
@@ -399,6 +404,8 @@ class OpenAIBackend:
 
         async def ask(arguments: Mapping[str, Any]) -> Any:
             try:
+                if not persistent:
+                    return await once(arguments)
                 return await persistently(lambda: once(arguments), replica.url, self._limit)
             except Filtered as filtered:
                 text = f"{replica.url} filters the question by which models are told apart: {filtered}"

@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -20,8 +20,10 @@ Answer = TypeVar("Answer")
 
 START, MOST = 4, 64
 """Requests in flight at one replica: to begin with, and at most."""
-_TRIES = {"busy": 8, "faulty": 4, "broken": 4, "slow": 2, "refused": 1}
+_TRIES = {"busy": 8, "overloaded": 8, "faulty": 4, "broken": 4, "slow": 2, "refused": 1}
 """How often a request is tried at most, by what is wrong; where no replica can be reached, the time decides."""
+_MAYBE_DOWN = frozenset({"overloaded", "faulty", "broken"})
+"""Failures of one request alone, or of all: a proxy answers like this while the server behind it is down."""
 _SLOW_IF_LOST = 3
 """Time limits in a row after which a server is taken to hang for all; fewer may be one request that hangs by itself."""
 _FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_REST = 0.5, 30.0, 10.0
@@ -34,9 +36,9 @@ class Failure(Exception):
     """A request got no answer.
 
     Args:
-        kind: ``busy`` (the server asks for fewer requests), ``faulty`` (it failed, or what it sent cannot be read), ``broken``
-            (it broke off the connection), ``slow`` (no answer in time), ``unreachable`` (nothing listens there) or ``refused``
-            (it will not answer this request).
+        kind: ``busy`` (the server asks for fewer requests), ``overloaded`` (it cannot take the request now), ``faulty`` (it
+            failed, or what it sent cannot be read), ``broken`` (it broke off the connection), ``slow`` (no answer in time),
+            ``unreachable`` (it is down) or ``refused`` (it will not answer this request).
         reason: in words.
         retry_after: seconds after which the server wants to be asked again; None where it does not say.
     """
@@ -85,6 +87,10 @@ class Replica(Generic[Client]):
     """How long it rests when it is out of reach once more."""
     answers: int = 0
     failures: int = 0
+    answered_at: float = 0.0
+    """When it last answered a request or a health check, by the monotonic clock."""
+    health: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held during a health check: those who wait for it use its result."""
 
     def is_free(self, now: float) -> bool:
         """Whether it may be asked now; one that is not admitted answers to one request alone, which looks at it first."""
@@ -107,6 +113,7 @@ class Replicas(Generic[Client]):
         replicas: at least one.
         admit: Looks at a replica before it is asked for the first time, and after it was out of reach.
             Raises :class:`Failure` where it cannot be asked, and BackendError where it serves another model.
+        health_check: Asks a replica a question that it answers unless it is down. Raises as ``admit`` does.
         limit: Seconds that a request may take. A model that cannot be reached for as long is lost.
         notice: Told in words what becomes of replicas.
     """
@@ -116,11 +123,12 @@ class Replicas(Generic[Client]):
         replicas: Sequence[Replica[Client]],
         admit: Callable[[Replica[Client]], Awaitable[None]],
         *,
+        health_check: Callable[[Replica[Client]], Awaitable[None]],
         limit: float,
         notice: Callable[[str], None],
     ) -> None:
         self.all = tuple(replicas)
-        self._admit, self._limit, self._notice = admit, limit, notice
+        self._admit, self._health_check, self._limit, self._notice = admit, health_check, limit, notice
         self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Condition()
         self._replied = 0.0
@@ -156,17 +164,24 @@ class Replicas(Generic[Client]):
             raise
 
     async def open(self) -> None:
-        """Looks at every replica; those that cannot be reached are tried again later.
+        """Looks at every replica, and waits until one can be asked; the others are tried again later.
 
         Raises:
-            BackendError: none can be asked, or one serves another model than the first.
+            BackendError: nothing listens at any, none can be asked in time, or one serves another model than the first.
         """
         self._require_wanted()
-        problems = [problem for replica in self.all if (problem := await self._look_at(replica))]
-        if not any(replica.admitted for replica in self.all):
-            raise BackendError("; ".join(problems))
-        for problem in problems:
-            self._notice(problem)
+        failures = {replica: failure for replica in self.all if (failure := await self._look_at(replica))}
+        may_pass = [
+            failure
+            for failure in failures.values()
+            if failure.kind not in ("unreachable", "refused") and (failure.retry_after or 0.0) <= self._limit
+        ]
+        if not may_pass and not any(replica.admitted for replica in self.all):
+            raise BackendError("; ".join(failure.reason for failure in failures.values()))
+        for replica, failure in failures.items():
+            self._notice(_is_down(replica, failure))
+        async with self._slot():
+            pass
 
     def give_up(self) -> None:
         """Ends whatever is in flight, and what begins later: whoever waits for it gets a CancelledError."""
@@ -190,36 +205,55 @@ class Replicas(Generic[Client]):
             with contextlib.suppress(Exception):
                 await close(replica.client)
 
-    async def _look_at(self, replica: Replica[Client]) -> str:
-        """Admits a replica if it can be; returns why not in words."""
-        replica.in_flight += 1
+    async def _look_at(self, replica: Replica[Client]) -> Failure | None:
+        """Admits a replica if it can be; returns why not."""
         try:
+            await within(self._limit, self._health_check(replica))
             await self._admit(replica)
         except Failure as failure:
             replica.failures += 1
-            replica.rest(failure.retry_after or replica.pause)
+            replica.rest(min(failure.retry_after or replica.pause, self._limit))
             replica.pause = min(_LONGEST_REST, 2 * replica.pause)
-            return failure.reason if replica.url in failure.reason else f"{replica.url}: {failure.reason}"
+            reason = failure.reason if replica.url in failure.reason else f"{replica.url}: {failure.reason}"
+            return Failure(failure.kind, reason, failure.retry_after)
         except BackendError as error:
             replica.refused = str(error)
             raise
-        finally:
-            replica.in_flight -= 1
         replica.admitted, replica.pause, replica.rests_until = True, _FIRST_PAUSE, 0.0
         self._note_reply()
-        return ""
+        return None
 
     async def _answered(self, call: Callable[[Replica[Client]], Awaitable[Answer]], key: str) -> Answer:
         self._require_wanted()
         tries: Counter[str] = Counter()
         while True:
+            async with self._slot() as replica:
+                began = time.monotonic()
+                try:
+                    return await self._sent(replica, call)
+                except Failure as error:
+                    failure = error
+            await _wait_after(failure, key, tries, self._limit)
+            if failure.kind in _MAYBE_DOWN:
+                await self._check(replica, began)
+
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[Replica[Client]]:
+        """Gives an admitted replica, with one more request in flight; waits until there is one.
+
+        Raises:
+            BackendError: none can be asked any more.
+        """
+        while True:
             replica = await self._chosen()
             try:
-                answer = await self._sent(replica, call)
-            except Failure as failure:
-                await _wait_after(failure, key, tries, self._limit)
-            else:
-                return answer
+                if replica.admitted or await self._returns(replica):
+                    yield replica
+                    return
+            finally:
+                replica.in_flight -= 1
+                async with self._changed:
+                    self._changed.notify_all()
 
     async def _chosen(self) -> Replica[Client]:
         """Returns the free replica with the least in flight, and counts a request for it; waits where none is free.
@@ -256,8 +290,6 @@ class Replicas(Generic[Client]):
         """Sends a request to a replica, and notes what its answer tells about it."""
         began, epoch = time.monotonic(), replica.window.epoch
         try:
-            if not replica.admitted:
-                await self._return(replica)
             answer = await within(self._limit, call(replica))
         except Failure as failure:
             replica.failures += 1
@@ -265,41 +297,59 @@ class Replicas(Generic[Client]):
             raise
         else:
             replica.answers += 1
+            replica.answered_at = time.monotonic()
             replica.window.succeeded()
             self._note_reply()
             return answer
-        finally:
-            replica.in_flight -= 1
-            async with self._changed:
-                self._changed.notify_all()
 
-    async def _return(self, replica: Replica[Client]) -> None:
-        """Looks at a replica that was out of reach."""
-        problem = ""
+    async def _returns(self, replica: Replica[Client]) -> bool:
+        """Looks at a replica that was out of reach; returns whether it can be asked again."""
+        began, epoch = time.monotonic(), replica.window.epoch
         try:
-            problem = await self._look_at(replica)
+            failure = await self._look_at(replica)
         except BackendError as error:
             self._notice(f"{replica.url} is no longer asked: {error}")
-            raise Failure("unreachable", str(error)) from None
-        if problem:
-            raise Failure("unreachable", problem)
+            return False
+        if failure:
+            self._note(replica, Failure("unreachable", failure.reason), began, epoch)
+            return False
         self._notice(f"{replica.url} answers again")
+        return True
+
+    async def _check(self, replica: Replica[Client], began: float) -> None:
+        """Finds out whether a replica is down, or failed only on the request that it was sent at ``began``.
+
+        A replica that answered anything since then is not down. Any other has to answer a health check, or it is out of reach.
+        """
+        async with replica.health:
+            if not replica.admitted or replica.answered_at > began:
+                return
+            await asyncio.sleep(max(0.0, replica.rests_until - time.monotonic()))
+            epoch = replica.window.epoch
+            try:
+                await within(self._limit, self._health_check(replica))
+            except Failure as failure:
+                self._note(replica, Failure("unreachable", failure.reason, failure.retry_after), began, epoch)
+            else:
+                replica.answered_at = time.monotonic()
+                self._note_reply()
 
     def _note(self, replica: Replica[Client], failure: Failure, began: float, epoch: int) -> None:
-        if failure.kind in ("busy", "broken", "slow", "unreachable"):
+        if failure.kind in ("busy", "overloaded", "broken", "slow", "unreachable"):
             replica.window.overloaded(epoch)
-        if failure.kind == "busy":
+        if failure.kind in ("busy", "overloaded"):
             replica.rest(min(failure.retry_after or 0.0, self._limit))
-        if failure.kind not in ("slow", "unreachable"):
+        if failure.kind in ("busy", "refused"):
             self._note_reply()  # it answers, if not as it should
+        if failure.kind not in ("slow", "unreachable"):
             return
         now = time.monotonic()
         since = max(began, self._replied)
         self._failing_since = min(self._failing_since or since, since)
         if failure.kind == "unreachable" and replica.admitted:
-            self._notice(f"{failure.reason}: it is tried again from time to time")
+            self._notice(_is_down(replica, failure))
             replica.admitted, replica.window.size = False, 1
-            replica.rest(replica.pause)
+            replica.rest(min(failure.retry_after or replica.pause, self._limit))
         self._slow += failure.kind == "slow"
         is_lost = failure.kind == "unreachable" or self._slow >= _SLOW_IF_LOST
         if is_lost and now - self._failing_since >= self._limit:
@@ -313,6 +363,10 @@ class Replicas(Generic[Client]):
 
     def _note_reply(self) -> None:
         self._replied, self._failing_since, self._slow, self._lost = time.monotonic(), None, 0, ""
+
+
+def _is_down(replica: Replica[Any], failure: Failure) -> str:
+    return f"{replica.url} is down, and is tried again from time to time: {failure.reason}"
 
 
 async def persistently(call: Callable[[], Awaitable[Answer]], key: str, limit: float) -> Answer:

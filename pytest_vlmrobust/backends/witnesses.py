@@ -73,6 +73,19 @@ async def first_answers(ask: Witness) -> dict[str, str]:
     return {question: answer for question, answer in answers.items() if answer.strip() and answer == again[question]}
 
 
+async def health_check(ask: Witness) -> None:
+    """Asks one of the fixed questions; a refusal is an answer as well.
+
+    Raises:
+        Failure: there is no answer.
+    """
+    try:
+        await _answer(ask, QUESTIONS[0])
+    except Failure as failure:
+        if failure.kind != "refused":
+            raise
+
+
 async def differing(ask: Witness, witnesses: Mapping[str, str]) -> tuple[str, str, str] | None:
     """Returns a question that is now answered in another way, twice, with the answer as it was and as it is.
 
