@@ -141,5 +141,6 @@ async def _obeys(
     except Failure as failure:
         if failure.kind not in ("refused", "faulty"):
             raise
-        await ask(text_body(messages, limit=_SCHEMA_TOKENS))  # a server that is down fails whatever it is asked
+        if failure.kind == "faulty":
+            await ask(text_body(messages, limit=_SCHEMA_TOKENS))  # a server that is down fails whatever it is asked
         return False  # it does not know the parameter

@@ -329,7 +329,8 @@ class Replicas(Generic[Client]):
             try:
                 await within(self._limit, self._health_check(replica))
             except Failure as failure:
-                self._note(replica, Failure("unreachable", failure.reason, failure.retry_after), began, epoch)
+                if replica.answered_at <= began:  # another request may have been answered meanwhile
+                    self._note(replica, Failure("unreachable", failure.reason, failure.retry_after), began, epoch)
             else:
                 replica.answered_at = time.monotonic()
                 self._note_reply()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -131,6 +132,30 @@ def test_a_server_that_is_killed_and_restarted_in_the_middle_loses_nothing(proje
     assert lost <= MOST, "only what was in flight when the server was killed is asked again"
     results = json.loads((project.path / "out" / "results.json").read_text())
     assert sum(record["n_inferred"] for record in results["records"]) == CELLS * SAMPLES
+
+
+def test_a_server_that_is_down_behind_a_proxy_in_the_middle_loses_nothing(project: Project, served: ModelServer) -> None:
+    counting = Counting()
+    down_until: list[float] = []
+    lock = threading.Lock()
+
+    def proxied(body: dict[str, Any]) -> Reply | None:
+        with lock:
+            if is_question(body) and counting.counts.total() == 15 and not down_until:
+                down_until.append(time.monotonic() + 5.0)  # more than the tries of a request take
+        if down_until and time.monotonic() < down_until[0]:
+            return 500, {}, b'{"error": {"message": "Connection error"}}'
+        return counting(body)
+
+    served.before = proxied
+    result = run(project, served, "--vlm-report=out")
+    assert result.ret == 0, result.stdout.str()
+    assert down_until
+    assert "is down, and is tried again from time to time" in result.stderr.str()
+    assert stored(project) == CELLS * SAMPLES
+    assert set(counting.counts.values()) == {1}, "nothing is asked again that was answered"
+    (file,) = project.path.rglob("spending.tsv")
+    assert read_spending(file)["m"].answers == CELLS * SAMPLES
 
 
 class Replicated:

@@ -719,6 +719,69 @@ def test_a_server_that_restarts_is_waited_for(opened: Open) -> None:
     assert [prediction.text.removeprefix("answer to ")[-2:] for prediction in answers] == [f"r{number}" for number in range(6)]
 
 
+def status(code: int, said: str) -> tuple[int, dict[str, str], bytes]:
+    return code, {}, json.dumps({"error": {"message": said}}).encode()
+
+
+@pytest.mark.parametrize("code", [500, 502, 503, 529])
+def test_a_server_that_fails_on_all_is_down_and_one_that_fails_on_some_is_not(opened: Open, code: int) -> None:
+    down, heard, answered = threading.Event(), list[str](), Counter[str]()
+
+    def proxied(body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
+        if down.is_set():
+            return status(code, "no upstream")
+        if "bad" in text_of(body):
+            return status(500, "cannot decode")
+        answered[text_of(body)] += 1
+        return None
+
+    with ModelServer(model(fine), before=proxied) as served:
+        backend = opened(served.url, heard=heard)
+        backend.infer(numbered(4))
+        bad, *good = backend.infer(asks("bad", *(f"r{number}" for number in range(8))))
+        assert "answered with status 500: Error code: 500 - cannot decode (4 times)" in bad.error
+        (bad,) = backend.infer(asks("bad"))
+        assert "(4 times)" in bad.error
+        assert heard == []
+        down.set()
+        threading.Timer(1.5, down.clear).start()  # all tries of a request take about 0.2 s here, or 2.5 s of eight
+        good += backend.infer(asks(*(f"s{number}" for number in range(8))))
+        loaded = backend.describe()["loaded"]["servers"][served.url]
+    assert {prediction.finish_reason for prediction in good} == {"stop"}
+    assert {count for text, count in answered.items() if text[0] in "qrs"} == {1}
+    assert loaded["answers"] == 4 + 8 + 8, "health checks are not answers"
+    assert [text.partition(served.url)[2] for text in heard] == [
+        f" is down, and is tried again from time to time: {served.url} answered with status {code}: Error code: {code} - no upstream",
+        " answers again",
+    ]
+
+
+def test_a_server_that_is_down_during_the_first_look_is_not_taken_for_one_without_a_schema(opened: Open) -> None:
+    began: list[float] = []
+
+    def proxied(body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
+        if "response_format" in body and not began:
+            began.append(time.monotonic())
+        if began and time.monotonic() - began[0] < 1.5:
+            return status(500, "no upstream")
+        return None if (kept := by_schema(body)) is None else (200, {}, json.dumps(kept).encode())
+
+    with ModelServer(model(fine), before=proxied, letters=False) as served:
+        assert opened(served.url).fingerprint()["answer"] == "structured_choice"
+
+
+def test_a_server_that_is_down_at_the_start_is_waited_for_up_to_the_time_limit(opened: Open) -> None:
+    with ModelServer(model(fine), before=lambda _body: status(500, "no upstream")) as served:
+        words = (
+            rf"no answer for \d+ s \({served.url} answered with status 500: Error code: 500 - no upstream\)\. Look at the server"
+        )
+        with pytest.raises(BackendError, match=words):
+            opened(served.url, time_limit=0.5).infer(numbered(1))
+        backend = opened(served.url)
+        threading.Timer(0.5, setattr, (served, "before", lambda _body: None)).start()
+        assert backend.infer(numbered(1))[0].text == "answer to q0"
+
+
 def test_a_replica_that_comes_back_with_another_model_is_asked_no_more(opened: Open) -> None:
     heard: list[str] = []
     with ModelServer(model(fine)) as one, ModelServer(model(fine)) as two:
