@@ -744,16 +744,15 @@ def test_a_server_that_fails_on_all_is_down_and_one_that_fails_on_some_is_not(op
         assert "(4 times)" in bad.error
         assert heard == []
         down.set()
-        threading.Timer(1.5, down.clear).start()  # all tries of a request take about 0.2 s here, or 2.5 s of eight
+        threading.Timer(1.5, down.clear).start()
         good += backend.infer(asks(*(f"s{number}" for number in range(8))))
         loaded = backend.describe()["loaded"]["servers"][served.url]
     assert {prediction.finish_reason for prediction in good} == {"stop"}
     assert {count for text, count in answered.items() if text[0] in "qrs"} == {1}
     assert loaded["answers"] == 4 + 8 + 8, "health checks are not answers"
-    assert [text.partition(served.url)[2] for text in heard] == [
-        f" is down, and is tried again from time to time: {served.url} answered with status {code}: Error code: {code} - no upstream",
-        " answers again",
-    ]
+    went, came = heard
+    assert f"{served.url} is down, and is tried again from time to time: {served.url} answered with status {code}: " in went
+    assert came == f"model 'm': {served.url} answers again"
 
 
 def test_a_server_that_is_down_during_the_first_look_is_not_taken_for_one_without_a_schema(opened: Open) -> None:
@@ -772,14 +771,12 @@ def test_a_server_that_is_down_during_the_first_look_is_not_taken_for_one_withou
 
 def test_a_server_that_is_down_at_the_start_is_waited_for_up_to_the_time_limit(opened: Open) -> None:
     with ModelServer(model(fine), before=lambda _body: status(500, "no upstream")) as served:
-        words = (
-            rf"no answer for \d+ s \({served.url} answered with status 500: Error code: 500 - no upstream\)\. Look at the server"
-        )
+        words = rf"no answer for \d+ s \({served.url} answered with status 500: .*no upstream\)\. Look at the server"
         with pytest.raises(BackendError, match=words):
             opened(served.url, time_limit=0.5).infer(numbered(1))
         backend = opened(served.url)
         threading.Timer(0.5, setattr, (served, "before", lambda _body: None)).start()
-        assert backend.infer(numbered(1))[0].text == "answer to q0"
+        assert backend.infer(numbered(1))[0].text.endswith("q0")
 
 
 def test_a_replica_that_comes_back_with_another_model_is_asked_no_more(opened: Open) -> None:
