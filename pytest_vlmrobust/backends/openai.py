@@ -91,7 +91,7 @@ class OpenAIBackend:
         self._latest: Replicas[Client] | None = None
         """The replicas that were opened last, in use or not yet."""
         if not options.offline and importlib.util.find_spec("openai") is None:
-            raise MissingExtra("asking a server", "openai", install="'pytest-vlmrobust[openai]'")
+            raise MissingExtra("asking a server", "openai", extra="openai")
 
     @property
     def name(self) -> str:

@@ -126,7 +126,7 @@ class RayBackend:
         """When, by the monotonic clock, there last was an actor."""
         self._given_up = False
         if not options.offline and importlib.util.find_spec("ray") is None:
-            raise MissingExtra("--vlm-engine ray", "ray", install="'pytest-vlmrobust[ray]'")
+            raise MissingExtra("--vlm-engine ray", "ray", extra="ray")
 
     @property
     def name(self) -> str:

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -97,10 +99,17 @@ class MissingExtra(VlmRobustError):
 
     __module__ = "pytest_vlmrobust"
 
-    def __init__(self, feature: str, package: str, *, install: str | None = None) -> None:
-        super().__init__(
-            f"{feature} needs the package {package!r}, which is not installed. Install it: pip install {install or package}"
-        )
+    def __init__(self, feature: str, package: str, *, extra: str = "", install: str = "") -> None:
+        """Names what to install.
+
+        Args:
+            feature: what cannot be done without it.
+            package: what could not be imported.
+            extra: the extra of this project that brings it.
+            install: what to give to ``pip install`` where that is neither the package nor an extra.
+        """
+        needed = requirements_of(extra) or install or package
+        super().__init__(f"{feature} needs the package {package!r}, which is not installed. Install it: pip install {needed}")
 
 
 class BudgetSpent(VlmRobustError):
@@ -137,6 +146,21 @@ class StoreError(InfrastructureError):
     """The store cannot be opened, read or written."""
 
     __module__ = "pytest_vlmrobust"
+
+
+def requirements_of(extra: str) -> str:
+    """Returns what an extra of this project installs, for ``pip install``; empty where the project itself is not installed.
+
+    The project is not named: no package index has it.
+    """
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        parts = [line.partition(";") for line in requires("pytest-vlmrobust") or ()]
+    except PackageNotFoundError:
+        return ""
+    wanted = ["extra", "==", extra]
+    return " ".join(shlex.quote(needed.strip()) for needed, _, marker in parts if re.findall(r"[\w-]+|==", marker) == wanted)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import DatasetError, UsageError, typed_path
+from pytest_vlmrobust.core.errors import DatasetError, UsageError, requirements_of, typed_path
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource
 
 from .faces_folder_reading import FolderContents, FolderReader
-from .faces_folder_table import DOMAINS, EXTRA, SETTINGS, FolderSettings, read_settings, tables_in, write_rows, written_box
+from .faces_folder_table import DOMAINS, SETTINGS, FolderSettings, read_settings, tables_in, write_rows, written_box
 from .images import FileImage
 from .protocol import Entity
 from .similarity import CIRCLES, PIXEL_STATISTICS, circles, nearest, unit_rows
@@ -115,7 +115,8 @@ class FaceFolder:
             DatasetError: the settings cannot be read, or there is no table.
         """
         columns = ", ".join(DOMAINS[self.domain].attributes)
-        by_model = f", or name MediaPipe's model file as `landmarks` in {SETTINGS} (pip install '{EXTRA}')"
+        install = requirements_of("faces") or "mediapipe"
+        by_model = f", or name MediaPipe's model file as `landmarks` in {SETTINGS} (pip install {install})"
         return f"Write the boxes ({columns}) into {self._table()}{by_model if self.domain == 'face' else ''}"
 
     @property

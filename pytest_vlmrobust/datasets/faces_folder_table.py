@@ -210,8 +210,6 @@ def _skip_blanks(text: str, at: int) -> int:
 
 TABLES = ("faces.csv", "faces.json")
 SETTINGS = "faces.yaml"
-EXTRA = "pytest-vlmrobust[faces]"
-"""What brings MediaPipe."""
 
 
 @dataclass(frozen=True, slots=True)

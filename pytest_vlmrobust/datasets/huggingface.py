@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 SAVED = ("dataset_dict.json", "state.json")
 """One of these lies in a folder that the package saved."""
-EXTRA = "pytest-vlmrobust[datasets]"
 BATCH = 32
 _PARTS = re.compile(r"(?P<id>[^:@#]+)(?::(?P<config>[^@#]+))?(?:@(?P<revision>[^#]+))?(?:#(?P<split>.+))?")
 
@@ -101,7 +100,7 @@ def open_hub(typed: str, name: str, folders: Sequence[Path]) -> HubDataset:
     """
     source = parse(typed)
     if importlib.util.find_spec("datasets") is None:
-        raise MissingExtra(f"reading {typed}", "datasets", install=f"'{EXTRA}'")
+        raise MissingExtra(f"reading {typed}", "datasets", extra="datasets")
     benchmark, layout = _record(source, folders)
     return HubDataset(name, replace(source, config=source.config or layout.config), benchmark, layout)
 

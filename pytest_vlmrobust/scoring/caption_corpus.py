@@ -183,7 +183,7 @@ def _sacrebleu() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "sacrebleu":
             raise
-        raise MissingExtra("BLEU", "sacrebleu", install="'pytest-vlmrobust[captions]'") from error
+        raise MissingExtra("BLEU", "sacrebleu", extra="captions") from error
 
 
 CORPUS_METRICS.add("cider", cider)

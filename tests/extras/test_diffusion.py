@@ -25,7 +25,7 @@ from pytest_vlmrobust.perturbations.neural import diffusion
 from pytest_vlmrobust.perturbations.neural.diffusion import IllusionPipeline, _condition
 
 if find_spec("diffusers") is None:
-    pytest.skip("needs diffusers: pip install 'pytest-vlmrobust[illusions]'", allow_module_level=True)
+    pytest.skip("needs diffusers: pip install -e '.[illusions]'", allow_module_level=True)
 
 Image = NDArray[np.uint8]
 Scene = Callable[..., Image]

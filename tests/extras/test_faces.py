@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.datasets.neural.landmarks import EYES, LIPS, NOSE, face_finder
 
 if find_spec("mediapipe") is None:
-    pytest.skip("needs mediapipe: pip install 'pytest-vlmrobust[faces]'", allow_module_level=True)
+    pytest.skip("needs mediapipe: pip install -e '.[faces]'", allow_module_level=True)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what its own dependencies say when they are imported

@@ -20,7 +20,7 @@ from pytest_vlmrobust.datasets import benchmarks, corpus_metric, dataset_id, res
 from pytest_vlmrobust.datasets.huggingface import HubName, parse
 
 if find_spec("datasets") is None:
-    pytest.skip("needs datasets: pip install 'pytest-vlmrobust[datasets]'", allow_module_level=True)
+    pytest.skip("needs datasets: pip install -e '.[datasets]'", allow_module_level=True)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what its own dependencies say when they are imported

@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.perturbations.neural import super_resolution
 
 if find_spec("spandrel") is None:
-    pytest.skip("needs spandrel: pip install 'pytest-vlmrobust[super-resolution]'", allow_module_level=True)
+    pytest.skip("needs spandrel: pip install -e '.[super-resolution]'", allow_module_level=True)
 
 Image = NDArray[np.uint8]
 Scene = Callable[..., Image]

@@ -321,7 +321,7 @@ def test_without_boxes_what_asks_for_them_does_not_apply_and_says_what_to_add(ob
     for record in boxed:
         reason = record["reason"]
         assert "boxes are asked for, and none of 6 identities has them (the first, 'p0', has no boxes). Write the boxes" in reason
-        assert "or name MediaPipe's model file as `landmarks` in faces.yaml (pip install 'pytest-vlmrobust[faces]')" in reason
+        assert "or name MediaPipe's model file as `landmarks` in faces.yaml (pip install 'mediapipe>=" in reason
     assert {record["outcome"] for record in records.values() if "guided" not in record["id"]} <= {"MEASURED", "NOT_APPLICABLE"}
     assert "left out" not in result.stdout.str()
     (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()

@@ -18,7 +18,6 @@ import numpy as np
 
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import MissingExtra, ModelError
-from pytest_vlmrobust.datasets.faces_folder_table import EXTRA
 
 from .encoder import reason
 
@@ -52,7 +51,7 @@ def face_finder(model: Path) -> Iterator[Callable[[NDArray[np.uint8]], list[dict
         ModelError: it cannot be imported, does not take the file, or fails on a picture.
     """
     if find_spec("mediapipe") is None:
-        raise MissingExtra("finding the boxes of faces", "mediapipe", install=f"'{EXTRA}'")
+        raise MissingExtra("finding the boxes of faces", "mediapipe", extra="faces")
     with _refusals(model), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it and its dependencies say when they are imported
         import mediapipe

@@ -21,7 +21,7 @@ class BrokenExtra(MissingExtra):
             self,
             f"{feature} needs the package {package!r}, which is installed and cannot be imported "
             f"({type(reason).__name__}: {reason}). Mostly torchvision was built for another torch: install both from one index, "
-            "such as pip install --force-reinstall torch torchvision --index-url https://download.pytorch.org/whl/cpu",
+            "such as uv pip install --torch-backend=auto --reinstall torch torchvision",
         )
 
 
@@ -38,6 +38,6 @@ def importing(feature: str, package: str, *, extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name != package:
             raise BrokenExtra(feature, package, error) from error
-        raise MissingExtra(feature, package, install=f"'pytest-vlmrobust[{extra}]'") from error
+        raise MissingExtra(feature, package, extra=extra) from error
     except (ImportError, RuntimeError) as error:  # libraries that import lazily, and operators that are registered twice or never
         raise BrokenExtra(feature, package, error) from error

@@ -69,7 +69,7 @@ def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: st
     try:
         from inspect_ai.log import write_eval_log
     except ImportError as error:
-        raise MissingExtra("exporting to Inspect", "inspect-ai", install="'pytest-vlmrobust[inspect]'") from error
+        raise MissingExtra("exporting to Inspect", "inspect-ai", extra="inspect") from error
     if out.exists():
         raise UsageError(f"{str(out)!r} exists: logs of two runs would be mixed up. Name a directory that does not exist")
     with Evidence.open(run.directory, read_only=True) as evidence:

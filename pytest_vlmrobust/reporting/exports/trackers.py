@@ -98,7 +98,7 @@ def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
     except ImportError as error:
-        raise MissingExtra("exporting to MLflow", "mlflow", install="'pytest-vlmrobust[mlflow]'") from error
+        raise MissingExtra("exporting to MLflow", "mlflow", extra="mlflow") from error
     try:
         client = MlflowClient(uri or None)
         found = client.get_experiment_by_name(experiment)
@@ -159,7 +159,7 @@ def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> l
     try:
         import wandb
     except ImportError as error:
-        raise MissingExtra("exporting to Weights & Biases", "wandb", install="'pytest-vlmrobust[wandb]'") from error
+        raise MissingExtra("exporting to Weights & Biases", "wandb", extra="wandb") from error
     out.mkdir(parents=True, exist_ok=True)
     untold = ("disable_git", "disable_code", "silent", "x_disable_stats", "x_disable_machine_info")
     private = wandb.Settings(console="off", x_save_requirements=False, **dict.fromkeys(untold, True))

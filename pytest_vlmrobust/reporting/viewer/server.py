@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 PORT = 8319
 """Where it listens unless an option says otherwise: links that were shared work again the next day."""
-EXTRA = "pytest-vlmrobust[view]"
 _LONGEST_ADDRESS = 8_000
 _AT_ONCE = 32
 """Requests that are answered or wait at the same time."""
@@ -232,4 +231,4 @@ class _Needed(contextlib.AbstractContextManager[None]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ModuleNotFoundError):
-            raise MissingExtra("vlmrobust view", error.name or "uvicorn", install=f"'{EXTRA}'") from error
+            raise MissingExtra("vlmrobust view", error.name or "uvicorn", extra="view") from error

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import importlib.metadata
 import inspect
+import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from pytest_vlmrobust.core.errors import (
     VlmRobustError,
     did_you_mean,
     files_beside,
+    requirements_of,
     typed_path,
 )
 
@@ -54,7 +58,24 @@ def test_a_missing_package_comes_with_its_command() -> None:
     assert str(MissingExtra("plots", "matplotlib")) == (
         "plots needs the package 'matplotlib', which is not installed. Install it: pip install matplotlib"
     )
-    assert str(MissingExtra("x", "cv2", install="'opencv-python-headless'")).endswith("pip install 'opencv-python-headless'")
+    assert str(MissingExtra("x", "cv2", install="opencv-python-headless")).endswith("pip install opencv-python-headless")
+
+
+def test_an_extra_is_what_it_installs_and_never_this_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No package index has this project: its name there may be anybody's."""
+    declared = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra in ("openai", "mlflow", "super-resolution", "torchvision"):
+        assert sorted(shlex.split(requirements_of(extra))) == sorted(declared[extra])
+    assert not requirements_of("open")
+    assert str(MissingExtra("x", "openai", extra="openai")).endswith("pip install 'openai>=3.0'")
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: ['a[b]>=1,<2; extra == "x"', "c; python_version < '3'"])
+    assert requirements_of("x") == "'a[b]>=1,<2'"
+
+    def absent(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", absent)
+    assert str(MissingExtra("x", "openai", extra="openai")).endswith("pip install openai")
 
 
 def test_files_beside_an_absent_one_are_spelled_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ def test_a_sample_without_a_group(name: str) -> None:
 @pytest.mark.parametrize("name", [*OF_ANSWERS, "cider", "rouge_l", "bleu"])
 def test_nothing_is_nan(name: str) -> None:
     if name == "bleu":
-        pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install 'pytest-vlmrobust[captions]'")
+        pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e '.[captions]'")
     found = corpus_score(name, [], [], [])
     assert math.isnan(found.value)
     assert all(map(math.isnan, found.parts.values()))

@@ -20,7 +20,7 @@ SENTENCES = ["a man rides a red horse", "two dogs run in the park", "the red car
 
 def skip_without_sacrebleu(name: str) -> None:
     if name == "bleu" and importlib.util.find_spec("sacrebleu") is None:
-        pytest.skip("needs sacrebleu: pip install 'pytest-vlmrobust[captions]'")
+        pytest.skip("needs sacrebleu: pip install -e '.[captions]'")
 
 
 def drawn(name: str, seed: int, *, images: int = 12, failing: float = 0.0) -> Answers:

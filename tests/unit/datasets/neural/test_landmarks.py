@@ -178,9 +178,8 @@ def test_without_the_package_there_is_the_pip_line(people: People, monkeypatch: 
     monkeypatch.setitem(sys.modules, "mediapipe", None)
     with pytest.raises(MissingExtra) as caught:
         FaceFolder(bare(people, ["light"]), "crew").entities()
-    assert str(caught.value) == (
-        "finding the boxes of faces needs the package 'mediapipe', which is not installed. "
-        "Install it: pip install 'pytest-vlmrobust[faces]'"
+    assert str(caught.value).startswith(
+        "finding the boxes of faces needs the package 'mediapipe', which is not installed. Install it: pip install 'mediapipe>="
     )
 
 

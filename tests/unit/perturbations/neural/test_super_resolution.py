@@ -76,7 +76,7 @@ def test_without_spandrel_there_is_no_fingerprint(weights: Path, monkeypatch: py
 
     monkeypatch.setattr(super_resolution, "version", version)
     perturbations.super_resolution(weights)
-    with pytest.raises(MissingExtra, match=r"pip install 'pytest-vlmrobust\[super-resolution\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'spandrel>="):
         perturbations.fingerprint("super_resolution:448")
 
 

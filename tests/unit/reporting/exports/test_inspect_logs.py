@@ -20,7 +20,7 @@ from .conftest import SETTINGS, cell, drop, keep
 
 def test_a_library_that_is_absent_is_named_with_its_pip_line(run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'pytest-vlmrobust\[inspect\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'inspect-ai>="):
         write_inspect(read_run(run_directory), run_directory / "out")
 
 

@@ -297,7 +297,7 @@ def test_without_the_libraries_it_is_said_what_to_install(monkeypatch: pytest.Mo
 
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     listening = listen(0)
-    with listening, pytest.raises(MissingExtra, match=r"pip install 'pytest-vlmrobust\[view\]'"):
+    with listening, pytest.raises(MissingExtra, match=r"pip install 'starlette>="):
         server(Pages(Runs(list, Painter, together=False)), listening)
 
 
