@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import re
 import shlex
-import shutil
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -166,6 +167,13 @@ _RECIPES = {
     "jenkins": ("Jenkinsfile", Path("Jenkinsfile")),
 }
 """Service to the file of its recipe, and where that goes."""
+_FILL_IN = re.compile(r"""(?P<name>VLM_PACKAGE(?::| =)) (?P<quote>["'])(?P=quote) +(?:#|//) FILL IN$""", re.MULTILINE)
+"""The line of a recipe that says what CI installs."""
+_ADDRESS = re.compile(r"(?:pytest-vlmrobust(?:\[[\w.,-]+\])? ?@ ?)?(?:(?:git\+)?https?|git\+ssh)://[^\s/]+/\S+")
+_PATH = re.compile(r"(?P<path>.+?)(?P<extras>\[[\w.,-]+\])?")
+_UNQUOTABLE = "\"'\\$`"
+"""Characters that mean something to YAML, Groovy or the services between quotes."""
+_SOURCES = "a wheel or a checkout of it in the repository, or git+https://HOST/REPOSITORY@TAG"
 _NEXT = {
     "what a run would ask, without asking it": "pytest --vlm=tiny suites/test_patches.py --vlm-plan",
     "the gate on the model that ships with the package": "pytest --vlm=tiny suites/ --vlm-report=report",
@@ -181,9 +189,15 @@ def _add_init(commands: Commands) -> None:
         "copy the shipped suites and thresholds into a directory",
         "vlmrobust init",
         "vlmrobust init gate --ci github",
+        "vlmrobust init --ci gitlab --package dist/pytest_vlmrobust-0.1.0-py3-none-any.whl",
     )
     init.add_argument("directory", nargs="?", type=typed_path, default=Path(), help="where to (default: here)")
     init.add_argument("--ci", choices=sorted(_RECIPES), help="also write a recipe for this service of continuous integration")
+    init.add_argument(
+        "--package",
+        metavar="SPEC",
+        help="what CI installs: a wheel or a checkout of this project below DIRECTORY, or git+https://HOST/REPOSITORY@TAG",
+    )
     init.add_argument("--force", action="store_true", help="overwrite files that differ")
     init.set_defaults(run=_init)
 
@@ -191,24 +205,69 @@ def _add_init(commands: Commands) -> None:
 def _init(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.shipped import shipped
 
+    if options.package is not None and not options.ci:
+        raise UsageError("--package: it is written into a recipe. Name the service as well: --ci github, gitlab or jenkins")
     copies = [
-        (file, options.directory / folder / file.name)
+        (file.read_bytes(), options.directory / folder / file.name)
         for folder, pattern in (("suites", "*.py"), ("thresholds", "*.*"))
         for file in sorted(shipped(folder).glob(pattern))
     ]
+    steps: list[str] = []
     if options.ci:
         name, place = _RECIPES[options.ci]
-        copies.append((shipped("recipes") / name, options.directory / place))
-    kept = [to for file, to in copies if to.exists() and to.read_bytes() != file.read_bytes() and not options.force]
+        recipe = (shipped("recipes") / name).read_text(encoding="utf-8")
+        if options.package is None:
+            steps = [f"# {place} fails until its VLM_PACKAGE says where this package comes from:", f"# {_SOURCES}"]
+        else:
+            package = _package(options.package, options.directory)
+            recipe = _FILL_IN.sub(lambda line: f"{line['name']} {line['quote']}{package}{line['quote']}", recipe)
+            if package.startswith("./"):
+                steps = ["# CI installs this package from the repository", f"git add {shlex.quote(package.partition('[')[0])}"]
+        copies.append((recipe.encode(), options.directory / place))
+    kept = [to for content, to in copies if to.exists() and to.read_bytes() != content and not options.force]
     if kept:
         raise UsageError(f"{', '.join(map(str, kept))} exist and differ from what is shipped. Use --force to overwrite them")
-    for file, to in copies:
+    for content, to in copies:
         to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, to)
+        to.write_bytes(content)
         say(str(to))
     say("\nNext:")
     if options.directory != Path():
         say(f"  cd {shlex.quote(str(options.directory))}")
-    for about, command in _NEXT.items():
-        say(f"  # {about}\n  {command}")
+    for line in [*steps, *(line for about, command in _NEXT.items() for line in (f"# {about}", command))]:
+        say(f"  {line}")
     return 0
+
+
+def _package(text: str, directory: Path) -> str:
+    """Returns what a recipe gives to ``uv pip install``.
+
+    Args:
+        text: as typed.
+        directory: the repository that CI checks out.
+
+    Raises:
+        UsageError: it is neither an address nor a path that CI can install.
+    """
+    matched = _PATH.fullmatch(text)
+    if refused := [character for character in text if not character.isprintable() or character in _UNQUOTABLE]:
+        problem = f"{refused[0]!r} is not written into a recipe"
+    elif _ADDRESS.fullmatch(text):
+        return text
+    elif not matched or text.startswith("-"):
+        problem = "that is nothing to install"
+    else:
+        path = typed_path(matched["path"], directory, given_as="--package")
+        packed = path.name.endswith((".whl", ".tar.gz"))
+        if not path.resolve().is_relative_to(directory.resolve()):
+            problem = f"CI sees only what is below {directory.resolve()}"
+        elif (packed and path.is_file()) or (path / "pyproject.toml").is_file():
+            below = Path(os.path.relpath(path, directory)).as_posix()
+            return f"{below if below == '.' else f'./{below}'}{matched['extras'] or ''}"
+        elif path.exists():
+            problem = f"{path} is neither a wheel nor a directory with a pyproject.toml"
+        elif packed or "/" in text:
+            problem = f"{path} does not exist"
+        else:
+            problem = "no package index has this project, and anybody may register a name there"
+    raise UsageError(f"--package {text!r:.200}: {problem}. Expected {_SOURCES}")

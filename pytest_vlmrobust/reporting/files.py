@@ -209,7 +209,7 @@ def annotation_lines(records: Sequence[Record], facts: RunFacts, environment: Ma
     if environment.get("GITHUB_ACTIONS") != "true":
         return []
     decision = facts.decision(records)
-    kind = {Decision.GO: "notice", Decision.NO_GO: "error"}.get(decision, "warning")
+    kind = {Decision.GO: "notice", Decision.INCONCLUSIVE: "warning"}.get(decision, "error")
     lines = [_annotation(kind, str(decision), decision_sentence(decision, records, facts), {})]
     loud = [record for record in worst_first(records) if record.deciding in EXPLAINED]
     for name, outcomes in {

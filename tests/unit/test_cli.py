@@ -703,7 +703,8 @@ def test_init_writes_a_recipe_and_says_what_comes_next(service: str, file: str, 
     assert main(["init", str(tmp_path / "gate"), "--ci", service]) == 0
     said = capsys.readouterr().out.splitlines()
     assert str(tmp_path / "gate" / file) in said
-    assert said[-8] == "Next:"
+    assert said[-10] == "Next:"
+    assert said[-8].startswith(f"  # {file} fails until its VLM_PACKAGE says where")
     recipe = (tmp_path / "gate" / file).read_text()
     assert "10" in recipe
     assert "11" in recipe

@@ -206,6 +206,12 @@ def test_github_shows_the_decision_and_the_worst_tests_beside_their_rules() -> N
         "::notice title=GO::1 verdict passed, none failed"
     ]
     assert annotation_lines(broken, RunFacts(), {}) == []
+    for outcome, start in (
+        (Outcome.INCONCLUSIVE, "::warning title=INCONCLUSIVE::"),
+        (Outcome.ERROR, "::error title=INCOMPLETE::"),
+    ):
+        first, *_ = annotation_lines([record("a", outcome)], RunFacts(), {"GITHUB_ACTIONS": "true"})
+        assert first.startswith(start)
 
 
 def test_the_summary_names_commit_and_job() -> None:

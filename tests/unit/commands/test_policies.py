@@ -1,0 +1,104 @@
+"""`vlmrobust init --ci SERVICE --package SPEC`: what a recipe installs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pytest_vlmrobust.cli import main
+
+PLACES = {"github": ".github/workflows/vlm-gate.yml", "gitlab": ".gitlab-ci.yml", "jenkins": "Jenkinsfile"}
+TAG = "git+https://example.org/team/vlmrobust.git@v0.1.0"
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a wheel and a checkout of this project, which is also the current directory."""
+    root = tmp_path / "repository"
+    for file in (
+        "dist/a-1-py3-none-any.whl",
+        "dist/two words.whl",
+        "pytest-vlmrobust/pyproject.toml",
+        "empty/x",
+        "../outside.whl",
+    ):
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).touch()
+    monkeypatch.chdir(root)
+    return root
+
+
+def installed(service: str, root: Path) -> str:
+    text = (root / PLACES[service]).read_text(encoding="utf-8")
+    if service == "jenkins":
+        (line,) = [line.strip() for line in text.splitlines() if line.strip().startswith("VLM_PACKAGE =")]
+        return line.removeprefix("VLM_PACKAGE = '").removesuffix("'")
+    recipe = yaml.safe_load(text)
+    return str((recipe["env"] if service == "github" else recipe["vlm-gate"]["variables"])["VLM_PACKAGE"])
+
+
+@pytest.mark.parametrize("service", PLACES)
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ("dist/a-1-py3-none-any.whl", "./dist/a-1-py3-none-any.whl"),
+        ("./dist/a-1-py3-none-any.whl[openai,view]", "./dist/a-1-py3-none-any.whl[openai,view]"),
+        ("dist/two words.whl", "./dist/two words.whl"),
+        ("pytest-vlmrobust", "./pytest-vlmrobust"),  # a folder that is there; without ./ pip would take it for a name
+        (TAG, TAG),
+        (f"pytest-vlmrobust[openai] @ {TAG}", f"pytest-vlmrobust[openai] @ {TAG}"),
+        ("https://example.org/a-1-py3-none-any.whl", "https://example.org/a-1-py3-none-any.whl"),
+    ],
+)
+def test_a_recipe_installs_exactly_what_was_typed(service: str, typed: str, written: str, repository: Path) -> None:
+    assert main(["init", "--ci", service, "--package", typed]) == 0
+    assert installed(service, repository) == written
+    assert "FILL IN" not in (repository / PLACES[service]).read_text(encoding="utf-8")
+
+
+def test_a_path_is_looked_for_in_the_directory_that_becomes_the_repository(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repository.parent)
+    assert main(["init", "repository", "--ci", "github", "--package", "dist/two words.whl"]) == 0
+    assert installed("github", repository) == "./dist/two words.whl"
+    assert "  git add './dist/two words.whl'\n" in capsys.readouterr().out
+    absolute = str(repository / "dist" / "a-1-py3-none-any.whl")
+    assert main(["init", "repository", "--ci", "github", "--force", "--package", absolute]) == 0
+    assert installed("github", repository) == "./dist/a-1-py3-none-any.whl"
+    (repository / "pyproject.toml").touch()
+    assert main(["init", "repository", "--ci", "github", "--force", "--package", "."]) == 0
+    assert installed("github", repository) == "."
+
+
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ("vlmrobust", "no package index has this project"),
+        ("vlmrobust[openai]", "no package index has this project"),
+        ("vlmrobust==0.1.0", "no package index has this project"),
+        ("-r x", "nothing to install"),
+        ("", "nothing to install"),
+        ("dist/a.whl\necho", "'\\n' is not written into a recipe"),
+        ("git+https://${TOKEN}@example.org/x", "'$' is not written into a recipe"),
+        ("it's.whl", '"\'" is not written into a recipe'),
+        ("dist/absent.whl", "dist/absent.whl does not exist"),
+        ("../outside.whl", "CI sees only what is below "),
+        ("empty", "empty is neither a wheel nor a directory with a pyproject.toml"),
+    ],
+)
+def test_what_ci_cannot_install_is_refused_before_anything_is_written(
+    typed: str, problem: str, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "--ci", "github", "--package", typed]) == 4
+    said = capsys.readouterr().err
+    assert problem in said
+    assert said.endswith("Expected a wheel or a checkout of it in the repository, or git+https://HOST/REPOSITORY@TAG\n")
+    assert not (repository / "suites").exists()
+
+
+def test_a_package_is_for_a_recipe(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "--package", TAG]) == 4
+    assert "--ci github, gitlab or jenkins" in capsys.readouterr().err
