@@ -133,6 +133,13 @@ def test_files_and_extras_of_console_commands_exist() -> None:
             assert (ROOT / file).is_file(), line
 
 
+def test_nothing_installs_this_project_by_its_name_alone() -> None:
+    """No package index has it: whoever registers the name there would run code of theirs."""
+    texts = [*PAGES, ROOT / "examples" / "README.md", *(ROOT / "recipes").iterdir(), *(ROOT / "pytest_vlmrobust").rglob("*.py")]
+    for file in texts:
+        assert not re.search(r"pip install [^\n`]*\bpytest-vlmrobust\b(?!\S* @ )", file.read_text(encoding="utf-8")), file
+
+
 @pytest.mark.parametrize(
     "page", [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "SECURITY.md"], ids=lambda page: str(page.relative_to(ROOT))
 )
