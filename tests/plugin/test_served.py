@@ -154,7 +154,7 @@ def test_a_server_that_is_down_behind_a_proxy_in_the_middle_loses_nothing(projec
     assert stored(project) == CELLS * SAMPLES
     assert set(counting.counts.values()) == {1}, "nothing is asked again that was answered"
     (file,) = project.path.rglob("spending.tsv")
-    assert read_spending(file)["m"].answers == CELLS * SAMPLES
+    assert SharedSpending(file).read()["m"].answers == CELLS * SAMPLES
 
 
 class Replicated:
