@@ -18,7 +18,11 @@ _LONGEST_NAME = 50
 """Characters: Kubernetes allows 63 in the names of pods, to which it and these files add."""
 _NAME = re.compile(rf"[a-z](?:[a-z0-9-]{{0,{_LONGEST_NAME - 2}}}[a-z0-9])?")
 _RETRIES = 3
-"""How often Kubernetes starts a part again that did not answer everything."""
+"""How often Kubernetes starts a part again that did not answer everything, beside those times when its pod had to move."""
+_GRACE = 120
+"""Seconds from the signal that ends a pod until it is killed: pytest ends and the store is copied."""
+_KEPT = 7 * 24 * 3600
+"""Seconds that a job and its log are kept after its end."""
 
 
 def add(commands: Commands) -> None:
@@ -82,9 +86,7 @@ def _submit(options: argparse.Namespace) -> int:
 
 
 def fill_steps(pytest_options: Sequence[str], shared: str, index: str) -> str:
-    """Returns the shell steps of one part: its store lies on a local disk, and goes to the shared directory when it is closed.
-
-    A part that is started again goes on from what it left there. Its exit code is that of ``--vlm-fill``.
+    """Returns the shell steps of one part; its exit code is that of ``vlmrobust fill``, which a signal to the job reaches.
 
     Args:
         pytest_options: what follows ``pytest``.
@@ -95,19 +97,8 @@ def fill_steps(pytest_options: Sequence[str], shared: str, index: str) -> str:
 set -u
 python="${{PYTHON:-python}}"
 shared={shlex.quote(shared)}
-part="$shared/parts/${index}"
-work="$(mktemp -d)" || exit 1  # a local disk: SQLite's locks do not hold on network file systems
-trap 'rm -rf "$work"' EXIT
-mkdir -p "$shared/parts" || exit 1
-if [ -d "$part" ]; then cp -r "$part" "$work/store" || exit 1; fi
 
-"$python" -m pytest {shlex.join(pytest_options)} --vlm-fill --vlm-store="$work/store"
-status=$?
-
-if [ -d "$work/store" ]; then
-    rm -rf "$part.new" && cp -r "$work/store" "$part.new" && rm -rf "$part" && mv "$part.new" "$part" || exit 1
-fi
-exit "$status"
+exec "$python" -m pytest_vlmrobust.cli fill --copy-to "$shared/parts/${index}" -- {shlex.join(pytest_options)}
 """
 
 
@@ -123,7 +114,8 @@ shared={shlex.quote(shared)}
 work="$(mktemp -d)" || exit 1
 trap 'rm -rf "$work"' EXIT
 
-"$python" -m pytest_vlmrobust.cli merge "$shared"/parts/*[0-9] --out "$work/all" || exit 11
+parts=("$shared"/parts/*/predictions.sqlite)
+"$python" -m pytest_vlmrobust.cli merge "${{parts[@]%/*}}" --out "$work/all" || exit 11
 
 "$python" -m pytest {shlex.join(pytest_options)} --vlm-offline --vlm-store="$work/all" --vlm-report="$shared/report"
 status=$?
@@ -141,7 +133,16 @@ def slurm_files(options: argparse.Namespace) -> dict[str, str]:
     """Returns the job files for SLURM by name."""
     gpus = [f"#SBATCH --gres=gpu:{options.gpus}"] if options.gpus else []
     array = f"#SBATCH --array=0-{options.parts - 1}"
-    fill = [f"#SBATCH --job-name={options.name}-fill", array, "#SBATCH --output=fill-%A_%a.log", *gpus]
+    fill = [
+        f"#SBATCH --job-name={options.name}-fill",
+        array,
+        "#SBATCH --output=fill-%A_%a.log",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --requeue",
+        *gpus,
+        "# Where a copy takes longer than KillWait of the cluster (30 s): have the signal sent so many seconds before the limit",
+        "##SBATCH --signal=B:TERM@120",
+    ]
     judge = [f"#SBATCH --job-name={options.name}-judge", "#SBATCH --output=judge-%j.log"]
     submit = """\
 #!/usr/bin/env bash
@@ -182,13 +183,24 @@ def kubernetes_files(options: argparse.Namespace) -> dict[str, str]:
         container["resources"] = {"limits": {"nvidia.com/gpu": options.gpus}}
     judge = _job("judge", options, judge_steps(options.options, options.shared))
     judge["spec"]["backoffLimit"] = 0
-    ended = "jsonpath='{.status.conditions[*].type}'"
+    job = f"{options.name}-fill"
     submit = f"""\
 #!/usr/bin/env bash
 set -eu
 here="$(cd -- "$(dirname -- "$0")" && pwd)"
 kubectl apply -f "$here/fill.yaml"
-while ! kubectl get job {options.name}-fill -o {ended} | grep -qE 'Complete|Failed'; do sleep 10; done
+while true; do
+    if state="$(kubectl get job {job} --ignore-not-found -o jsonpath='{{.metadata.name}} {{.status.conditions[*].type}}')"; then
+        case "$state" in
+            "")
+                echo "The job {job} was deleted: nothing is judged. To judge what is there: kubectl apply -f $here/judge.yaml" >&2
+                exit 1
+                ;;
+            *Complete* | *Failed*) break ;;
+        esac
+    fi  # else the cluster did not answer
+    sleep 10
+done
 kubectl apply -f "$here/judge.yaml"
 """
     return {
@@ -206,12 +218,22 @@ def _job(step: str, options: argparse.Namespace, steps: str) -> dict[str, Any]:
         "volumeMounts": [{"name": "shared", "mountPath": options.shared}],
     }
     volumes = [{"name": "shared", "persistentVolumeClaim": {"claimName": options.claim}}]
-    pod = {"restartPolicy": "Never", "containers": [container], "volumes": volumes}
+    pod = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": _GRACE,
+        "containers": [container],
+        "volumes": volumes,
+    }
+    moved = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}  # preempted, drained
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": f"{options.name}-{step}"},
-        "spec": {"template": {"spec": pod}},
+        "spec": {
+            "ttlSecondsAfterFinished": _KEPT,
+            "podFailurePolicy": {"rules": [moved]},
+            "template": {"spec": pod},
+        },
     }
 
 

@@ -333,6 +333,11 @@ def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config,
     elif run.has_begun and not only_shows(config):
         text = f"{Decision.INCOMPLETE}: {run.stopped}, and no test had left a verdict by then: this says nothing about the model"
         terminalreporter.write_line(text, red=True)
+    elif run.stopped and run.only_fills:
+        opened = "evaluator" in vars(run)
+        kept = f"the store has {quantity(len(run.evaluator.store), 'answer')}" if opened else "no question was sent yet"
+        text = f"{run.stopped}: {kept}. The next start with this store asks only for what is missing"
+        terminalreporter.write_line(text, yellow=True)
     elif run.stopped:
         terminalreporter.write_line(f"{run.stopped}, before any gated test ran: nothing was measured", yellow=True)
     elif run.rerun is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from pytest_vlmrobust.core.errors import StoreError
 
@@ -93,6 +93,8 @@ STORE = DatabaseSchema(0x564C4D52, 2, _STORE, {"notes": _NOTES})  # "VLMR"
 class Database:
     """An open database; any number of threads and processes of one machine may share its file."""
 
+    schema: ClassVar[DatabaseSchema] = STORE
+
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.identity = file_identity(path)
@@ -105,6 +107,26 @@ class Database:
         """Closes it; closing twice is fine."""
         with self._lock:
             self._connection.close()
+
+    def copy_to(self, directory: Path) -> Path:
+        """Writes a complete copy into another directory, replacing an earlier copy; returns its path.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        target = directory / FILE_NAME
+        partial = target.with_name(f".{FILE_NAME}.part")
+        with self._lock, explain_errors(target, "write", self.schema):
+            directory.mkdir(parents=True, exist_ok=True)
+            partial.unlink(missing_ok=True)
+            copy = sqlite3.connect(partial)
+            try:
+                self._connection.backup(copy)
+                copy.execute("pragma journal_mode = delete")  # one file: it may be moved, hashed and read from a read-only disk
+            finally:
+                copy.close()
+            partial.replace(target)
+        return target
 
     def replacement(self) -> str:
         """Returns, as a sentence, that its path no longer leads to the file that was opened; empty where it does."""

@@ -149,6 +149,8 @@ class StoredCell:
 class Evidence(Database):
     """The evidence of one run."""
 
+    schema = SCHEMA
+
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         super().__init__(path, connection)
         self._asked: dict[str, int] = {}
@@ -474,26 +476,6 @@ class Evidence(Database):
         with self._lock, _explain_errors(self.path, "read"):
             rows = self._connection.execute("select name from sqlite_master where name not like 'sqlite_%'").fetchall()
         return sorted({str(name) for (name,) in rows} - _OWN)
-
-    def copy_to(self, directory: Path) -> Path:
-        """Writes a complete copy into another directory, replacing an earlier copy; returns its path.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
-        target = directory / FILE_NAME
-        partial = target.with_name(f".{FILE_NAME}.part")
-        with self._lock, _explain_errors(target, "write"):
-            directory.mkdir(parents=True, exist_ok=True)
-            partial.unlink(missing_ok=True)
-            copy = sqlite3.connect(partial)
-            try:
-                self._connection.backup(copy)
-                copy.execute("pragma journal_mode = delete")  # one file: it may be moved, hashed and read from a read-only disk
-            finally:
-                copy.close()
-            partial.replace(target)
-        return target
 
     def _number(self, key: tuple[str, str, str]) -> int | None:
         row = self._connection.execute("select id from cells where model = ? and dataset = ? and setting = ?", key).fetchone()

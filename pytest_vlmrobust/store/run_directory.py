@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterable, Mapping
 from io import BytesIO
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 # Replacing a file: readers see the old content or the new one, never half of it, also when several processes write.
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Writes ``content`` beside ``path`` and puts it in its place when it is on disk.
+def replace_file(path: Path, content: bytes | Path) -> None:
+    """Writes ``content``, or what the file of that name holds, beside ``path`` and puts it in its place when it is on disk.
 
     Raises:
         OSError: it cannot be written; what was there before is left as it was.
@@ -37,7 +38,11 @@ def replace_file(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with temporary.open("xb") as stream:
-            stream.write(content)
+            if isinstance(content, Path):
+                with content.open("rb") as source:
+                    shutil.copyfileobj(source, stream)
+            else:
+                stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)

@@ -1,0 +1,131 @@
+"""Filling: `vlmrobust fill`, which runs pytest with a store on a local disk and keeps a copy where other machines see it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.errors import StoreError, UsageError, typed_path
+from pytest_vlmrobust.core.words import quantity
+
+from .arguments import Commands, add_command, complain, counting, say
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.store.copying import StoreCopy
+
+_ENDINGS = ("SIGTERM", "SIGINT", "SIGHUP")
+_EVERY = 300
+"""Seconds between two copies."""
+_LARGEST_SHARE = 0.1
+"""Copying takes no larger share of the time than this, however large the store is."""
+_UNTIL_FORWARDED = 5.0
+"""Seconds after a signal: SLURM sends it to all processes of a job, and pytest would take a second one for a demand to end at
+once. Kubernetes sends it to the first process alone."""
+
+
+def add(commands: Commands) -> None:
+    """Adds it to the parser."""
+    fill = add_command(
+        commands,
+        "fill",
+        "run pytest with --vlm-fill and a store on a local disk, and copy the store every few minutes",
+        "vlmrobust fill --copy-to /shared/gate/parts/1 -- --vlm=./my-checkpoint suites/",
+    )
+    fill.add_argument(
+        "--copy-to",
+        type=typed_path,
+        required=True,
+        metavar="DIR",
+        help="where the copy goes; an earlier copy there is gone on from",
+    )
+    fill.add_argument(
+        "--every", type=counting("seconds"), default=_EVERY, metavar="SECONDS", help=f"how often to copy (default: {_EVERY})"
+    )
+    fill.add_argument("options", nargs="+", metavar="OPTION", help="after --: the options and suites of pytest")
+    fill.set_defaults(run=_fill)
+
+
+def _fill(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.store.copying import StoreCopy
+    from pytest_vlmrobust.store.database import FILE_NAME
+
+    for given in options.options:
+        if (name := given.partition("=")[0]) in ("--vlm-store", "--vlm-fill"):
+            raise UsageError(f"{given}: vlmrobust fill gives {name} to pytest itself. Leave it out")
+    with _noting_signals() as noted:
+        work = Path(tempfile.mkdtemp(prefix="vlmrobust-"))  # a local disk: SQLite's locks do not hold on network file systems
+        copy = StoreCopy(work / "store", options.copy_to)
+        try:
+            if answers := copy.restore():
+                _say(f"{copy.directory}: goes on from {quantity(answers, 'answer')}")
+        except BaseException:
+            shutil.rmtree(work)
+            raise
+        command = [sys.executable, "-m", "pytest", *options.options, "--vlm-fill", f"--vlm-store={copy.store}"]
+        status = _run(command, copy, options.every, noted)
+        try:
+            _say(f"{copy.directory}: has {quantity(copy.update(), 'answer')}")
+        except (StoreError, OSError) as error:
+            raise StoreError(
+                f"{error}. The last copy failed, and the earlier one stays. All answers are in {copy.store} on "
+                f"{socket.gethostname()}: copy {FILE_NAME} from there"
+            ) from error
+        shutil.rmtree(work)
+    return status if status >= 0 else 128 - status
+
+
+def _run(command: list[str], copy: StoreCopy, every: float, noted: list[int]) -> int:
+    """Runs pytest to its end, and returns its exit code; copies the store meanwhile, and at once when a signal comes."""
+    process = subprocess.Popen(command)  # noqa: S603 - the command is pytest
+    next_copy, forward = time.monotonic() + every, 0.0
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(0.5)
+        if noted and not forward:
+            next_copy = time.monotonic()
+            forward = next_copy + _UNTIL_FORWARDED
+        if time.monotonic() >= next_copy:
+            began = time.monotonic()
+            try:
+                _say(f"{copy.directory}: has {quantity(copy.update(), 'answer')}")
+            except (StoreError, OSError) as error:
+                complain(f"{error}. The earlier copy stays, and the next one is tried in {every:g} s")
+            took = time.monotonic() - began
+            next_copy = time.monotonic() + max(every, took / _LARGEST_SHARE)
+        if forward and time.monotonic() >= forward:
+            process.terminate()
+            forward = float("inf")
+
+
+@contextlib.contextmanager
+def _noting_signals() -> Iterator[list[int]]:
+    """Notes the signals that end a job instead of ending by them: pytest ends by them, and then the store is copied.
+
+    A signal that is ignored, as below ``nohup``, stays so.
+    """
+    noted: list[int] = []
+    before = {}
+    for name in _ENDINGS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, lambda came, _frame: noted.append(came))
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(text: str) -> None:
+    say(text)
+    sys.stdout.flush()  # pytest writes there, too
