@@ -31,8 +31,11 @@ class StoreCopy:
         """Puts the copy that an earlier process left into the store, which has no answers yet; returns how many answers it has.
 
         Raises:
-            StoreError: the copy cannot be read, or the store cannot be written.
+            StoreError: the copy cannot be read, or either of them cannot be written.
         """
+        with explain_errors(self.directory / FILE_NAME, "write"):  # rather than after hours
+            self.directory.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.directory).close()
         for rest in self.directory.glob(f".{FILE_NAME}.*"):  # of a process that was killed while it copied
             rest.unlink(missing_ok=True)
         answers = self._known()
@@ -40,6 +43,9 @@ class StoreCopy:
             _copy_small_files(self.directory, self.store)
             if answers is not None:
                 shutil.copyfile(self.directory / FILE_NAME, self.store / FILE_NAME)
+        if answers is not None:
+            with Store.open(self.store) as store:
+                store.release_all()  # a process on another machine held them, and nobody sees from here that it ended
         return answers or 0
 
     def update(self) -> int:

@@ -282,6 +282,15 @@ class Store(Database):
         with self._writing():
             self._connection.executemany("delete from claims where key = ? and owner = ?", [(key, owner) for key in keys])
 
+    def release_all(self) -> None:
+        """Ends all leases, where none of their holders can be alive.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        with self._writing():
+            self._connection.execute("delete from claims")
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         if self.read_only:

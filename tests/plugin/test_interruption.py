@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -115,6 +116,20 @@ def test_a_signal_that_ends_it_leaves_a_decision_and_junit(slow_project: Project
         assert {one.get("value") for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"} == {
             "INCOMPLETE"
         }
+
+
+def test_a_fill_that_is_interrupted_says_how_many_answers_it_has(slow_project: Project) -> None:
+    code, output = stop_in_the_middle(slow_project, signal.SIGTERM, "--vlm-fill")
+    assert code == 2, output
+    kept = stored(slow_project)
+    assert kept > 2 * SAMPLES
+    assert f"pytest was interrupted (by SIGTERM): the store has {kept} answers. The next start with this store" in output
+    assert "nothing was measured" not in output
+    process = start(slow_project, "--vlm-fill")
+    output, _ = process.communicate(timeout=90)
+    found = re.search(r"(\d+) answers, (\d+) of them inferred, 0 are missing", output)
+    assert found, output
+    assert int(found[1]) - int(found[2]) == kept
 
 
 def test_a_signal_that_is_ignored_stays_ignored(slow_project: Project) -> None:

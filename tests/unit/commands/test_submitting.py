@@ -38,9 +38,11 @@ def test_slurm_asks_in_an_array_and_judges_after_it(tmp_path: Path, capsys: pyte
         check_shell(text, tmp_path)
     fill, judge = files["fill.sbatch"].splitlines(), files["judge.sbatch"]
     assert {"#SBATCH --array=0-1", "#SBATCH --gres=gpu:1", "shared='/shared/the gate'"} <= set(fill)
-    command = """"$python" -m pytest '--vlm=scripted:it'"'"'s a model.yaml' suite -k 'clean or no_image'"""
-    assert f'{command} --vlm-fill --vlm-store="$work/store"' in fill
-    assert f'{command} --vlm-offline --vlm-store="$work/all" --vlm-report="$shared/report"' in judge
+    options = """'--vlm=scripted:it'"'"'s a model.yaml' suite -k 'clean or no_image'"""
+    part = '"$shared/parts/$SLURM_ARRAY_TASK_ID"'
+    assert f'exec "$python" -m pytest_vlmrobust.cli fill --copy-to {part} -- {options}' in fill
+    assert {"#SBATCH --requeue", "#SBATCH --open-mode=append"} <= set(fill)
+    assert f'"$python" -m pytest {options} --vlm-offline --vlm-store="$work/all" --vlm-report="$shared/report"' in judge
     assert "--dependency=" in files["submit.sh"]
     assert "submit.sh" in capsys.readouterr().out
 
@@ -83,10 +85,48 @@ def test_kubernetes_has_an_index_for_each_part(tmp_path: Path) -> None:
         (container,) = job["spec"]["template"]["spec"]["containers"]
         assert (container["image"], container["volumeMounts"][0]["mountPath"]) == ("registry/gate:1", "/shared")
         check_shell(container["command"][2], tmp_path)
+        assert job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 60, "time for a copy, or two"
+        assert job["spec"]["podFailurePolicy"]["rules"][0]["onPodConditions"][0]["type"] == "DisruptionTarget"
     (container,) = fill["spec"]["template"]["spec"]["containers"]
     assert container["env"] == [{"name": "JOB_COMPLETIONS", "value": "3"}]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": 2}}
     assert "$JOB_COMPLETION_INDEX" in container["command"][2]
+
+
+@pytest.mark.parametrize(
+    ("states", "code", "applied"),
+    [
+        (
+            ["vlmrobust-fill ", "fail", "vlmrobust-fill FailureTarget", "vlmrobust-fill FailureTarget Failed"],
+            0,
+            ["fill", "judge"],
+        ),
+        (["vlmrobust-fill SuccessCriteriaMet Complete"], 0, ["fill", "judge"]),
+        (["vlmrobust-fill ", ""], 1, ["fill"]),
+    ],
+)
+def test_kubernetes_waits_until_the_parts_are_over_or_deleted(
+    states: list[str], code: int, applied: list[str], tmp_path: Path
+) -> None:
+    written(tmp_path, *KUBERNETES)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "states").write_text("".join(f"{state}\n" for state in states))
+    programs = {
+        "kubectl": 'if [ "$1" = apply ]; then echo "$3" >> applied; exit; fi\n'
+        'read -r state < states; sed -i 1d states; [ "$state" != fail ] && echo "$state"',
+        "sleep": "exit 0",
+    }
+    for name, text in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    bash = shutil.which("bash")
+    assert bash
+    environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    done = subprocess.run([bash, "jobs/submit.sh"], cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert [Path(line).stem for line in (tmp_path / "applied").read_text().splitlines()] == applied
+    assert ("The job vlmrobust-fill was deleted: nothing is judged" in done.stderr) == bool(code)
+    assert not (tmp_path / "states").read_text()
 
 
 def test_jobs_of_two_gates_have_names_of_their_own(tmp_path: Path) -> None:
@@ -95,7 +135,7 @@ def test_jobs_of_two_gates_have_names_of_their_own(tmp_path: Path) -> None:
         "mmbench-weekly-fill",
         "mmbench-weekly-judge",
     ]
-    assert "kubectl get job mmbench-weekly-fill -o jsonpath='{.status.conditions[*].type}'" in files["submit.sh"]
+    assert "kubectl get job mmbench-weekly-fill " in files["submit.sh"]
     assert "#SBATCH --job-name=mmbench-weekly-judge" in written(tmp_path, *SLURM, "--name=mmbench-weekly")["judge.sbatch"]
 
 
