@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.errors import StoreError, UsageError, typed_path
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, add_command, complain, counting, say
+from .arguments import Commands, add_command, counting, say
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.store.copying import StoreCopy
@@ -66,13 +66,13 @@ def _fill(options: argparse.Namespace) -> int:
         work = Path(tempfile.mkdtemp(prefix="vlmrobust-"))  # a local disk: SQLite's locks do not hold on network file systems
         copy = StoreCopy(work / "store", options.copy_to)
         try:
-            if answers := copy.restore():
-                _say(f"{copy.directory}: goes on from {quantity(answers, 'answer')}")
+            if kept := copy.restore():
+                _say(f"{copy.directory}: goes on from {quantity(kept, 'answer')}")
         except BaseException:
             shutil.rmtree(work)
             raise
         command = [sys.executable, "-m", "pytest", *options.options, "--vlm-fill", f"--vlm-store={copy.store}"]
-        status = _run(command, copy, options.every, noted)
+        status = _run(command, copy, kept, options.every, noted)
         try:
             _say(f"{copy.directory}: has {quantity(copy.update(), 'answer')}")
         except (StoreError, OSError) as error:
@@ -84,7 +84,7 @@ def _fill(options: argparse.Namespace) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _run(command: list[str], copy: StoreCopy, every: float, noted: list[int]) -> int:
+def _run(command: list[str], copy: StoreCopy, kept: int, every: float, noted: list[int]) -> int:
     """Runs pytest to its end, and returns its exit code; copies the store meanwhile, and at once when a signal comes."""
     process = subprocess.Popen(command)  # noqa: S603 - the command is pytest
     next_copy, forward = time.monotonic() + every, 0.0
@@ -97,11 +97,14 @@ def _run(command: list[str], copy: StoreCopy, every: float, noted: list[int]) ->
         if time.monotonic() >= next_copy:
             began = time.monotonic()
             try:
-                _say(f"{copy.directory}: has {quantity(copy.update(), 'answer')}")
+                before, kept = kept, copy.update()
+                text = f"{copy.directory}: has {quantity(kept, 'answer')}" if kept > before else ""
             except (StoreError, OSError) as error:
-                complain(f"{error}. The earlier copy stays, and the next one is tried in {every:g} s")
-            took = time.monotonic() - began
-            next_copy = time.monotonic() + max(every, took / _LARGEST_SHARE)
+                text = f"{error}. The earlier copy stays, and the next one follows"
+            if text:
+                _say(text)
+            ended = time.monotonic()
+            next_copy = ended + max(every, (ended - began) / _LARGEST_SHARE)
         if forward and time.monotonic() >= forward:
             process.terminate()
             forward = float("inf")
@@ -127,5 +130,7 @@ def _noting_signals() -> Iterator[list[int]]:
 
 
 def _say(text: str) -> None:
-    say(text)
-    sys.stdout.flush()  # pytest writes there, too
+    """Prints a line before pytest prints the next one; a log that is full keeps nothing from being copied."""
+    with contextlib.suppress(OSError):
+        say(text)
+        sys.stdout.flush()
