@@ -8,7 +8,6 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -78,21 +77,8 @@ class Cluster:
         self._wait((self.folder / "munge.socket").exists)
         self._run("slurmctld", "-D", "-f", self.variables["SLURM_CONF"])
         self._wait(lambda: "is UP" in self.call("scontrol", "ping", check=False))
-        self.start_node()
-
-    def start_node(self) -> None:
-        """Starts the daemon that runs jobs."""
         self._run("slurmd", "-D", "-f", self.variables["SLURM_CONF"])
         self._wait(lambda: self.is_idle)
-
-    def lose_node(self) -> None:
-        """Kills the daemon that runs jobs and all that it started, and lets the other daemon know."""
-        _, slurmd = self._daemons.pop()
-        others = {process.pid for _, process in self._daemons}
-        for pid in self._processes() - others:
-            os.kill(pid, signal.SIGKILL)
-        slurmd.wait()
-        self.call("scontrol", "update", "NodeName=ALL", "State=DOWN", "Reason=killed")
 
     def stop(self) -> None:
         """Ends all jobs and daemons."""
@@ -109,19 +95,6 @@ class Cluster:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
-            for pid in self._processes():
-                os.kill(pid, signal.SIGKILL)
-
-    def _processes(self) -> set[int]:
-        """Returns the processes of this cluster: daemons, jobs, and what started these, which has no variables."""
-        known, found = f"SLURM_CONF={self.variables['SLURM_CONF']}".encode(), set()
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it ended
-                if known in (path / "environ").read_bytes().split(b"\0"):
-                    parent = (path / "stat").read_text().rpartition(")")[2].split()[1]
-                    is_step = (path.parent / parent / "comm").read_text().startswith("slurmstepd")
-                    found |= {int(path.name), *([int(parent)] if is_step else [])}
-        return found
 
     @property
     def is_idle(self) -> bool:
@@ -244,19 +217,3 @@ def test_a_part_that_reaches_its_time_limit_leaves_its_answers(cluster: Cluster,
     kept, before = end(cluster, part, job)
     assert cluster.state(job) == "TIMEOUT"
     finish(cluster, part, cluster.submit(part, "sbatch", "jobs/fill.sbatch"), kept, before)
-
-
-def test_a_part_whose_node_dies_goes_on_from_the_last_copy(cluster: Cluster, project: Project) -> None:
-    part = Part(project)
-    script = project.path / "jobs/fill.sbatch"
-    script.write_text(script.read_text().replace("cli fill", "cli fill --every 1"))
-    job = cluster.submit(part, "sbatch", "jobs/fill.sbatch")
-    wait_until(lambda: part.copied >= MIDDLE, "there was a copy")
-    cluster.lose_node()
-    kept, before = part.copied, part.inferred
-    assert MIDDLE <= kept <= before
-    part.take(0)
-    cluster.start_node()
-    wait_until(lambda: cluster.state(job) == "PENDING", "SLURM put the job back")
-    cluster.call("scontrol", "update", f"JobId={job}_0", "StartTime=now")
-    finish(cluster, part, job, kept, before)
