@@ -148,7 +148,12 @@ class Judged(Protocol):
 
     @property
     def is_gated(self) -> bool:
-        """Whether a gated test left it, and no failure of another test."""
+        """Whether a gated test left it."""
+        ...
+
+    @property
+    def failed_outside(self) -> bool:
+        """Whether it is about a failure outside the gated tests."""
         ...
 
 
@@ -227,9 +232,10 @@ class RunScope:
 def records_explain(records: Iterable[Judged], failed: int) -> bool:
     """Whether the records tell of every one of the ``failed`` tests that pytest counted."""
     records = list(records)
-    return any_failed_outside(records) or failed <= sum(record.outcome in ENDS_AS_FAILURE for record in records)
+    ended = sum(record.is_gated and record.outcome in ENDS_AS_FAILURE for record in records)
+    return any_failed_outside(records) or failed <= ended
 
 
 def any_failed_outside(records: Iterable[Judged]) -> bool:
     """Whether a test that is not gated failed: then the exit code is pytest's own, whatever the gate decides."""
-    return not all(record.is_gated for record in records)
+    return any(record.failed_outside for record in records)

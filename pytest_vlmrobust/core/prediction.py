@@ -40,6 +40,9 @@ UNANSWERED = {
 }
 """How an inference can end in which the model was asked and gave no answer."""
 
+REFUSALS = ("refusal", "content_filter")
+"""The rules of unparsed scores that say that the model, or a filter, refused to answer."""
+
 ANSWERS = ("letters", "text")
 """How a choice may be answered: by the probabilities of its letters, or by text that is read."""
 
@@ -142,6 +145,11 @@ class Score:
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule", without_halves(self.rule))
         object.__setattr__(self, "answer", None if self.answer is None else without_halves(self.answer))
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the model, or a filter, refused to answer."""
+        return self.state == "unparsed" and self.rule in REFUSALS
 
     @classmethod
     def unparsed(cls, rule: str = "none") -> Score:

@@ -19,7 +19,7 @@ PARTIAL_MARK = "~"
 """Stands before a number that rests on a part of the samples, because its test stopped once its verdict was decided."""
 PARTIAL = "from a part of the samples: enough for the verdict"
 """What that mark says."""
-BUDGET_METRICS = ("error_rate", "unparsed_rate")
+BUDGET_METRICS = ("error_rate", "unparsed_rate", "refusal_rate")
 """What budgets bound, and no rule: a waiver cannot cover it."""
 LARGEST_DROP = "largest drop in what was asked: "
 """How the note of a test begins that stopped early and names the setting of the largest drop, behind ``at``."""
@@ -28,6 +28,8 @@ FAMILY = "family"
 """The kind of a record about several models of one family."""
 CHECK = "check"
 """The kind of a record of a failure outside the gated tests: another test, a teardown, or a file that cannot be collected."""
+BUDGET = "budget"
+"""The kind of a record about a budget that a model does not keep, or may not keep, over all of its answers about a dataset."""
 
 
 CHAIN_BINS = {
@@ -51,10 +53,11 @@ class Measure:
     """
 
     metric: str
-    """Its name; also ``error_rate`` and ``unparsed_rate``, where a budget is broken, and ``blind_unparsed_rate``, where answers
-    without the pictures could not be read; of answers without the pictures, ``gain_over_blind``; of a few questions that were
-    asked once more, ``same_when_exchanged_rate`` and ``other_when_alone_rate``; and where a model seems not to look,
-    ``same_answer_rate``, ``same_for_pictures_rate``, ``same_without_pictures_rate`` or ``same_at_rungs_rate``."""
+    """Its name; also ``error_rate``, ``unparsed_rate`` and ``refusal_rate``, where a budget is broken or undecided, and
+    ``blind_unparsed_rate``, where answers without the pictures could not be read; of answers without the pictures,
+    ``gain_over_blind``; of a few questions that were asked once more, ``same_when_exchanged_rate`` and
+    ``other_when_alone_rate``; and where a model seems not to look, ``same_answer_rate``, ``same_for_pictures_rate``,
+    ``same_without_pictures_rate`` or ``same_at_rungs_rate``."""
     value: float
     """Its value, a fraction where the metric's unit is one."""
     low: float = math.nan
@@ -160,8 +163,9 @@ class Record:
     """What is known about one test after it ran."""
 
     test: str
-    """``cell``, ``sweep``, ``family``, or ``check``: a failure outside the gated tests (another test, a teardown, a file that
-    cannot be collected), so that the run is not GO."""
+    """``cell``, ``sweep``, ``family``, ``budget`` (one that all answers of a model about a dataset break, or leave undecided), or
+    ``check``: a failure outside the gated tests (another test, a teardown, a file that cannot be collected), so that the run is
+    not GO."""
     id: str
     """The parametrised part of the test id: ``tiny-shapes-fog:mid``."""
     model: str
@@ -190,6 +194,8 @@ class Record:
     """Answers asked for: one for each sample, and under ``patches:n`` n * n, or fewer where a run stops at the right one."""
     n_unparsed: int = 0
     """Answers that no rule could read; they count as wrong."""
+    n_refused: int = 0
+    """Answers that the model, or a filter, refused to give; they count as wrong."""
     n_guessed: int = 0
     """Answers without the pictures that no rule could read; each counts what a guess does, and none against a budget."""
     n_errors: int = 0
@@ -241,8 +247,13 @@ class Record:
 
     @property
     def is_gated(self) -> bool:
-        """Whether a gated test left it: that is all but what failed in a test that is not, or while tests were collected."""
-        return self.test != CHECK
+        """Whether a gated test left it: all but budgets, and failures outside the gated tests."""
+        return self.test not in (CHECK, BUDGET)
+
+    @property
+    def failed_outside(self) -> bool:
+        """Whether it is about a failure outside the gated tests."""
+        return self.test == CHECK
 
     @property
     def key(self) -> str:

@@ -219,6 +219,8 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     if not run.stopped:  # else somebody waits for the end, and a batch may still be computed
         run.free()
     run.hold_signals()
+    if not lost:
+        run.judge_budgets()
     decision = run.conclude()
     unwritten = _write_files(run, decision)
     if unwritten:
@@ -360,7 +362,7 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
         terminalreporter.write_line(problem, yellow=True)
     for line in annotation_lines(run.records, facts):
         terminalreporter.write_line(line)
-    if names := [record.id for record in run.records if not record.is_gated]:
+    if names := [record.id for record in run.records if record.failed_outside]:
         text = f"FAILED  non-gate tests failed, so that the run fails whatever the gate decides: {first_few(names, _MOST)}"
         terminalreporter.write_line(text, red=True)
     config.stash[_PRINTED] = True

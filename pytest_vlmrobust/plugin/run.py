@@ -360,6 +360,31 @@ class Run(RunEvaluation):
         self._described = {**content, **conclusion}
         write_manifest(directories.run, self._described)
 
+    def judge_budgets(self) -> None:
+        """Judges the budgets over all answers of each model about a dataset, of which each test knows a part.
+
+        With xdist they lie in several processes: what these wrote down is read.
+        """
+        from pytest_vlmrobust.core.errors import VlmRobustError
+        from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
+        from pytest_vlmrobust.evaluation.judge.replay import Replay
+        from pytest_vlmrobust.store import Evidence
+        from pytest_vlmrobust.store.database import FILE_NAME
+        from pytest_vlmrobust.store.run_directory import DOCKET_FILE
+
+        directory = self.directories.run
+        if not ((directory / DOCKET_FILE).is_file() and (directory / FILE_NAME).is_file()):
+            return  # nothing was asked
+        try:
+            inputs = JudgeInputs.read(directory)
+            with Evidence.open(directory, read_only=True) as evidence:
+                records = inputs.budget_records(Replay(evidence, inputs.models))
+        except VlmRobustError as error:
+            self.stop("; ".join(filter(None, (self.stopped, f"the budgets could not be judged: {error}"))))
+            return
+        for record in records:
+            self.finish_test(record)
+
     def conclude(self) -> Decision:
         """Decides, and writes the decision into the directory of the run.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .budgets import BlindModels, Budgets, Coverage, Extent, suites_of
 from .load import MetricFacts, load_policy, parse_policy
-from .policy import Policy, PolicyFile, Replacement
+from .policy import BUDGET_CELLS, BUDGET_DATASETS, Policy, PolicyFile, Replacement
 from .rules import (
     NO_LEVEL,
     Bound,
@@ -36,6 +36,8 @@ from .usage import (
 )
 
 __all__ = [
+    "BUDGET_CELLS",
+    "BUDGET_DATASETS",
     "NO_LEVEL",
     "BlindModels",
     "Bound",

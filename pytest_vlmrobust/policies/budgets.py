@@ -1,4 +1,4 @@
-"""Budgets and Coverage: how many inferences may fail, how many answers may be unreadable, and how much a run must measure."""
+"""Budgets and Coverage: how many answers may fail, be unreadable or be refused, and how much a run must measure."""
 
 from __future__ import annotations
 
@@ -12,77 +12,58 @@ from pytest_vlmrobust.core.decision import Outcome, Verdict
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import quantity
 
-from .rules import Bound, decimals_needed, plain_decimal
+from .rules import Bound, JudgedBy, Rule, Treatment, decimals_needed, plain_decimal
 
 BUILT_IN = "built-in default"
+BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate", "max_refusal_rate")
 
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Two shares in [0, 1]; ``sources`` says by name where each was set (``file:line``).
+    """Three shares in [0, 1]; ``sources`` says by name where each was set (``file:line``).
 
-    Errors, unparsed answers and wrong answers are three different things: an inference that failed says nothing about
-    the model, an unreadable answer counts as wrong and is counted apart, and a wrong answer is what the metrics are about.
+    Errors, refusals, unreadable answers and wrong answers are different things: an inference that failed says nothing about the
+    model, an answer that was refused or cannot be read counts as wrong and is counted apart, and a wrong answer is what the
+    metrics are about.
     """
 
     max_error_rate: float = 0.0
-    """Failed inferences per sample asked."""
+    """Failed inferences, of all that were asked for."""
     max_unparsed_rate: float = 0.05
-    """Answers that no rule could read, per sample scored."""
+    """Answers that no rule could read, of all that were given with the pictures."""
+    max_refusal_rate: float = 0.05
+    """Answers that the model or a filter refused to give, likewise."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
-    def judge(self, *, n_requested: int, n_scored: int, n_errors: int, n_unparsed: int) -> list[Verdict]:
-        """Returns a verdict for each broken budget; an empty list when none is broken.
+    def rule(self, metric: str, judge: JudgedBy = JudgedBy.INTERVAL) -> Rule:
+        """Returns a budget as a rule on ``error_rate``, ``unparsed_rate`` or ``refusal_rate``.
 
-        Args:
-            n_requested: Samples asked. A run that stops early passes those asked until then: a sample that was asked and is
-                neither scored nor an error has gone missing, and counts as an error.
-            n_scored: Samples with a score, the unparsed ones (score 0) included.
-            n_errors: Samples whose inference failed.
-            n_unparsed: Samples scored 0 because no answer could be read.
+        A budget of 0 is exact: one answer breaks it, and none keeps it.
+        """
+        key = f"max_{metric}"
+        share = getattr(self, key)
+        treatment = Treatment(judge=judge if share > 0.0 else JudgedBy.POINT)
+        return Rule(key, metric, Bound(high=share), self.sources.get(key, BUILT_IN), treatment=treatment)
+
+    def judge_failures(self, *, n_requested: int, n_errors: int) -> list[Verdict]:
+        """Returns why the answers of a test say too little: none was asked for, none came, or one failed where none may.
 
         Raises:
             ValueError: counts that contradict each other.
         """
-        _check_counts(n_requested, n_scored, n_errors, n_unparsed)
+        if not 0 <= n_errors <= n_requested:
+            raise ValueError(f"{n_errors} errors of {n_requested} requested answers: expected 0 <= errors <= requested")
         if n_requested == 0:
             return [Verdict(Outcome.INCONCLUSIVE, "no sample was asked: nothing was measured")]
-        n_missing = n_requested - n_scored - n_errors
-        if n_scored == 0:
-            return [
-                Verdict(Outcome.ERROR, f"no sample was scored: of {n_requested}, {n_errors} failed and {n_missing} went missing")
-            ]
-        return [*self._judge_errors(n_requested, n_errors, n_missing), *self._judge_unparsed(n_scored, n_unparsed)]
-
-    def _judge_errors(self, n_requested: int, n_errors: int, n_missing: int) -> list[Verdict]:
-        n_lost = n_errors + n_missing
-        rate = n_lost / n_requested
-        if Bound(high=self.max_error_rate).admits(rate):
+        if n_errors == n_requested:
+            return [Verdict(Outcome.ERROR, f"no sample was scored: all {n_errors} inferences failed")]
+        rule, rate = self.rule("error_rate"), n_errors / n_requested
+        if rule.treatment.judge is JudgedBy.INTERVAL or rule.bound.admits(rate):
             return []
-        counted = f"{n_lost} of {n_requested} inferences without an answer ({n_errors} failed, {n_missing} missing)"
-        return [self._broken(Outcome.ERROR, "error_rate", rate, self.max_error_rate, counted)]
-
-    def _judge_unparsed(self, n_scored: int, n_unparsed: int) -> list[Verdict]:
-        rate = n_unparsed / n_scored
-        if Bound(high=self.max_unparsed_rate).admits(rate):
-            return []
-        counted = f"no answer could be read in {n_unparsed} of {n_scored} texts"
-        return [self._broken(Outcome.FAIL, "unparsed_rate", rate, self.max_unparsed_rate, counted)]
-
-    def _broken(self, outcome: Outcome, metric: str, rate: float, budget: float, counted: str) -> Verdict:
-        rule = f"max_{metric}"
-        source = self.sources.get(rule, BUILT_IN)
-        digits = decimals_needed(rate, budget)
-        reason = f"{metric} {rate:.{digits}f} > {budget:.{digits}f} (budget {rule}, {source}): {counted}"
-        return Verdict(outcome, reason, metric, rule, source, str(Bound(high=budget)))
-
-
-def _check_counts(n_requested: int, n_scored: int, n_errors: int, n_unparsed: int) -> None:
-    if min(n_requested, n_scored, n_errors, n_unparsed) < 0 or n_scored + n_errors > n_requested or n_unparsed > n_scored:
-        raise ValueError(
-            f"counts contradict each other: {n_requested} requested, {n_scored} scored ({n_unparsed} of them unparsed), "
-            f"{n_errors} errors. Expected scored + errors <= requested, and unparsed <= scored"
-        )
+        digits = decimals_needed(rate, 0.0)
+        counted = f"{n_errors} of {n_requested} inferences failed"
+        reason = f"error_rate {rate:.{digits}f} > {0.0:.{digits}f} (rule {rule.id}, {rule.source}): {counted}"
+        return [Verdict(Outcome.ERROR, reason, rule.metric, rule.id, rule.source, str(rule.bound))]
 
 
 # Coverage: how much a run must measure to be GO.

@@ -9,6 +9,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
+from pytest_vlmrobust.core.cell import NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint
@@ -16,7 +17,10 @@ from pytest_vlmrobust.core.record import Measure
 
 from .budgets import BUILT_IN, BlindModels, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of, undecided
-from .rules import Bound, JudgedTest, Mode, Rule, Scope, Waiver
+from .rules import Bound, JudgedBy, JudgedTest, Mode, Rule, Scope, Tier, Waiver
+
+BUDGET_CELLS, BUDGET_DATASETS = "budgets of cells", "budgets of datasets"
+"""How many cells, and how many datasets, of a run share the risk of a budget: keys of ``Policy.shared_by``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,8 @@ class Policy:
     budgets: Budgets = field(default_factory=Budgets)
     files: tuple[PolicyFile, ...] = ()
     shared_by: Mapping[str, int] = field(default_factory=dict)
-    """Rule id to the number of tests of the run that it bounds; 1 for a rule that is not listed."""
+    """Rule id to the number of tests of the run that it bounds; 1 for a rule that is not listed. Beside these ``BUDGET_CELLS``
+    and ``BUDGET_DATASETS``, which no rule can be called."""
     coverage: Coverage = field(default_factory=Coverage)
     contents: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
     """The bytes of each of ``files``."""
@@ -106,7 +111,14 @@ class Policy:
         """
         known = set(tests)
         shared = {rule.id: sum(rule.bounds(test) for test in known) for rule in self.rules}
+        shared[BUDGET_CELLS] = len({(test.dataset, test.setting) for test in known if test.setting not in ("", NO_IMAGE_NAME)})
+        shared[BUDGET_DATASETS] = len({test.dataset for test in known})
         return replace(self, shared_by=shared)
+
+    @property
+    def judges_values(self) -> bool:
+        """Whether every rule that blocks judges the value: then what holds for the samples at hand is enough."""
+        return all(rule.treatment.judge is JudgedBy.POINT for rule in self.rules if rule.treatment.tier is Tier.BLOCK)
 
     @cached_property
     def sha256(self) -> str:
@@ -117,7 +129,7 @@ class Policy:
         """
         return fingerprint(
             {
-                "budgets": {"max_error_rate": self.budgets.max_error_rate, "max_unparsed_rate": self.budgets.max_unparsed_rate},
+                "budgets": _budgets_content(self.budgets),
                 "coverage": _coverage_content(self.coverage),
                 **({} if self.mode is Mode.FULL else {"mode": self.mode}),
                 "rules": [_rule_content(rule) for rule in sorted(self.rules, key=lambda rule: rule.id)],
@@ -158,6 +170,14 @@ class Policy:
         """Returns how many tests of the run share the risk of a rule, strata counted."""
         return max(1, self.shared_by.get(rule.id, 1)) * test.strata
 
+    def sharing_budget(self, of: str) -> int:
+        """Returns how many tests share the risk of a budget: its cells have one half, its datasets the other.
+
+        Args:
+            of: ``BUDGET_CELLS`` or ``BUDGET_DATASETS``.
+        """
+        return 2 * max(1, self.shared_by.get(of, 1))
+
     def measure(
         self, test: JudgedTest, estimate: Estimate, *, today: date, decided: Mapping[str, Verdict] | None = None
     ) -> Measure:
@@ -184,6 +204,15 @@ class Policy:
 
 def _rank(verdict: Verdict) -> tuple[int, bool]:
     return WORST_FIRST.index(verdict.outcome), not verdict.reason.startswith(WARNING)
+
+
+def _budgets_content(budgets: Budgets) -> dict[str, float]:
+    refusals = budgets.max_refusal_rate
+    return {
+        "max_error_rate": budgets.max_error_rate,
+        "max_unparsed_rate": budgets.max_unparsed_rate,
+        **({} if refusals == Budgets().max_refusal_rate else {"max_refusal_rate": refusals}),
+    }
 
 
 def _coverage_content(coverage: Coverage) -> dict[str, Any]:

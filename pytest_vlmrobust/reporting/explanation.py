@@ -34,8 +34,9 @@ def explain(record: Record, again: str = "") -> str:
 
 def _answers(record: Record) -> str:
     """Returns how many answers the test rests on, those of all its cells, and what became of them; the parts add up."""
-    unread = record.n_unparsed + record.n_guessed + record.n_errors
+    unread = record.n_unparsed + record.n_refused + record.n_guessed + record.n_errors
     parts = [f"{record.n_requested - unread} read", f"{record.n_unparsed} unparsed", quantity(record.n_errors, "error")]
+    parts += [f"{record.n_refused} refused"] if record.n_refused else []
     parts += [quantity(record.n_guessed, "guess", "guesses")] if record.n_guessed else []
     return f"{record.n_requested}: {', '.join(parts)}"
 

@@ -11,7 +11,6 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.record import (
     BY_VALUE,
     BY_VALUE_MARK,
-    CHECK,
     FAMILY,
     LARGEST_DROP,
     PARTIAL,
@@ -123,7 +122,7 @@ def headlines(records: Iterable[Record]) -> list[Headline]:
     """Returns the headlines of a run, in the order in which their first test ended; those without a number are left out."""
     by_key: dict[tuple[str, str], Headline] = {}
     for record in records:
-        if record.test in (CHECK, FAMILY) or not record.model:
+        if not record.is_gated or record.test == FAMILY or not record.model:
             continue
         key = record.model, record.dataset.removesuffix(f".{record.task}")
         by_key.setdefault(key, Headline(*key)).records.append(record)

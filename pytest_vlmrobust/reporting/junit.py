@@ -52,6 +52,7 @@ def properties(record: Record) -> list[tuple[str, str]]:
         values["vlm.n_samples"] = str(record.n_samples)
     if record.n_requested:
         values["vlm.unparsed_rate"] = decimal(record.n_unparsed / record.n_requested)
+        values["vlm.refusal_rate"] = decimal(record.n_refused / record.n_requested)
         values["vlm.error_rate"] = decimal(record.n_errors / record.n_requested)
     if record.broken or record.fixed:
         values["vlm.n_broken"], values["vlm.n_fixed"] = str(len(record.broken)), str(len(record.fixed))

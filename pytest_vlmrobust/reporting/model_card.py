@@ -185,11 +185,13 @@ def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
     answers = sum(record.n_requested for record in cells)
     if unread := sum(record.n_unparsed for record in cells):
         sentences.append(f"{unread} of {quantity(answers, 'answer')} could not be read and count as wrong")
+    if refused := sum(record.n_refused for record in cells):
+        sentences.append(f"{refused} of {quantity(answers, 'answer')} were refused by the model or a filter and count as wrong")
     if guessed := sum(record.n_guessed for record in cells):
         singular = "answer without the pictures could not be read and counts as a guess"
         sentences.append(quantity(guessed, singular, "answers without the pictures could not be read and count as guesses"))
     if failed := sum(record.n_errors for record in cells):
         sentences.append(f"{failed} of {quantity(answers, 'inference')} failed and have no score")
-    if others := sum(not record.is_gated for record in records):
+    if others := sum(record.failed_outside for record in records):
         sentences.append(quantity(others, "non-gate test failed", "non-gate tests failed"))
     return [*(inert(sentence) for sentence in sentences), _ADVICE]

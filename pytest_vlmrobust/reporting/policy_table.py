@@ -100,7 +100,8 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
 
 def _conditions(console: Console, policy: Policy) -> None:
     budgets = policy.budgets
-    rates = f"{budgets.max_error_rate:.1%} failed inferences, {budgets.max_unparsed_rate:.1%} unreadable answers"
+    rates = f"{budgets.max_error_rate:.1%} failed inferences, {budgets.max_unparsed_rate:.1%} unreadable answers, "
+    rates += f"{budgets.max_refusal_rate:.1%} refused answers"
     print_sentence(console, f"budgets: at most {rates}")
     print_sentence(console, _plain(f"coverage that GO requires: {_coverage(policy.coverage)}"))
 

@@ -33,7 +33,7 @@ SCHEMA_FILE = "results.schema.json"
 
 CSV_COLUMNS = {
     "key": "what makes two rows of two runs be about the same test",
-    "test": "cell, sweep, family or check",
+    "test": "cell, sweep, family, budget or check",
     "model": "the model by its short name",
     "dataset": "the dataset by its short name",
     "setting": "the setting of a cell",
@@ -44,6 +44,7 @@ CSV_COLUMNS = {
     "outcome": "the verdict of the test",
     "n_requested": "answers asked for",
     "n_unparsed": "answers that no rule could read, and that count as wrong",
+    "n_refused": "answers that the model, or a filter, refused to give, and that count as wrong",
     "n_guessed": "answers without the pictures that no rule could read, and that count as guesses",
     "n_errors": "inferences that failed",
     "metric": "the measure; empty for a test that measured nothing",
@@ -72,6 +73,7 @@ _OF_RECORD = (
     "task",
     "n_requested",
     "n_unparsed",
+    "n_refused",
     "n_guessed",
     "n_errors",
     "policy_sha256",
@@ -97,7 +99,7 @@ _TOP = {
     "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and dataset.",
     "spending": "What the answers that were not in the store took in tokens and money, one for each model that gave any.",
     "analyses": "What the papers compute from all cells of a model on a dataset; it follows from the records.",
-    "records": "One for each test that ended.",
+    "records": "One for each test that ended, and one for each model and dataset whose budgets are broken or undecided.",
 }
 _LATER = {"analyses": Analysis, "spending": Spending}
 """Entries at the top that earlier releases did not write, with what they are lists of."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .evidence import Evidence, StoredCell
+from .evidence import Evidence, StoredCell, StoredScores
 from .journal import Journal, last_records, read_journal
 from .predictions import Store
 from .questions import Answer
@@ -15,6 +15,7 @@ __all__ = [
     "Pictures",
     "Store",
     "StoredCell",
+    "StoredScores",
     "last_records",
     "read_journal",
     "read_manifest",

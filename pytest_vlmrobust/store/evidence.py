@@ -146,6 +146,20 @@ class StoredCell:
         return list(zip(numbers, self.answers, strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class StoredScores:
+    """What the answers of one cell scored, without their texts: one entry for each answer about the samples asked."""
+
+    cell: Cell
+    views: int
+    places: tuple[int, ...]
+    """The sample of each answer, by its place in the dataset."""
+    keys: tuple[str, ...]
+    values: tuple[float, ...]
+    states: tuple[str, ...]
+    rules: tuple[str, ...]
+
+
 class Evidence(Database):
     """The evidence of one run."""
 
@@ -420,6 +434,24 @@ class Evidence(Database):
             rows = self._connection.execute(query, (number,)).fetchall()
         self._require_places(cell, rows)
         return [value_of(self.path, cell, place, value) for place, value in rows]
+
+    def cell_scores(self, cell: Cell) -> StoredScores:
+        """Returns what the answers of a cell scored, also where a part of its samples was asked about.
+
+        Raises:
+            StoreError: there are none, or they cannot be read.
+        """
+        with self._lock, _explain_errors(self.path, "read"):
+            number, views, _ = self._views_and_notes(cell)
+            query = "select place, key, value, state, rule from answers where cell = ? order by place"
+            rows = self._connection.execute(query, (number,)).fetchall()
+        self._require_places(cell, rows)
+        with self._lock, _explain_errors(self.path, "read"):
+            self._places(cell, views, [row[0] for row in rows])
+        numbers, keys, values, states, rules = zip(*rows, strict=True) if rows else ((),) * 5
+        scores = tuple(value_of(self.path, cell, place, value) for place, value in zip(numbers, values, strict=True))
+        places = tuple(number // views for number in numbers)
+        return StoredScores(cell, views, places, keys, scores, states, rules)
 
     def datasets(self) -> dict[str, str]:
         """Returns the digest of each dataset that was asked from, by its name in test ids."""

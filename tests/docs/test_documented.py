@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.spending import BUDGET_SPENT, Spending
 from pytest_vlmrobust.datasets import faces_folder_table, jsonl
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.plugin.options import Settings
-from pytest_vlmrobust.policies import load
+from pytest_vlmrobust.policies import budgets, load
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.junit import properties, suite_properties
 from pytest_vlmrobust.testing.properties import PROFILES, VARIABLE
@@ -140,7 +140,7 @@ def test_keys_of_the_models_file(key: str) -> None:
     assert f"`{key}`" in page("models.md")
 
 
-@pytest.mark.parametrize("key", [*load.TOP_KEYS, *load.BUDGET_KEYS, *load.RULE_KEYS, *load.WAIVER_KEYS])
+@pytest.mark.parametrize("key", [*load.TOP_KEYS, *budgets.BUDGET_KEYS, *load.RULE_KEYS, *load.WAIVER_KEYS])
 def test_keys_of_a_thresholds_file(key: str) -> None:
     assert re.search(rf"`{key}`|\b{key}:", page("thresholds.md"))
 

@@ -9,6 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pytest_vlmrobust.cli import main
+from tests.small_gate import policy, write_questions
+
 from .conftest import POLICY, SAMPLES, Project
 
 CELLS = 6
@@ -154,10 +157,58 @@ def test_a_broken_bound_outranks_an_error(project: Project) -> None:
 
 
 def test_unreadable_answers_are_counted_apart(project: Project) -> None:
-    project.script({"setting": "invert", "sample": "q1", "answer": "I could not possibly say."})
+    project.script({"setting": "invert", "answer": "Hm."})
     result = project.run()
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*unparsed_rate 0.125 > 0.050*"])
+    result.stdout.fnmatch_lines(["*unparsed_rate *1.000 *n=8  FAIL 0.05", "FAIL model-data: model on data: unparsed_rate 0.200*"])
+
+
+LENIENT = policy(90).replace("point", "interval")
+
+
+def test_single_cells_that_are_over_a_budget_by_luck_stop_no_model(project: Project) -> None:
+    """Of 128 answers under flip_v seven cannot be read, 5.5 %, and of the 640 to all five cells with pictures 1.7 %."""
+    write_questions(project.path, "B" * 128)
+    project.write("policy.yaml", LENIENT)
+    lost = {"flip_v": range(7), "clean": [20], "grayscale": [30], "invert": [40], "solarize:low": [50]}
+    project.script(*({"setting": name, "sample": f"q{n}", "answer": "Hm."} for name, some in lost.items() for n in some))
+    result = project.run()
+    assert result.ret == 0, result.stdout.str()
+    assert "unparsed_rate" not in result.stdout.str()
+
+
+def test_a_budget_that_only_all_cells_break_is_no_go_in_every_report(any_project: Project) -> None:
+    """One of eight answers under each setting: no cell shows that it is too many, and no test fails."""
+    unread = ("clean", "flip_v", "invert", "solarize*")
+    any_project.script(*({"setting": name, "sample": "q1", "answer": "Hm."} for name in unread))
+    result = any_project.run("--vlm-report=out")
+    assert result.ret == 1
+    said = "unparsed_rate 0.100 > 0.050 (rule max_unparsed_rate, built-in default): no answer could be read in 4 of 40 texts"
+    result.stdout.fnmatch_lines([f"FAIL model-data: model on data: {said}", "NO-GO  1 verdict broke a bound"])
+    found = json.loads((any_project.path / "out" / "results.json").read_text(encoding="utf-8"))
+    (record,) = [one for one in found["records"] if one["test"] == "budget"]
+    assert (found["decision"], record["outcome"], record["n_unparsed"], record["n_requested"]) == ("NO-GO", "FAIL", 4, 48)
+    junit = ElementTree.parse(any_project.path / "out" / "junit.xml").getroot()[0]
+    assert junit.get("failures") == "1"
+    for name in ("summary.md", "report.html", "model_card.md"):
+        assert "unparsed_rate" in (any_project.path / "out" / name).read_text(encoding="utf-8"), name
+    (run,) = (any_project.path / ".vlmrobust" / "runs").iterdir()
+    assert main(["report", str(run), "--out", str(any_project.path / "again")]) == 1
+    bundle = str(any_project.path / "run.zip")
+    assert main(["bundle", str(run), "--out", bundle]) == 0
+    assert main(["verify", bundle]) == 0
+
+
+def test_too_few_samples_for_a_budget_are_undecided(project: Project) -> None:
+    """A budget that nobody set asks for no proof."""
+    lenient = LENIENT.replace("80%", "10%")
+    project.write("policy.yaml", lenient)
+    assert "unparsed_rate" not in project.run().stdout.str()
+    project.write("policy.yaml", f"{lenient}budgets: {{max_unparsed_rate: 5%}}\n")
+    result = project.run()
+    assert result.ret == 10
+    said = "unparsed_rate 0.000 * does not decide <= 0.050*would decide it*"
+    result.stdout.fnmatch_lines([f"INCONCLUSIVE model-data: model on data: {said}"])
 
 
 def test_nothing_selected_is_five(project: Project) -> None:

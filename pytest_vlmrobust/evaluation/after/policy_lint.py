@@ -24,7 +24,7 @@ from pytest_vlmrobust.evaluation.power.sample_size import sentences, undecidable
 from pytest_vlmrobust.evaluation.run.plan import GRIDS, PATCHES
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, JudgedTest, MetricFacts, Policy, Rule, Scope, Tier, Waiver
-from pytest_vlmrobust.policies.budgets import BUILT_IN
+from pytest_vlmrobust.policies.budgets import BUDGET_KEYS, BUILT_IN
 
 SOON = timedelta(days=30)
 """How long before its last day a waiver is reported."""
@@ -239,7 +239,8 @@ def _facts(metric: str) -> MetricFacts:
 
 def _idle_budgets(budgets: Budgets) -> Iterator[Finding]:
     """Yields the budgets that admit whatever is lost or cannot be read."""
-    for name, share in (("max_error_rate", budgets.max_error_rate), ("max_unparsed_rate", budgets.max_unparsed_rate)):
+    for name in BUDGET_KEYS:
+        share = getattr(budgets, name)
         if share >= 1.0:
             text = f"budget {name} of {share:.0%} can never be broken: no rate is above it. Lower it"
             yield Finding(budgets.sources.get(name, BUILT_IN), text)

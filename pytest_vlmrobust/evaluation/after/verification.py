@@ -14,16 +14,14 @@ from typing import Any
 from pytest_vlmrobust.core.cell import PROBES, Cell, FamilyMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
-from pytest_vlmrobust.core.record import CHECK, Record
+from pytest_vlmrobust.core.record import BUDGET, CHECK, Record
 from pytest_vlmrobust.core.spending import BUDGET_SPENT
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.canaries import NOT_PROBED, SAMPLED
-from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTasks, StoredTest, changed_policies
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest, changed_policies
 from pytest_vlmrobust.evaluation.judge.replay import Replay, Rescored
-from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies import Mode
 from pytest_vlmrobust.policies.policy import policy_content
 from pytest_vlmrobust.store import Evidence, read_journal
@@ -155,19 +153,9 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
             for name in evidence.datasets():
                 replay.samples(name)  # what cannot be read is no difference: it ends here
             answers, unreadable = _answers(replay, inputs)
-            judge = AdaptiveJudge(
-                Judge(
-                    replay,
-                    inputs.policies,
-                    inputs.today,
-                    inputs.reference,
-                    data=StoredTasks(inputs.tasks, inputs.lacking),
-                    families=families(inputs.models),
-                    baseline=baseline,
-                    attempts=inputs.attempts,
-                )
-            )
+            judge = AdaptiveJudge(inputs.judge(replay, baseline))
             differences, notes, count = _compare_records(judge, inputs, records, unrecorded)
+            differences += _compare_budgets(inputs.budget_records(replay), records)
             problems += unreadable + _rescored_lines(replay.rescored) + differences
             problems += _of_baseline(baseline) if baseline is not None else []
     finally:
@@ -226,7 +214,7 @@ def _compare_records(
     by_key = {record.key: record for record in records}
     planned = {test.nodeid for test in inputs.tests}
     missing = [test.nodeid for test in inputs.tests if test.nodeid not in by_key]
-    stray = [record for record in records if record.key not in planned and record.test != CHECK]
+    stray = [record for record in records if record.key not in planned and record.is_gated]
     problems = [f"{record.key}: a record of a test that the run did not plan" for record in stray]
     notes = [(record.id, f"not computed again: {record.reason}") for record in records if record.test == CHECK]
     if len(missing) > unrecorded:
@@ -261,6 +249,17 @@ def _compare_record(judge: AdaptiveJudge, test: StoredTest, record: Record) -> l
     except VlmRobustError as error:
         return [f"{record.key}: cannot be computed again: {error}"]
     return [f"{record.key}: {difference}" for difference in differences(record, again)]
+
+
+def _compare_budgets(again: Iterable[Record], records: Iterable[Record]) -> list[str]:
+    """Returns what differs between the records about budgets that a run wrote and those that its evidence gives."""
+    written = {record.key: record for record in records if record.test == BUDGET}
+    computed = {record.key: record for record in again}
+    return [
+        *(f"{key}: {change}" for key in written.keys() & computed for change in differences(written[key], computed[key])),
+        *(f"{key}: its record is missing" for key in computed if key not in written),
+        *(f"{key}: a record of budgets that the evidence keeps" for key in written if key not in computed),
+    ]
 
 
 def _judge_again(judge: AdaptiveJudge, test: StoredTest) -> Record:

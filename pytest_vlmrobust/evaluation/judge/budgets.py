@@ -1,16 +1,182 @@
-"""Budgets: how many failed and unreadable answers of a test a policy allows."""
+"""Budgets: how many failed, unreadable and refused answers a policy allows.
+
+A share is judged as every other metric is: by its interval, in which the answers about one source image are one group, at the
+risks of a rule. What decides is the share of a model on a dataset, over all of its cells: :func:`budget_records`. One cell breaks
+a budget only where that is shown at its part of the risk: :func:`budget_measures`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cache
+from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.cell import NO_IMAGE
-from pytest_vlmrobust.core.decision import Outcome, Verdict
-from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.evaluation.run.results import BLIND_UNPARSED, CellResult, said_of_guesses
-from pytest_vlmrobust.policies import Budgets
+from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome, Verdict
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, REFUSALS
+from pytest_vlmrobust.core.record import BUDGET, Measure, Record
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import on_one_line
+from pytest_vlmrobust.evaluation.run.results import (
+    BLIND_UNPARSED,
+    UNASKED_STATE,
+    CellResult,
+    counts_for_budgets,
+    said_of_guesses,
+)
+from pytest_vlmrobust.policies import BUDGET_CELLS, BUDGET_DATASETS, Budgets, JudgedBy, Policy
+from pytest_vlmrobust.policies.judge import judge_rule
+from pytest_vlmrobust.store import Evidence, StoredScores
+
+from .context import groups_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_vlmrobust.metrics.statistics.clusters import Clusters
+
+_COUNTED = {
+    "error_rate": "{part:,} of {whole:,} inferences failed",
+    "unparsed_rate": "no answer could be read in {part:,} of {whole:,} texts",
+    "refusal_rate": "{part:,} of {whole:,} answers were refused by the model or a filter",
+}
+_LEVEL = 0.90
+"""The two-sided level of intervals that are shown."""
+
+
+# Answers as budgets count them.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answers:
+    """Answers of one cell or of several; each array has one entry for each answer."""
+
+    samples: NDArray[np.intp]
+    """The sample of each, by its place in the dataset."""
+    failed: NDArray[np.bool_]
+    texts: NDArray[np.bool_]
+    """Which of them say whether the model can be read."""
+    refused: NDArray[np.bool_]
+    unparsed: NDArray[np.bool_]
+    letters: NDArray[np.bool_]
+    """Which are letters that were scored by their probability, which can always be read."""
+
+    @classmethod
+    def of(cls, cells: Iterable[StoredScores]) -> _Answers:
+        """Returns the answers of some cells; one that several cells share, whose pictures are the same, counts once.
+
+        Unreadable answers to questions without their pictures do not count: refusing to answer them is right.
+        """
+        import numpy as np
+
+        seen: set[tuple[int, str]] = set()
+        columns: list[list[NDArray[np.generic]]] = [[] for _ in range(6)]
+        for scores in cells:
+            fresh = np.ones(len(scores.places), bool)
+            for index, about in enumerate(zip(scores.places, scores.keys, strict=True)):
+                fresh[index] = about not in seen and scores.states[index] != UNASKED_STATE
+                if scores.keys[index]:
+                    seen.add(about)
+            states, rules = np.array(scores.states, np.str_), np.array(scores.rules, np.str_)
+            texts = counts_for_budgets(scores.views, np.array(scores.values), scores.states) & (scores.cell.setting != NO_IMAGE)
+            unread, refusals = texts & (states == "unparsed"), np.isin(rules, REFUSALS)
+            parts = (
+                np.array(scores.places, np.intp),
+                states == "error",
+                texts,
+                unread & refusals,
+                unread & ~refusals,
+                rules == LETTER_LOGITS,
+            )
+            for column, part in zip(columns, parts, strict=True):
+                column.append(part[fresh])
+        samples, *flags = (np.concatenate(column) for column in columns)
+        return cls(samples.astype(np.intp), *(flag.astype(bool) for flag in flags))
+
+    def share(self, metric: str, clusters: Clusters) -> _Share | None:
+        """Returns the share that a budget is about; ``None`` where no answer can be of that kind.
+
+        Args:
+            metric: one of ``BUDGET_METRICS``.
+            clusters: of all samples of the dataset, by source image.
+        """
+        flags = {"error_rate": self.failed, "unparsed_rate": self.unparsed, "refusal_rate": self.refused}[metric]
+        counted = slice(None) if metric == "error_rate" else self.texts
+        flags, samples = flags[counted], self.samples[counted]
+        if not flags.size or (metric != "error_rate" and not flags.any() and self.letters[counted].all()):
+            return None
+        return _Share(metric, flags, samples, clusters.within(samples))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Share:
+    """A share of answers."""
+
+    metric: str
+    flags: NDArray[np.bool_]
+    samples: NDArray[np.intp]
+    clusters: Clusters
+
+    @property
+    def counted(self) -> str:
+        """How many answers of how many it is, in words."""
+        return _COUNTED[self.metric].format(part=int(self.flags.sum()), whole=self.flags.size)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The share with its interval; the size of it is the number of samples, which further samples add to."""
+        import numpy as np
+
+        from pytest_vlmrobust.metrics.statistics.proportions import judged_proportion_interval
+
+        outcomes = self.flags.astype(np.float64)
+
+        @cache
+        def at(level: float) -> tuple[float, float]:
+            return judged_proportion_interval(outcomes, self.clusters, level)
+
+        return Estimate(float(outcomes.mean()), len(np.unique(self.samples)), *at(_LEVEL), _LEVEL, at=at)
+
+    def judge(self, budgets: Budgets, by: JudgedBy, today: date, tests: int) -> tuple[Estimate, Verdict]:
+        """Judges it by its budget, of which ``tests`` tests share the risk."""
+        rule, estimate = budgets.rule(self.metric, by), self.estimate
+        verdict = judge_rule(rule, estimate, (), today, tests)
+        failed = verdict.outcome is Outcome.FAIL and self.metric == "error_rate"
+        outcome = Outcome.ERROR if failed else verdict.outcome  # an inference that failed says nothing about the model
+        return estimate, replace(verdict, outcome=outcome, reason=f"{verdict.reason}: {self.counted}")
+
+
+def _measure(verdict: Verdict, estimate: Estimate) -> Measure:
+    by_value = verdict.target == JudgedBy.POINT.target
+    return Measure(
+        verdict.metric,
+        estimate.value,
+        float("nan") if by_value else estimate.low,
+        float("nan") if by_value else estimate.high,
+        estimate.n,
+        threshold=verdict.threshold,
+        outcome=verdict.outcome,
+        reason=verdict.reason,
+        rule=verdict.rule,
+        source=verdict.source,
+        target=verdict.target,
+        samples_needed=verdict.samples_needed,
+        samples_needed_least=verdict.samples_needed_least,
+    )
+
+
+def _clusters(samples: Sequence[Sample]) -> Clusters:
+    from pytest_vlmrobust.metrics.statistics.clusters import Clusters
+
+    return Clusters.of(groups_of(samples), len(samples))
+
+
+# One test.
 
 
 def commonest_error(results: Sequence[CellResult]) -> str:
@@ -19,45 +185,65 @@ def commonest_error(results: Sequence[CellResult]) -> str:
     return reasons.most_common(1)[0][0] if reasons else ""
 
 
-def budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Measure:
-    """Returns a broken budget as a measure: ``part`` of ``whole`` answers, and the commonest error, if any."""
-    because = f"; most often: {error}" if verdict.outcome is Outcome.ERROR and error else ""
-    return Measure(
-        verdict.metric,
-        part / whole if whole else float("nan"),
-        n=whole,
-        threshold=verdict.threshold,
-        outcome=verdict.outcome,
-        reason=verdict.reason + because,
-        rule=verdict.rule,
-        source=verdict.source,
-    )
+def failure_measures(budgets: Budgets, results: Sequence[CellResult]) -> list[Measure]:
+    """Returns why the answers of a test say too little: none was asked for, none came, or one failed where none may."""
+    requested, failed = sum(result.n_requested for result in results), sum(result.count("error") for result in results)
+    verdicts = budgets.judge_failures(n_requested=requested, n_errors=failed)
+    error = commonest_error(results)
+    because = f"; most often: {error}" if error else ""
+    return [
+        Measure(
+            verdict.metric,
+            failed / requested if verdict.metric else float("nan"),
+            n=requested if verdict.metric else 0,
+            threshold=verdict.threshold,
+            outcome=verdict.outcome,
+            reason=verdict.reason + because,
+            rule=verdict.rule,
+            source=verdict.source,
+        )
+        for verdict in verdicts
+    ]
 
 
-def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused: str = "") -> list[Measure]:
-    """Judges failed and unreadable answers; a budget that is kept has no measure.
+def budget_measures(policy: Policy, results: Sequence[CellResult], today: date, *, excused: str = "") -> list[Measure]:
+    """Judges the failed, unreadable and refused answers of a cell; a budget that it is not shown to break has no measure.
 
-    Unreadable answers to questions without their pictures do not count: refusing to answer them is right. Answers about patches
-    after a right one do not count either: only the map of positions is computed from them.
+    Answers about patches after a right one do not count: only the map of positions is computed from them.
 
     Args:
-        budgets: of a policy.
-        results: the cells that something is computed from.
+        policy: of the model.
+        results: the cell, and the attempts that it is compared with, about the same samples.
+        today: the day by which is judged.
         excused: why the model is not shown to do its task, where that is so: unreadable answers are then part of not doing it.
     """
-    seen = [result for result in results if result.cell.setting != NO_IMAGE]
-    asked, failed = sum(result.n_requested for result in results), _error_count(results)
-    texts, unread = (sum(counts) for counts in zip(*(result.texts for result in seen), strict=True)) if seen else (0, 0)
-    verdicts = budgets.judge(n_requested=asked, n_scored=asked - failed, n_errors=failed, n_unparsed=0)
-    if texts:
-        verdicts += budgets.judge(n_requested=texts, n_scored=texts, n_errors=0, n_unparsed=unread)
-    shares = {"error_rate": (failed, asked), "unparsed_rate": (unread, texts)}
-    measures = [budget_measure(verdict, *shares.get(verdict.metric, (0, 0)), commonest_error(results)) for verdict in verdicts]
-    return [excused_measure(each, excused) if excused and each.metric == "unparsed_rate" else each for each in measures]
+    measures = failure_measures(policy.budgets, results)
+    if measures and measures[0].metric != "error_rate":
+        return measures
+    answers, clusters = _Answers.of(map(_scores, results)), _clusters(results[0].samples)
+    metrics = ["unparsed_rate", "refusal_rate", *(["error_rate"] if policy.budgets.max_error_rate > 0.0 else [])]
+    for share in filter(None, (answers.share(metric, clusters) for metric in metrics)):
+        estimate, verdict = share.judge(policy.budgets, JudgedBy.INTERVAL, today, policy.sharing_budget(BUDGET_CELLS))
+        if verdict.outcome not in (Outcome.FAIL, Outcome.ERROR):
+            continue
+        measure = _measure(verdict, estimate)
+        if excused and verdict.outcome is Outcome.FAIL:  # the model is not shown to do the task at all
+            measure = replace(measure, outcome=Outcome.MEASURED, rule="", threshold="", reason=f"{measure.reason}; {excused}")
+        error = commonest_error(results) if verdict.outcome is Outcome.ERROR else ""
+        measures.append(replace(measure, reason=f"{measure.reason}; most often: {error}") if error else measure)
+    return measures
 
 
-def _error_count(results: Sequence[CellResult]) -> int:
-    return sum(result.count("error") for result in results)
+def _scores(result: CellResult) -> StoredScores:
+    return StoredScores(
+        result.cell,
+        result.views,
+        tuple(place for place in range(len(result.samples)) for _ in range(result.views)),
+        result.keys or ("",) * len(result.scores),
+        tuple(score.value for score in result.scores),
+        tuple(score.state for score in result.scores),
+        tuple(score.rule for score in result.scores),
+    )
 
 
 def blind_unparsed(result: CellResult) -> list[Measure]:
@@ -69,6 +255,73 @@ def blind_unparsed(result: CellResult) -> list[Measure]:
     return [Measure(BLIND_UNPARSED, result.n_guessed / texts, n=texts, reason=reason)]
 
 
-def excused_measure(measure: Measure, why: str) -> Measure:
-    """Returns a broken budget of unreadable answers as a mere measurement: the model is not shown to do the task at all."""
-    return replace(measure, outcome=Outcome.MEASURED, rule="", threshold="", reason=f"{measure.reason}; {why}")
+# All answers of a model about a dataset.
+
+
+def budget_records(
+    evidence: Evidence, policies: Mapping[str, Policy], today: date, why_task_not_shown: Callable[[str, str], str]
+) -> list[Record]:
+    """Judges the budgets over all cells of each model on each dataset; one that keeps its budgets has no record.
+
+    Args:
+        evidence: of the run.
+        policies: of the models that are gated.
+        today: the day by which is judged.
+        why_task_not_shown: says of a model and a dataset why the model is not shown to do its task; empty where it is.
+
+    Raises:
+        StoreError: the evidence cannot be read.
+    """
+    cells: dict[tuple[str, str], list[StoredScores]] = {}
+    records = []
+    for cell in evidence.cells():
+        if cell.model in policies:
+            cells.setdefault((cell.model, cell.dataset), []).append(evidence.cell_scores(cell))
+    for (model, dataset), scores in cells.items():
+        policy = policies[model]
+        answers = _Answers.of(scores)
+        measures = _dataset_measures(policy, answers, _clusters(evidence.samples(dataset)), today)
+        if measures and any(measure.metric != "error_rate" for measure in measures) and why_task_not_shown(model, dataset):
+            measures = [measure for measure in measures if measure.metric == "error_rate"]  # it is part of not doing the task
+        if not measures:
+            continue
+        measures = [replace(each, reason=on_one_line(f"{model} on {dataset}: {each.reason}", None)) for each in measures]
+        worst = min(measures, key=lambda measure: WORST_FIRST.index(measure.outcome))
+        record = Record(
+            test=BUDGET,
+            id=f"{model}-{dataset}",
+            model=model,
+            dataset=dataset,
+            outcome=worst.outcome,
+            reason=worst.reason,
+            n=int((~answers.failed).sum()),
+            n_requested=answers.failed.size,
+            n_unparsed=int(answers.unparsed.sum()),
+            n_refused=int(answers.refused.sum()),
+            n_errors=int(answers.failed.sum()),
+            measures=tuple(measures),
+            policy_sha256=policy.sha256,
+        )
+        records.append(record)
+    return records
+
+
+def _dataset_measures(policy: Policy, answers: _Answers, clusters: Clusters, today: date) -> list[Measure]:
+    """Returns the budgets that are broken or undecided; that no failed answer is allowed, each test says itself.
+
+    A share within a budget that no file sets need not be shown to be: nobody asked for as many samples as that takes.
+    """
+    budgets, by = policy.budgets, JudgedBy.POINT if policy.judges_values else JudgedBy.INTERVAL
+    metrics = ["unparsed_rate", "refusal_rate", *(["error_rate"] if policy.budgets.max_error_rate > 0.0 else [])]
+    shares = filter(None, (answers.share(metric, clusters) for metric in metrics))
+    judged = [share.judge(budgets, by, today, policy.sharing_budget(BUDGET_DATASETS)) for share in shares]
+    return [
+        _measure(verdict, estimate)
+        for estimate, verdict in judged
+        if verdict.outcome is not Outcome.PASS and not _goes_unproven(budgets, estimate, verdict)
+    ]
+
+
+def _goes_unproven(budgets: Budgets, estimate: Estimate, verdict: Verdict) -> bool:
+    undecided = verdict.outcome is Outcome.INCONCLUSIVE and verdict.rule not in budgets.sources
+    return undecided and budgets.rule(verdict.metric).bound.admits(estimate.value)

@@ -23,7 +23,6 @@ from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies import (
     BlindModels,
     Extent,
-    JudgedBy,
     JudgedTest,
     Missed,
     Policy,
@@ -202,7 +201,7 @@ class Conditions:
                 continue
             blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
             looking = {rule.id for rule in blocking if shows_looking(rule)}
-            by_value = all(rule.treatment.judge is JudgedBy.POINT for rule in blocking)
+            by_value = policy.judges_values
             own = [record for record in records if record.model == name and not record.task]  # tasks have floors of their own
             broken = any(record.deciding is Outcome.FAIL for record in own)  # so that it is NO-GO, and other models may be GO
             for dataset in dict.fromkeys(record.dataset for record in own):
@@ -331,9 +330,7 @@ def _stopped_early(records: Iterable[Record]) -> list[str]:
 
 def _smoke_test(name: str, policy: Policy) -> list[str]:
     """Returns a warning about a policy that requires less than a release does."""
-    blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
-    by_value = all(rule.treatment.judge is JudgedBy.POINT for rule in blocking)
-    if not by_value or policy.coverage.tests is Extent.WHOLE:
+    if not policy.judges_values or policy.coverage.tests is Extent.WHOLE:
         return []
     weak = f"the policy of {name} is a smoke test: it judges values, not intervals, and lets a selection of tests be GO"
     return [f"{weak}. For a release, use another one, such as default"]

@@ -53,7 +53,7 @@ from .baseline import (
     refuse_unlike_answers,
     why_not_compared,
 )
-from .budgets import blind_unparsed, budget_measures
+from .budgets import blind_unparsed, budget_measures, failure_measures
 from .context import (
     Asked,
     CellScores,
@@ -131,7 +131,7 @@ class Judge:
         scores = self._cell_scores(cell)
         result, attempts = scores.result, [] if scores.tried is None else [scores.tried]
         measures = [*self._judge_estimates(scores.test, estimate_all(scores.test, scores)), *self._category_measures(scores)]
-        measures += budget_measures(self.policies[cell.model].budgets, [result, *attempts], excused=refusal)
+        measures += budget_measures(self.policies[cell.model], [result, *attempts], self.today, excused=refusal)
         measures += [*blind_unparsed(result), *self._canaries(scores)]
         since = changed_samples(self.baseline, cell, self.evaluator, result.values) if self.baseline else None
         return self._record(
@@ -258,12 +258,10 @@ class Judge:
         more: Sequence[Measure] = (),
         **facts: Any,
     ) -> Record:
-        """Returns the record of a summary metric: its estimate judged, with the budgets of the cells that it rests on."""
+        """Returns the record of a summary metric: its estimate judged, with the failed inferences that it rests on."""
         judged = JudgedTest(about.model, about.dataset, about.metric, about.split)
-        members = self.families[about.family].members if isinstance(about, FamilyMetric) else (about.model,)
-        excused = next(filter(None, (self.why_task_not_shown(name, about.dataset) for name in members)), "")
-        budgets = budget_measures(self.policies[about.model].budgets, results, excused=excused)
-        measures = [self._measure(about.model, judged, estimate), *more, *budgets]
+        failures = failure_measures(self.policies[about.model].budgets, results)
+        measures = [self._measure(about.model, judged, estimate), *more, *failures]
         record = self._record(
             about, measures, results, before, test=test, metric=about.metric, split=about.split, n=estimate.n, **facts
         )
@@ -286,6 +284,7 @@ class Judge:
             reason=on_one_line(verdict.reason if verdict.rule or failed else facts.get("not_asked") or verdict.reason),
             n_requested=sum(result.n_requested for result in results),
             n_unparsed=sum(result.n_unparsed for result in results),
+            n_refused=sum(result.n_refused for result in results),
             n_guessed=sum(result.n_guessed for result in results),
             n_errors=sum(result.count("error") for result in results),
             n_inferred=inferred - before[0],
@@ -380,7 +379,7 @@ class Judge:
         """
         settings = () if self.why_nothing_asked(cell.dataset) else observatory.BASELINES
         for result in (self.evaluator.result(Cell(cell.model, cell.dataset, setting)) for setting in settings):
-            broken = budget_measures(self.policies[cell.model].budgets, [result])
+            broken = failure_measures(self.policies[cell.model].budgets, [result])
             if failed := [measure for measure in broken if measure.outcome is Outcome.ERROR]:
                 return [dataclasses.replace(measure, reason=f"{result.cell}: {measure.reason}") for measure in failed]
         return []

@@ -17,8 +17,14 @@ from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.errors import SettingError, StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.evaluation.judge.budgets import budget_records
+from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.data import unhinted
+from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import Mode, Policy, parse_policy
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE, POLICIES, policy_file_name, read_docket, write_docket
@@ -76,6 +82,28 @@ class JudgeInputs:
     """Whether patches are compared with attempts at the whole picture even if no rule asks for it."""
     applied: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each policy as the run recorded it; filled by :meth:`read` only."""
+
+    def judge(self, replay: Replay, baseline: Baseline | None = None) -> Judge:
+        """Returns what judges the tests of the run from its evidence."""
+        return Judge(
+            replay,
+            self.policies,
+            self.today,
+            self.reference,
+            data=StoredTasks(self.tasks, self.lacking),
+            families=families(self.models),
+            baseline=baseline,
+            attempts=self.attempts,
+        )
+
+    def budget_records(self, replay: Replay) -> list[Record]:
+        """Judges the budgets of each model over all of its answers about a dataset; one that keeps them has no record.
+
+        Raises:
+            StoreError: the evidence cannot be read.
+        """
+        policies = {name: policy for name, policy in self.policies.items() if name in self.models}
+        return budget_records(replay.evidence, policies, self.today, self.judge(replay).why_task_not_shown)
 
     def write(self, run: Path) -> str:
         """Writes ``docket.json``, whose SHA-256 it returns, and the bytes of the policy files into the directory of a run.

@@ -120,6 +120,24 @@ def undefined(samples: int) -> Estimate:
     return Estimate(math.nan, samples, valid=False, reason=NEEDS_ALL)
 
 
+def counts_for_budgets(views: int, values: NDArray[np.float64], states: Sequence[str]) -> NDArray[np.bool_]:
+    """Returns, for each answer of a cell, whether it says whether the model can be read, shape (N,).
+
+    Of several views those up to each sample's first right one do, asked or not: stopping there changes nothing.
+
+    Args:
+        views: of each sample.
+        values: scores, shape (N,): of each sample those of all its views in a row.
+        states: of these scores.
+    """
+    import numpy as np
+
+    right = np.reshape(values, (-1, views)) == HIGHEST
+    later = np.cumsum(right, axis=1) - right > 0
+    texts: NDArray[np.bool_] = ~later.reshape(-1) & (np.array(states) != "error")
+    return texts
+
+
 def positions(result: CellResult) -> tuple[float, ...]:
     """Returns the share of right answers that each patch gives alone; nothing for a single view, or where some were not asked."""
     return metrics.patch_contribution(result.by_view) if result.views > 1 and not result.n_unasked else ()
@@ -259,22 +277,15 @@ class CellResult:
     @property
     def n_unparsed(self) -> int:
         """How many answers count as wrong, because they cannot be read."""
-        return self.count("unparsed") - self.n_guessed
+        return self.count("unparsed") - self.n_guessed - self.n_refused
 
     @property
-    def texts(self) -> tuple[int, int]:
-        """How many answers say whether the model can be read, and how many of them cannot be.
-
-        Of several views those up to each sample's first right one, asked or not: stopping there changes neither number.
-        """
-        import numpy as np
-
-        if self.views == 1:
-            return len(self.scores) - self.count("error"), self.count("unparsed")
-        states = np.reshape([score.state for score in self.scores], (len(self.samples), self.views))
-        right = self.by_view == HIGHEST
-        counted = (np.cumsum(right, axis=1) - right == 0) & (states != "error")
-        return int(counted.sum()), int((counted & (states == "unparsed")).sum())
+    def n_refused(self) -> int:
+        """How many answers count as wrong, because they were refused; those without the pictures count as guesses."""
+        if self.n_guessed:
+            pairs = zip(self.samples, self.scores, strict=True)
+            return sum(score.is_refusal and not is_guess(self.cell.setting, sample, score) for sample, score in pairs)
+        return sum(score.is_refusal for score in self.scores)
 
     def count(self, state: str) -> int:
         """Returns how many scores are in ``state`` (``scored``, ``unparsed``, ``error``, ``unasked``)."""

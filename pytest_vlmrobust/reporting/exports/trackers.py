@@ -263,8 +263,8 @@ def _numbers(record: Record) -> Iterator[Series]:
                 name = on_one_line(f"{record.dataset}/{measure.metric}{suffix}/{over}")
                 yield Series(name, value, _step(record))
     if record.test == "cell":
-        for name, count in (("n", record.n), ("n_errors", record.n_errors), ("n_unparsed", record.n_unparsed)):
-            yield Series(on_one_line(f"{record.dataset}/{name}/{over}"), float(count), _step(record))
+        for name in ("n", "n_errors", "n_unparsed", "n_refused"):
+            yield Series(on_one_line(f"{record.dataset}/{name}/{over}"), float(getattr(record, name)), _step(record))
 
 
 def _step(record: Record) -> int:

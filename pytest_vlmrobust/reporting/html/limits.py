@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
+from pytest_vlmrobust.core.record import FAMILY, Record
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.comparison import noise_by_metric, noise_lines, why_unmeasured
 from pytest_vlmrobust.reporting.wording import RunFacts, not_asked, note_lines, selection, warnings_of
@@ -31,7 +31,7 @@ class Limitation:
 def limits(records: Sequence[Record], facts: RunFacts) -> list[Limitation]:
     """Returns what limits the evidence of a run, grave limits first; never an empty list."""
     sentences = [Limitation(line, grave=True) for line in selection(records, facts)]
-    others = [f"{record.id}: {record.reason}" for record in records if not record.is_gated]
+    others = [f"{record.id}: {record.reason}" for record in records if record.failed_outside]
     sentences += _count_limit(
         others,
         "non-gate test failed",
@@ -66,6 +66,7 @@ def _answer_limits(records: Iterable[Record]) -> list[Limitation]:
     cells = [record for record in records if record.test == "cell"]
     asked = sum(cell.n_requested for cell in cells)
     failed, unread = sum(cell.n_errors for cell in cells), sum(cell.n_unparsed for cell in cells)
+    refused = sum(cell.n_refused for cell in cells)
     sentences = []
     if failed:
         details = [f"{cell.id}: {cell.n_errors} of {cell.n_requested}" for cell in _most(cells, "n_errors")]
@@ -79,12 +80,18 @@ def _answer_limits(records: Iterable[Record]) -> list[Limitation]:
         sentences += _detailed_limit(
             details, f"no rule could read {unread} of {quantity(asked, 'answer')} ({share(unread / asked)}): these count as wrong"
         )
+    if refused:
+        details = [f"{cell.id}: {cell.n_refused} of {cell.n_requested}" for cell in _most(cells, "n_refused")]
+        sentences += _detailed_limit(
+            details,
+            f"{refused} of {quantity(asked, 'answer')} were refused ({share(refused / asked)}): these count as wrong",
+        )
     if guessed := sum(cell.n_guessed for cell in cells):
         details = [f"{cell.id}: {cell.n_guessed} of {cell.n_requested}" for cell in _most(cells, "n_guessed")]
         sentences += _detailed_limit(
             details, f"no rule could read {quantity(guessed, 'answer')} without the pictures: these count as guesses"
         )
-    if cells and not (failed or unread or guessed):
+    if cells and not (failed or unread or refused or guessed):
         sentences.append(Limitation(f"none of {quantity(asked, 'inference')} of cells failed, and every answer could be read"))
     return sentences
 
@@ -133,7 +140,7 @@ def _repeat_limits(facts: RunFacts) -> list[Limitation]:
 
 
 def _ungated_limits(records: Iterable[Record]) -> list[Limitation]:
-    having = [record for record in records if record.test != CHECK]
+    having = [record for record in records if record.is_gated]
     free = [record.id for record in having if record.outcome is Outcome.MEASURED]
     families = sum(record.test == FAMILY for record in having if record.outcome is Outcome.MEASURED)
     of_families = f", {families} of them about families of models" if families else ""

@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.record import CHECK, FAMILY, Measure, Record
+from pytest_vlmrobust.core.record import BUDGET_METRICS, FAMILY, Measure, Record
 from pytest_vlmrobust.reporting.wording import headline
 
 from .words import measure_of
 
 _BASELINES = {CLEAN_NAME: "accuracy on the pictures as they are", NO_IMAGE_NAME: "accuracy without pictures"}
-_BUDGETS = ("error_rate", "unparsed_rate")
 
 
 class Line(NamedTuple):
@@ -60,7 +59,7 @@ def sweeps(records: Iterable[Record]) -> list[Sweep]:
     """Returns the sweeps of a run in the order in which their first test ended."""
     by_key: dict[tuple[str, str], Sweep] = {}
     for record in records:
-        if record.test in (CHECK, FAMILY):
+        if not record.is_gated or record.test == FAMILY:
             continue
         key = record.model, record.dataset
         sweep = by_key.setdefault(key, Sweep(len(by_key) + 1, *key, record.task))
@@ -87,7 +86,7 @@ def card(sweep: Sweep) -> tuple[list[Line], list[Line]]:
 
 def _budgets(sweep: Sweep) -> list[Line]:
     """Returns, of each budget that was broken, the first test that says so: others count the same answers again."""
-    broken = [(record, measure) for record in sweep.records for measure in record.measures if measure.metric in _BUDGETS]
+    broken = [(record, measure) for record in sweep.records for measure in record.measures if measure.metric in BUDGET_METRICS]
     first = {measure.metric: Line(measure.metric, measure, record) for record, measure in reversed(broken)}
     return list(first.values())
 
@@ -98,7 +97,7 @@ def _outcome(line: Line) -> Outcome:
 
 def summary_lines(record: Record) -> Sequence[Line]:
     """Returns what a test of a summary metric says about the whole dataset; at least one line."""
-    whole = [measure for measure in record.measures if not measure.category and measure.metric not in _BUDGETS]
+    whole = [measure for measure in record.measures if not measure.category and measure.metric not in BUDGET_METRICS]
     where = f", {record.split}" if record.split else ""
     lines = [Line(f"{measure.metric}{where}", measure, record) for measure in whole]
     return lines or [Line(f"{record.metric}{where}", headline(record), record)]

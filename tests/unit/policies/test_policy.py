@@ -13,7 +13,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Decision, Outcome, Verdict, decide
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.policies import JudgedTest, Policy, parse_policy
+from pytest_vlmrobust.policies import BUDGET_CELLS, BUDGET_DATASETS, JudgedTest, Policy, parse_policy
 from pytest_vlmrobust.policies.policy import policy_content
 
 Load = Callable[..., Policy]
@@ -133,7 +133,8 @@ def test_the_tests_of_a_run_share_the_risk_of_a_rule(load: Load) -> None:
     tests = [JudgedTest("m", "d", "accuracy_drop", f"{name}:{level}", "any", level) for name in "ab" for level in ("low", "high")]
     twice = tests[0]  # by two suites
     planned = policy.for_tests([*tests, twice, JudgedTest("m", "d", "worst_case_drop")])
-    assert planned.shared_by == {"low": 2, "art": 4, "worst": 1}
+    assert planned.shared_by == {"low": 2, "art": 4, "worst": 1, BUDGET_CELLS: 4, BUDGET_DATASETS: 1}
+    assert (planned.sharing_budget(BUDGET_CELLS), planned.sharing_budget(BUDGET_DATASETS)) == (8, 2), "half of the risk each"
     assert planned.sha256 == policy.sha256
     asked: list[float] = []
 

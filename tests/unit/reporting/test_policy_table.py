@@ -26,7 +26,7 @@ seen  visual_gain    tiny; [abc]*                 >= 0.07  interval         p.ya
 waiver  metric         of    cap  until       where
 W1      accuracy_drop  fog  0.09  2999-01-01  p.yaml:9
 
-budgets: at most 0.0% failed inferences, 2.0% unreadable answers
+budgets: at most 0.0% failed inferences, 2.0% unreadable answers, 5.0% refused answers
 coverage that GO requires: all tests that are collected, among them those of corruptions, patches; 20% of the samples
 """
 

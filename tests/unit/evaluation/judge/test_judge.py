@@ -139,17 +139,24 @@ def test_the_error_budget_is_an_error_of_the_gate(world: World, judge: Made) -> 
     rate = measure(record, "error_rate")
     assert rate.value == pytest.approx(1 / 6)
     assert (rate.n, rate.rule) == (6, "max_error_rate")
-    assert "1 of 6 inferences without an answer" in record.reason
+    assert "1 of 6 inferences failed" in record.reason
 
 
 def test_the_budget_of_unreadable_answers_is_a_failure_of_the_model(world: World, judge: Made) -> None:
-    world.model.answer = lambda request: "I could not possibly say." if request.sample_id == "q2" else "B"
-    record = judge("{id: drop, metric: accuracy_drop, max: 90pp}").cell(cell("flip_v"))
+    world.model.answer = lambda request: "B" if request.sample_id == "q2" else "Hm."
+    record = judge("{id: drop, metric: accuracy_drop, max: 100pp}").cell(cell("flip_v"))
     assert record.outcome is Outcome.FAIL
     rate = measure(record, "unparsed_rate")
-    assert rate.value == pytest.approx(1 / 6)
-    assert (rate.n, rate.threshold) == (6, "0.05")
-    assert record.n_unparsed == 1
+    assert rate.value == pytest.approx(5 / 6)
+    assert (rate.n, rate.threshold, rate.target) == (6, "0.05", "population")
+    assert "no answer could be read in 5 of 6 texts" in rate.reason
+    assert (record.n_unparsed, record.n_refused) == (5, 0)
+
+
+def test_one_unreadable_answer_of_a_cell_shows_nothing(world: World, judge: Made) -> None:
+    world.model.answer = lambda request: "Hm." if request.sample_id == "q2" else "B"
+    record = judge("{id: drop, metric: accuracy_drop, max: 90pp}").cell(cell("flip_v"))
+    assert (record.outcome, record.n_unparsed) == (Outcome.PASS, 1)
 
 
 def test_when_no_inference_worked_nothing_was_measured(world: World, judge: Made) -> None:

@@ -379,9 +379,9 @@ def test_answers_that_cannot_be_read_count_as_wrong(laboratory: Laboratory) -> N
     judge = laboratory.judge(lambda _sample, _setting: UNREADABLE)
     for task in ("matching", "pointing", "guided"):
         clean = cell(judge, task)
-        assert clean.n_unparsed == clean.n_requested > 0
+        assert clean.n_refused == clean.n_requested > 0
         assert measured(clean, "accuracy").value == 0.0
-        assert measured(clean, "unparsed_rate").value == 1.0
+        assert measured(clean, "refusal_rate").value == 1.0
         gap = summary(judge, task, "split_group_gap")
         assert math.isnan(measured(gap).value)
         assert gap.not_asked.startswith("not shown to do the task: 0.00 with the pictures, ")
@@ -395,8 +395,8 @@ def test_answering_only_where_it_is_easy_does_not_narrow_the_gap(laboratory: Lab
     judge = laboratory.judge(answer)
     gap = summary(judge, "pointing", "split_position_gap")
     assert measured(gap).value == 1.0
-    assert measured(cell(judge, "pointing", str(BLURS[0])), "unparsed_rate").value == 0.75
-    assert gap.n_unparsed == 2 * 72
+    assert measured(cell(judge, "pointing", str(BLURS[0])), "refusal_rate").value == 0.75
+    assert gap.n_refused == 2 * 72
 
 
 def test_a_hint_that_is_needed_is_a_gain(laboratory: Laboratory) -> None:

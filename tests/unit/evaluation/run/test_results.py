@@ -32,6 +32,7 @@ from pytest_vlmrobust.evaluation.run.results import (
     CellResult,
     best_is_enough,
     counted,
+    counts_for_budgets,
     is_guess,
     turns,
     undefined,
@@ -224,8 +225,17 @@ def test_what_cannot_be_read_breaks_the_same_budget(world: World) -> None:
     world.model.answer = muttering
     whole, stopped = both(world)
     assert stopped.n_unasked > 0
-    assert whole.texts == stopped.texts
-    assert whole.n_unparsed > stopped.n_unparsed == stopped.texts[1] > 0
+    assert whole.n_unparsed > stopped.n_unparsed > 0
+    counted = [texts_of(result) for result in (whole, stopped)]
+    assert counted[0] == counted[1]
+    assert counted[1][1] == stopped.n_unparsed
+
+
+def texts_of(result: CellResult) -> tuple[int, int]:
+    """Returns how many answers count for budgets, and how many of them cannot be read."""
+    states = [score.state for score in result.scores]
+    texts = counts_for_budgets(result.views, np.array([score.value for score in result.scores]), states)
+    return int(texts.sum()), int((texts & (np.array(states) == "unparsed")).sum())
 
 
 REFUSAL = "I am sorry, but I cannot see an image. Please provide the image."
@@ -350,30 +360,18 @@ def test_guesses_make_the_visual_gain_smaller_and_shares_of_it_larger_than_wrong
 def test_unreadable_answers_with_pictures_still_break_it(world: World, judge: Made) -> None:
     world.model.answer = refusing(setting="clean")
     made = judge()
-    for record in (made.cell(cell("clean")), made.sweep(sweep("clean_accuracy"), FLIPS), made.sweep(sweep("visual_gain"), FLIPS)):
-        assert record.outcome is Outcome.FAIL
-        broken = measures(record)["unparsed_rate"]
-        assert (broken.value, broken.n) == (1.0, 6)
-        assert record.n_unparsed == 6
+    record = made.cell(cell("clean"))
+    assert record.outcome is Outcome.FAIL
+    broken = measures(record)["refusal_rate"]
+    assert (broken.value, broken.n) == (1.0, 6)
+    assert (record.n_unparsed, record.n_refused) == (0, 6)
 
 
-def test_a_metric_is_blamed_for_the_cells_that_it_is_computed_from(world: World, judge: Made) -> None:
+def test_a_summary_metric_counts_what_it_rests_on_and_leaves_budgets_to_the_cells(world: World, judge: Made) -> None:
     world.model.answer = refusing(setting="flip_h")
-    made = judge()
-    assert made.sweep(sweep("clean_accuracy"), FLIPS).outcome is Outcome.MEASURED
-    assert made.sweep(sweep("visual_gain"), FLIPS).outcome is Outcome.MEASURED
-    worst = made.sweep(sweep("worst_case_drop"), FLIPS)
-    assert (worst.outcome, worst.n_requested) == (Outcome.FAIL, 18)
-    assert measures(worst)["unparsed_rate"].value == pytest.approx(1 / 3)
-    assert measures(worst)["unparsed_rate"].n == 18
-
-
-def test_a_metric_of_low_levels_is_not_blamed_for_others(world: World, judge: Made) -> None:
-    world.model.answer = refusing(setting="fog:high")
-    settings = [Setting.parse("fog:low"), Setting.parse("fog:high")]
-    made = judge()
-    assert made.sweep(sweep("worst_at_low"), settings).outcome is Outcome.MEASURED
-    assert made.sweep(sweep("worst_case_drop"), settings).outcome is Outcome.FAIL
+    worst = judge().sweep(sweep("worst_case_drop"), FLIPS)
+    assert (worst.outcome, worst.n_requested, worst.n_refused) == (Outcome.MEASURED, 18, 6)
+    assert set(measures(worst)) == {"worst_case_drop"}
 
 
 def test_a_failed_inference_without_pictures_is_no_guess(world: World, judge: Made) -> None:

@@ -1,0 +1,251 @@
+"""Budgets over all answers of a model about a dataset, and of one cell: what they let pass, and how often they err."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from pytest_vlmrobust.core.record import BUDGET, Record
+from pytest_vlmrobust.evaluation.judge.budgets import _Answers, _clusters, _Share, budget_measures, budget_records
+from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters
+from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, Policy, Rule, Treatment
+from pytest_vlmrobust.store import StoredScores
+from tests.unit.evaluation.conftest import World, cell, sample
+
+TODAY = date(2026, 6, 1)
+CELLS = 133
+SHARED = 2
+"""Tests that share the risk of a budget over all cells: the other half is that of single cells."""
+UNREAD = Prediction("Hm.", "generate")
+REFUSED = Prediction("No.", "generate", "refusal")
+BY_VALUE = Policy((Rule("drop", "accuracy_drop", Bound(high=1.0), "p.yaml:1", treatment=Treatment(judge=JudgedBy.POINT)),))
+SET = Budgets(sources={"max_unparsed_rate": "p.yaml:2", "max_refusal_rate": "p.yaml:3"})
+BY_INTERVAL = Policy((Rule("drop", "accuracy_drop", Bound(high=1.0), "p.yaml:1"),), budgets=SET)
+
+
+def outcomes(unread: NDArray[np.bool_], budget: float = 0.05, tests: int = SHARED) -> Outcome:
+    """Judges the unreadable answers of shape (samples, cells)."""
+    samples, cells = unread.shape
+    places = np.repeat(np.arange(samples), cells)
+    share = _Share("unparsed_rate", unread.reshape(-1), places, Clusters(places, samples))
+    return share.judge(Budgets(max_unparsed_rate=budget), JudgedBy.INTERVAL, TODAY, tests)[1].outcome
+
+
+# How often budgets err: 100 runs of 133 cells each, seeds fixed. Three standard errors are 3 points at a rate of 1 %, 6.5 at 5 %.
+
+RUNS = 100
+
+
+@pytest.mark.parametrize("n", [128, 300, 853])
+def test_a_model_within_its_budget_is_seldom_stopped_by_it(n: int) -> None:
+    """Cell by cell and by value, each of these runs was NO-GO with 128 samples, and 94 of 100 with 300."""
+    rng, runs = np.random.default_rng(n), RUNS if n < 853 else RUNS // 4  # of which an interval takes long
+    passed = sum(outcomes(rng.random((n, CELLS)) < 0.03) is Outcome.PASS for _ in range(runs))
+    assert passed >= 0.96 * runs
+
+
+@pytest.mark.parametrize("n", [128, 300, 853])
+def test_a_model_beyond_its_budget_seldom_passes(n: int) -> None:
+    rng, runs = np.random.default_rng(n), RUNS if n < 853 else RUNS // 4
+    found = [outcomes(rng.random((n, CELLS)) < 0.075) for _ in range(runs)]
+    assert found.count(Outcome.PASS) <= 0.115 * runs
+    assert found.count(Outcome.FAIL) >= 0.9 * runs
+
+
+@pytest.mark.parametrize(("rate", "wrong"), [(0.0501, Outcome.PASS), (0.05, Outcome.FAIL)])
+@pytest.mark.parametrize(("always", "most"), [(0.0, 0.096), (0.4, 0.145), (1.0, 0.096)])
+def test_at_its_budget_a_model_seldom_gets_the_wrong_verdict(rate: float, wrong: Outcome, always: float, most: float) -> None:
+    """Also where what is unreadable are questions that are never answered readably. Where they are a part of it, 8.5 % pass.
+
+    200 runs of 20 cells: the limits are three standard errors above 5 % and 8.5 %.
+    """
+    rng = np.random.default_rng(7)
+    n, cells, runs, stuck = 128, 20, 200, rate * always
+    others = (rate - stuck) / (1.0 - stuck)
+    found = [outcomes((rng.random((n, cells)) < others) | (rng.random((n, 1)) < stuck)) for _ in range(runs)]
+    assert found.count(wrong) <= most * runs
+
+
+@pytest.mark.parametrize("n", [128, 300])
+def test_single_cells_of_a_model_within_its_budget_seldom_break_it(n: int) -> None:
+    """133 cells share one half of 5 %: together they err in at most 2.5 % of runs of a model that is just within.
+
+    The limit is three standard errors above that.
+    """
+    runs = 300
+    counts = np.random.default_rng(n).binomial(n, 0.05, (runs, CELLS))
+    clusters = Clusters.of(None, n)
+    fails = {
+        int(count): _Share("unparsed_rate", np.arange(n) < count, np.arange(n), clusters)
+        .judge(Budgets(), JudgedBy.INTERVAL, TODAY, 2 * CELLS)[1]
+        .outcome
+        is Outcome.FAIL
+        for count in np.unique(counts)
+    }
+    stopped = sum(any(fails[int(count)] for count in run) for run in counts)
+    assert stopped <= 0.052 * runs
+
+
+# Properties.
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(1, 5), st.sampled_from([0.0, 0.02, 0.05, 0.5]))
+def test_more_unreadable_answers_never_make_a_better_verdict(counts: Sequence[int], cells: int, budget: float) -> None:
+    unread = np.array([[number < min(count, cells) for number in range(cells)] for count in counts])
+    order = [Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.FAIL]
+    rank = order.index(outcomes(unread, budget))
+    assert order.index(outcomes(np.ones_like(unread), budget)) >= rank
+    assert order.index(outcomes(np.zeros_like(unread), budget)) <= rank
+
+
+@given(st.integers(1, 200), st.integers(1, 6))
+def test_what_was_never_seen_still_has_an_upper_end(samples: int, cells: int) -> None:
+    places = np.repeat(np.arange(samples), cells)
+    share = _Share("unparsed_rate", np.zeros(samples * cells, bool), places, Clusters(places, samples)).estimate
+    assert (share.value, share.low, share.n) == (0.0, 0.0, samples)
+    assert share.high > 1.0 - 0.06 ** (1.0 / samples), "about three in as many as there are samples, not answers"
+
+
+# Which answers count.
+
+
+def stored(setting: str, keys: Sequence[str], states: Sequence[str], rules: Sequence[str] = ()) -> StoredScores:
+    """Returns the scores of a cell with an answer for each sample."""
+    size = len(keys)
+    values = tuple(np.nan if state == "error" else 0.0 for state in states)
+    about = Cell("model", "data", Setting.parse(setting))
+    return StoredScores(about, 1, tuple(range(size)), tuple(keys), values, tuple(states), tuple(rules) or ("none",) * size)
+
+
+def test_an_answer_that_two_cells_share_counts_once() -> None:
+    cells = [stored("clean", "ab", ["unparsed", "scored"]), stored("flip_h", ("a", "c"), ["unparsed", "scored"])]
+    answers = _Answers.of(cells)
+    assert (answers.texts.sum(), answers.unparsed.sum()) == (3, 1)
+
+
+def test_refusals_are_counted_apart_and_answers_without_pictures_not_at_all() -> None:
+    states = ["unparsed", "unparsed", "unparsed", "error", "scored"]
+    rules = ["none", "refusal", "content_filter", "down", "letter"]
+    answers = _Answers.of([stored("clean", "abcde", states, rules), stored("no_image", "fghij", states, rules)])
+    assert (answers.texts.sum(), answers.unparsed.sum(), answers.refused.sum(), answers.failed.sum()) == (4, 1, 2, 2)
+
+
+def test_letters_that_are_scored_can_always_be_read() -> None:
+    answers = _Answers.of([stored("clean", "ab", ["scored"] * 2, [LETTER_LOGITS] * 2)])
+    assert answers.share("unparsed_rate", Clusters.of(None, 2)) is None
+    broken = _Answers.of([stored("clean", "ab", ["scored", "unparsed"], [LETTER_LOGITS] * 2)])
+    assert broken.share("unparsed_rate", Clusters.of(None, 2)) is not None
+
+
+# Records of a run.
+
+
+def judged(world: World, policy: Policy, *settings: str, why: str = "") -> list[Record]:
+    """Asks about some settings and judges the budgets over them."""
+    judge = Judge(world.witnessed(f"run{len(world.kept)}"), {"model": policy}, TODAY)
+    for setting in settings:
+        judge.cell(cell(setting))
+    return budget_records(world.kept[-1], {"model": policy}, TODAY, lambda _model, _dataset: why)
+
+
+def unread_at(rate: float) -> Callable[[Request], str | Prediction]:
+    """Answers unreadably at a rate, by sample and setting."""
+
+    def answer(request: Request) -> str | Prediction:
+        seed = [int(request.sample_id[1:]), *request.setting.encode()]
+        return UNREAD if np.random.default_rng(seed).random() < rate else "B"
+
+    return answer
+
+
+SETTINGS = ("clean", "no_image", "flip_h", "flip_v", "invert", "grayscale")
+
+
+def test_a_model_that_breaks_its_budget_over_all_cells(world: World) -> None:
+    world.samples = [sample(number) for number in range(120)]
+    world.model.answer = unread_at(0.15)
+    (record,) = judged(world, BY_INTERVAL, *SETTINGS)
+    assert (record.test, record.id, record.outcome) == (BUDGET, "model-data", Outcome.FAIL)
+    (broken,) = [measure for measure in record.measures if measure.outcome is Outcome.FAIL]
+    assert record.reason.startswith(f"model on data: unparsed_rate {broken.value:.3f} [")
+    assert "> 0.050, at a risk shared by 2 tests (rule max_unparsed_rate, p.yaml:2): no answer could be read" in record.reason
+    assert "of 600 texts" in record.reason, "five cells with pictures"
+    assert (broken.n, broken.threshold, broken.target) == (120, "0.05", "population")
+    assert 0.05 < broken.low < broken.value < broken.high
+
+
+def test_too_few_samples_leave_a_budget_open_and_say_how_many_would_decide(world: World) -> None:
+    world.samples = [sample(number) for number in range(40)]
+    world.model.answer = lambda request: UNREAD if request.sample_id == "q3" else "B"
+    (record,) = judged(world, BY_INTERVAL, *SETTINGS)
+    assert record.outcome is Outcome.INCONCLUSIVE
+    open_one = record.measures[0]
+    assert open_one.metric == "unparsed_rate"
+    assert "samples would decide it" in open_one.reason
+    assert open_one.samples_needed is not None
+    assert open_one.samples_needed > 100
+    assert judged(world, BY_VALUE, *SETTINGS) == [], "2.5 % of these answers"
+    assert judged(world, Policy(BY_INTERVAL.rules), *SETTINGS) == [], "a budget that nobody set asks for no proof"
+
+
+def test_a_share_beyond_a_budget_that_nobody_set_is_undecided_too(world: World) -> None:
+    world.samples = [sample(number) for number in range(20)]
+    world.model.answer = lambda request: UNREAD if request.sample_id in ("q3", "q5") else "B"
+    (record,) = judged(world, Policy(BY_INTERVAL.rules), *SETTINGS)
+    assert record.outcome is Outcome.INCONCLUSIVE
+    assert "unparsed_rate 0.100 [" in record.reason
+
+
+def test_a_policy_that_judges_values_judges_the_value_of_all_cells(world: World) -> None:
+    world.samples = [sample(number) for number in range(40)]
+    world.model.answer = unread_at(0.15)
+    (record,) = judged(world, BY_VALUE, *SETTINGS)
+    assert (record.outcome, record.measures[0].judge) == (Outcome.FAIL, "value")
+
+
+def test_refusals_have_a_budget_of_their_own(world: World) -> None:
+    world.samples = [sample(number) for number in range(100)]
+    world.model.answer = lambda request: REFUSED if int(request.sample_id[1:]) < 30 else "B"
+    (record,) = judged(world, BY_INTERVAL, "clean", "no_image", "flip_h")
+    assert record.reason.startswith("model on data: refusal_rate 0.300 [")
+    assert "60 of 200 answers were refused by the model or a filter" in record.reason
+    assert (record.n_unparsed, record.n_refused) == (0, 60)
+    assert [measure.metric for measure in record.measures] == ["refusal_rate"], "that all else can be read is shown"
+
+
+def test_a_task_that_is_not_shown_to_be_done_has_no_unreadable_answers_to_answer_for(world: World) -> None:
+    world.samples = [sample(number) for number in range(40)]
+    world.model.answer = unread_at(0.9)
+    assert judged(world, BY_INTERVAL, "clean", "no_image", why="not shown to do the task") == []
+
+
+def test_a_cell_breaks_a_budget_where_that_is_shown(world: World) -> None:
+    world.samples = [sample(number, group=f"g{number // 5}") for number in range(20)]
+    world.model.answer = lambda _request: UNREAD
+    result = world.evaluator().result(cell("flip_v"))
+    (broken,) = budget_measures(BY_VALUE, [result], TODAY)
+    assert (broken.outcome, broken.value, broken.n) == (Outcome.FAIL, 1.0, 20)
+    world.model.answer = lambda request: UNREAD if request.sample_id in ("q0", "q1", "q2", "q3", "q4") else "B"
+    world.model.version = "2"
+    assert budget_measures(BY_VALUE, [world.evaluator().result(cell("flip_h"))], TODAY) == [], "one picture of four"
+    assert _clusters(world.samples).count == 4
+
+
+def test_a_share_of_failed_inferences_is_infrastructure_over_all_cells(world: World) -> None:
+    policy = Policy(BY_INTERVAL.rules, budgets=Budgets(max_error_rate=0.05))
+    world.samples = [sample(number) for number in range(100)]
+    failed = Prediction("", "generate", "error", error="down")
+    world.model.answer = lambda request: failed if int(request.sample_id[1:]) < 40 else "B"
+    records = judged(world, policy, "clean", "no_image")
+    assert [record.outcome for record in records] == [Outcome.ERROR]
+    assert "error_rate 0.400 [" in records[0].reason
