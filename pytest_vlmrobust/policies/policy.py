@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
 
-from .budgets import BUILT_IN, BlindModels, Budgets, Coverage, Extent
+from .budgets import BUDGET_KEYS, BUILT_IN, BlindModels, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of, undecided
 from .rules import Bound, JudgedBy, JudgedTest, Mode, Rule, Scope, Tier, Waiver
 
@@ -129,7 +129,7 @@ class Policy:
         """
         return fingerprint(
             {
-                "budgets": _budgets_content(self.budgets),
+                "budgets": {name: getattr(self.budgets, name) for name in BUDGET_KEYS},
                 "coverage": _coverage_content(self.coverage),
                 **({} if self.mode is Mode.FULL else {"mode": self.mode}),
                 "rules": [_rule_content(rule) for rule in sorted(self.rules, key=lambda rule: rule.id)],
@@ -204,15 +204,6 @@ class Policy:
 
 def _rank(verdict: Verdict) -> tuple[int, bool]:
     return WORST_FIRST.index(verdict.outcome), not verdict.reason.startswith(WARNING)
-
-
-def _budgets_content(budgets: Budgets) -> dict[str, float]:
-    refusals = budgets.max_refusal_rate
-    return {
-        "max_error_rate": budgets.max_error_rate,
-        "max_unparsed_rate": budgets.max_unparsed_rate,
-        **({} if refusals == Budgets().max_refusal_rate else {"max_refusal_rate": refusals}),
-    }
 
 
 def _coverage_content(coverage: Coverage) -> dict[str, Any]:

@@ -58,6 +58,7 @@ def test_the_failure_message_ends_with_the_command() -> None:
     [
         ({"n": 60, "n_requested": 120}, "120: 120 read, 0 unparsed, 0 errors"),
         ({"n": 55, "n_requested": 60, "n_unparsed": 3, "n_errors": 1}, "60: 56 read, 3 unparsed, 1 error"),
+        ({"n": 60, "n_requested": 60, "n_refused": 4}, "60: 56 read, 0 unparsed, 0 errors, 4 refused"),
         ({"n": 60, "n_requested": 60, "n_guessed": 2}, "60: 58 read, 0 unparsed, 0 errors, 2 guesses"),
     ],
 )
