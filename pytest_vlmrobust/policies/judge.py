@@ -92,30 +92,31 @@ def judge_rule(
     """Returns the verdict of one rule that applies; ``waivers`` are those that cover the same test.
 
     ``tests`` says how many tests of the run share the rule, and ``category`` which stratum the estimate is about. A value that is
-    not finite, rests on no sample, or lacks the interval that the rule asks for never passes and cannot be waived; what is
-    measured and breaks the bound, or does not decide it, can.
+    not finite, rests on no sample, or lacks the interval that the rule asks for never passes and cannot be waived. What is
+    measured and breaks the bound, or does not decide it, is waived if a cap is shown to be kept: by the interval that PASS needs.
     """
     judged = JudgedEstimate.of(rule, estimate, tests, category)
     outcome, reason, measured = _assess(judged)
     if _only_warns(rule, outcome):
         return _verdict(rule, Outcome.MEASURED, reason if outcome is Outcome.PASS else WARNING + reason)
     if outcome is Outcome.FAIL:
-        return _waive(rule, estimate, _verdict(rule, outcome, reason), waivers, today)
+        return _waive(judged, _verdict(rule, outcome, reason), waivers, today)
     if outcome is Outcome.INCONCLUSIVE and measured:
         needed = _samples_needed(judged)
         undecided = replace(_verdict(rule, outcome, f"{reason}; {_samples_in_words(needed)}"), samples_needed=needed.most)
         undecided = replace(undecided, samples_needed_least=needed.least)
-        return _waive(rule, estimate, undecided, waivers, today)
+        return _waive(judged, undecided, waivers, today)
     return _verdict(rule, outcome, reason)
 
 
 def outcome_of(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1) -> Outcome:
     """Returns the outcome that :func:`judge_rule` gives, for those who judge thousands and read no sentence: much faster."""
-    outcome, _, measured = _assess(JudgedEstimate.of(rule, estimate, tests))
+    judged = JudgedEstimate.of(rule, estimate, tests)
+    outcome, _, measured = _assess(judged)
     if _only_warns(rule, outcome):
         return Outcome.MEASURED
     waivable = outcome is Outcome.FAIL or (outcome is Outcome.INCONCLUSIVE and measured)
-    if waivable and any(not _why_not_waived(waiver, rule.bound, estimate.value, today) for waiver in waivers):
+    if waivable and any(not _why_not_waived(waiver, judged, today) for waiver in waivers):
         return Outcome.WAIVED
     return outcome
 
@@ -142,8 +143,7 @@ def verdict_of_part(
     Args:
         rule: one that applies.
         estimate: from the answers so far.
-        waivers: those that cover the same test. One that holds moves the question to its cap: what is shown to be within
-            the cap is WAIVED at most.
+        waivers: those that cover the same test. Once the bound is shown to be broken, the question is whether a cap is kept.
         today: the day by which waivers are judged.
         tests: how many tests of the run share the rule.
         share: the part of the rule's risks that this look may use.
@@ -187,21 +187,20 @@ def early_verdict(
     if kept is Outcome.PASS:
         outcome = Outcome.MEASURED if rule.treatment.tier is Tier.WARN else Outcome.PASS
         return _verdict(rule, outcome, f"{called} {rule.bound.condition}: {because} {_cite(rule)}")
+    if kept is Outcome.INCONCLUSIVE:  # all answers may still keep the bound, and then no waiver is needed
+        return None
     if rule.treatment.tier is Tier.WARN:
-        if kept is Outcome.INCONCLUSIVE:
-            return None
         reason = f"{WARNING}{called} is not {rule.bound.condition}: {because} {_cite(rule)}"
         return _verdict(rule, Outcome.MEASURED, reason)
-    broken: list[Outcome] = [kept]
-    for waiver in (each for each in waivers if not each.is_expired(today)):
-        cap = waiver.bound_of(rule.bound)
-        broken.append(within(cap))
-        if broken[-1] is Outcome.PASS:
-            reason = f"{called} {cap.condition}: {because}; waived by {_signature(waiver)}: {waiver.reason} {_cite(rule)}"
-            return replace(_verdict(rule, Outcome.WAIVED, reason), waiver=waiver.id)
-    if set(broken) != {Outcome.FAIL}:
+    caps = [(waiver, waiver.bound_of(rule.bound)) for waiver in waivers if not waiver.is_expired(today)]
+    shown = [within(cap) for _, cap in caps]
+    if Outcome.PASS in shown:
+        waiver, cap = caps[shown.index(Outcome.PASS)]
+        reason = f"{called} is not {rule.bound.condition}, but {cap.condition}: {because} {_cite(rule)}"
+        return _waived(_verdict(rule, Outcome.FAIL, reason), waiver)
+    if Outcome.INCONCLUSIVE in shown:
         return None
-    beyond = " nor within the cap of a waiver" if len(broken) > 1 else ""
+    beyond = " nor within the cap of a waiver" if caps else ""
     return _verdict(rule, Outcome.FAIL, f"{called} is not {rule.bound.condition}{beyond}: {because} {_cite(rule)}")
 
 
@@ -305,27 +304,36 @@ def _cite(rule: Rule) -> str:
     return f"(rule {rule.id}, {rule.source})"
 
 
-def _waive(rule: Rule, estimate: Estimate, verdict: Verdict, waivers: Iterable[Waiver], today: date) -> Verdict:
-    """Returns ``verdict``, or WAIVED where a waiver covers it; what was undecided is covered like a breach, being less."""
+def _waive(judged: JudgedEstimate, verdict: Verdict, waivers: Iterable[Waiver], today: date) -> Verdict:
+    """Returns the verdict of a bound that is not shown to be kept, or WAIVED where a waiver holds."""
     refused = []
     for waiver in waivers:
-        why_not = _why_not_waived(waiver, rule.bound, estimate.value, today)
+        why_not = _why_not_waived(waiver, judged, today)
         if not why_not:
-            text = f"{verdict.reason}; waived by {_signature(waiver)}: {waiver.reason}"
-            return replace(verdict, outcome=Outcome.WAIVED, reason=text, waiver=waiver.id)
+            return _waived(verdict, waiver)
         refused.append(f"; waiver {waiver.id} of {waiver.owner} {why_not} ({waiver.source})")
     return replace(verdict, reason=verdict.reason + "".join(refused))
 
 
-def _signature(waiver: Waiver) -> str:
+def _waived(verdict: Verdict, waiver: Waiver) -> Verdict:
+    """Returns WAIVED, with what is known about the bound."""
+    found = "broken" if verdict.outcome is Outcome.FAIL else "undecided with all samples"
     ticket = f", {waiver.ticket}" if waiver.ticket else ""
-    return f"{waiver.id} (owner {waiver.owner}{ticket}, until {waiver.expires.isoformat()})"
+    signature = f"{waiver.id} (owner {waiver.owner}{ticket}, until {waiver.expires.isoformat()})"
+    reason = f"the bound is {found}: {verdict.reason}; waived by {signature}: {waiver.reason}"
+    return replace(verdict, outcome=Outcome.WAIVED, reason=reason, waiver=waiver.id)
 
 
-def _why_not_waived(waiver: Waiver, bound: Bound, value: float, today: date) -> str:
+def _why_not_waived(waiver: Waiver, judged: JudgedEstimate, today: date) -> str:
+    """Returns why a waiver does not hold; empty where its cap is kept by the interval, or by the value where that is judged."""
     if waiver.is_expired(today):
         return f"expired on {waiver.expires.isoformat()}"
-    if waiver.reaches(bound, value):
+    cap = waiver.bound_of(judged.rule.bound)
+    beyond = [end for end in judged.passing if not cap.admits(end)]
+    if not beyond:
         return ""
-    digits = decimals_needed(value, waiver.cap)
-    return f"covers it only up to {waiver.cap:.{digits}f}, and it is {value:.{digits}f}"
+    by_value = judged.rule.treatment.judge is JudgedBy.POINT
+    limit = cap.nearest_end(beyond[0])
+    digits = decimals_needed(beyond[0], limit)
+    found = "it is" if by_value else "its interval reaches"
+    return f"covers it only up to {limit:.{digits}f}, and {found} {beyond[0]:.{digits}f}"

@@ -340,15 +340,15 @@ class Waiver:
         """Whether the waiver covers this test, expired or not."""
         return self.metric == test.metric and _covers(self.where, test)
 
-    def reaches(self, bound: Bound, value: float) -> bool:
-        """Whether a value that breaks ``bound``, or does not decide it, is no worse than the cap."""
-        capped = Bound(low=self.cap) if bound.nearest_end(value) == bound.low else Bound(high=self.cap)
-        return capped.admits(value)
-
     def bound_of(self, bound: Bound) -> Bound:
         """Returns ``bound`` with the end that the cap is about moved to the cap."""
         below = math.isfinite(bound.low) and (math.isinf(bound.high) or abs(self.cap - bound.low) < abs(self.cap - bound.high))
         return Bound(self.cap, bound.high) if below else Bound(bound.low, self.cap)
+
+    def goes_beyond(self, bound: Bound) -> bool:
+        """Whether the cap admits anything that breaks ``bound``; if not, the waiver can never cover a test."""
+        cap = self.bound_of(bound)
+        return cap.holds(bound) and not all(map(bound.admits, cap.ends))
 
     def is_expired(self, today: date) -> bool:
         """Whether the last day is over."""

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.words import first_few, quantity
 
 from .budgets import Coverage, Extent
 from .policy import Policy
-from .rules import NO_LEVEL, Bound, JudgedTest, Rule, Scope, Tier, Waiver
+from .rules import NO_LEVEL, JudgedTest, Rule, Scope, Tier, Waiver
 
 
 class WaiverState(StrEnum):
@@ -27,7 +27,7 @@ class WaiverState(StrEnum):
     UNNEEDED = "unneeded"
     """It covers tests of this run, and none of them needed it."""
     EXCEEDED = "exceeded"
-    """It covers tests that broke their bounds by more than its cap, and none of the others needed it."""
+    """It covers tests that are not shown to keep its cap, and none of the others needed it."""
     UNMATCHED = "unmatched"
     """It covers no test of this run."""
 
@@ -47,8 +47,8 @@ _ADVICE = {
     WaiverState.USED: "waived {used} of the {matched} tests it covers",
     WaiverState.EXPIRED: "expired on {expires}: renew or remove it",
     WaiverState.EXCEEDED: (
-        "has a cap of {cap:g}, and {exceeded} of the {matched} tests it covers are worse: fix what it covers, or "
-        "have its owner raise the cap"
+        "has a cap of {cap:g}, and {exceeded} of the {matched} tests it covers are not shown to keep it: fix what it covers, ask "
+        "more samples, or have its owner move the cap"
     ),
     WaiverState.UNNEEDED: "was not needed by the {matched} tests it covers: remove it, or lower its cap",
     WaiverState.UNMATCHED: "covers no test of this run: look for a misspelt {missed}",
@@ -89,8 +89,7 @@ def waiver_report(policy: Policy, records: Iterable[Record], *, today: date) -> 
     A run over a selection of tests leaves waivers unmatched that a whole run would use: the caller knows which it was.
     """
     measured = measured_tests(records)
-    bounds = {rule.id: rule.bound for rule in policy.rules}
-    return tuple(_use(waiver, measured, bounds, today) for waiver in policy.waivers)
+    return tuple(_use(waiver, measured, today) for waiver in policy.waivers)
 
 
 def unmatched_rules(policy: Policy, records: Iterable[Record]) -> tuple[Rule, ...]:
@@ -123,18 +122,13 @@ def measured_tests(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]
     ]
 
 
-def _use(waiver: Waiver, measured: list[tuple[Measure, JudgedTest]], bounds: Mapping[str, Bound], today: date) -> WaiverUse:
+def _use(waiver: Waiver, measured: list[tuple[Measure, JudgedTest]], today: date) -> WaiverUse:
     matched = [measure for measure, test in measured if waiver.applies(test)]
     used = sum(measure.outcome is Outcome.WAIVED and measure.waiver == waiver.id for measure in matched)
-    exceeded = sum(_exceeds(measure, waiver, bounds) for measure in matched)
+    not_waived = (Outcome.FAIL, Outcome.INCONCLUSIVE)
+    exceeded = sum(measure.outcome in not_waived and math.isfinite(measure.value) for measure in matched)
     missed = None if matched else _classify_miss(waiver, [test for _, test in measured])
     return WaiverUse(waiver, _state(waiver, len(matched), used, exceeded, today), len(matched), used, exceeded, missed)
-
-
-def _exceeds(measure: Measure, waiver: Waiver, bounds: Mapping[str, Bound]) -> bool:
-    """Whether a test is not waived because it is worse than the cap."""
-    unwaived = measure.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE) and math.isfinite(measure.value)
-    return unwaived and measure.rule in bounds and not waiver.reaches(bounds[measure.rule], measure.value)
 
 
 def _classify_miss(waiver: Waiver, tests: list[JudgedTest]) -> Missed:

@@ -178,8 +178,11 @@ def _item(console: Console, record: Record, others: int, facts: RunFacts) -> Non
     if record.outcome in _RERUN and facts.command and (command := facts.command.for_test(record)):
         steps.append(f"{_INDENT}{command}")
     if measure is not None and record.outcome is Outcome.FAIL and (stub := _waiver_stub(record, measure, facts)):
-        steps.append(f"{_INDENT}or waive it, with these lines below waivers: of a thresholds file")
-        steps += [f"{_GAP}{line}" for line in _filled(stub, console.width - len(_GAP))]
+        if record.n_samples > record.n_requested:
+            steps.append(f"{_INDENT}or waive it: first ask all samples, with --vlm-mode=full, which show what cap would hold")
+        else:
+            steps.append(f"{_INDENT}or waive it, with these lines below waivers: of a thresholds file")
+            steps += [f"{_GAP}{line}" for line in _filled(stub, console.width - len(_GAP))]
     for step in steps:
         console.print(_command_markup(step), style="dim", soft_wrap=True)
 
@@ -188,7 +191,7 @@ def _waiver_stub(record: Record, measure: Measure, facts: RunFacts) -> list[str]
     """Returns an item for ``waivers:`` of a thresholds file that covers a breach, without its owner and reason.
 
     It is YAML in parts, between which a line may end. A file with these two still empty is refused, so that nobody waives by
-    pasting alone. Empty where no waiver can cover it: of a broken budget.
+    pasting alone. Its cap lies beyond the interval. Empty where no waiver can cover it: of a broken budget.
     """
     is_rule = measure.rule and measure.metric not in BUDGET_METRICS
     try:

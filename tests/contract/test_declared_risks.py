@@ -7,17 +7,26 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell, Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics import corruption
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.ratios import ratio_interval
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.policies import Bound, Mode, Rule, Scope, Waiver
+from pytest_vlmrobust.policies.judge import outcome_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 RUNS, LONG_RUNS = 50, 300
@@ -182,6 +191,62 @@ def test_a_gate_that_stops_too_early_would_be_found(adaptive: Any) -> None:
     treatment = dataclasses.replace(rule.treatment, alpha_pass=0.9, alpha_fail=0.9)
     careless = dataclasses.replace(row.policies["m"], rules=(dataclasses.replace(rule, treatment=treatment),))
     assert adaptive.errors_of(dataclasses.replace(row, policies={"m": careless}), 60).excessive
+
+
+DROPS = (0.0, 0.04, 0.05, 0.06, 0.12, 0.19, 0.2, 0.21, 0.4)
+"""True drops around a bound of 5 pp and a cap of 20 pp."""
+
+
+@pytest.mark.parametrize("gates", [24, pytest.param(240, marks=pytest.mark.slow)])
+def test_gates_with_waivers_give_the_words_of_all_answers_at_the_declared_risk(adaptive: Any, gates: int) -> None:
+    """Each gate has four cells and their largest drop; the same answers are judged in full and adaptively."""
+    n, rng = 128, np.random.default_rng(7)
+    rules = [adaptive.rule_of(metric, 0.05, name=metric) for metric in ("accuracy_drop", "worst_case_drop")]
+    waivers = [Waiver(rule.id, "jo", "known", date(2030, 1, 1), rule.metric, Scope(), 0.2, "p:1") for rule in rules]
+    settings = adaptive.SETTINGS[:4]
+    cells = [Cell("m", "d", Setting.parse(name)) for name in settings]
+    about = (*cells, SweepMetric("m", "d", "worst_case_drop"))
+    words, stopped = Counter[tuple[str, Outcome, Outcome]](), Counter[Outcome]()
+
+    def draw(rng: np.random.Generator, _: int) -> Any:
+        # two gates of three keep the bound in all cells but one, so that the largest drop has every verdict
+        highest = np.array([rng.choice(DROPS), *rng.choice(DROPS[: rng.choice((2, 2, 9))], 3)])
+        clean = (rng.random(n) < 0.95).astype(float)
+        scores = {name: np.where(rng.random(n) < drop, 0.0, clean) for name, drop in zip(settings, highest, strict=True)}
+        return adaptive.Drawer(adaptive.questions(n), {"clean": clean, "no_image": np.zeros(n), **scores})
+
+    policies = {mode: {"m": adaptive.policy_of(*rules, mode=mode, waivers=waivers)} for mode in Mode}
+    rows = {mode: adaptive.Row("gate", policies[mode], draw, about, settings) for mode in Mode}
+    with adaptive.only_judged(rows[Mode.FULL]):
+        for _ in range(gates):
+            drawer = draw(rng, 0)
+            for full, early in zip(*(rows[mode].judged(drawer) for mode in (Mode.FULL, Mode.ADAPTIVE)), strict=True):
+                words[full.test, full.outcome, early.outcome] += 1
+                stopped[early.outcome] += early.n_requested < full.n_requested
+    for kind in ("cell", "sweep"):
+        for word in (Outcome.PASS, Outcome.WAIVED, Outcome.FAIL):
+            tests = sum(count for (test, full, _), count in words.items() if (test, full) == (kind, word))
+            differ = tests - words[kind, word, word]
+            assert tests > gates / 10
+            assert binom.sf(differ - 1, tests, 0.05) > CERTAIN, f"{differ} of {tests} {word} of {kind}s"
+    assert all(stopped[word] > gates / 10 for word in (Outcome.PASS, Outcome.WAIVED, Outcome.FAIL))
+
+
+@pytest.mark.parametrize("n", [60, 300, 900])
+def test_what_is_worse_than_a_cap_is_waived_at_most_at_the_declared_risk(n: int) -> None:
+    """Exact: over all numbers of lost answers. The value alone would waive half of what lies just above the cap."""
+    bound, cap = 0.05, 0.2
+    rule = Rule("r", "accuracy_drop", Bound(high=bound), "p:1")
+    waiver = Waiver("w", "jo", "known", date(2030, 1, 1), "accuracy_drop", Scope(), cap, "p:2")
+    waived = []
+    for lost in range(round(bound * n), round(cap * n) + 1):
+        scores = np.append(np.zeros(lost), np.ones(n - lost))
+        table = ScoreTable(np.ones(n), {"fog:low": scores})
+        estimate = metrics.estimate("accuracy_drop", table, setting="fog:low")
+        waived += [lost] * (outcome_of(rule, estimate, [waiver], date(2026, 1, 1)) is Outcome.WAIVED)
+    rates = [float(binom.pmf(waived, n, cap + beyond).sum()) for beyond in (0.001, 0.01, 0.02)]
+    assert 0.0 < rates[0] <= 0.05
+    assert rates == sorted(rates, reverse=True)
 
 
 def test_a_run_that_was_cut_or_is_repeated_is_the_same(adaptive: Any, capsys: pytest.CaptureFixture[str]) -> None:

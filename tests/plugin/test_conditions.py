@@ -151,6 +151,19 @@ def test_a_waiver_that_misspells_what_the_run_has_is_refused(project: Project, w
     result.stderr.fnmatch_lines([f"ERROR: policy.yaml:9: waiver W1 covers nothing: {problem} If it is another one, leave*"])
 
 
+def test_a_cap_within_its_bound_is_refused_before_anything_is_asked(project: Project) -> None:
+    waive(project, "{setting: invert}")
+    project.write("policy.yaml", (project.path / "policy.yaml").read_text(encoding="utf-8").replace("100pp", "20pp"))
+    result = project.run()
+    assert result.ret == 4
+    refused = (
+        "ERROR: policy.yaml:9: waiver W1 of jo covers nothing: its cap of 0.2 does not go beyond the bound of rule drop "
+        "(accuracy_drop <= 0.2, policy.yaml:*). Expected a cap above 0.2, the worst value that its owner accepts. Move*"
+    )
+    result.stderr.fnmatch_lines([refused])
+    assert not (project.path / ".vlmrobust" / "predictions.sqlite").exists()
+
+
 RULE = "  - {{id: more, metric: {metric}, {rest}}}\n"
 
 
@@ -258,7 +271,7 @@ def test_a_waiver_whose_cap_is_exceeded_is_not_called_needless(project: Project)
     project.write("policy.yaml", (project.path / "policy.yaml").read_text(encoding="utf-8").replace("100pp", "30pp"))
     result = project.run()
     assert result.ret == 1
-    said = "*warning policy.yaml:9: waiver W1 of jo has a cap of 0.3, and 1 of the 1 tests it covers are worse*"
+    said = "*warning policy.yaml:9: waiver W1 of jo has a cap of 0.3, and 1 of the 1 tests it covers are not shown to keep it*"
     result.stdout.fnmatch_lines([said])
     assert "was not needed" not in result.stdout.str()
 

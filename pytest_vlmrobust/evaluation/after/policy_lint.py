@@ -14,9 +14,13 @@ from pytest_vlmrobust.evaluation.judge.measurements import OBSERVATORY
 from pytest_vlmrobust.evaluation.judge.scopes import (
     ANY,
     KnownNames,
+    could_need,
+    idle_cap,
+    is_listed,
     is_relative,
     known_metrics,
     known_tests,
+    meets,
     shipped_tests,
     shows_looking,
 )
@@ -174,7 +178,7 @@ def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
         if rule.metric in metrics.names(scope="sweep"):
             text = f"no shipped suite measures {rule.metric}: name it in vlm_metrics of a suite of your own"
             yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
-    elif not any(_meets(rule.where, rule.unless, test) for test in measured) and _is_listed(rule.where):
+    elif not any(meets(rule.where, rule.unless, test) for test in measured) and is_listed(rule.where):
         text = f"{rule.metric} is measured nowhere that its scope admits. See vlmrobust explain {rule.metric}"
         yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
 
@@ -217,7 +221,7 @@ def _grids(rule: Rule) -> list[int | None]:
 
 
 def _meets_grid(rule: Rule, n: int) -> bool:
-    return any(test.setting == f"{PATCHES}:{n}" and _meets(rule.where, rule.unless, test) for test in known_tests())
+    return any(test.setting == f"{PATCHES}:{n}" and meets(rule.where, rule.unless, test) for test in known_tests())
 
 
 def _circumstances_text(about: metrics.Circumstances, grid: int | None) -> str:
@@ -268,40 +272,10 @@ def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: dat
     if _covers_everything(waiver):
         text = f"{named} covers every breach: {waiver.metric} is never worse than its cap of {waiver.cap:g}. "
         yield Finding(waiver.source, f"{text}Lower it to what is known and accepted")
-    if not any(_could_need(rule, waiver) for rule in rules):
+    if idle := idle_cap(waiver, rules):
+        yield Finding(waiver.source, idle, refused=True)
+    if not any(could_need(rule, waiver) for rule in rules):
         yield Finding(waiver.source, f"{named} covers nothing: no rule that blocks is about {waiver.metric} there. Remove it")
-
-
-def _could_need(rule: Rule, waiver: Waiver) -> bool:
-    """Whether a test may exist that the rule blocks and the waiver covers."""
-    if rule.metric != waiver.metric or rule.treatment.tier is not Tier.BLOCK:
-        return False
-    if bool(rule.where.category) != bool(waiver.where.category):
-        return False
-    if not (_is_listed(rule.where) and _is_listed(waiver.where)):
-        return True
-    measured = [test for test in known_tests() if test.metric == rule.metric]
-    together = any(_meets(rule.where, rule.unless, test) and _meets(waiver.where, None, test) for test in measured)
-    return together or not measured
-
-
-def _meets(where: Scope, unless: Scope | None, test: JudgedTest) -> bool:
-    """Whether a test of some model, dataset and category may be in a scope."""
-    excluded = unless is not None and not (unless.model or unless.dataset or unless.category) and unless.matches(test)
-    return _of_settings(where).matches(test) and not excluded
-
-
-def _is_listed(where: Scope) -> bool:
-    """Whether each glob about settings matches a known test; other globs are about numbers and compositions."""
-    return all(
-        any(replace(Scope(), **{field: (glob,)}).matches(test) for test in known_tests())
-        for field in ("setting", "family", "level")
-        for glob in getattr(where, field)
-    )
-
-
-def _of_settings(scope: Scope) -> Scope:
-    return replace(scope, model=(), dataset=(), category=())
 
 
 def _anywhere(rule: Rule, tests: Iterable[JudgedTest]) -> Rule:

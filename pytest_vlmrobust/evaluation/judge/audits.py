@@ -126,7 +126,7 @@ def moments(size: int) -> tuple[int, ...]:
 
 
 class RuleAudit:
-    """The audit of one rule: of its bound, and of the caps of waivers that hold.
+    """The audit of one rule: of its bound and, once that is shown to be broken, of the caps of waivers.
 
     It is about one cell, about the pairs of a mean, or about m cells of a sweep, of which all but k have to keep a limit; k is 0
     for the largest drop. Whatever it showed once of a cell stands; what that says of all cells follows by partial conjunction.
@@ -181,6 +181,7 @@ class RuleAudit:
         self._kept = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
         self._broken = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
         self._open = np.ones(len(weights), bool)
+        self._open_bounds = self._bounds[:1]  # that of the rule until it is shown to be broken, then the caps
         self.asked = [0] * len(weights)
         """How many answers it has seen of each cell."""
         self.is_done = not self._order
@@ -197,11 +198,12 @@ class RuleAudit:
 
         if self.is_done:
             return []
+        open_bounds = self._open_bounds
         evidence_of_pass, evidence_of_fail = (
-            np.min([part[:, columns].max(axis=1) for columns in self._columns.values()], axis=0) for part in self._evidence
+            np.min([part[:, self._columns[bound]].max(axis=1) for bound in open_bounds], axis=0) for part in self._evidence
         )
-        lacking = evidence_of_fail - self._needed[self._bounds[0]][1][:, 0]
-        spared = max(self._allowed.values())
+        lacking = evidence_of_fail - self._needed[open_bounds[0]][1][:, 0]
+        spared = max(self._allowed[bound] for bound in open_bounds)
         is_new = np.array(self.asked) == 0
         if spared and (evidence_of_fail > evidence_of_pass).sum() <= spared:
             lacking = np.where(is_new, lacking, evidence_of_pass)
@@ -240,13 +242,18 @@ class RuleAudit:
 
     def within(self, bound: Bound) -> Outcome:
         """Returns whether the value of all answers is shown to keep ``bound``, or to break it."""
-        import numpy as np
-
         allowed = self._allowed[bound]
-        kept = [shown for own, shown in self._kept.items() if bound.holds(own) and self._allowed[own] == allowed]
-        if (~np.any(kept, axis=0)).sum() <= allowed:
+        if (~self._shown_to_keep(bound)).sum() <= allowed:
             return Outcome.PASS
         return Outcome.FAIL if self._broken[bound].sum() > allowed else Outcome.INCONCLUSIVE
+
+    def _shown_to_keep(self, bound: Bound) -> NDArray[np.bool_]:
+        """Returns which cells are shown to keep the limit of a bound, or of a tighter one."""
+        import numpy as np
+
+        shown = [kept for own, kept in self._kept.items() if bound.holds(own) and self._allowed[own] == self._allowed[bound]]
+        kept: NDArray[np.bool_] = np.any(shown, axis=0)
+        return kept
 
     def _conclude(self) -> None:
         """Writes down which cells are shown to keep or to break which bounds, and which of them are to be asked further."""
@@ -262,11 +269,14 @@ class RuleAudit:
             broken, kept = failed.any(axis=1), passed.all(axis=1)
             self._kept[bound] |= kept & ~broken
             self._broken[bound] |= broken & ~kept
-        most = max(self._allowed.values())
-        kept_at_last = [shown for bound, shown in self._kept.items() if self._allowed[bound] == most]
-        decided = np.any(kept_at_last, axis=0) | np.all(list(self._broken.values()), axis=0)
+        if len(self._bounds) > 1 and self.within(self._bounds[0]) is Outcome.FAIL:
+            self._open_bounds = self._bounds[1:]
+        open_bounds = self._open_bounds
+        most = max(self._allowed[bound] for bound in open_bounds)
+        kept_at_last = [self._shown_to_keep(bound) for bound in open_bounds if self._allowed[bound] == most]
+        decided = np.any(kept_at_last, axis=0) | np.all([self._broken[bound] for bound in open_bounds], axis=0)
         self._open = ~decided & (np.array(self.asked) < len(self._order))
-        shown = {self.within(bound) for bound in self._bounds}
+        shown = {self.within(bound) for bound in open_bounds}
         self.is_done = Outcome.PASS in shown or shown == {Outcome.FAIL} or not self._open.any()
 
 

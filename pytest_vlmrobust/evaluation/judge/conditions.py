@@ -42,7 +42,7 @@ from pytest_vlmrobust.policies import (
 )
 
 from .canaries import GAIN, shows_change, why_not_changed
-from .scopes import KnownNames, is_relative, is_summary, shows_looking
+from .scopes import KnownNames, idle_cap, is_relative, is_summary, shows_looking
 
 _WAYS_OUT = "add a rule on visual_gain, ask more samples, or allow it with coverage: {blind_models: allow}"
 _ALLOW = "look whether pictures reach it, or allow it with coverage: {blind_models: allow}"
@@ -389,6 +389,18 @@ def refuse_unknown_scopes(
             if problems := known.unknown_globs(scope):
                 raise PolicyError(f"{effect}: {problems[0]}{_REGISTER}")
             _refuse_misspelt(scope, effect, present, elsewhere)
+
+
+def refuse_idle_caps(policies: Iterable[Policy]) -> None:
+    """Looks whether each waiver can cover a breach.
+
+    Raises:
+        PolicyError: a cap does not go beyond any bound that it may be about.
+    """
+    for policy in policies:
+        for waiver in policy.waivers:
+            if idle := idle_cap(waiver, policy.rules):
+                raise PolicyError(f"{waiver.source}: {idle}")
 
 
 def _scopes(policy: Policy) -> Iterator[tuple[Scope, str]]:

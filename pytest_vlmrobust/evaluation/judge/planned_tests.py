@@ -14,7 +14,7 @@ from pytest_vlmrobust.evaluation.run.selection import SelectedTest, Selection
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from .baseline import Baseline
-from .conditions import refuse_unknown_scopes
+from .conditions import refuse_idle_caps, refuse_unknown_scopes
 from .context import Asked
 from .judge_inputs import StoredTest
 from .measurements import judged_tests
@@ -76,7 +76,7 @@ class PlannedTests:
         return self._judged_by_model(asked.__getitem__)
 
     def check(self, tests: Iterable[SelectedTest], baseline: Baseline | None, seed: int) -> None:
-        """Refuses rules and waivers that match nothing that exists, and a baseline that tests cannot be compared with.
+        """Refuses rules and waivers that are about nothing, and a baseline that tests cannot be compared with.
 
         Args:
             tests: those that are to be compared.
@@ -84,7 +84,7 @@ class PlannedTests:
             seed: that pictures are made with in this run.
 
         Raises:
-            PolicyError: a rule or a waiver names what does not exist.
+            PolicyError: a rule or a waiver names what does not exist, or the cap of a waiver is within its bound.
             DatasetError: the baseline was made with another seed, and both runs have a cell whose setting depends on it.
             StoreError: the manifest of the baseline cannot be read.
         """
@@ -92,6 +92,7 @@ class PlannedTests:
         refuse_unknown_scopes(
             self.policies.values(), self.selection.plan, judged, models=self.models, datasets=self.data.factories
         )
+        refuse_idle_caps(self.policies.values())
         if baseline is not None:
             cells = (cell for test in tests for cell in compared_cells(test.about, self.settings_of(test)))
             baseline.refuse_seed(seed, cells)

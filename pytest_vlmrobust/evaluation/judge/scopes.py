@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,14 +21,15 @@ from pytest_vlmrobust.evaluation.run.resolutions import PREPROCESSING
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS as GRIDS
 from pytest_vlmrobust.perturbations.catalog import SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
-from pytest_vlmrobust.policies import NO_LEVEL, JudgedTest, Scope
+from pytest_vlmrobust.policies import NO_LEVEL, JudgedTest, Scope, Tier
+from pytest_vlmrobust.policies.rules import plain_decimal
 from pytest_vlmrobust.shipped import shipped
 
 from .context import Asked
 from .measurements import judged_tests, quantities
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.policies import MetricFacts, Policy, Rule
+    from pytest_vlmrobust.policies import MetricFacts, Policy, Rule, Waiver
 
 
 # Which thresholds hold for which model.
@@ -295,3 +297,53 @@ def _arguments(nodes: Iterable[ast.expr], constants: dict[str, tuple[str, ...]])
             yield from constants[node.value.id]
         else:
             yield str(ast.literal_eval(node))
+
+
+# Which tests a rule or a waiver may be about, and waivers whose cap covers nothing.
+
+
+def idle_cap(waiver: Waiver, rules: Iterable[Rule]) -> str:
+    """Returns that a cap goes beyond no bound that its waiver may be about, and what to do; empty where it does."""
+    own = [rule for rule in rules if could_need(rule, waiver)]
+    if not own or any(waiver.goes_beyond(rule.bound) for rule in own):
+        return ""
+    nearest = min(own, key=lambda rule: abs(rule.bound.nearest_end(waiver.cap) - waiver.cap))
+    sides = {"below": nearest.bound.low, "above": nearest.bound.high}
+    beyond = " or ".join(f"{side} {plain_decimal(end)}" for side, end in sides.items() if math.isfinite(end))
+    return (
+        f"waiver {waiver.id} of {waiver.owner} covers nothing: its cap of {plain_decimal(waiver.cap)} does not go beyond the "
+        f"bound of rule {nearest.id} ({nearest.metric} {nearest.bound.condition}, {nearest.source}). Expected a cap {beyond}, "
+        "the worst value that its owner accepts. Move the cap, or remove the waiver"
+    )
+
+
+def could_need(rule: Rule, waiver: Waiver) -> bool:
+    """Whether a test may exist that the rule blocks and the waiver covers."""
+    if rule.metric != waiver.metric or rule.treatment.tier is not Tier.BLOCK:
+        return False
+    if bool(rule.where.category) != bool(waiver.where.category):
+        return False
+    if not (is_listed(rule.where) and is_listed(waiver.where)):
+        return True
+    measured = [test for test in known_tests() if test.metric == rule.metric]
+    together = any(meets(rule.where, rule.unless, test) and meets(waiver.where, None, test) for test in measured)
+    return together or not measured
+
+
+def meets(where: Scope, unless: Scope | None, test: JudgedTest) -> bool:
+    """Whether a test of some model, dataset and category may be in a scope."""
+    excluded = unless is not None and not (unless.model or unless.dataset or unless.category) and unless.matches(test)
+    return _of_settings(where).matches(test) and not excluded
+
+
+def is_listed(where: Scope) -> bool:
+    """Whether each glob about settings matches a known test; other globs are about numbers and compositions."""
+    return all(
+        any(replace(Scope(), **{field: (glob,)}).matches(test) for test in known_tests())
+        for field in ("setting", "family", "level")
+        for glob in getattr(where, field)
+    )
+
+
+def _of_settings(scope: Scope) -> Scope:
+    return replace(scope, model=(), dataset=(), category=())

@@ -192,7 +192,8 @@ def test_an_active_waiver_signs_the_breach() -> None:
     verdict = judged(point(0.124), None, waiver())
     assert (verdict.outcome, verdict.waiver) == (Outcome.WAIVED, "W1")
     assert verdict.reason == (
-        f"accuracy_drop 0.124 > 0.050 {CITED}; waived by W1 (owner jane, ROBUST-17, until 2027-06-30): never enlarged"
+        f"the bound is broken: accuracy_drop 0.124 > 0.050 {CITED}; "
+        "waived by W1 (owner jane, ROBUST-17, until 2027-06-30): never enlarged"
     )
     assert "(owner jane, until" in judged(point(0.124), None, waiver(ticket="")).reason
 
@@ -225,10 +226,43 @@ def test_the_cap_lies_on_the_side_of_the_breach(bound: Bound, value: float, cap:
     assert judged(point(value), rule(bound), waiver(cap=cap)).outcome is outcome
 
 
-def test_the_cap_of_an_interval_rule_is_compared_with_the_value() -> None:
-    estimate = between(0.06, 0.12, 0.25)
-    assert judged(estimate, rule(treatment=INTERVAL), waiver(cap=0.12)).outcome is Outcome.WAIVED
-    assert judged(estimate, rule(treatment=INTERVAL), waiver(cap=0.11)).outcome is Outcome.FAIL
+@pytest.mark.parametrize(
+    ("estimate", "found"),
+    [
+        (between(0.06, 0.12, 0.25), "broken: accuracy_drop 0.120 [0.060, 0.250] > 0.050"),
+        (between(0.01, 0.04, 0.25), "undecided with all samples: accuracy_drop 0.040 [0.010, 0.250] does not decide <= 0.050"),
+        (between(0.01, 0.12, 0.25), "undecided with all samples: accuracy_drop 0.120 [0.010, 0.250] does not decide <= 0.050"),
+    ],
+)
+def test_the_cap_of_an_interval_rule_is_compared_with_the_interval(estimate: Estimate, found: str) -> None:
+    verdict = judged(estimate, rule(treatment=INTERVAL), waiver(cap=0.25))
+    assert verdict.outcome is Outcome.WAIVED
+    assert verdict.reason.startswith(f"the bound is {found} {CITED}; ")
+    alone, refused = judged(estimate, rule(treatment=INTERVAL)), judged(estimate, rule(treatment=INTERVAL), waiver(cap=0.24))
+    assert refused.outcome is alone.outcome
+    assert refused.reason.endswith("; waiver W1 of jane covers it only up to 0.240, and its interval reaches 0.250 (t.yaml:30)")
+
+
+def test_a_cap_at_the_bound_makes_nothing_of_what_is_undecided() -> None:
+    """The value keeps both; the interval keeps neither."""
+    for cap in (0.05, 0.04, 0.06):
+        verdict = judged(between(0.01, 0.03, 0.09), rule(treatment=INTERVAL), waiver(cap=cap))
+        assert (verdict.outcome, verdict.waiver) == (Outcome.INCONCLUSIVE, "")
+
+
+def test_a_cap_needs_the_risk_of_pass_and_not_that_which_tests_share() -> None:
+    """The 90 % interval keeps the cap of 0.115; the interval of a failure among 133 tests is wider."""
+    waived = judge_rule(rule(treatment=INTERVAL), normal(0.09, 0.015), [waiver(cap=0.115)], TODAY, tests=133)
+    assert waived.outcome is Outcome.WAIVED
+    strict = Treatment(alpha_pass=0.01)
+    assert judge_rule(rule(treatment=strict), normal(0.09, 0.015), [waiver(cap=0.115)], TODAY).outcome is not Outcome.WAIVED
+
+
+def test_one_waiver_covers_one_end_of_a_range() -> None:
+    wide = between(-0.2, 0.1, 0.4)
+    verdict = judged(wide, rule(Bound(-0.1, 0.3), INTERVAL), waiver(cap=0.5))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "covers it only up to -0.100, and its interval reaches -0.200" in verdict.reason
 
 
 def test_one_good_waiver_is_enough_and_all_bad_ones_are_named() -> None:
@@ -288,7 +322,8 @@ def test_the_interval_that_leaves_it_open_is_the_one_that_is_printed() -> None:
     verdict = judge_rule(rule(treatment=INTERVAL), above, (), TODAY, tests=133)
     assert (verdict.outcome, verdict.reason.partition(" (rule")[0]) == (Outcome.INCONCLUSIVE, said)
     waived = judge_rule(rule(treatment=INTERVAL), above, [waiver()], TODAY, tests=133)
-    assert (waived.outcome, waived.reason.partition(" (rule")[0]) == (Outcome.WAIVED, said)
+    found = f"the bound is undecided with all samples: {said}"
+    assert (waived.outcome, waived.reason.partition(" (rule")[0]) == (Outcome.WAIVED, found)
     inside = judge_rule(rule(treatment=INTERVAL), normal(0.045, 0.01), (), TODAY, tests=133)
     assert inside.reason.startswith("accuracy_drop 0.045 [0.029, 0.061] does not decide <= 0.050 (rule")
 
@@ -360,13 +395,13 @@ def test_what_is_shown_about_a_bound_is_the_verdict() -> None:
     [
         (Outcome.PASS, Outcome.PASS, Outcome.PASS),
         (Outcome.FAIL, Outcome.PASS, Outcome.WAIVED),
-        (Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.WAIVED),
+        (Outcome.INCONCLUSIVE, Outcome.PASS, None),
         (Outcome.FAIL, Outcome.FAIL, Outcome.FAIL),
         (Outcome.FAIL, Outcome.INCONCLUSIVE, None),
         (Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE, None),
     ],
 )
-def test_with_a_waiver_a_part_fails_only_beyond_its_cap(bound: Outcome, cap: Outcome, outcome: Outcome | None) -> None:
+def test_with_a_waiver_a_part_decides_its_bound_and_then_its_cap(bound: Outcome, cap: Outcome, outcome: Outcome | None) -> None:
     verdict = shown(rule(), {BOUND: bound, CAP: cap}, waiver())
     assert (verdict and verdict.outcome) == outcome
     assert (verdict.waiver if verdict else "") == ("W1" if outcome is Outcome.WAIVED else "")

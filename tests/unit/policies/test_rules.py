@@ -521,6 +521,26 @@ def test_a_cap_moves_the_end_of_a_bound_that_it_is_about(bound: Bound, cap: floa
     assert about.bound_of(bound) == moved
 
 
+@pytest.mark.parametrize(
+    ("bound", "cap", "beyond"),
+    [
+        (Bound(high=0.05), 0.06, True),
+        (Bound(high=0.05), 0.05, False),
+        (Bound(high=0.05), 0.05 + 1e-12, False),
+        (Bound(high=0.05), 0.04, False),
+        (Bound(low=0.8), 0.79, True),
+        (Bound(low=0.8), 0.8, False),
+        (Bound(low=0.8), 0.9, False),
+        (Bound(-0.1, 0.3), 0.4, True),
+        (Bound(-0.1, 0.3), -0.2, True),
+        (Bound(-0.1, 0.3), 0.2, False),
+        (Bound(-0.1, 0.3), -0.1, False),
+    ],
+)
+def test_a_cap_goes_beyond_its_bound(bound: Bound, cap: float, beyond: bool) -> None:
+    assert Waiver("W", "jane", "why", date(2027, 1, 1), "pcri", Scope(), cap, "t.yaml:1").goes_beyond(bound) is beyond
+
+
 @pytest.mark.parametrize("tier", Tier)
 @pytest.mark.parametrize("says", OnNotApplicable)
 def test_a_rule_blocks_where_its_metric_says_nothing_unless_it_only_warns(tier: Tier, says: OnNotApplicable) -> None:

@@ -93,7 +93,10 @@ def test_a_waiver_is_used_or_can_go(
             "{model: m}",
             "2027-06-30",
             0.7,
-            ("has a cap of 0.6, and 1 of the 2 tests it covers are worse: fix what it covers, or have its owner raise the cap"),
+            (
+                "has a cap of 0.6, and 1 of the 2 tests it covers are not shown to keep it: fix what it covers, ask more "
+                "samples, or have its owner move the cap"
+            ),
         ),
         ("{model: n}", "2027-06-30", 0.2, "covers no test of this run: look for a misspelt scope"),
         ("{model: m}", "2026-06-30", 0.2, "expired on 2026-06-30: renew or remove it"),

@@ -345,6 +345,15 @@ def test_the_cap_of_a_stub_is_one_that_a_policy_accepts(tmp_path: Path, value: f
     assert waiver.cap == cap
 
 
+def test_a_test_that_stopped_early_has_no_stub() -> None:
+    """Its value comes from a part of the samples, so that nobody knows what cap would hold."""
+    measure = Measure("accuracy_drop", 0.4, threshold="0.2", outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
+    broken = replace(record("a", Outcome.FAIL, measures=(measure,)), n_requested=24, n_samples=128)
+    text = render(broken, facts=RunFacts(origins=origins(0)))
+    assert "or waive it: first ask all samples, with --vlm-mode=full, which show what cap would hold" in text
+    assert "cap: " not in text
+
+
 def test_what_broke_a_budget_has_no_stub() -> None:
     broken = Measure("unparsed_rate", 0.3, threshold="0.05", outcome=Outcome.FAIL, rule="max_unparsed_rate")
     assert "waive it" not in render(record("a", Outcome.FAIL, measures=(broken,)))

@@ -338,6 +338,34 @@ def test_waivers(write: Path, expires: str, metric: str, where: str, sentences: 
         assert sentence in text
 
 
+@pytest.mark.parametrize(
+    ("rule", "metric", "cap", "bound", "expected"),
+    [
+        ("max: 10pp", "accuracy_drop", "10pp", "accuracy_drop <= 0.1", "above 0.1"),
+        ("max: 10pp", "accuracy_drop", "5pp", "accuracy_drop <= 0.1", "above 0.1"),
+        ("min: 60%", "accuracy", "60%", "accuracy >= 0.6", "below 0.6"),
+        ("within: [-0.4, 0.4]", "pcri", "0.3", "pcri in -0.4..0.4", "below -0.4 or above 0.4"),
+    ],
+)
+def test_a_cap_within_its_bound_is_refused(write: Path, rule: str, metric: str, cap: str, bound: str, expected: str) -> None:
+    waiver = WAIVER.format(expires="2027-03-01", metric=metric, where="{model: m}").replace("60pp", cap)
+    policy = policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(waiver,))
+    (found,) = [finding for finding in lint(policy, today=TODAY) if finding.refused]
+    assert str(found).startswith("p.yaml:5: waiver W1 of jo covers nothing: its cap of 0.")
+    assert f"does not go beyond the bound of rule a ({bound}, p.yaml:3). Expected a cap {expected}, the worst" in str(found)
+
+
+def test_a_cap_beyond_one_of_its_bounds_is_kept(write: Path) -> None:
+    rules = [
+        f"{{id: {level}, metric: accuracy_drop, max: {most}, where: {{level: {level}}}}}"
+        for level, most in (("low", "5pp"), ("high", "20pp"))
+    ]
+    for where, refused in (("{setting: fog}", False), ("{setting: fog, level: high}", True)):
+        waiver = WAIVER.format(expires="2027-03-01", metric="accuracy_drop", where=where).replace("60pp", "15pp")
+        found = lint(policy_of(write, *rules, waivers=(waiver,)), today=TODAY)
+        assert any(finding.refused for finding in found) is refused
+
+
 def test_a_waiver_of_a_rule_that_only_warns_covers_nothing(write: Path) -> None:
     waiver = WAIVER.format(expires="2027-03-01", metric="accuracy_drop", where="{setting: fog}")
     (found,) = said(policy_of(write, RULE.replace("max", "tier: warn, max"), waivers=(waiver,)))
