@@ -45,7 +45,7 @@ POSITIONS = tuple(f"[{row},{column}]" for row in range(3) for column in range(3)
 _BY_SETTING = {"by_setting", "reference_by_setting", "baseline_by_setting", "unhinted_by_setting", "base_by_setting"}
 _BY_PATCHES = {"patches_by_setting"}
 _PLAIN = {"clean", "no_image", "floors", "chances", "whole_attempts"}
-_NAMES = {"positions", "people"}
+_NAMES = {"positions", "people", "categories"}
 
 
 @dataclass(frozen=True)
@@ -291,6 +291,7 @@ MEANS = _several(
     )
 )
 LARGEST = {**_several(("worst_case_drop", "worst_at_low", "worst_tenth_drop")), **_several(SHARES)}
+HIDDEN = _several(("worst_category_drop", "worst_category_accuracy", "worst_group_drop", "always_lost_rate"))
 GAPS = {**_several(("position_gap", "group_gap"), HARSH), **_several(("split_position_gap", "split_group_gap"))}
 BY_VALUE = _several(("tail_share", "mean_severity_violation", "mean_severity_correlation"))
 BESIDE: dict[str, Measure] = {"label_preserving_drop": _label_preserving, "unparsed_increase": _unparsed}
@@ -335,7 +336,8 @@ def _level(rng: Generator, scores: Array, share: float) -> Array:
 
 
 def _labels(rng: Generator) -> dict[str, Labels]:
-    return {"positions": rng.choice(POSITIONS, QUESTIONS), "people": rng.choice(("f", "m"), QUESTIONS)}
+    places, people = rng.choice(POSITIONS, QUESTIONS), rng.choice(("f", "m"), QUESTIONS)
+    return {"positions": places, "people": people, "categories": rng.choice(list("abbccc"), QUESTIONS)}
 
 
 def _beside(rng: Generator) -> dict[str, Array]:
@@ -542,9 +544,9 @@ def _pointing(rng: Generator) -> Population:
 
 
 # a metric stands in the worlds that could mislead it: each one more costs minutes
-_EVERYTHING = {**CELL, **OF_GAIN, **RETAINED, **BLIND, **MEANS, **LARGEST, **GAPS, **BESIDE, **BY_VALUE}
+_EVERYTHING = {**CELL, **OF_GAIN, **RETAINED, **BLIND, **MEANS, **LARGEST, **HIDDEN, **GAPS, **BESIDE, **BY_VALUE}
 _GRADED = {**CELL, **OF_GAIN, **RETAINED, **BLIND, **MEANS, **GAPS}
-_RARE = {**CELL, **RETAINED, **MEANS, "mean_relative_corruption_error": OF_GAIN["mean_relative_corruption_error"]}
+_RARE = {**CELL, **RETAINED, **MEANS, **HIDDEN, "mean_relative_corruption_error": OF_GAIN["mean_relative_corruption_error"]}
 
 WORLDS = (
     World("spread", "42 settings cost 0.3 % to 30 % of the vulnerable answers", _spread, _EVERYTHING),

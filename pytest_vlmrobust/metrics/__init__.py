@@ -61,6 +61,7 @@ from .families import (
     size_trend,
     size_weights,
 )
+from .hidden import always_lost_rate, worst_category_accuracy, worst_category_drop, worst_group_drop
 from .luck import pcri_excess, pcri_matched, pcri_neutral
 from .observatory import (
     GroupMean,
@@ -158,6 +159,7 @@ __all__ = [
     "accuracy",
     "accuracy_above_chance",
     "accuracy_drop",
+    "always_lost_rate",
     "applicable",
     "baseline_drop",
     "baseline_flip_rate",
@@ -250,6 +252,9 @@ __all__ = [
     "wobble_p_value",
     "worst_at_low",
     "worst_case_drop",
+    "worst_category_accuracy",
+    "worst_category_drop",
+    "worst_group_drop",
     "worst_tenth_drop",
 ]
 

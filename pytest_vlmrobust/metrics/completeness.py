@@ -24,6 +24,7 @@ _NOUNS = {
     Needs.BASELINE_BY_SETTING: "scores of an earlier run",
     Needs.POSITIONS: "positions of the targets",
     Needs.PEOPLE: "groups of people",
+    Needs.CATEGORIES: "categories of questions",
     Needs.UNHINTED_BY_SETTING: "scores without the hint",
     Needs.BASE_BY_SETTING: "scores of the model without thinking",
     Needs.RESOLUTIONS: "scores under any setting 'resolution:<pixels>'",

@@ -298,7 +298,7 @@ def group_means(
     0.5
     """
     values = as_scores(scores, "scores")
-    _require_one_label_each(values, labels, "labels")
+    require_one_label_each(values, labels, "labels")
     if np.isnan(values).any():
         raise ValueError(f"scores[{int(np.isnan(values).argmax())}] is missing (NaN): leave out samples without a score")
     one_sided(confidence)
@@ -308,7 +308,7 @@ def group_means(
 
 
 def _gap(scores: Scores, labels: Sequence[Hashable], name: str) -> float:
-    _require_one_label_each(scores, labels, name)
+    require_one_label_each(scores, labels, name)
     if np.isnan(scores).any():
         return math.nan
     members: dict[Hashable, list[int]] = {}
@@ -325,14 +325,15 @@ def _two_groups(
     scores: ArrayLike, groups: Sequence[Hashable], first: Hashable, second: Hashable
 ) -> tuple[Scores, list[Hashable]]:
     values = as_scores(scores, "scores")
-    _require_one_label_each(values, groups, "groups")
+    require_one_label_each(values, groups, "groups")
     if first == second:
         raise ValueError(f"both groups are {first!r}: expected two different ones")
     rows = [row for row, group in enumerate(groups) if group in {first, second}]
     return values[rows], [groups[row] for row in rows]
 
 
-def _require_one_label_each(scores: Scores, labels: Sequence[Hashable], name: str) -> None:
+def require_one_label_each(scores: Scores, labels: Sequence[Hashable], name: str) -> None:
+    """Raises ValueError unless there is one label for each score."""
     if len(labels) != len(scores):
         raise ValueError(f"scores has {len(scores)} values and {name} has {len(labels)}: expected one for each sample")
 

@@ -99,6 +99,8 @@ class Metric:
     best_patch_is_enough: bool = False
     """Whether value, interval and gate are a function of each sample's best patch and the number of patches: a model need not be
     asked about further patches of a sample once one is right."""
+    label_preserving: bool = False
+    """Whether a gate computes it from answers that a setting leaves right only."""
     counts_settings: bool = False
     """Whether it is the share of settings on one side of a threshold. Noise moves settings across it, so the number of samples
     that decides a bound is unknown."""

@@ -115,6 +115,7 @@ def metric(
     monotone: Mapping[Needs, Direction] | None = None,
     not_monotone: Mapping[Needs, str] | None = None,
     best_patch_is_enough: bool = False,
+    label_preserving: bool = False,
     counts_settings: bool = False,
     reach: Reach | None = None,
     replace: bool = False,
@@ -143,6 +144,7 @@ def metric(
             for the scores of the judged model (under perturbation, where it reads such).
         not_monotone: arguments whose rising scores may move it either way, and why; these are exceptions to ``better``.
         best_patch_is_enough: whether it depends only on each sample's best patch and the number of patches.
+        label_preserving: whether a gate computes it from answers that a setting leaves right only.
         counts_settings: whether it is the share of settings on one side of a line.
         reach: computes the lowest and the highest possible value from what is known before anything is measured.
         replace: take the place of a registered metric of that name.
@@ -180,6 +182,7 @@ def metric(
             dict(monotone or {}),
             dict(not_monotone or {}),
             best_patch_is_enough,
+            label_preserving,
             counts_settings,
             reach,
         )

@@ -16,6 +16,8 @@ from .scores import Scores, as_scores, by_setting, mean, name_scores, parse_sett
 from .statistics.clusters import Clusters
 
 RESOLUTION = "resolution"
+LEAST_PICTURES = 30
+"""Least source pictures of a category that may be the worst one. If none of 30 is lost, up to 9.5 % may still be."""
 _OTHERS = {
     "reference_by_setting": "reference",
     "baseline_by_setting": "baseline",
@@ -50,6 +52,8 @@ class Needs(Enum):
     """Where in the grid the target of each sample is: N names, empty where unknown."""
     PEOPLE = "people"
     """The group of people that each sample shows: N names, empty where unknown."""
+    CATEGORIES = "categories"
+    """The category of questions that each sample is in: N names, empty where it is in none that counts."""
     UNHINTED_BY_SETTING = "unhinted_by_setting"
     """Scores of the same samples asked without the hint, under every setting of the sweep: setting to shape (N,)."""
     BASE_BY_SETTING = "base_by_setting"
@@ -84,7 +88,7 @@ class Needs(Enum):
 
 BY_PATCH = frozenset({Needs.PATCHES, Needs.WHOLE_ATTEMPTS})
 """Scores of as many attempts at each sample as there are patches, shape (N, n*n)."""
-LABELS = frozenset({Needs.POSITIONS, Needs.PEOPLE})
+LABELS = frozenset({Needs.POSITIONS, Needs.PEOPLE, Needs.CATEGORIES})
 """Labels that samples are compared by."""
 COMPANIONS = frozenset({Needs.UNHINTED_BY_SETTING, Needs.BASE_BY_SETTING})
 """Scores of the same samples asked in another way."""
@@ -100,7 +104,8 @@ class ScoreTable:
     NaN marks a missing score.
 
     Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or not one group, position or group of people per sample.
+        ValueError: unequal lengths, a score outside [0, 1], or not one group, position, group of people or category per
+            sample.
         SettingError: a key that is not a setting.
     """
 
@@ -121,6 +126,8 @@ class ScoreTable:
     """Where in the grid the target of each sample is; empty where unknown. None where there is no grid."""
     people: Sequence[str] | None = None
     """The group of people that each sample shows; empty where unknown. None where no group is known."""
+    categories: Sequence[str] | None = None
+    """The category of questions that each sample is in; empty where it is in none that counts. None where none is known."""
     chance: float | None = None
     """Expected score of guessing, in [0, 1]; None when unknown, or when ``chances`` say it for each sample."""
     chances: Scores | None = None
@@ -289,7 +296,7 @@ class ScoreTable:
         return [float(self.by_setting[setting].mean()) if self.samples else float("nan") for _, setting in curve]
 
     def _lengths_of_names(self) -> dict[str, int]:
-        given = {"groups": self.groups, "positions": self.positions, "people": self.people}
+        given = {"groups": self.groups, "positions": self.positions, "people": self.people, "categories": self.categories}
         return {name: len(values) for name, values in given.items() if values is not None}
 
 

@@ -199,6 +199,29 @@ def average_over_settings(by_setting: BySetting) -> Row:
     return [mean(scores) for scores in zip(*by_setting.values(), strict=True)]
 
 
+def means_by_label(values: Row, labels: Sequence[Hashable]) -> list[Fraction]:
+    """Returns the mean of each known label."""
+    return [mean([value for value, own in zip(values, labels, strict=True) if own == label]) for label in set(labels) - {""}]
+
+
+def worst_drop(clean: Row, by_setting: BySetting, labels: Sequence[Hashable]) -> Number:
+    """Returns the largest mean drop of any label."""
+    losses = [before - after for before, after in zip(clean, average_over_settings(by_setting), strict=True)]
+    return max(means_by_label(losses, labels), default=None)
+
+
+def worst_accuracy(by_setting: BySetting, labels: Sequence[Hashable]) -> Number:
+    """Returns the lowest mean score of any label."""
+    return min(means_by_label(average_over_settings(by_setting), labels), default=None)
+
+
+def always_lost_rate(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the share of samples that are right when clean and keep at most a tenth of the score over settings."""
+    half, tenth = Fraction(1, 2), Fraction(1, 10)
+    pairs = zip(clean, average_over_settings(by_setting), strict=True)
+    return _share([before >= half and after <= tenth for before, after in pairs])
+
+
 def gain(after: BySetting, before: BySetting) -> Fraction:
     """Returns the mean gain in score over settings, each compared with the same setting before."""
     return mean([drop(scores, before[setting]) for setting, scores in after.items()])
@@ -311,6 +334,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "accuracy": mean,
     "accuracy_above_chance": drop,
     "accuracy_drop": drop,
+    "always_lost_rate": always_lost_rate,
     "baseline_drop": drop,
     "baseline_flip_rate": flips,
     "benign_at_low": benign_at_low,
@@ -356,6 +380,9 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "visual_gain": drop,
     "worst_at_low": worst_at_low,
     "worst_case_drop": worst_case_drop,
+    "worst_category_accuracy": worst_accuracy,
+    "worst_category_drop": worst_drop,
+    "worst_group_drop": worst_drop,
     "worst_tenth_drop": worst_tenth_drop,
 }
 """Name of a built-in metric to its oracle."""

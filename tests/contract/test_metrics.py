@@ -40,6 +40,7 @@ def _table(seed: int, *, graded: bool = False, clustered: bool = False, n: int =
         patches_by_setting={"patches:2": scores(n, 4, rate=0.5)},
         positions=["left", "right"] * (n // 2),
         people=["f", "m", "m", "f"] * (n // 4),
+        categories=["read", "count", "colour"] * (n // 3),
         chance=0.25,
         floors=scores(n, rate=0.4),
         whole_attempts=scores(n, 4, rate=0.8),

@@ -29,6 +29,9 @@ CURVE = {
 BASELINE = {"baseline_drop", "baseline_flip_rate", "drop_increase", "mean_baseline_drop"}
 OBSERVATORY = {"group_gap", "identity_drop", "position_gap", "transfer_retention"}
 SWEEP = {
+    "always_lost_rate",
+    "worst_category_accuracy",
+    "worst_category_drop",
     "tail_share",
     "visual_gain",
     "accuracy_above_chance",
