@@ -55,7 +55,7 @@ register_collection("people", People)
 BLIND = ({"setting": "no_image", "text": "Find the box", "answer": "[]"}, {"setting": "no_image", "answer": "A"})
 TASKS = ("matching", "pointing", "guided", "semi_guided")
 CELLS = 4 * (2 + len(SPLITS))
-SWEEPS = 4 * 2 * 3 + 4 * 2 + 3 + 2 + 3
+SWEEPS = 4 * 2 * 3 + 4 * 2 * 2 + 3 + 2 + 3
 
 Rule = Mapping[str, Any]
 Answer = Callable[[Sample], str]

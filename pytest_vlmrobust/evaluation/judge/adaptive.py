@@ -48,7 +48,7 @@ from .audits import (
     moments,
     risks,
 )
-from .context import Asked, floors, groups_of, references
+from .context import Asked, floors, groups_of, references, unseen_names
 from .judge import Judge
 from .looks import Decisions, Prefix, alone, blocks, breaks_budget, is_broken, look_sizes, risk_shares, strata_of, with_risk
 from .measurements import UNPARSED_INCREASE, judged_tests, quantity
@@ -324,7 +324,7 @@ class AdaptiveJudge:
 
     def _sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
         judge = self.judge
-        if not self._stops_early(sweep) or reads_baselines_only(sweep) or judge.why_task_not_shown(sweep.model, sweep.dataset):
+        if not self._stops_early(sweep) or reads_baselines_only(sweep) or judge.why_sweep_not_asked(sweep):
             self._expect_settings(sweep, settings)
             return judge.sweep(sweep, settings)
         if self._lacks_reference(sweep, {sweep.metric}):
@@ -350,7 +350,7 @@ class AdaptiveJudge:
 
     def _expect_settings(self, sweep: SweepMetric, settings: Sequence[Setting], places: Sequence[int] | None = None) -> None:
         """Has these samples, or all, asked about under all settings at once, so that no setting waits for the one before."""
-        unused = reads_baselines_only(sweep) or self.judge.why_task_not_shown(sweep.model, sweep.dataset)
+        unused = reads_baselines_only(sweep) or self.judge.why_sweep_not_asked(sweep)
         chosen = () if unused else dict.fromkeys(setting for setting in settings if setting not in BASELINES)
         self._expect(Want(Cell(sweep.model, sweep.dataset, setting), places) for setting in chosen)
         self._ask_ahead(sweep.model)
@@ -389,14 +389,16 @@ class AdaptiveJudge:
     def _look(self, decisions: Decisions, about: Cell | SweepMetric, judged: Callable[[Judge], Record]) -> Record | None:
         """Returns the record of a test that is decided by what is asked so far, or ``None``."""
         whole, asked, size = self.judge.evaluator, decisions.asked, decisions.size
-        decisions.at_look, decisions.undecided = asked in look_sizes(size), set()
+        decisions.undecided = set()
         album = None if decisions.open_looks else whole.album  # thumbnails cost more than a look
         fingerprints = partial(self._fingerprints_of, about.model)
         prefix = Prefix(whole, asked / size, fingerprints, album or NoThumbnails())
+        lacks_name = self._lacks_name(about, prefix, decisions)
+        decisions.at_look = asked in look_sizes(size) and not lacks_name
         record = judged(dataclasses.replace(self.judge, evaluator=prefix, early=decisions))
         decisions.open_looks = bool(decisions.undecided - decisions.audited)
         unmeasured = decisions.planned - {measure.metric for measure in record.measures if not measure.category}
-        if unmeasured or self._lacks_stratum(about, prefix):
+        if unmeasured or lacks_name or self._lacks_stratum(about, prefix):
             decisions.open_looks = True
         decisions.beyond_budget = breaks_budget(record)
         if ((decisions.undecided or decisions.open_looks) and not is_broken(record)) or decisions.beyond_budget:
@@ -419,6 +421,13 @@ class AdaptiveJudge:
             samples, mode = evaluator.result(Cell(*about, CLEAN)).samples, evaluator.models[model].prompt_mode
             self._fingerprints[about] = fingerprints_of(samples, mode, evaluator.pictures(dataset))
         return self._fingerprints[about]
+
+    def _lacks_name(self, about: Cell | SweepMetric, prefix: Prefix, decisions: Decisions) -> bool:
+        """Whether a rule blocks on a metric that compares groups or categories, and no sample of one is asked about yet."""
+        if isinstance(about, Cell) or not decisions.planned:
+            return False
+        samples = self.judge.evaluator.samples(about.dataset)
+        return bool(unseen_names(metrics.get(about.metric).needs, samples, prefix.samples(about.dataset)))
 
     def _lacks_stratum(self, about: Cell | SweepMetric, prefix: Prefix) -> bool:
         """Whether a rule blocks on a category of which no sample is asked about yet."""

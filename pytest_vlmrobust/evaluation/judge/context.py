@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,13 +14,14 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.run.answers import Measured, chances
 from pytest_vlmrobust.evaluation.run.floor import floor
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics import Needs
-from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
 
 from .baseline import Baseline, answered_by
 from .strata import rows_of
@@ -259,6 +261,42 @@ def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
     """Returns the labels by which samples are compared, as fields of a table: target position and group of people."""
     named = {need.value: [sample.keys.get(key, "") for sample in samples] for need, key in _LABELS.items()}
     return {name: values for name, values in named.items() if any(values)}
+
+
+def pictures_by_category(samples: Sequence[Sample]) -> dict[str, int]:
+    """Returns how many source pictures each category of questions has."""
+    pairs = {(sample.category, sample.group or sample.id) for sample in samples if sample.category}
+    return dict(sorted(Counter(category for category, _ in pairs).items()))
+
+
+def large_categories(samples: Sequence[Sample]) -> set[str]:
+    """Returns the categories that have enough source pictures to be compared."""
+    return {name for name, count in pictures_by_category(samples).items() if count >= LEAST_PICTURES}
+
+
+def why_no_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
+    """Returns why categories of questions cannot be compared, or an empty string; also for a metric that compares none."""
+    if Needs.CATEGORIES not in needs or len(large_categories(samples)) > 1:
+        return ""
+    small = small_categories(needs, samples)
+    return f"fewer than two categories of {LEAST_PICTURES} or more source pictures are known{small and f': {small}'}"
+
+
+def small_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
+    """Returns which categories a metric with these needs leaves out because they are too small, or an empty string."""
+    if Needs.CATEGORIES not in needs:
+        return ""
+    small = [f"{name} ({count})" for name, count in pictures_by_category(samples).items() if count < LEAST_PICTURES]
+    return f"left out, with fewer than {LEAST_PICTURES} source pictures: {first_few(small, len(small))}" if small else ""
+
+
+def unseen_names(needs: Iterable[Needs], samples: Sequence[Sample], part: Sequence[Sample]) -> set[str]:
+    """Returns the positions, groups and categories that a metric with these needs compares and a part of the samples lacks."""
+    keys = [key for need, key in _LABELS.items() if need in needs]
+    unseen = {sample.keys.get(key, "") for key in keys for sample in samples} - {""}
+    unseen -= {sample.keys.get(key, "") for key in keys for sample in part}
+    compared = large_categories(samples) if Needs.CATEGORIES in needs else set()
+    return unseen | compared - {sample.category for sample in part}
 
 
 def floors(samples: Sequence[Sample]) -> dict[str, Any]:

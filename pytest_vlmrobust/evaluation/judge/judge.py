@@ -24,6 +24,7 @@ from pytest_vlmrobust.core.cell import (
 from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import FAMILY, Measure, Record
+from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.judge.strata import SUITE
@@ -64,8 +65,11 @@ from .context import (
     floors,
     groups_of,
     labels,
+    large_categories,
+    small_categories,
+    why_no_categories,
 )
-from .measurements import applying, estimate_all, judged_test, judged_tests
+from .measurements import applying, estimate_all, judged_test, judged_tests, with_kept_labels
 from .required_cells import WITHOUT_SETTINGS, attempts_note, attempts_of
 from .strata import estimates_by_stratum
 
@@ -173,31 +177,40 @@ class Judge:
         needs = set(metrics.get(sweep.metric).needs)
         baselines_suffice = needs <= WITHOUT_SETTINGS
         perturbed = [] if baselines_suffice else [s for s in settings if s not in (CLEAN, NO_IMAGE) or sweep.split]
-        refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self.why_task_not_shown(sweep.model, sweep.dataset)
+        refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self.why_sweep_not_asked(sweep)
         asked = [] if refusal else perturbed
         if refusal:
             n = len(self.evaluator.samples(sweep.dataset))
             estimate, more = Estimate(float("nan"), n, valid=False, reason=refusal), []
             gaps: tuple[str, ...] = ()
+            read: list[str] = []
             by_grouping = observatory.grouping_measures(sweep.metric, people, None, None, refusal)
             used: Sequence[Setting] = (CLEAN, NO_IMAGE)
         else:
             table = self._sweep_table(sweep, needs, asked)
             used = self._settings_read(sweep, table, asked)
+            samples: Sequence[Sample] = self.evaluator.samples(sweep.dataset)
+            read = [small_categories(needs, self._whole.samples(sweep.dataset))]
+            about = metrics.get(sweep.metric)
+            if about.label_preserving:
+                table, samples, changed = with_kept_labels(table, samples)
+                read += [changed, about.note(table) if about.note and table.samples else ""]
             refusal = observatory.why_not_offered(sweep.metric, table) or self._why_flat(sweep, used)
-            scores = SweepScores(table, self.evaluator.samples(sweep.dataset), self.confidence, intervals=self.early is None)
+            refusal = refusal or ("" if table.samples else "the settings change the answer of every sample")
+            scores = SweepScores(table, samples, self.confidence, intervals=self.early is None)
             test = PlannedTest(sweep, Asked(self.tasks.get(sweep.dataset, ""), samples=scores.samples))
             estimates = estimate_all(test, scores)
             estimate = estimates.pop(sweep.metric)
             unfit = refusal or why_not_compared(sweep.metric, table)
             estimate = dataclasses.replace(estimate, valid=False, reason=unfit) if unfit else estimate
             more = [] if unfit else [*self._judge_estimates(test, estimates), *self._stratum_measures(test, scores)]
+            read = [] if unfit else read
             by_grouping = observatory.grouping_measures(sweep.metric, people, table, scores.level)
             gaps = observatory.compared_means(sweep.metric, table)
             gaps += observatory.grouping_notes(people, table) if by_grouping else ()
         results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used]
         by_stratum = {measure.category: measure.value for measure in more if measure.category}
-        notes = (*collapsed_rungs(results), *gaps, *said_of_guesses(results))
+        notes = (*collapsed_rungs(results), *gaps, *filter(None, read), *said_of_guesses(results))
         more = [*more, *by_grouping]
         if sweep.metric == LADDER_METRIC and not self._is_task(sweep.dataset):
             more += canaries.warnings_about_rungs(sweep.model, results)
@@ -368,6 +381,11 @@ class Judge:
             self.refusals[model, dataset] = why
         return self.refusals[model, dataset]
 
+    def why_sweep_not_asked(self, sweep: SweepMetric) -> str:
+        """Returns why a summary metric is not asked about: its task is not shown to be done, or it has nothing to compare."""
+        why = self.why_task_not_shown(sweep.model, sweep.dataset)
+        return why or why_no_categories(metrics.get(sweep.metric).needs, self._whole.samples(sweep.dataset))
+
     @property
     def _whole(self) -> Measured:
         return self.early.whole if self.early else self.evaluator
@@ -425,6 +443,10 @@ class Judge:
                 self.baseline.refuse_answers(result.cell, answered_by(result.samples, result.predictions, result.views))
             scores = baseline_scores(self.baseline, sweep.model, sweep.dataset, self.evaluator, table)
             added["baseline_by_setting"] = scores
+        if metrics.Needs.CATEGORIES in needs:
+            large = large_categories(self._whole.samples(sweep.dataset))
+            samples = self.evaluator.samples(sweep.dataset)
+            added["categories"] = [sample.category if sample.category in large else "" for sample in samples]
         if metrics.Needs.FLOORS in needs:
             added |= floors(self.evaluator.samples(sweep.dataset))
         return dataclasses.replace(table, **added) if added else table

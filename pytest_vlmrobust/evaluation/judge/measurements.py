@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -264,6 +264,28 @@ def label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
         return [True] * len(samples)
     changes = {str(setting), *(step.name for step in setting.steps), *perturbations.info(str(setting)).label_changing}
     return [not (sample.changed_by & changes) for sample in samples]
+
+
+def with_kept_labels(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTable, list[Sample], str]:
+    """Returns the scores, without those of answers that a setting changes, their samples, and what was left out.
+
+    In their place stands the sample's mean over the other settings, which leaves its mean over the settings that keep its answer.
+    A sample whose answer every setting changes is left out.
+    """
+    import numpy as np
+
+    kept = np.array([label_preserving(Setting.parse(name), samples) for name in table.by_setting]).T
+    if not kept.size or kept.all():
+        return table, list(samples), ""
+    scores = table.matrix()
+    rows: NDArray[np.bool_] = kept.sum(axis=1) > 0
+    means = np.where(kept, scores, 0.0).sum(axis=1) / np.maximum(kept.sum(axis=1), 1)
+    scores = np.where(kept | np.isnan(scores), scores, means[:, None])  # a failed inference stays one
+    changed = replace(table, by_setting=dict(zip(table.by_setting, scores.T, strict=True)))
+    said = f"left out {int((~kept).sum())} of {kept.size} answers that a setting changes"
+    if not rows.all():
+        said += f", all of them for {int((~rows).sum())} of {len(rows)} samples"
+    return rows_of(changed, rows), [sample for sample, row in zip(samples, rows, strict=True) if row], said
 
 
 def _may_change_labels(test: PlannedTest) -> bool:

@@ -18,7 +18,7 @@ from pytest_vlmrobust.evaluation.run.prompts import told_overlaps
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.evaluation.tasks.material import GROUPING, NEIGHBOURS_BY
-from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
 from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.scoring import better_convention, box_coverage
 
@@ -34,7 +34,11 @@ FIXATION = "fixation_rate"
 DISTANCE = "grid_distance"
 COVERAGE = "box_coverage"
 BASELINES = (CLEAN, NO_IMAGE)
-LABELS = {metrics.Needs.POSITIONS: "positions", metrics.Needs.PEOPLE: "groups of people"}
+LABELS = {
+    metrics.Needs.POSITIONS: "positions",
+    metrics.Needs.PEOPLE: "groups of people",
+    metrics.Needs.CATEGORIES: f"categories of {LEAST_PICTURES} or more source pictures",
+}
 """The noun of each label by which samples are compared."""
 
 
@@ -93,9 +97,9 @@ def compared_means(metric: str, table: ScoreTable) -> tuple[str, ...]:
     """
     values = {metrics.Needs.POSITIONS: table.positions, metrics.Needs.PEOPLE: table.people}
     return tuple(
-        f"{noun}: {means_by_label}"
-        for need, noun in LABELS.items()
-        if need in metrics.get(metric).needs and (means_by_label := _means_by(values[need] or (), table))
+        f"{LABELS[need]}: {means_by_label}"
+        for need, names in values.items()
+        if need in metrics.get(metric).needs and (means_by_label := _means_by(names or (), table))
     )
 
 

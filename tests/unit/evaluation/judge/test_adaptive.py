@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from pytest_vlmrobust import metrics
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.boxes import Localisation
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, SweepMetric
@@ -33,6 +34,7 @@ from pytest_vlmrobust.evaluation.judge import audits
 from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.audits import FIRST, NoAuditError, RuleAudit, allowed_breaches, fingerprints_of, moments
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.evaluation.judge.context import unseen_names
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
 from pytest_vlmrobust.evaluation.judge.looks import look_sizes, risk_shares, with_risk
@@ -1127,3 +1129,50 @@ def test_failed_inferences_of_a_part_never_pass(world: World, adaptive: Made) ->
     )
     record = adaptive(world.evaluator(), DROP).cell(cell("flip_v"))
     assert (record.outcome, record.n_errors) == (Outcome.INCONCLUSIVE, 1)
+
+
+def test_no_look_decides_before_every_category_was_asked_about(adaptive: Made) -> None:
+    """The last 30 samples in the asking order are a category of their own, and lost: no earlier look may pass the others."""
+    last = set(asking_order(N)[-30:])
+    lost = [0.0 if place in last else 1.0 for place in range(N)]
+    measured = Answers(RIGHT, {str(setting): lost for setting in SETTINGS})
+    names = ["last" if place in last else "ab"[place % 2] for place in range(N)]
+    measured.everyone = tuple(replace(one, category=name) for one, name in zip(measured.everyone, names, strict=True))
+    about = SweepMetric("model", "data", "worst_category_drop")
+    judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").sweep(about, SETTINGS)
+    assert judged.outcome is Outcome.FAIL
+    assert {len(measured.asked[str(setting)]) for setting in SETTINGS} == {N}
+
+
+def test_the_worst_category_is_decided_early_where_all_were_asked_about(adaptive: Made) -> None:
+    measured = Answers(RIGHT, {str(setting): RIGHT for setting in SETTINGS})
+    measured.everyone = tuple(replace(one, category="ab"[place % 2]) for place, one in enumerate(measured.everyone))
+    about = SweepMetric("model", "data", "worst_category_drop")
+    judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").sweep(about, SETTINGS)
+    assert judged.outcome is Outcome.PASS
+    assert all(len(measured.asked[str(setting)]) < N for setting in SETTINGS)
+    lost = Answers(RIGHT, {str(setting): RIGHT for setting in SETTINGS})
+    rule = "{id: lost, metric: always_lost_rate, max: 20pp}"
+    assert (
+        adaptive(lost, rule, judge="interval").sweep(replace(about, metric="always_lost_rate"), SETTINGS).outcome is Outcome.PASS
+    )
+    assert all(len(lost.asked[str(setting)]) < N for setting in SETTINGS)
+
+
+def test_without_categories_the_worst_one_asks_nothing(adaptive: Made) -> None:
+    measured = Answers(RIGHT, {})
+    about = SweepMetric("model", "data", "worst_category_drop")
+    rule = "{id: worst, metric: worst_category_drop, max: 40pp, on_not_applicable: warn}"
+    assert adaptive(measured, rule, judge="interval").sweep(about, SETTINGS).outcome is not Outcome.FAIL
+    assert not {str(setting) for setting in SETTINGS} & set(measured.asked)
+
+
+def test_groups_of_people_and_large_categories_that_a_part_lacks() -> None:
+    people = [sample(number, category="", keys={"group": "fm"[number % 2]}) for number in range(4)]
+    needs = metrics.get("worst_group_drop").needs
+    assert unseen_names(needs, people, people[:1]) == {"m"}
+    assert unseen_names(needs, people, people) == set()
+    of_kinds = [sample(number, category="large" if number < 30 else "small") for number in range(40)]
+    needs = metrics.get("worst_category_drop").needs
+    assert unseen_names(needs, of_kinds, of_kinds[30:]) == {"large"}
+    assert unseen_names(needs, of_kinds, of_kinds[:1]) == set()

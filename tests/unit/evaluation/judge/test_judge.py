@@ -366,3 +366,67 @@ def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World,
     assert {(test.family, test.level, test.setting) for test in tests} == {("binary", "", "flip_v")}
     assert [test.metric for test in judged_tests(cell("clean"))] == ["accuracy", "corpus_score"]
     assert judged_tests(SweepMetric("m", "d", "mean_drop")) == [JudgedTest("m", "d", "mean_drop")]
+
+
+WORST_CATEGORY = "{id: worst, metric: worst_category_drop, max: 25pp, on_not_applicable: warn}"
+ALWAYS_LOST = "{id: lost, metric: always_lost_rate, max: 20pp}"
+
+
+def test_the_worst_category_is_found_and_small_categories_are_named(world: World, judge: Made) -> None:
+    names = ["read"] * 30 + ["count"] * 30 + ["colour"] * 3
+    world.samples = [sample(number, category=name) for number, name in enumerate(names)]
+    lost = range(45, 63)  # half of "count", and all of "colour", which is too small to be compared
+    world.model.answer = answers(flip_h=lost, flip_v=lost)
+    record = judge(WORST_CATEGORY).sweep(SweepMetric("model", "data", "worst_category_drop"), FLIPS)
+    found = measure(record, "worst_category_drop")
+    assert (found.outcome, found.value) == (Outcome.FAIL, 0.5)
+    small = "left out, with fewer than 30 source pictures: colour (3)"
+    assert record.notes == (small, "worst of 2: count (50.0 pp, n=30); left out 3 of 63 samples")
+
+
+@pytest.mark.parametrize("names", [[""] * 6, ["read"] * 6, ["read", "count"] * 3], ids=["none", "one", "small"])
+def test_without_categories_the_worst_one_does_not_apply_and_nothing_is_asked(
+    world: World, judge: Made, names: list[str]
+) -> None:
+    world.samples = [sample(number, category=name) for number, name in enumerate(names)]
+    record = judge(WORST_CATEGORY).sweep(SweepMetric("model", "data", "worst_category_drop"), FLIPS)
+    assert math.isnan(measure(record, "worst_category_drop").value)
+    assert "fewer than two categories of 30 or more source pictures are known" in record.reason
+    assert record.outcome in {Outcome.MEASURED, Outcome.NOT_APPLICABLE}  # the rule says: warn
+    assert {request.setting for request in world.model.asked} <= {"clean", "no_image"}
+    strict = judge(WORST_CATEGORY.replace("warn", "inconclusive"))
+    assert strict.sweep(SweepMetric("model", "data", "worst_category_drop"), FLIPS).outcome is Outcome.NOT_APPLICABLE
+
+
+def test_hidden_losses_are_read_from_answers_that_stay_right(world: World, judge: Made) -> None:
+    """The first sample is wrong where flip_h changes its answer, and right elsewhere; the second is wrong everywhere."""
+    settings = [*FLIPS, Setting.parse("invert")]
+    world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h", "flip_v"}))
+    world.samples[1] = dataclasses.replace(world.samples[1], changed_by=frozenset({"flip_h"}))
+    world.model.answer = answers(flip_h=[0], flip_v=[0, 1], invert=[1])
+    record = judge(ALWAYS_LOST).sweep(SweepMetric("model", "data", "always_lost_rate"), settings)
+    assert measure(record, "always_lost_rate").value == pytest.approx(1 / 6)
+    assert record.notes == ("left out 3 of 18 answers that a setting changes", "1 of 6 samples are always lost")
+
+
+def test_a_sample_whose_answer_every_setting_changes_is_left_out(world: World, judge: Made) -> None:
+    world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h", "flip_v"}))
+    world.model.answer = answers(flip_h=[0, 1], flip_v=[0, 1])
+    record = judge(ALWAYS_LOST).sweep(SweepMetric("model", "data", "always_lost_rate"), FLIPS)
+    found = measure(record, "always_lost_rate")
+    assert found.n == 5
+    assert found.value == pytest.approx(1 / 5)
+    assert "left out 2 of 12 answers that a setting changes, all of them for 1 of 6 samples" in record.notes
+    world.samples = [dataclasses.replace(one, changed_by=frozenset({"flip_h", "flip_v"})) for one in world.samples]
+    nothing = judge(ALWAYS_LOST).sweep(SweepMetric("model", "data", "always_lost_rate"), FLIPS)
+    assert nothing.outcome is Outcome.NOT_APPLICABLE
+    assert "change the answer of every sample" in nothing.reason
+
+
+def test_a_failed_inference_stays_missing_where_a_setting_changes_the_answer(world: World, judge: Made) -> None:
+    world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h"}))
+    world.model.answer = lambda asked: failed_prediction("down") if (asked.sample_id, asked.setting) == ("q0", "flip_h") else "B"
+    made = judge(ALWAYS_LOST, more="budgets: {max_error_rate: 50%}\n")
+    record = made.sweep(SweepMetric("model", "data", "always_lost_rate"), FLIPS)
+    assert math.isnan(measure(record, "always_lost_rate").value)
+    assert record.outcome is Outcome.INCONCLUSIVE
