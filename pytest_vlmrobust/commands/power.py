@@ -27,7 +27,8 @@ EQUAL_CHURN = "equal-to-baseline-churn"
 KEEPS, BREAKS = "keeps-3se", "breaks-3se"
 PUBLISHED = "published"
 TYPICAL = "typical"
-_SYNTHETIC = (NOTHING_LOST, TYPICAL, EQUAL, EQUAL_CHURN, KEEPS, BREAKS, PUBLISHED)
+HIDDEN_LOSS = "hidden-loss"
+_SYNTHETIC = (NOTHING_LOST, TYPICAL, HIDDEN_LOSS, EQUAL, EQUAL_CHURN, KEEPS, BREAKS, PUBLISHED)
 _SHOWN = (Decision.GO, Decision.NO_GO, Decision.INCONCLUSIVE)
 _OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.WAIVED, Outcome.MEASURED)
 _SEARCHED = 4
@@ -234,6 +235,8 @@ def _synthetic(name: str, dataset: str) -> Any:
     if name in (NOTHING_LOST, EQUAL, EQUAL_CHURN):
         churn = {NOTHING_LOST: None, EQUAL: 0.0, EQUAL_CHURN: 0.01}[name]
         return replace(published.nothing_lost(dataset, churn=churn), name=name)
+    if name == HIDDEN_LOSS:
+        return published.hidden_loss(dataset)
     if name in published.VIEWS:
         return published.context_profile(name, dataset)
     return published.typical(dataset) if name == TYPICAL else None

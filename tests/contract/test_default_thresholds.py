@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
+from pytest_vlmrobust.core.decision import WARNING, Decision, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.policies import JudgedBy, JudgedTest, MetricFacts, Policy, Tier, load_policy
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.power.profiles import Profile
+from pytest_vlmrobust.evaluation.power.published import hidden_loss, nothing_lost
+from pytest_vlmrobust.evaluation.power.simulation import Simulation
+from pytest_vlmrobust.policies import Coverage, JudgedBy, JudgedTest, MetricFacts, Policy, Tier, load_policy
 
 ROOT = Path(__file__).parents[2]
 TODAY = date(2027, 1, 1)
@@ -33,6 +40,9 @@ FACTS = {
     "mean_corruption_error": MetricFacts("ratio", "lower", "sweep"),
     "mean_drop": MetricFacts("fraction", "lower", "sweep"),
     "mean_drop_at_low": MetricFacts("fraction", "lower", "sweep"),
+    "worst_category_drop": MetricFacts("fraction", "lower", "sweep"),
+    "always_lost_rate": MetricFacts("fraction", "lower", "sweep"),
+    "worst_group_drop": MetricFacts("fraction", "lower", "sweep", split=True),
     "baseline_drop": MetricFacts("fraction", "lower", "cell"),
     "mean_baseline_drop": MetricFacts("fraction", "lower", "sweep", split=True),
     "mean_severity_violation": MetricFacts("fraction", "lower", "sweep"),
@@ -149,10 +159,30 @@ def test_published_cells(policy: Policy, where: tuple[str, str, str, str], per_c
         ("mean_drop", 8.0),
         ("mean_drop_at_low", 5.0),
         ("mean_harmful_flip_rate", 12.0),
+        ("worst_category_drop", 30.0),
+        ("always_lost_rate", 3.0),
     ],
 )
 def test_a_weak_model_fails_on_data_that_no_table_mentions(policy: Policy, metric: str, per_cent: float) -> None:
     assert broken(policy, JudgedTest("weak", "my_own_data", metric), per_cent)
+
+
+@pytest.mark.parametrize("name", ["default", "strict", "robustbench"])
+@pytest.mark.parametrize(
+    ("make", "least", "most"), [(hidden_loss, 0.0, 0.05), (nothing_lost, 0.95, 1.0)], ids=["hidden-loss", "nothing-lost"]
+)
+def test_one_kind_of_question_lost_everywhere_is_not_released(
+    name: str, make: Callable[[], Profile], least: float, most: float
+) -> None:
+    """Of 3,000 questions 3 % are lost under all settings, and nothing else is: further rules can only make GO rarer."""
+    whole = load_policy([ROOT / "thresholds" / f"{name}.yaml"], known_metrics=known_metrics(), root=ROOT)
+    rules = tuple(rule for rule in whole.rules if rule.metric in {"mean_drop", "always_lost_rate"})
+    simulation = Simulation(replace(whole, rules=rules, coverage=Coverage(suites=("corruptions",))), make(), TODAY)
+    power = simulation.run(3_000, 20, np.random.default_rng(3))
+    assert least <= power.share(Decision.GO) <= most
+    assert least <= power.outcomes["always-lost"].get(Outcome.PASS, 0.0) <= most
+    if name != "strict":
+        assert power.outcomes["mean-drop"].get(Outcome.PASS, 0.0) >= 0.95  # the mean hides it
 
 
 def test_every_rule_has_a_reason_and_a_source(policy: Policy) -> None:

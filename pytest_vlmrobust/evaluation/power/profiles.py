@@ -27,7 +27,7 @@ from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, C
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP, UNPARSED_INCREASE
 from pytest_vlmrobust.evaluation.judge.strata import MACRO
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
-from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +40,8 @@ SHARED = 0.5
 CORRUPTIONS = "corruptions"
 CHURN = 0.015
 """The share of answers that turns right by luck, and of those that turn wrong, of a model that loses nothing."""
+CATEGORIES = 20
+"""Categories of questions, as MMBench has them; fewer where each would be too small to count. All lose alike."""
 _NOT_DRAWN = {
     UNPARSED_INCREASE: "every simulated answer can be read",
     LABEL_PRESERVING_DROP: "which settings keep the answer of a sample right is known of real pictures only",
@@ -138,6 +140,8 @@ class Profile:
     earlier run."""
     lost: float = 0.0
     """With an earlier run: by how much its accuracy was higher under every setting, clean and no_image excepted."""
+    always_lost: float = 0.0
+    """The share of all questions that are wrong under every setting of the corruptions, whatever they are when clean."""
     measured: Mapping[str, float] = field(default_factory=dict)
     """Setting to the drop that was published, or filled in, before noise was taken out."""
     views: Views = field(default_factory=Views)
@@ -180,6 +184,7 @@ class Profile:
             "no_image": blind.astype(float),
             "chances": np.full(n, self.guess),
             "floors": _commonest(n, self.guess, rng),
+            "categories": _categories(n),
         }
         tables = {suite: self._table(scores, shared, rng) for suite, scores in drawn.items()}
         if patches:
@@ -244,6 +249,8 @@ class Profile:
         own = rng.standard_normal((len(clean), len(lose)))
         latent = math.sqrt(SHARED) * difficulty[:, None] + math.sqrt(1.0 - SHARED) * own
         scores = clean[:, None] ^ (latent < np.where(clean[:, None], lose, win))
+        if self.always_lost and suite == CORRUPTIONS:
+            scores &= (rng.random(len(clean)) >= self.always_lost)[:, None]
         return dict(zip(self.settings(suite), scores.astype(float).T, strict=True))
 
     def _views(self, clean: NDArray[np.bool_], rng: np.random.Generator) -> tuple[dict[str, Array], Array]:
@@ -294,6 +301,12 @@ def not_drawn(metric: str) -> str:
         return "what answers say beside their scores is not simulated"
     unhinted = metrics.Needs.UNHINTED_BY_SETTING in metrics.get(metric).needs
     return "answers without the hint are not simulated" if unhinted else ""
+
+
+def _categories(n: int) -> list[str] | None:
+    """Returns the category of each of ``n`` questions, equally many of each; None where too few for two that count."""
+    count = min(CATEGORIES, n // LEAST_PICTURES)
+    return [str(place % count) for place in range(n)] if count > 1 else None
 
 
 def _commonest(n: int, guess: float, rng: np.random.Generator) -> Array:

@@ -60,6 +60,8 @@ VIEWS = {
 """Models whose need of context is known, otherwise typical: right in every view by an own coin; one that guesses anew in every
 view what it does not know; one that says the same in all; one that guesses anew for patches alone; one that needs the whole as
 often as on ChartQA (PCRI Table 7, 2 x 2, mean of 19 models: 0.21); and one that knows 60 % from the whole, 95 % from a patch."""
+HIDDEN = 0.03
+"""The share of questions that are one kind: a subject of MMMU-Pro is one of 30."""
 _LEVELS = ("low", "mid", "high")
 _HARMLESS = "jpeg_compression"
 _HARMLESS_DROP = 0.3
@@ -95,6 +97,11 @@ def nothing_lost(dataset: str = "MMBench", *, churn: float | None = None) -> Pro
         helpful=dict.fromkeys(drops, CHURN),
         churn=churn,
     )
+
+
+def hidden_loss(dataset: str = "MMBench", share: float = HIDDEN) -> Profile:
+    """Returns a model that loses nothing but one kind of question, which it answers wrong under every setting."""
+    return replace(nothing_lost(dataset), name="hidden-loss", always_lost=share)
 
 
 def typical(dataset: str = "MMBench") -> Profile:

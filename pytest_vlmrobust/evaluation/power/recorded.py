@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.floor import floor
-from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
 
 from .profiles import not_drawn
 
@@ -66,11 +67,19 @@ class Recorded:
         """The categories of its samples."""
         return tuple(sorted(set(self.labels) - {""}))
 
+    @property
+    def _large(self) -> set[str]:
+        """The categories with enough source pictures to be compared."""
+        counts = Counter(label for label, _ in set(zip(self.labels, self.groups, strict=False)) if label)
+        return {label for label, count in counts.items() if count >= LEAST_PICTURES}
+
     def lacks(self, metric: str) -> str:
         """Returns why answers that a metric needs are not drawn, or an empty string."""
         needs = metrics.get(metric).needs if metric in metrics.names() else ()
         if metrics.Needs.WHOLE_ATTEMPTS in needs and self.attempts is None:
             return "the run made no attempts at whole pictures"
+        if metrics.Needs.CATEGORIES in needs and len(self._large) < 2:
+            return f"the run has no two categories of {LEAST_PICTURES} or more source pictures"
         return not_drawn(metric)
 
     def settings(self, suite: str) -> tuple[str, ...]:
@@ -91,11 +100,12 @@ class Recorded:
         drawn = np.concatenate(rows)[:n]
         names = [str(place) for place, group in enumerate(rows) for _ in group][:n]
         groups = None if len(set(names)) == len(names) else names
-        blind = self.blind[drawn]
+        blind, large = self.blind[drawn], self._large
         known = {"clean": self.clean, "chances": self.chances, "floors": self.floors}
         shared: dict[str, Any] = {name: values[drawn] for name, values in known.items()} | {"no_image": blind, "groups": groups}
         by_name = {}
         labels = np.asarray(self.labels)[drawn] if self.labels else np.full(n, "")
+        shared["categories"] = [label if label in large else "" for label in labels.tolist()]
         for name in sorted(tables):
             suite, _, category = name.partition("/")
             if suite not in by_name:

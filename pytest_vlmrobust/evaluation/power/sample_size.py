@@ -44,8 +44,8 @@ _DOUBLINGS = 7
 _MOST_SAMPLES = 8_000
 """Up to how many samples a sufficient number is looked for, which takes time in proportion."""
 _NAMES = 3
-_NOT_DRAWN = {metrics.Needs.UNHINTED_BY_SETTING, metrics.Needs.BASE_BY_SETTING}
-"""Scores that no simulated model has."""
+_NOT_DRAWN = {metrics.Needs.UNHINTED_BY_SETTING, metrics.Needs.BASE_BY_SETTING, metrics.Needs.CATEGORIES}
+"""Scores and labels that no simulated model has."""
 _WITHOUT_SETTINGS = {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.FLOORS}
 _TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
 """Metrics over some of the samples are simulated over all of them: fewer decide less."""
