@@ -21,7 +21,7 @@ from .registry import metric
 from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, pair_scores
 from .statistics.clusters import one_sided
 from .statistics.groups import GroupMeans, largest_gap_interval
-from .statistics.means import expected_gain, guarded_ratio_interval
+from .statistics.means import guarded_ratio_interval
 from .table import Needs, ScoreTable
 
 PROMPT_MARGIN = 0.05
@@ -347,10 +347,9 @@ def _left_out_note(names: Sequence[str] | None, noun: str) -> str:
 
 
 def interval_of_kept_share(table: ScoreTable, after: Scores, confidence: float) -> Bounds:
-    """Bounds mean(after) / mean(clean) by guarded Student's t: one more sample may lose all, or gain as much as others did."""
-    gained = expected_gain(table.clean - after, confidence)
-    parts = np.stack([after, table.clean], axis=1)
-    low, high = guarded_ratio_interval(parts, table.clusters, confidence, against_low=(0.0, 1.0), against_high=(gained, 0.0))
+    """Bounds mean(after) / mean(clean) by guarded Student's t: one more sample may lose all, or gain all."""
+    parts, lost = np.stack([after, table.clean], axis=1), (0.0, 1.0)
+    low, high = guarded_ratio_interval(parts, table.clusters, confidence, against_low=lost, against_high=(1.0, 0.0), gains="high")
     return max(low, 0.0), high
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .corruption import types
 from .scores import ROUNDING, Scores, as_scores, name_scores, require_equal_lengths
 from .statistics.clusters import Clusters
-from .statistics.means import BoundedMeanTest, Ends, expected_losses
+from .statistics.means import BoundedMeanTest, Ends
 from .statistics.multiple import Contest
 from .statistics.paired import BoundTest, TangoTest, drop_test
 from .table import ScoreTable
@@ -105,8 +105,7 @@ class SideBySide:
     def mean_drop(self, settings: Sequence[str]) -> Contest:
         """Mean drop from clean to each setting, averaged over at least one that counts: the metric ``mean_drop``."""
         drops = [self._means(self.clean - self.by_setting[name], self.complete_samples(name)) for name in settings]
-        average = self._average(drops)
-        return self._contest(average, expected_losses(average.values + average.influences), settings)
+        return self._contest(self._average(drops), Ends(-1.0, 1.0), settings)
 
     def weighted_accuracy(self, weights: Scores) -> BoundedMeanTest:
         """Tests a weighted sum of the models' clean accuracies, weights of shape (M,); needs a sample that counts."""
@@ -146,8 +145,7 @@ class SideBySide:
         average = self._average(ratios)
         weights = [len(levels) / float(part.values[reference]) / len(kinds) for levels, part in zip(kinds, errors, strict=True)]
         best = np.sum([weight * part.values for weight, part in zip(weights, ratios, strict=True)], axis=0)
-        expected = expected_losses(average.influences, best)
-        ends = Ends(average.values + expected.smallest, average.values + sum(weights), average.values - best)
+        ends = Ends(average.values - best, average.values + sum(weights))
         return Contest.of(average.values, average.influences, self.clusters, ends)
 
     def perfect(self, settings: Sequence[str], model: int) -> list[str]:

@@ -188,6 +188,12 @@ def normal_tail(tail: float, df: float) -> float:
     return tail if math.isinf(df) else float(scipy.special.ndtr(-critical_value(tail, df)))
 
 
+def normal_shares(levels: Array, df: float) -> Array:
+    """Returns the normal probabilities below Student's quantiles that stand for the normal ``levels``."""
+    shares: Array = scipy.special.ndtr(levels)
+    return shares if math.isinf(df) else scipy.special.ndtr(scipy.special.stdtrit(df, shares))
+
+
 def student_tail(tails: Array, df: float) -> Array:
     """Returns Student's tails beyond the normal quantiles of ``tails``: the inverse of :func:`normal_tail`."""
     return tails if math.isinf(df) else upper_tail(-scipy.special.ndtri(tails), df)

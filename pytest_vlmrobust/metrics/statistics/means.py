@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .clusters import UNSEEN, Clusters, critical_value, one_sided, upper_tail
+from .dirichlet import DirichletMeans, ratio_below
 from .ratios import ratio_interval
 
 # Means of graded or averaged scores: Student's t with cluster-robust standard errors.
@@ -58,28 +59,17 @@ class MeanTest:
 # Bounds of means and ratios that hold with few samples and rare answers: each as though one more sample argued against it.
 #
 # A contrast whose large values are rare has too small a sample variance in most samples: the rare ones are missing. One further
-# sample of the kind that argues most against a bound makes up for it. For means see :class:`BoundedMeanTest`, for mean losses
-# :func:`expected_losses`. For a ratio with
+# sample of the kind that argues most against a bound makes up for it. For means see :class:`BoundedMeanTest`. For a ratio with
 # clusters it is a cluster of as many as one independent sample counts for, the design effect; for the contrast of luck, plain t
 # bounds at 5 % err up to 50 % of the time (two options, or nine patches, 100 samples), and with the further sample no error above
 # 5 % was found among all combinations of 2, 4 and 10 options, 4 and 9 patches and 20 to 1000 samples that were tried.
 
 
-LEAST_GAIN = 0.25
-"""A lower bound of losses expects a further sample to gain at least this part of all that one can gain."""
-TRUSTED = 0.05
-"""Error probability down to which a lower bound of losses expects no more gains than were seen."""
-_HALVINGS = 50
-
-
 class Ends(NamedTuple):
-    """Values of one more sample, each for all columns of a table or of shape (m,)."""
+    """The smallest and the largest value that a sample can have, each for all columns of a table or of shape (m,)."""
 
     smallest: float | Array
-    """The smallest value that is expected at an error probability of 5 %."""
     largest: float | Array
-    least: float | Array | None = None
-    """The smallest possible value; None if it equals ``smallest``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,15 +90,19 @@ class BoundedMeanTest:
 
     Source: ours; the idea is that of the pseudo-observations in A. Agresti and B. A. Coull, The American Statistician 52 (1998)
     119-126.
+
+    The lower bound of losses (:meth:`of_losses`), which a FAIL rests on and whose risk many tests may share, is that of
+    :class:`DirichletMeans` instead: it errs no more often than declared at any risk, where Student's t with one more cluster errs
+    up to 34 times as often at a 133rd of 5 %.
     """
 
     means: Array
     below: MeanTest
-    """With one more cluster that has the smallest value that is expected."""
-    far_below: MeanTest
-    """With one more cluster that has the smallest value that there can be."""
+    """With one more cluster that has the smallest value."""
     above: MeanTest
     """With one more cluster that has the largest value."""
+    weighted: DirichletMeans | None = None
+    """What lower bounds follow from; None for ``below``."""
 
     @classmethod
     def of(cls, values: Array, clusters: Clusters, smallest: float, largest: float) -> BoundedMeanTest:
@@ -118,7 +112,7 @@ class BoundedMeanTest:
 
     @classmethod
     def of_losses(cls, losses: Array, clusters: Clusters, most: float = 1.0, largest: float = 1.0) -> BoundedMeanTest:
-        """Returns the test of mean losses, negative for gains; what a further sample may have is :func:`expected_losses`.
+        """Returns the test of mean losses, negative for gains, whose lower bounds hold whatever the losses are.
 
         Args:
             losses: shape (N, m) with N > 0.
@@ -126,9 +120,8 @@ class BoundedMeanTest:
             most: the largest gain that a sample can have.
             largest: the largest loss.
         """
-        means, variances = losses.mean(axis=0), clusters.variances(losses)
-        ends = expected_losses(losses, most, largest)
-        return cls.from_variances(means, variances, clusters.effective, clusters.degrees_of_freedom, ends)
+        test = cls.of(losses, clusters, -most, largest)
+        return replace(test, weighted=DirichletMeans.of(losses, clusters, -most, largest))
 
     @classmethod
     def from_variances(cls, means: Array, variances: Array, count: float, df: float, ends: Ends) -> BoundedMeanTest:
@@ -141,24 +134,21 @@ class BoundedMeanTest:
             df: degrees of freedom of the variances; 0 where nothing is shown.
             ends: what values a further sample may have.
         """
-        smallest, largest, least = ends
-        least = smallest if least is None else least
-        below, far_below, above = (_one_more(means, variances, count, df, end) for end in (smallest, least, largest))
-        return cls(means, below, far_below, above)
+        below, above = (_one_more(means, variances, count, df, end) for end in ends)
+        return cls(means, below, above)
 
     @classmethod
     def mean(cls, tests: Sequence[BoundedMeanTest], df: float) -> BoundedMeanTest:
         """Returns the test of the plain means over independent datasets."""
-        ends = zip(*((test.below, test.far_below, test.above) for test in tests), strict=True)
+        ends = zip(*((test.below, test.above) for test in tests), strict=True)
         return cls(np.mean([test.means for test in tests], axis=0), *(_average(end, df) for end in ends))
 
     def lower(self, tail: float) -> Array:
         """Returns one-sided lower bounds, shape (m,); minus infinity where a single cluster shows nothing."""
         if self.df <= 0:
             return np.full(self.means.shape, -np.inf)
-        trust = min(tail / TRUSTED, 1.0)
-        mixed: Array = trust * self.below.lower(tail) + (1.0 - trust) * self.far_below.lower(tail)
-        return np.minimum(mixed, self.means)
+        lower = self.weighted.quantile(tail) if self.weighted else self.below.lower(tail)
+        return np.minimum(lower, self.means)
 
     def upper(self, tail: float) -> Array:
         """Returns one-sided upper bounds, shape (m,); infinity where a single cluster shows nothing."""
@@ -166,10 +156,9 @@ class BoundedMeanTest:
 
     def p_above(self, bound: float) -> Array:
         """Returns p-values of "the true mean is at most ``bound``", shape (m,): small ones show a mean above it."""
-        near = self.below.p_above(bound)
-        if self.df <= 0 or bool((near >= TRUSTED).all()):
-            return near
-        return np.where(near < TRUSTED, self._p_far_above(bound), near)
+        if self.weighted is None or self.df <= 0:
+            return self.below.p_above(bound)
+        return self.weighted.below(np.full(self.means.shape, bound))
 
     def p_below(self, bound: float) -> Array:
         """Returns p-values of "the true mean is at least ``bound``", shape (m,): small ones show a mean below it."""
@@ -180,67 +169,19 @@ class BoundedMeanTest:
         """Degrees of freedom."""
         return self.above.df
 
-    def _p_far_above(self, bound: float) -> Array:
-        """Returns the error probabilities below 5 % at which :meth:`lower` is ``bound``, by bisection of Student's t."""
-        low = np.full(self.means.shape, critical_value(TRUSTED, self.df))
-        high = np.maximum((self.below.means - bound) / self.below.errors, low)
-        for _ in range(_HALVINGS):
-            t = (low + high) / 2.0
-            trust = upper_tail(t, self.df) / TRUSTED
-            near, far = self.below.means - t * self.below.errors, self.far_below.means - t * self.far_below.errors
-            shown = trust * near + (1.0 - trust) * far > bound
-            low, high = np.where(shown, t, low), np.where(shown, high, t)
-        return upper_tail(low, self.df)
-
-
-def expected_losses(losses: Array, most: float | Array = 1.0, largest: float = 1.0) -> Ends:
-    """Returns what a sample that was not drawn may lose or gain, for each column of ``losses``, shape (N, m).
-
-    It may lose all. It may gain as much as any of the samples did, but at least a quarter of ``most``, and at most that. A lower
-    bound, which argues that much is lost, is threatened by rare samples that gain; an upper one by rare samples that lose. The
-    ends differ because their risks do. Perturbations and new releases break samples, some of them under every setting, and a PASS
-    has to be reliable against that. A sample that gains 1 in a mean over 133 settings was wrong before and is right under
-    every one of them; where that happens, samples are seen that gain a part of it. With a full guard at this end as well, a small
-    even regression is not shown: of 853 samples that lose 1.2 pp on average, with a standard deviation of 2.4 pp, more than 1 pp
-    is shown in 3 % of runs, in 65 % with this guard and in 83 % without any.
-
-    The cost appears where all samples lose nearly the same and a few others, which were not drawn, gain everything: the lower
-    bound then lies above the truth in up to 29 % of runs of 100 samples (without a guard: 37 %). Where losses spread as in
-    published sweeps, and up to 1 % of samples gain everything, it errs in at most 4.8 % of runs of 260 samples or more, and in
-    11 % of 100 (without a guard: 11 % and 17 %). Where many tests share a risk, the samples support less: below 5 % the bound
-    moves towards that of a full guard, in proportion to its error probability. Otherwise, at a 133rd of 5 %, it would err up to
-    17 times as often as it says; this way it errs 3 times as often, as with a full guard. ``benchmarks/verdict_means.py``
-    measures all
-    of this, next to betting and empirical Bernstein bounds.
-
-    Args:
-        losses: shape (N, m), negative for gains.
-        most: the largest gain that a sample can have, one for all columns or shape (m,).
-        largest: the largest loss.
-    """
-    gains: Array = (-losses.min(axis=0)).clip(LEAST_GAIN * most, most)
-    return Ends(-gains, largest, -np.broadcast_to(np.asarray(most, dtype=np.float64), gains.shape))
-
-
-def expected_gain(losses: Array, confidence: float) -> float:
-    """Returns what a sample that was not drawn may gain, of ``losses`` (N,) in [-1, 1], at a two-sided level in (0, 1).
-
-    As :func:`expected_losses` says at 90 %; more above it, in proportion to how much rarer each end is to err.
-    """
-    trust = min(one_sided(confidence) / TRUSTED, 1.0)
-    seen = float((-losses.min()).clip(LEAST_GAIN, 1.0))
-    return 1.0 - trust * (1.0 - seen)
-
 
 def guarded_ratio_interval(
     parts: Array,
     clusters: Clusters,
     confidence: float,
     *,
-    against_low: tuple[float, ...],
-    against_high: tuple[float, ...],
+    against_low: tuple[float, float],
+    against_high: tuple[float, float],
+    gains: Literal["low", "high"] | None = None,
 ) -> tuple[float, float]:
     """Bounds mean(numerator) / mean(denominator) of ``parts`` (N, 2), known to have a positive denominator.
+
+    The end that rare gains threaten, which a FAIL rests on, holds whatever the values are (:func:`ratio_below`).
 
     Args:
         parts: numerator and denominator of each sample, N > 0.
@@ -248,6 +189,8 @@ def guarded_ratio_interval(
         confidence: two-sided level in (0, 1).
         against_low: numerator and denominator of the sample that argues most against a low bound.
         against_high: the same for the high one.
+        gains: the end that gains threaten: low for a share that is lost, high for one that is kept; None where no FAIL rests on
+            rare gains.
 
     Returns:
         ``(low, high)``, each possibly infinite, around the ratio itself.
@@ -257,7 +200,12 @@ def guarded_ratio_interval(
     ratio = float(parts[:, 0].sum() / parts[:, 1].sum())
     size = _size(parts[:, 0] - ratio * parts[:, 1], clusters)
     bounds = [_interval(*_with(parts, clusters, extra, size), confidence) for extra in (against_low, against_high)]
-    return min(bounds[0][0], ratio), max(bounds[1][1], ratio)
+    low, high = bounds[0][0], bounds[1][1]
+    if gains == "low":
+        low = ratio_below(parts, clusters, against_low, one_sided(confidence))
+    elif gains == "high":
+        high = -ratio_below(parts * (-1.0, 1.0), clusters, (-against_high[0], against_high[1]), one_sided(confidence))
+    return min(low, ratio), max(high, ratio)
 
 
 def _one_more(means: Array, variances: Array, count: float, df: float, end: float | Array) -> MeanTest:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from .clusters import Clusters, critical_value, one_sided
+from .clusters import Clusters, critical_value, normal_shares, one_sided
 
 Array = NDArray[np.float64]
 
@@ -18,17 +18,17 @@ def is_binary(*arrays: Array) -> bool:
     return all(bool(((array == 0.0) | (array == 1.0)).all()) for array in arrays)
 
 
-def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float, most_df: float = math.inf) -> tuple[float, float]:
+def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
     """Bounds the true share of ones in ``outcomes``, shape (N,) with N > 0, by Wilson's score interval.
 
     With clusters the counts are divided by the design effect and the normal quantile becomes Student's with G - 1 degrees of
     freedom, as surveys do (J. N. K. Rao and A. J. Scott, Annals of Statistics 12 (1984) 46-60): the same cluster-robust variance
-    as a t interval, without its width of 0 when every answer is right. ``most_df`` bounds the degrees of freedom from above, for
-    callers that combine several proportions.
+    as a t interval, without its width of 0 when every answer is right.
 
     Source: E. B. Wilson, JASA 22 (1927) 209-212.
     """
-    return wilson_interval(*_effective(outcomes, clusters, confidence, most_df))
+    successes, n, df = _effective(outcomes, clusters)
+    return wilson_interval(successes, n, critical_value(one_sided(confidence), df))
 
 
 def judged_proportion_interval(outcomes: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
@@ -41,15 +41,34 @@ def judged_proportion_interval(outcomes: Array, clusters: Clusters, confidence: 
 
     Source: C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404-413.
     """
-    successes, n, critical = _effective(outcomes, clusters, confidence, math.inf)
+    successes, n, df = _effective(outcomes, clusters)
+    critical = critical_value(one_sided(confidence), df)
     return (0.0, 1.0) if math.isinf(critical) else _exact(successes, n, float(scipy.special.ndtr(-critical)))
 
 
-def _effective(outcomes: Array, clusters: Clusters, confidence: float, most_df: float) -> tuple[float, float, float]:
-    """Returns successes and trials over the design effect, and the critical value that belongs to them."""
+def exact_limits(outcomes: Array, clusters: Clusters, levels: Array, most_df: float) -> tuple[Array, Array]:
+    """Returns the lower and the upper limits of :func:`judged_proportion_interval` at many levels, both rising with them.
+
+    Args:
+        outcomes: shape (N,) with N > 0.
+        clusters: which of the N samples move together.
+        levels: normal quantiles, shape (m,): at 1.645 the upper limit is that at 95 %, at -1.645 the lower one.
+        most_df: the largest number of degrees of freedom, for callers that combine several proportions.
+    """
+    successes, n, df = _effective(outcomes, clusters)
+    if (df := min(df, most_df)) <= 0:
+        return np.zeros(levels.size), np.ones(levels.size)
+    shares = normal_shares(levels, df)
+    low = np.zeros(levels.size) if successes <= 0.0 else scipy.special.betaincinv(successes, n - successes + 1.0, shares)
+    high = np.ones(levels.size) if successes >= n else scipy.special.betaincinv(successes + 1.0, n - successes, shares)
+    return low, high
+
+
+def _effective(outcomes: Array, clusters: Clusters) -> tuple[float, float, float]:
+    """Returns successes and trials over the design effect, and the degrees of freedom of that effect."""
     effect = float(clusters.design_effects(outcomes[:, None], (0.0, 1.0))[0])
     df = math.inf if clusters.independent else clusters.degrees_of_freedom
-    return float(outcomes.sum()) / effect, outcomes.size / effect, critical_value(one_sided(confidence), min(df, most_df))
+    return float(outcomes.sum()) / effect, outcomes.size / effect, df
 
 
 def wilson_interval(successes: float, n: float, critical: float) -> tuple[float, float]:
