@@ -86,14 +86,14 @@ def baseline_flip_rate(baseline: ArrayLike, perturbed: ArrayLike) -> float:
 
 
 def drop_increase_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the growth of a drop since an earlier run by guarded Student's t over the samples' own differences of differences.
+    """Bounds the growth of a drop since an earlier run over the samples' own differences of differences, as a mean loss.
 
-    The guard is a sample that lost 1: its answer flips in one of the four measurements. A loss of 2 needs two opposite flips of
-    one sample, which does not happen unless many samples flip once.
+    The guard of the upper end is a sample that lost 1: its answer flips in one of the four measurements. A loss of 2 needs two
+    opposite flips of one sample, which does not happen unless many samples flip once.
     """
     now = table.clean - table.required(Needs.PERTURBED, setting)
     then = table.required(Needs.BASELINE_CLEAN) - table.required(Needs.BASELINE, setting)
-    return interval_of(BoundedMeanTest.of_losses((now - then)[:, None], table.clusters), confidence)
+    return interval_of(BoundedMeanTest.of_increases((now - then)[:, None], table.clusters), confidence)
 
 
 @regression_metric(

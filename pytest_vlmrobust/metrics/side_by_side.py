@@ -105,7 +105,7 @@ class SideBySide:
     def mean_drop(self, settings: Sequence[str]) -> Contest:
         """Mean drop from clean to each setting, averaged over at least one that counts: the metric ``mean_drop``."""
         drops = [self._means(self.clean - self.by_setting[name], self.complete_samples(name)) for name in settings]
-        return self._contest(self._average(drops), Ends(-1.0, 1.0), settings)
+        return self._contest(self._average(drops), Ends(-1.0, 1.0), settings, losses=True)
 
     def weighted_accuracy(self, weights: Scores) -> BoundedMeanTest:
         """Tests a weighted sum of the models' clean accuracies, weights of shape (M,); needs a sample that counts."""
@@ -146,7 +146,7 @@ class SideBySide:
         weights = [len(levels) / float(part.values[reference]) / len(kinds) for levels, part in zip(kinds, errors, strict=True)]
         best = np.sum([weight * part.values for weight, part in zip(weights, ratios, strict=True)], axis=0)
         ends = Ends(average.values - best, average.values + sum(weights))
-        return Contest.of(average.values, average.influences, self.clusters, ends)
+        return Contest.of(average.values, average.influences, self.clusters, ends, losses=True)
 
     def perfect(self, settings: Sequence[str], model: int) -> list[str]:
         """Returns the perturbations under which a model makes no error."""
@@ -173,8 +173,8 @@ class SideBySide:
         perturbed = np.stack([self.by_setting[name][model, rows] for name in settings], axis=1)
         return drop_test(self.clean[model, rows], perturbed, self.clusters.within(rows))
 
-    def _contest(self, means: Means, ends: Ends, settings: Sequence[str]) -> Contest:
-        return Contest.of(means.values, means.influences, self.clusters, ends, self._counted(settings))
+    def _contest(self, means: Means, ends: Ends, settings: Sequence[str], *, losses: bool = False) -> Contest:
+        return Contest.of(means.values, means.influences, self.clusters, ends, self._counted(settings), losses=losses)
 
     def _counted(self, settings: Sequence[str]) -> float:
         """Returns the share of samples that count, on average over settings."""

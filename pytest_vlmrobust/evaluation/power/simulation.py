@@ -434,7 +434,7 @@ def _of_losses(rule: Rule, losses: Array, clusters: Clusters) -> _PValues | None
     if rule.metric in ("harmful_flip_rate", "baseline_flip_rate"):
         more = losses.sum(axis=0)  # of a proportion of independent samples, the count alone says how sure
         return _PValues(-more, more, exact=False) if clusters.independent else None
-    of = BoundedMeanTest.of_losses if rule.metric == "drop_increase" else TangoTest.of
+    of = BoundedMeanTest.of_increases if rule.metric == "drop_increase" else TangoTest.of
     test: BoundTest = of(losses, clusters)
     above, below = test.p_above(bound), test.p_below(bound)
     if rule.metric in _LARGEST:  # one is shown to be above it, or all to be below

@@ -42,11 +42,11 @@ class DirichletMeans:
     """Of each cluster, shape (G + 1, m); the last is the further one."""
     sizes: Array
     """Samples of each cluster, shape (G + 1, 1)."""
-    ends: tuple[float, float]
+    ends: tuple[float | Array, float | Array]
     """The smallest and the largest value that there can be."""
 
     @classmethod
-    def of(cls, values: Array, clusters: Clusters, further: float, other: float) -> DirichletMeans:
+    def of(cls, values: Array, clusters: Clusters, further: float | Array, other: float | Array) -> DirichletMeans:
         """Returns the distribution for ``values``, shape (N, m) with N > 0.
 
         Args:
@@ -56,8 +56,8 @@ class DirichletMeans:
             other: the other end.
         """
         size = clusters.codes.size / clusters.effective
-        sums = np.vstack([clusters.sums(values), np.full((1, values.shape[1]), further * size)])
-        ends = min(further, other), max(further, other)
+        sums = np.vstack([clusters.sums(values), np.full((1, values.shape[1]), further) * size])
+        ends = np.minimum(further, other), np.maximum(further, other)
         return cls(sums, np.append(clusters.sizes, size)[:, None].astype(np.float64), ends)
 
     def below(self, bound: Array) -> Array:

@@ -124,6 +124,11 @@ class BoundedMeanTest:
         return replace(test, weighted=DirichletMeans.of(losses, clusters, -most, largest))
 
     @classmethod
+    def of_increases(cls, increases: Array, clusters: Clusters) -> BoundedMeanTest:
+        """Returns the test of mean increases of losses, each in [-2, 2]: a further one is 1 above, and -2 below."""
+        return cls.of_losses(increases, clusters, most=2.0)
+
+    @classmethod
     def from_variances(cls, means: Array, variances: Array, count: float, df: float, ends: Ends) -> BoundedMeanTest:
         """Returns the test of m means whose variances are known from clusters.
 

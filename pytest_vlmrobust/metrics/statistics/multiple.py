@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .clusters import Clusters
 from .curves import ContrastTest
+from .dirichlet import DirichletMeans
 from .means import BoundedMeanTest, Ends
 
 Array = NDArray[np.float64]
@@ -84,6 +85,8 @@ class Contest:
         clusters: Clusters,
         ends: Ends,
         counted: float = 1.0,
+        *,
+        losses: bool = False,
     ) -> Contest:
         """Returns what follows from the values of M > 1 models and each sample's influence on them.
 
@@ -93,10 +96,13 @@ class Contest:
             clusters: which of the N samples move together.
             ends: what values a further sample may have.
             counted: the share of the N samples that have a value of their own, and are not among those left out.
+            losses: whether the values are losses, as in :meth:`BoundedMeanTest.of_losses`.
         """
         points = influences + values
         variances, count = clusters.variances(points), clusters.effective * counted
         alone = BoundedMeanTest.from_variances(values, variances, count, clusters.degrees_of_freedom, ends)
+        if losses:
+            alone = replace(alone, weighted=DirichletMeans.of(points, clusters, *ends))
         return cls(alone, ContrastTest.of(points, _contrasts(len(values)), clusters))
 
     @classmethod

@@ -113,7 +113,8 @@ def test_without_guesses_nothing_changes() -> None:
     assert interval_of_gain_share(clean, perturbed, blind, alone(60), LEVEL) == expected
 
 
-def test_graded_scores_keep_students_t() -> None:
+def test_graded_scores_have_guarded_bounds() -> None:
+    """Against a PASS Student's t with one more lost sample, against a FAIL random weights and one more that gains everything."""
     rng = np.random.default_rng(2)
     clean, perturbed, blind = rng.random(60), rng.random(60), np.full(60, 0.25)
     test = drop_test(blind, clean[:, None], alone(60))
@@ -121,11 +122,11 @@ def test_graded_scores_keep_students_t() -> None:
     assert interval_of_gain(clean, blind, alone(60), LEVEL) == pytest.approx(expected)
     for seen, then, unseen in ((clean, perturbed, blind), (np.ones(60), perturbed.round(), clean)):
         losses, gain = seen - then, seen - unseen
-        gained, lost = (
-            ratio_interval(np.append(losses, further), np.append(gain, 0.0), alone(61), LEVEL)
-            for further in (min(float(losses.min()), -0.25), 1.0)
-        )
-        assert interval_of_gain_share(seen, then, unseen, alone(60), LEVEL) == (gained[0], lost[1])
+        low, high = interval_of_gain_share(seen, then, unseen, alone(60), LEVEL)
+        assert high == ratio_interval(np.append(losses, 1.0), np.append(gain, 0.0), alone(61), LEVEL)[1]
+        weights = rng.dirichlet(np.ones(61), 50_000)
+        shares = weights @ np.append(losses, -1.0) - low * (weights @ np.append(gain, 0.0))
+        assert (shares < 0.0).mean() == pytest.approx(0.05, abs=0.004)
 
 
 def test_where_all_is_refused_the_gain_is_as_sure_as_the_clean_accuracy() -> None:

@@ -57,14 +57,15 @@ def test_a_loss_of_clean_accuracy_alone_is_no_increase() -> None:
 
 
 def test_bounds_of_an_increase_by_hand() -> None:
-    """Differences of differences 1, 0, 0, -1, 1 and a further 1 or -1 against each bound, t(0.95; 4) = 2.131847."""
+    """Differences of differences 1, 0, 0, -1, 1: above with a further 1 and t(0.95; 4) = 2.131847, below random weights and a -2."""
     clean, fog = [1, 1, 1, 1, 1], [0, 1, 0, 1, 0]
     then_clean, then_fog = [1, 1, 1, 1, 1], [1, 1, 0, 0, 1]
     arrays = [np.array(values, float) for values in (clean, fog, then_clean, then_fog)]
     table = ScoreTable(arrays[0], {"fog:low": arrays[1]}, baseline_by_setting={"clean": arrays[2], "fog:low": arrays[3]})
     result = estimate("drop_increase", table, "fog:low")
-    margins = [2.131847 * deviation / math.sqrt(6) for deviation in (0.894427, 0.816497)]
-    assert (result.low, result.high) == pytest.approx((0.0 - margins[0], 1 / 3 + margins[1]), abs=1e-5)
+    assert result.high == pytest.approx(1 / 3 + 2.131847 * 0.816497 / math.sqrt(6), abs=1e-5)
+    weights = np.random.default_rng(0).dirichlet(np.ones(6), 200_000)
+    assert (weights @ np.array([1.0, 0.0, 0.0, -1.0, 1.0, -2.0]) < result.low).mean() == pytest.approx(0.05, abs=0.003)
 
 
 def test_only_the_baseline_suite_asks_for_a_baseline() -> None:
@@ -96,13 +97,14 @@ def test_an_interval_needs_the_earlier_run() -> None:
 
 
 def test_the_mean_over_settings_is_of_the_samples_own_means() -> None:
-    """By hand, of differences per sample 0.5, 0.5, 0, 0 and a further -1/4 or 1 against each bound, t(0.95; 3) = 2.353363."""
+    """By hand, of differences per sample 0.5, 0.5, 0, 0: above with a further 1 and t(0.95; 3) = 2.353363, below random weights."""
     now = {"fog:low": np.array([0.0, 1.0, 1.0, 1.0]), "fog:mid": np.array([1.0, 0.0, 1.0, 0.0])}
     then = {"fog:low": np.ones(4), "fog:mid": np.array([1.0, 1.0, 1.0, 0.0])}
     assert mean_baseline_drop(now, then) == 0.25
     result = estimate("mean_baseline_drop", ScoreTable(np.ones(4), now, baseline_by_setting=then))
-    below, above = (2.353363 * deviation / math.sqrt(5) for deviation in (0.335410, 0.418330))
-    assert (result.value, result.low, result.high) == pytest.approx((0.25, 0.15 - below, 0.4 + above), abs=1e-5)
+    assert (result.value, result.high) == pytest.approx((0.25, 0.4 + 2.353363 * 0.418330 / math.sqrt(5)), abs=1e-5)
+    weights = np.random.default_rng(0).dirichlet(np.ones(5), 200_000)
+    assert (weights @ np.array([0.5, 0.5, 0.0, 0.0, -1.0]) < result.low).mean() == pytest.approx(0.05, abs=0.003)
 
 
 def test_the_mean_over_one_setting_is_the_loss_under_it() -> None:

@@ -152,12 +152,14 @@ def test_drops_of_clusters_are_less_certain(sweep: Sweep) -> None:
     assert (aware.low, aware.high) == pytest.approx((single.low, single.high), rel=0.05)
 
 
-def test_graded_drops_have_t_bounds() -> None:
+def test_graded_drops_have_the_bounds_of_losses() -> None:
+    """Above Student's t with a further loss of 1, below random weights and a further gain of 1."""
     clean, fog = np.array([1.0, 0.5, 0.75, 1.0]), np.array([0.5, 0.5, 0.25, 0.75])
     result = estimate("accuracy_drop", ScoreTable(clean, {"fog:low": fog}), "fog:low")
-    low, high = (np.array([0.5, 0.0, 0.5, 0.25, against]) for against in (-0.25, 1.0))  # nobody gained: a quarter is expected
-    below, above = (2.353363434801823 * float(np.std(grown, ddof=1)) / 5**0.5 for grown in (low, high))
-    assert (result.low, result.high) == pytest.approx((low.mean() - below, high.mean() + above))
+    lost, gained = (np.array([0.5, 0.0, 0.5, 0.25, further]) for further in (1.0, -1.0))
+    assert result.high == pytest.approx(lost.mean() + 2.353363434801823 * float(np.std(lost, ddof=1)) / 5**0.5)
+    weights = np.random.default_rng(0).dirichlet(np.ones(5), 200_000)
+    assert (weights @ gained < result.low).mean() == pytest.approx(0.05, abs=0.003)
 
 
 def test_the_largest_drop_is_bounded_by_pointwise_uppers_and_corrected_lowers() -> None:
@@ -261,15 +263,15 @@ def test_mean_corruption_error_is_bounded_as_a_jackknife_would(sweep: Sweep, clu
         left_out.append(mean_corruption_error(*parts))
     count = len(left_out)
     error = math.sqrt((count - 1) / count * float(((np.array(left_out) - np.mean(left_out)) ** 2).sum()))
-    worst, influence = 0.0, np.zeros(200)
+    worst = best = 0.0
     for names in (("kind0:low", "kind0:mid", "kind0:high"), ("flip0",), ("kind1:low",)):
         ours, theirs = (np.sum([1.0 - one[name] for name in names], axis=0) for one in (few, reference))
         worst += len(names) / theirs.mean() / 3  # wrong under all of them, and the reference under none
-        influence += (ours - ours.mean() / theirs.mean() * theirs) / theirs.mean() / 3
-    for end, found, side in ((influence.min(), result.low, -1.0), (worst, result.high, 1.0)):
+        best += ours.mean() / theirs.mean() * len(names) / theirs.mean() / 3  # the other way round
+    for end, found, side in ((-best, result.low, -1.0), (worst, result.high, 1.0)):
         move = end / (count + 1)
         margin = critical_value(0.05, count - 1) * math.hypot(error * math.sqrt((count - 1) / (count + 1)), move)
-        assert found - result.value == pytest.approx(move + side * margin, rel=0.03)
+        assert found - result.value == pytest.approx(move + side * margin, rel=0.05)
 
 
 def test_no_flip_is_not_certainty(sweep: Sweep) -> None:

@@ -209,11 +209,14 @@ def test_gains_of_right_answers_have_the_bounds_of_flips() -> None:
     assert (-high, -low) == pytest.approx(_bounds_of_flips(30, 10, 100))
 
 
-def test_gains_of_overlaps_have_t_bounds() -> None:
+def test_gains_of_overlaps_have_the_bounds_of_losses() -> None:
+    """Below Student's t with a further loss of 1, above random weights and a further gain of 1."""
     after, before = np.array([0.9, 0.5, 0.4, 0.6]), np.array([0.5, 0.4, 0.4, 0.3])
-    low, high = (np.append(after - before, against) for against in (-1.0, 0.4))  # the largest gain is 0.4
-    below, above = (2.353363434801823 * float(np.std(grown, ddof=1)) / 5**0.5 for grown in (low, high))
-    assert gain_interval(after, before) == pytest.approx((max(low.mean() - below, -1.0), high.mean() + above))
+    lost = np.append(after - before, -1.0)
+    low, high = gain_interval(after, before)
+    assert low == pytest.approx(max(lost.mean() - 2.353363434801823 * float(np.std(lost, ddof=1)) / 5**0.5, -1.0))
+    weights = np.random.default_rng(0).dirichlet(np.ones(5), 200_000)
+    assert (weights @ np.append(after - before, 1.0) > high).mean() == pytest.approx(0.05, abs=0.003)
 
 
 def test_copies_of_one_image_count_once() -> None:
