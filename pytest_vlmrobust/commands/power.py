@@ -31,6 +31,8 @@ HIDDEN_LOSS = "hidden-loss"
 _SYNTHETIC = (NOTHING_LOST, TYPICAL, HIDDEN_LOSS, EQUAL, EQUAL_CHURN, KEEPS, BREAKS, PUBLISHED)
 _SHOWN = (Decision.GO, Decision.NO_GO, Decision.INCONCLUSIVE)
 _OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.WAIVED, Outcome.MEASURED)
+_MOST_NAMED = 4
+"""How many rules are named that need most images."""
 _SEARCHED = 4
 """By how much fewer runs each size of the search for a number of samples has."""
 _FEWEST = 20
@@ -320,12 +322,26 @@ def _say_row(row: _Row, options: argparse.Namespace) -> None:
             f"  {name:<{widest}}  {passed:4.2f}  {shares[1]:4.2f}  {shares[2]:12.2f}  {shares[3]:14.2f}  {shares[5]:6.2f}"
             f"  {power.alone.get(name, 0.0):19.2f}"
         )
+    if needed := _images_needed(row.simulation):
+        say(f"  fewer source images than this cannot pass, even if no answer changes: {needed}")
     for shortfall in planned.shortfalls:
         tell(f"  never GO: {shortfall}")
     for name, why in planned.left_out.items():
         tell(f"  not simulated and assumed to be kept: {name}: {why}")
     for name, why in planned.idle.items():
         tell(f"  no say: {name}: {why}")
+
+
+def _images_needed(simulation: Simulation) -> str:
+    """Returns the blocking rules that need most source images, with their numbers."""
+    from pytest_vlmrobust.evaluation.power.sample_size import images_needed
+    from pytest_vlmrobust.policies import Tier
+
+    rules = [
+        rule for rule in simulation.policy.rules if rule.id in simulation.planned.tests and rule.treatment.tier is Tier.BLOCK
+    ]
+    needed = sorted(((images_needed(rule) or 0, rule.id) for rule in rules), reverse=True)
+    return ", ".join(f"{name} {count:,}" for count, name in needed[:_MOST_NAMED] if count)
 
 
 def _share(power: Power, decision: Decision) -> str:

@@ -50,6 +50,7 @@ _WITHOUT_SETTINGS = {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.
 _TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
 """Metrics over some of the samples are simulated over all of them: fewer decide less."""
 _PEOPLE = ("a", "b")
+_MILD = "fog:low"
 _Asked: TypeAlias = tuple[Rule, tuple[JudgedTest, ...]]
 _PASSES = frozenset({Outcome.PASS, Outcome.MEASURED, Outcome.WAIVED})
 
@@ -88,16 +89,61 @@ class TooFew:
     """From about how many samples on they would decide it; None where none of the numbers tried do."""
     tried: int
     """The largest number of samples that was tried."""
+    each: int = 1
+    """Questions about each source image."""
     dataset: str = ""
     """Empty for any."""
 
     def __str__(self) -> str:
         rule = self.rule
-        about = f"{rule.id} ({rule.metric} {rule.bound.condition}, {rule.source})"
+        about = f"rule {rule.id} ({rule.metric} {rule.bound.condition}, {rule.source})"
         loosen = ": loosen the bound" if 2 * self.tried > _MOST_SAMPLES else ""  # else more than were tried might do
-        enough = f"about {self.enough:,} would be enough" if self.enough else f"not even {self.tried:,} would be enough{loosen}"
-        few = quantity(self.samples, "independent sample hardly decides", "independent samples hardly decide")
-        return f"{few} rule {about}: {self.shown}; {enough}"
+        noun = "source image" if self.each > 1 else "independent sample"
+        least = images_needed(rule, self.each)
+        unchanged = f", and at least {least:,} even if no answer changes" if self.each > 1 and least else ""
+        enough = f"needs about {self.enough:,}{unchanged}" if self.enough else f"is not decided by {self.tried:,} either{loosen}"
+        return f"with {quantity(self.samples, noun)} {self.shown}; {about} {enough}"
+
+
+@cache
+def images_needed(rule: Rule, each: int = 2) -> int | None:
+    """Returns how many source images a rule needs at least: fewer cannot pass it, even if not one answer changes.
+
+    Another image may lose all of its questions under all settings, and no answer about the others says that it does not.
+
+    Returns:
+        The number; None where a rule is not about what changes, is not judged by an interval, or no number up to 8,000 passes.
+    """
+    metric = _TAKEN_AS.get(rule.metric, rule.metric)
+    known = not _unknown(rule) and rule.treatment.judge is JudgedBy.INTERVAL
+    if not known or metrics.get(metric).unchanged != 0.0 or not math.isfinite(rule.bound.high):
+        return None
+
+    def passes(images: int) -> bool:
+        table = _unchanged_table(images, each)
+        setting = None if metrics.get(metric).scope == "sweep" else _MILD
+        high = metrics.estimate(metric, table, setting).interval(1.0 - 2.0 * rule.treatment.alpha_pass)[1]
+        return math.isfinite(high) and not rule.bound.is_exceeded_by(high)
+
+    few, enough = 1, 2
+    while not passes(enough):
+        few, enough = enough, 2 * enough
+        if few >= _MOST_SAMPLES:
+            return None
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if passes(middle) else (middle, enough)
+    return enough
+
+
+def _unchanged_table(images: int, each: int) -> ScoreTable:
+    """Returns the scores of a model that is always right, also earlier, but for questions without their pictures."""
+    from pytest_vlmrobust.metrics.table import ScoreTable
+
+    right = np.ones(images * each)
+    scores = {_MILD: right, CLEAN_NAME: right}
+    groups = [str(place // each) for place in range(images * each)]
+    return ScoreTable(right, {_MILD: right}, no_image=0.0 * right, groups=groups, baseline_by_setting=scores)
 
 
 def undecidable(
@@ -244,7 +290,7 @@ def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: in
         still = plan.undecided_rules(size, left)
         enough |= {name: size for name in left if name not in still}
         left = still
-    return [TooFew(plan.asked[name][0], n, plan.what_samples_show(n, name), enough[name] or None, size) for name in first]
+    return [TooFew(plan.asked[name][0], n, plan.what_samples_show(n, name), enough[name] or None, size, each) for name in first]
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,15 +354,15 @@ class _Plan:
             intervals = [estimate.interval(level) for estimate in estimates]
             ends.append((min(low for low, _ in intervals), max(high for _, high in intervals)))
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
-        of = f"of a model {model.called} they show"
+        shown = f"even a model {model.called} is only shown to have {rule.metric}"
         if len(refused) > (1.0 - POWER) * _SHOWN:
-            return f"{of} nothing: {refused[0]}"
+            return f"nothing is shown of a model {model.called}: {refused[0]}"
         if math.isfinite(high) and rule.bound.is_exceeded_by(high):
-            return f"{of} {rule.metric} <= {high:.3f}"
+            return f"{shown} <= {high:.3f}"
         if math.isfinite(low) and rule.bound.is_undercut_by(low):
-            return f"{of} {rule.metric} >= {low:.3f}"
+            return f"{shown} >= {low:.3f}"
         if not (math.isfinite(low) and math.isfinite(high)):
-            return f"{of} no interval"
+            return f"a model {model.called} has no interval"
         return f"a model {model.called} passes in too few of {_RUNS} simulated runs"
 
     def _simulation(self, names: Sequence[str], model: _Model) -> _Simulated:

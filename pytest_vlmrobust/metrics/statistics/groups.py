@@ -116,7 +116,9 @@ def _limits_by_level(scores: Array, clusters: Clusters, most_df: float) -> tuple
     if most_df <= 0:
         return np.zeros(_LEVELS.size), np.ones(_LEVELS.size)
     levels = scipy.special.ndtri(normal_shares(_LEVELS, most_df))
-    low, high = (DirichletMeans.of(scores[:, None], clusters, end, 1.0 - end).at_levels(levels, _LEVELS[::2]) for end in (0.0, 1.0))
+    low, high = (
+        DirichletMeans.of(scores[:, None], clusters, end, 1.0 - end).at_levels(levels, _LEVELS[::2]) for end in (0.0, 1.0)
+    )
     return low, high
 
 

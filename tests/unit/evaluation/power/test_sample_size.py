@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -15,7 +16,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.evaluation.after.policy_lint import too_tight_for
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, thresholds_file
 from pytest_vlmrobust.evaluation.power import published
-from pytest_vlmrobust.evaluation.power.sample_size import TooFew, rules_without_sample_size, sentences, undecidable
+from pytest_vlmrobust.evaluation.power.sample_size import TooFew, images_needed, rules_without_sample_size, sentences, undecidable
 from pytest_vlmrobust.evaluation.power.simulation import Simulation
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import (
@@ -56,11 +57,9 @@ def test_a_rule_that_a_dataset_is_too_small_for_is_named_with_what_would_do() ->
     few = found(policy(), TESTS, SIZES)
     ((source, sentence),) = sentences(few)
     assert source == "a.yaml:3"
-    assert sentence.startswith(
-        "small: 200 independent samples hardly decide rule r (accuracy_drop <= 0.03, a.yaml:3): of a model that"
-    )
-    assert sentence.endswith("; about 400 would be enough")
-    reached = float(sentence.partition("accuracy_drop <= ")[2].partition("they show accuracy_drop <= ")[2].partition(";")[0])
+    assert sentence.startswith("small: with 200 independent samples even a model that loses nothing is only shown to have ")
+    assert sentence.endswith("; rule r (accuracy_drop <= 0.03, a.yaml:3) needs about 400")
+    reached = float(sentence.partition("accuracy_drop <= ")[2].partition(";")[0])
     assert 0.03 < reached < 0.06
 
 
@@ -188,7 +187,37 @@ def test_of_many_datasets_one_sentence_tells_the_smallest() -> None:
     names = {f"d{place}": 100 + place for place in range(5)}
     tests = [replace(TESTS[0], dataset=name) for name in names]
     ((_, sentence),) = sentences(found(policy(), tests, names))
-    assert sentence.startswith("d0, d1, d2 and 2 more: at the fewest, 100 independent samples hardly decide rule r")
+    assert sentence.startswith("d0, d1, d2 and 2 more: at the fewest, with 100 independent samples even a model that ")
+    assert "; rule r (accuracy_drop <= 0.03, " in sentence
+
+
+def test_of_several_questions_about_an_image_the_images_count() -> None:
+    rule = policy(high=0.04, metric="mean_drop_at_low")
+    (few,) = undecidable(rule, [JudgedTest("m", "d", "mean_drop_at_low")], {"d": 10}, today=TODAY, questions={"d": 50})
+    assert str(few).startswith(
+        "with 10 source images even a model that loses nothing is only shown to have mean_drop_at_low <= 0."
+    )
+    assert str(few).endswith(", and at least 66 even if no answer changes")
+
+
+@pytest.mark.parametrize("each", [2, 5, 18])
+def test_images_that_a_rule_needs_even_if_no_answer_changes(each: int) -> None:
+    rule = policy(high=0.04, metric="mean_drop_at_low").rules[0]
+    assert images_needed(rule, each) == 66
+    assert images_needed(replace(rule, bound=Bound(low=0.1))) is None
+    assert images_needed(replace(rule, metric="clean_accuracy")) is None
+    assert images_needed(replace(rule, metric="largest_downward_step")) is None
+    assert images_needed(replace(rule, treatment=Treatment(judge=JudgedBy.POINT))) is None
+
+
+@pytest.mark.parametrize("name", ["default", "strict", "robustbench"])
+def test_policies_name_the_images_that_they_need(name: str) -> None:
+    path = Path(__file__).parents[4] / "thresholds" / f"{name}.yaml"
+    head = path.read_text(encoding="utf-8").partition("version: 1")[0].replace("\n# ", " ")
+    rules = {rule.id: rule for rule in load_policy([path], known_metrics=known_metrics()).rules}
+    numbers = re.findall(r"(mean-drop[a-z-]*) (\d+)", head.partition("however many questions each has: ")[2])
+    assert numbers
+    assert dict(numbers) == {rule: str(images_needed(rules[rule])) for rule in ("mean-drop", "mean-drop-at-low") if rule in rules}
 
 
 @pytest.mark.parametrize("metric", ["thinking_gain", "fixation_rate", "resolution_correlation", "corpus_drop"])

@@ -44,7 +44,10 @@ def test_gaps_err_as_rarely_as_declared(sizes: tuple[int, int]) -> None:
     )
     first, second = (stats.binom.pmf(np.arange(n + 1), n, SHARES[:, None]) for n in sizes)
     gaps = np.abs(SHARES[:, None] - SHARES)
-    for missed in (ends[None, None, ..., 1] < gaps[..., None, None] - 1e-9, ends[None, None, ..., 0] > gaps[..., None, None] + 1e-9):
+    for missed in (
+        ends[None, None, ..., 1] < gaps[..., None, None] - 1e-9,
+        ends[None, None, ..., 0] > gaps[..., None, None] + 1e-9,
+    ):
         assert np.einsum("ia,jb,ijab->ij", first, second, missed).max() <= 0.05
 
 

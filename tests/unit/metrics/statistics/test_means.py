@@ -162,7 +162,9 @@ def test_a_lower_bound_of_losses_expects_a_sample_that_gains_everything() -> Non
 @pytest.mark.parametrize("tail", [0.2, 0.05, 0.05 / 133])
 def test_lower_bounds_of_losses_of_all_or_nothing_are_clopper_and_pearsons(tail: float) -> None:
     n = 60
-    test = BoundedMeanTest.of_losses(2.0 * np.stack([losses(count, n) for count in range(1, n)], axis=1) - 1.0, Clusters.of(None, n))
+    test = BoundedMeanTest.of_losses(
+        2.0 * np.stack([losses(count, n) for count in range(1, n)], axis=1) - 1.0, Clusters.of(None, n)
+    )
     exact = stats.beta.ppf(tail, np.arange(1, n), n - np.arange(1, n) + 1.0)
     assert (test.lower(tail) + 1.0) / 2.0 == pytest.approx(exact, abs=1e-7)
 
