@@ -90,7 +90,7 @@ low_metric = partial(drop_metric, coverage=LOW_SETTINGS, validity="at least one 
 def mean_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the mean drop by guarded Student's t over the samples' own mean drops.
 
-    The upper end allows for one more sample that loses everything, the lower end for a sample that gains as much as others did.
+    The upper end allows for one more sample that loses everything, the lower end holds whatever a few gain.
     """
     return _interval_of_mean_drop(table, tuple(table.by_setting), confidence)
 
@@ -448,7 +448,7 @@ def mean_corruption_error_interval(table: ScoreTable, _setting: str | None, conf
 
     Each sample's influence on a ratio of sums E/R is (e - (E/R) r) / mean(r); influences add up over perturbations. By guarded
     Student's t: a further sample may be wrong under all settings where the reference model is right; or, against the lower end,
-    the other way round, as far as such samples were seen, and at least a quarter of that.
+    the other way round.
     """
     reference, influence, value = table.reference_by_setting or {}, np.zeros(table.samples), 0.0
     worst, best = 0.0, 0.0

@@ -189,7 +189,7 @@ def test_lower_bounds_of_few_losses_hold_at_any_mixture(values: tuple[float, ...
 
 
 def test_relative_errors_with_rare_gains_are_seldom_failed() -> None:
-    """Of 100 samples that are .9 right all lose .05, and 1 % are wrong and turn right: by gains like those seen .36 were failed."""
+    """Of 100 samples that are .9 right all lose .05, and 1 % turn right: by gains like those seen .36 failed."""
     rng, wrong, runs = np.random.default_rng(5), 0, 400
     truth = (0.05 * 0.99 - 0.01) / (0.9 * 0.99)
     for _ in range(runs):

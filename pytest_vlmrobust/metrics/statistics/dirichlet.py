@@ -42,8 +42,9 @@ class DirichletMeans:
     """Of each cluster, shape (G + 1, m); the last is the further one."""
     sizes: Array
     """Samples of each cluster, shape (G + 1, 1)."""
-    ends: tuple[float | Array, float | Array]
-    """The smallest and the largest value that there can be."""
+    low: float | Array
+    """The smallest value that there can be."""
+    high: float | Array
 
     @classmethod
     def of(cls, values: Array, clusters: Clusters, further: float | Array, other: float | Array) -> DirichletMeans:
@@ -57,8 +58,8 @@ class DirichletMeans:
         """
         size = clusters.codes.size / clusters.effective
         sums = np.vstack([clusters.sums(values), np.full((1, values.shape[1]), further) * size])
-        ends = np.minimum(further, other), np.maximum(further, other)
-        return cls(sums, np.append(clusters.sizes, size)[:, None].astype(np.float64), ends)
+        low, high = np.minimum(further, other), np.maximum(further, other)
+        return cls(sums, np.append(clusters.sizes, size)[:, None].astype(np.float64), low, high)
 
     def below(self, bound: Array) -> Array:
         """Returns the probabilities of a mean below ``bound``, shape (m,)."""
@@ -66,7 +67,7 @@ class DirichletMeans:
 
     def quantile(self, probability: float | Array) -> Array:
         """Returns the means that are fallen short of with ``probability`` in (0, 1), shape (m,)."""
-        low, high = (np.full(self.sums.shape[1], end) for end in self.ends)
+        low, high = (np.full(self.sums.shape[1], end) for end in (self.low, self.high))
         wanted = scipy.special.ndtri(np.broadcast_to(probability, low.shape))
         mean, error = self._centre()
         at = np.clip(mean + wanted * error, low + _INSIDE * (mean - low), high - _INSIDE * (high - mean))
@@ -86,15 +87,16 @@ class DirichletMeans:
             left = left[np.abs(at[left] - here) > _CLOSE]
             if not left.size:
                 break
-        return at
+        result: Array = at
+        return result
 
     def at_levels(self, levels: Array, steps: Array) -> Array:
         """Returns the means of one column at normal levels, interpolated between those that lie about ``steps`` errors off."""
         mean, error = self._centre()
-        at = np.unique(np.clip(mean + 2.0 * error * np.sinh(steps / 2.0), *self.ends))
+        at = np.unique(np.clip(mean + 2.0 * error * np.sinh(steps / 2.0), self.low, self.high))
         reached = scipy.special.ndtri(_positive(self.sizes * at - self.sums))
         known = np.isfinite(reached)
-        result: Array = np.interp(levels, reached[known], at[known], *self.ends)
+        result: Array = np.interp(levels, reached[known], at[known], float(self.low), float(self.high))
         return result
 
     def _centre(self) -> tuple[Array, Array]:
@@ -118,7 +120,7 @@ def ratio_below(parts: Array, clusters: Clusters, further: tuple[float, float], 
     ratio = float(parts[:, 0].sum() / parts[:, 1].sum())
     error = float(np.sqrt(((sums[:, 0] - ratio * sums[:, 1]) ** 2).sum())) / float(parts[:, 1].sum())
     lowest = ratio - _FARTHEST * error
-    means = DirichletMeans(sums[:, :1], sums[:, 1:], (lowest, ratio))
+    means = DirichletMeans(sums[:, :1], sums[:, 1:], lowest, ratio)
     return float(means.quantile(tail)[0]) if float(means.below(np.array([lowest]))[0]) < tail else -np.inf
 
 
@@ -134,7 +136,8 @@ def _positive(weights: Array) -> Array:
     result = np.zeros(largest.shape)
     if (some := largest > 0.0).any():
         result[some] = _right_tail(signed[:, some] / largest[some])
-    return np.where(turned, 1.0 - result, result)
+    both: Array = np.where(turned, 1.0 - result, result)
+    return both
 
 
 def _right_tail(weights: Array) -> Array:
@@ -165,5 +168,5 @@ def _right_tail(weights: Array) -> Array:
         total += terms.imag * (0.5 if node == 0 else 1.0)
         if (np.abs(terms) < _NEGLIGIBLE).all():
             break
-    scale: Array = np.exp(-np.log1p(-saddle * weights).sum(axis=0))
-    return scale * total * _STEP / np.pi
+    result: Array = np.exp(-np.log1p(-saddle * weights).sum(axis=0)) * total * _STEP / np.pi
+    return result

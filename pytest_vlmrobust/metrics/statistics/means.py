@@ -146,7 +146,8 @@ class BoundedMeanTest:
     def mean(cls, tests: Sequence[BoundedMeanTest], df: float) -> BoundedMeanTest:
         """Returns the test of the plain means over independent datasets."""
         ends = zip(*((test.below, test.above) for test in tests), strict=True)
-        return cls(np.mean([test.means for test in tests], axis=0), *(_average(end, df) for end in ends))
+        below, above = (_average(end, df) for end in ends)
+        return cls(np.mean([test.means for test in tests], axis=0), below, above)
 
     def lower(self, tail: float) -> Array:
         """Returns one-sided lower bounds, shape (m,); minus infinity where a single cluster shows nothing."""

@@ -57,7 +57,7 @@ def test_a_loss_of_clean_accuracy_alone_is_no_increase() -> None:
 
 
 def test_bounds_of_an_increase_by_hand() -> None:
-    """Differences of differences 1, 0, 0, -1, 1: above with a further 1 and t(0.95; 4) = 2.131847, below random weights and a -2."""
+    """Differences of differences 1, 0, 0, -1, 1: above a further 1 and t(0.95; 4), below random weights."""
     clean, fog = [1, 1, 1, 1, 1], [0, 1, 0, 1, 0]
     then_clean, then_fog = [1, 1, 1, 1, 1], [1, 1, 0, 0, 1]
     arrays = [np.array(values, float) for values in (clean, fog, then_clean, then_fog)]
@@ -97,7 +97,7 @@ def test_an_interval_needs_the_earlier_run() -> None:
 
 
 def test_the_mean_over_settings_is_of_the_samples_own_means() -> None:
-    """By hand, of differences per sample 0.5, 0.5, 0, 0: above with a further 1 and t(0.95; 3) = 2.353363, below random weights."""
+    """By hand, of differences per sample 0.5, 0.5, 0, 0: above a further 1 and t(0.95; 3), below random weights."""
     now = {"fog:low": np.array([0.0, 1.0, 1.0, 1.0]), "fog:mid": np.array([1.0, 0.0, 1.0, 0.0])}
     then = {"fog:low": np.ones(4), "fog:mid": np.array([1.0, 1.0, 1.0, 0.0])}
     assert mean_baseline_drop(now, then) == 0.25

@@ -175,8 +175,7 @@ def evenly_lost(rng: np.random.Generator, n: int, runs: int) -> np.ndarray:
 
 
 def test_a_small_even_regression_takes_many_samples() -> None:
-    """1.2 pp lost evenly is shown to be more than 0.5 pp by 853 samples, and to be more than 1 pp by no 853: one in 2,000 might gain
-    everything."""
+    """853 samples show that 1.2 pp are more than 0.5 pp, and no 853 that they are more than 1 pp: one in 2,000 might gain all."""
     lost, alone = evenly_lost(np.random.default_rng(8), 853, 400), Clusters.of(None, 853)
     lowers = BoundedMeanTest.of_losses(lost, alone).lower(0.05)
     assert (lowers > 0.005).mean() > 0.9
