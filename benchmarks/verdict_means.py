@@ -9,9 +9,11 @@ A run draws N samples, each with its mean loss over 133 settings, from a world w
 wrong FAIL.
 
 Methods: ``t`` is plain Student's t; ``full`` has one more sample that loses, or gains, everything; ``shipped`` is what the
-metrics use: that guard above, and random weights below (:class:`DirichletMeans`). ``EB`` is the empirical Bernstein bound (A.
-Maurer and M. Pontil, COLT 2009, theorem 4), ``bet`` the betting test with predictable plug-in bets (I. Waudby-Smith and A. Ramdas, J. R.
-Statist. Soc. B 86 (2024) 1-27, section 4.3), stopped whenever it rejects; these two hold in every world, whatever N.
+metrics use: that guard above, and random weights below (:class:`DirichletMeans`).
+
+``EB`` is the empirical Bernstein bound (A. Maurer and M. Pontil, COLT 2009, theorem 4), ``bet`` the betting test with predictable
+plug-in bets (I. Waudby-Smith and A. Ramdas, J. R. Statist. Soc. B 86 (2024) 1-27, section 4.3), stopped whenever it rejects;
+these two hold in every world, whatever N.
 
 Everything is seeded by the name of its row: the same command prints the same table.
 """
