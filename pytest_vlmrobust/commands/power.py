@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import UsageError, typed_path
 
 from .arguments import Commands, add_command, counting, find_run, say, tell
 
 if TYPE_CHECKING:
+    from pytest_vlmrobust.evaluation.power.grouping import Grouping
     from pytest_vlmrobust.evaluation.power.profiles import Truth
     from pytest_vlmrobust.evaluation.power.simulation import Power, Simulation
     from pytest_vlmrobust.policies import Policy
@@ -60,7 +63,7 @@ def add(commands: Commands) -> None:
         "--samples",
         type=counting("samples"),
         metavar="N",
-        help="samples, or identities (default: as published, or as in the run)",
+        help="samples, or identities (default: as published, as in the run, or all of FILE)",
     )
     power.add_argument(
         "--profile",
@@ -74,8 +77,22 @@ def add(commands: Commands) -> None:
     power.add_argument(
         "--dataset",
         default="",
-        metavar="NAME",
-        help="name of the dataset as rules see it; for the Observatory one of the embedded collections (default: both)",
+        metavar="NAME|FILE",
+        help="name of the dataset as rules see it, or data as after --vlm-dataset: their samples, groups and categories are "
+        "simulated; for the Observatory one of the embedded collections (default: both)",
+    )
+    power.add_argument("--data", type=typed_path, metavar="DIR", help="the data folder, as after --vlm-data")
+    power.add_argument(
+        "--groups",
+        type=counting("groups"),
+        metavar="N",
+        help="groups of the samples, such as source images, of equal size (default: independent samples, or the groups of FILE)",
+    )
+    power.add_argument(
+        "--correlation",
+        type=_correlation,
+        metavar="R",
+        help="latent correlation of the answers within a group, 0 to 1 (default: 0.5)",
     )
     power.add_argument(
         "--shift", action="append", default=[], metavar="METRIC=VALUE", help="set a metric of each profile to a value"
@@ -103,6 +120,16 @@ def _seed(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a seed. Expected a whole number, 0 or more")
     return int(text)
+
+
+def _correlation(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not 0.0 <= number <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a correlation. Expected a number from 0 to 1")
+    return number
 
 
 def _power(options: argparse.Namespace) -> int:
@@ -172,11 +199,75 @@ def _today() -> date:
 
 def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[Truth, int]]:
     """Returns each profile that is asked for with its number of samples."""
-    names = options.profile or (_usual(policy) if options.table else [NOTHING_LOST])
-    return [pair for name in names for pair in _named_profiles(policy, name, options)]
+    if _of_tasks(policy):
+        return [_observing(name, options) for name in options.profile or (_usual(policy) if options.table else [NOTHING_LOST])]
+    data = _data(options.dataset, options.data, options.correlation)
+    grouped = bool(options.groups or (data and not data.grouping.independent))
+    names = options.profile or (_usual(policy, grouped=grouped) if options.table else [NOTHING_LOST])
+    _check_groups(names, data, options, grouped=grouped)
+    if data:
+        samples = options.samples or len(data.grouping.codes)
+        options = argparse.Namespace(**{**vars(options), "dataset": data.name, "samples": samples})
+    pairs = [pair for name in names for pair in _named_profiles(policy, name, options)]
+    return [(_with_groups(truth, n, data, options), n) for truth, n in pairs]
 
 
-def _usual(policy: Policy) -> list[str]:
+class _Data(NamedTuple):
+    """The dataset after --dataset."""
+
+    name: str
+    grouping: Grouping
+
+
+@cache
+def _data(typed: str, folder: Path | None, correlation: float | None) -> _Data | None:
+    """Returns the data after ``--dataset``; None for a mere name, which is no path and that of no data here."""
+    from pytest_vlmrobust.datasets import names, resolve
+    from pytest_vlmrobust.datasets.resolve import find
+    from pytest_vlmrobust.evaluation.power.grouping import CORRELATION, Grouping
+
+    is_path = "/" in typed or typed.startswith(("hf:", ".", "~")) or typed.endswith((".tsv", ".jsonl"))
+    if not typed or not (folder or is_path or typed in names() or find(typed, folder)):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # notes on the data: vlmrobust data says them
+        dataset = resolve(typed, data_dir=folder)
+        return _Data(dataset.name, Grouping.of(dataset.samples(), CORRELATION if correlation is None else correlation))
+
+
+def _check_groups(names: Sequence[str], data: _Data | None, options: argparse.Namespace, *, grouped: bool) -> None:
+    """Refuses options about groups that contradict each other or a profile."""
+    ungrouped = "Leave out --groups, or give --dataset a name that is that of no data"
+    if data is None and options.data:
+        raise UsageError(f"--data {options.data}: there is no --dataset to look for in this folder")
+    if data and options.groups:
+        raise UsageError(f"--groups {options.groups}: {options.dataset} says itself which samples go together. {ungrouped}")
+    if options.correlation is not None and not grouped:
+        about = f"each sample of {options.dataset} is a group of its own" if data else "samples are independent without groups"
+        raise UsageError(f"--correlation {options.correlation:g}: {about}. Expected --groups N, or --dataset FILE with groups")
+    for name in names:
+        if grouped and name.partition(":")[0] in (KEEPS, BREAKS):
+            raise UsageError(f"--profile {name}: its three standard errors are those of independent samples. {ungrouped}")
+        if (data or grouped) and _run_of(name):
+            raise UsageError(f"--profile {name}: a run is drawn again with its own samples and groups. {ungrouped}")
+
+
+def _with_groups(truth: Truth, n: int, data: _Data | None, options: argparse.Namespace) -> Truth:
+    """Returns a profile whose samples go together as the options say."""
+    from pytest_vlmrobust.evaluation.power.grouping import CORRELATION, Grouping
+    from pytest_vlmrobust.evaluation.power.profiles import Profile
+
+    if not isinstance(truth, Profile) or not (data or options.groups):
+        return truth
+    if data:
+        return replace(truth, grouping=data.grouping)
+    if options.groups > n:
+        raise UsageError(f"--groups {options.groups}: {n} samples of {truth.name} have at most {n} groups")
+    correlation = CORRELATION if options.correlation is None else options.correlation
+    return replace(truth, grouping=Grouping.equal(n, options.groups, correlation))
+
+
+def _usual(policy: Policy, *, grouped: bool = False) -> list[str]:
     """Returns the profiles of a table where none are named."""
     from pytest_vlmrobust.evaluation.power import observers, published
 
@@ -184,7 +275,7 @@ def _usual(policy: Policy) -> list[str]:
         return list(observers.OBSERVERS)
     if policy.coverage.suites == ("patches",):
         return [NOTHING_LOST, TYPICAL, *published.VIEWS]
-    return [NOTHING_LOST, EQUAL, EQUAL_CHURN, KEEPS, BREAKS, PUBLISHED]
+    return [NOTHING_LOST, EQUAL, EQUAL_CHURN, *([] if grouped else [KEEPS, BREAKS]), PUBLISHED]
 
 
 def _of_tasks(policy: Policy) -> bool:
@@ -198,6 +289,11 @@ def _observing(name: str, options: argparse.Namespace) -> tuple[Truth, int]:
 
     if options.shift:
         raise UsageError("--shift moves models that answer questions, and this policy is about the Observatory's tasks")
+    for option in ("groups", "correlation", "data"):
+        if getattr(options, option) is not None:
+            raise UsageError(
+                f"--{option} is about questions, and this policy is about the Observatory's tasks, whose groups are identities"
+            )
     profile = observer(name, [options.dataset] if options.dataset else ())
     return profile, options.samples or profile.samples
 
@@ -205,12 +301,10 @@ def _observing(name: str, options: argparse.Namespace) -> tuple[Truth, int]:
 def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[Truth, int]]:
     from pytest_vlmrobust.evaluation.power import published, recorded
 
-    if _of_tasks(policy):
-        return [_observing(name, options)]
     dataset = options.dataset or "MMBench"
     benchmark = published.benchmark_of(dataset)
     usual = options.samples or next(iter(published.published_profiles(benchmark).values())).samples
-    if (run := find_run(name)) is not None and run.is_dir():
+    if run := _run_of(name):
         _no_shift(options)
         runs = recorded.recorded_models(run)
         return [
@@ -228,6 +322,12 @@ def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> l
         raise UsageError(f"--profile {name}: there is no such directory. Pass that of a run, or the name of a profile")
     profile = published.profile(name, options.dataset, [*_SYNTHETIC, *published.VIEWS, *published.published_profiles()])
     return [(_shift_profile(_with_dataset(profile, options), options), options.samples or profile.samples)]
+
+
+def _run_of(name: str) -> Path | None:
+    """Returns the directory of the run that a profile names, if it names one."""
+    run = find_run(name)
+    return run if run is not None and run.is_dir() else None
 
 
 def _synthetic(name: str, dataset: str) -> Any:
@@ -306,7 +406,9 @@ def _note(about: str) -> Callable[[str], None]:
 def _say_row(row: _Row, options: argparse.Namespace) -> None:
     power, planned = row.power, row.simulation.planned
     models = f", {options.models} models" if options.models > 1 else ""
-    say(f"{power.profile} on {row.simulation.truth.dataset}: {power.n} samples{models}, {power.runs} simulated runs")
+    groups = _groups(row)
+    grouped = f" in {groups[0]} groups of latent correlation {groups[1]:g}" if groups else ""
+    say(f"{power.profile} on {row.simulation.truth.dataset}: {power.n} samples{grouped}{models}, {power.runs} simulated runs")
     given = f", {planned.given}" if planned.given else ""
     say("  " + ", ".join(f"{decision.value} {_share(power, decision)}" for decision in _SHOWN) + given)
     if row.needed is not None:
@@ -344,6 +446,17 @@ def _images_needed(simulation: Simulation) -> str:
     return ", ".join(f"{name} {count:,}" for count, name in needed[:_MOST_NAMED] if count)
 
 
+def _groups(row: _Row) -> tuple[int, float] | None:
+    """Returns the number of groups of a profile whose samples go together, and their correlation."""
+    from pytest_vlmrobust.evaluation.power.profiles import Profile
+
+    truth = row.simulation.truth
+    grouping = truth.grouping if isinstance(truth, Profile) else None
+    if grouping is None or grouping.independent:
+        return None
+    return round(row.power.n * grouping.groups / len(grouping.codes)), grouping.correlation
+
+
 def _share(power: Power, decision: Decision) -> str:
     return f"{power.share(decision):.2f} ± {2.0 * power.error(decision):.2f}"
 
@@ -357,7 +470,9 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
     for row in rows:
         power = row.power
         shares = " | ".join(f"{power.share(decision):.2f}" for decision in _SHOWN)
-        say(f"| {power.profile} | {row.simulation.truth.dataset} | {power.n} | {shares} | {_culprits(power)} |")
+        groups = _groups(row)
+        n = f"{power.n} in {groups[0]} groups" if groups else power.n
+        say(f"| {power.profile} | {row.simulation.truth.dataset} | {n} | {shares} | {_culprits(power)} |")
     left = {name: why for row in rows for name, why in row.simulation.planned.left_out.items()}
     never = {reason for row in rows for reason in row.simulation.planned.shortfalls}
     say("")
@@ -367,7 +482,9 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
         say(f"Not simulated and assumed to be kept: {'; '.join(f'{rule} ({why})' for rule, why in sorted(left.items()))}.")
     if rows:
         error = 0.5 / options.runs**0.5
-        say(f"{options.runs} simulated runs a row, seed {options.seed}: Monte Carlo error at most {error:.3f}.\n")
+        latent = {f"latent correlation within a group {groups[1]:g}; " for row in rows if (groups := _groups(row))}
+        runs = f"{options.runs} simulated runs a row, seed {options.seed}"
+        say(f"{''.join(latent)}{runs}: Monte Carlo error at most {error:.3f}.\n")
 
 
 def _culprits(power: Power) -> str:
@@ -385,6 +502,8 @@ def _as_json(row: _Row) -> dict[str, Any]:
         "profile": power.profile,
         "dataset": row.simulation.truth.dataset,
         "samples": power.n,
+        "groups": None if (groups := _groups(row)) is None else groups[0],
+        "correlation": None if groups is None else groups[1],
         "runs": power.runs,
         "decisions": {decision.value: power.share(decision) for decision in _SHOWN},
         "standard_errors": {decision.value: power.error(decision) for decision in _SHOWN},

@@ -8,6 +8,7 @@ Nothing is published about single samples. What a draw assumes:
 - Without its picture a sample that was wrong with it is right with the chance of a guess.
 - Sizes of the picture: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than
   a larger one.
+- Samples are independent, or go together as a :class:`.grouping.Grouping` says.
 - Patches, and the whole picture shown again (:class:`Views`): published models neither need the context nor are they distracted
   by it, and guess anew as often as :data:`.published.TYPICAL` says.
 """
@@ -16,23 +17,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.evaluation.judge.context import Asked
 from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP, UNPARSED_INCREASE
-from pytest_vlmrobust.evaluation.judge.strata import MACRO
+from pytest_vlmrobust.evaluation.judge.strata import MACRO, rows_of
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
+
+from .grouping import CorrelatedDraws, Grouping, large_only
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Draws: TypeAlias = np.random.Generator | CorrelatedDraws
     Array = NDArray[np.float64]
 
 SHARED = 0.5
@@ -146,13 +150,18 @@ class Profile:
     """Setting to the drop that was published, or filled in, before noise was taken out."""
     views: Views = field(default_factory=Views)
     """How it answers patches."""
-    categories: tuple[str, ...] = ()
-    """None: published numbers are of whole datasets."""
+    grouping: Grouping | None = None
+    """Which samples go together; None where all are independent."""
 
     @property
     def has_baseline(self) -> bool:
         """Whether an earlier run is drawn with it."""
         return self.churn is not None
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The categories of the samples: all have the same published numbers, which are of whole datasets."""
+        return tuple(sorted(set(self.grouping.labels) - {""})) if self.grouping else ()
 
     @property
     def datasets(self) -> dict[str, Asked]:
@@ -168,30 +177,45 @@ class Profile:
         sets = {"corruptions": tuple(self.drops), "resolution": _ladder(), "patches": tuple(f"patches:{n}" for n in _GRIDS)}
         return sets.get(suite, ())
 
-    def draw(self, n: int, suites: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
-        """Returns the paired scores of ``n`` samples, one table for each suite; clean and blind scores are those of all."""
+    def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
+        """Returns the paired scores of ``n`` samples by table; clean and blind scores are those of all suites."""
         import numpy as np
 
-        clean = rng.random(n) < self.clean
-        blind = self._blind(clean, rng.random(n))
-        difficulty = rng.standard_normal(n)
+        names = {name: name.partition("/") for name in tables}
+        suites = dict.fromkeys(suite for suite, _, _ in names.values())
+        rows, groups = self.grouping.rows(n, rng) if self.grouping else (np.arange(n), np.arange(n))
+        independent = len(np.unique(groups)) == n
+        draws = rng if independent or self.grouping is None else CorrelatedDraws(rng, groups, self.grouping.correlation)
+        clean = draws.random(n) < self.clean
+        blind = self._blind(clean, draws.random(n))
+        difficulty = draws.standard_normal(n)
         drawn = {
-            suite: self._answers(suite, clean, difficulty, rng) for suite in suites if suite != "patches" and self.settings(suite)
+            suite: self._answers(suite, clean, difficulty, draws)
+            for suite in suites
+            if suite != "patches" and self.settings(suite)
         }
-        patches, attempts = self._views(clean, rng) if "patches" in suites else ({}, None)
+        patches, attempts = self._views(clean, draws) if "patches" in suites else ({}, None)
+        letters = rng.integers(max(round(1.0 / self.guess), 1), size=n)
+        labels = np.asarray(self.grouping.labels)[rows] if self.grouping and self.grouping.labels else np.full(n, "")
         shared: dict[str, Any] = {
             "clean": clean.astype(float),
             "no_image": blind.astype(float),
             "chances": np.full(n, self.guess),
-            "floors": _commonest(n, self.guess, rng),
-            "categories": _categories(n),
+            "floors": _commonest(letters),
+            "groups": None if independent else [str(group) for group in groups.tolist()],
+            "categories": _categories(labels, groups),
         }
-        tables = {suite: self._table(scores, shared, rng) for suite, scores in drawn.items()}
+        whole = {suite: self._table(scores, shared, draws) for suite, scores in drawn.items()}
         if patches:
             best = {name: views.max(axis=1) for name, views in patches.items()}
             more = {"patches_by_setting": patches, "whole_attempts": attempts}
-            tables["patches"] = self._table(best, {**shared, **more}, rng)
-        return tables
+            whole["patches"] = self._table(best, {**shared, **more}, draws)
+        of_categories = {}
+        for name, (suite, _, category) in names.items():
+            if category and suite in whole:
+                kept = labels == category
+                of_categories[name] = replace(rows_of(whole[suite], kept), floors=_commonest(letters[kept]))
+        return whole | of_categories
 
     def exact(self, n: int, suites: Iterable[str]) -> dict[str, ScoreTable]:
         """Returns a population of ``n`` samples without chance: each share is that of the profile to 1/n, and the first flip."""
@@ -241,7 +265,7 @@ class Profile:
         harmful = (drops + helpful).clip(0.0, self.clean)
         return harmful / max(self.clean, 1e-12), helpful / max(1.0 - self.clean, 1e-12)
 
-    def _answers(self, suite: str, clean: NDArray[np.bool_], difficulty: Array, rng: np.random.Generator) -> dict[str, Array]:
+    def _answers(self, suite: str, clean: NDArray[np.bool_], difficulty: Array, rng: Draws) -> dict[str, Array]:
         import numpy as np
         from scipy.special import ndtri
 
@@ -253,7 +277,7 @@ class Profile:
             scores &= (rng.random(len(clean)) >= self.always_lost)[:, None]
         return dict(zip(self.settings(suite), scores.astype(float).T, strict=True))
 
-    def _views(self, clean: NDArray[np.bool_], rng: np.random.Generator) -> tuple[dict[str, Array], Array]:
+    def _views(self, clean: NDArray[np.bool_], rng: Draws) -> tuple[dict[str, Array], Array]:
         """Returns the answers to every patch of each grid, and to as many attempts at the whole picture, the first one clean."""
         import numpy as np
 
@@ -279,7 +303,7 @@ class Profile:
         attempts[:, 0] = clean
         return by_setting, attempts.astype(float)
 
-    def _table(self, scores: Mapping[str, Array], shared: Mapping[str, Any], rng: np.random.Generator) -> ScoreTable:
+    def _table(self, scores: Mapping[str, Array], shared: Mapping[str, Any], rng: Draws) -> ScoreTable:
         blind = shared["no_image"]
         now = {CLEAN_NAME: shared["clean"], NO_IMAGE_NAME: blind, **scores}
         earlier = None
@@ -303,21 +327,22 @@ def not_drawn(metric: str) -> str:
     return "answers without the hint are not simulated" if unhinted else ""
 
 
-def _categories(n: int) -> list[str] | None:
-    """Returns the category of each of ``n`` questions, equally many of each; None where too few for two that count."""
-    count = min(CATEGORIES, n // LEAST_PICTURES)
-    return [str(place % count) for place in range(n)] if count > 1 else None
+def _categories(labels: NDArray[np.str_], groups: NDArray[np.intp]) -> list[str] | None:
+    """Returns the category of each question: its label, or one of equally large ones; None where too few for two that count."""
+    if labels.any():
+        return large_only(labels.tolist(), groups.tolist())
+    count = min(CATEGORIES, len(set(groups.tolist())) // LEAST_PICTURES)
+    return [str(group % count) for group in groups.tolist()] if count > 1 else None
 
 
-def _commonest(n: int, guess: float, rng: np.random.Generator) -> Array:
-    """Returns on which of ``n`` questions the letter is right that is right most often, of letters that are equally likely."""
+def _commonest(letters: NDArray[np.int64]) -> Array:
+    """Returns on which questions the letter is right that is right most often."""
     import numpy as np
 
-    letters = rng.integers(max(round(1.0 / guess), 1), size=n)
-    return np.asarray(letters == np.bincount(letters).argmax(), float)
+    return np.asarray(letters == np.bincount(letters, minlength=1).argmax(), float)
 
 
-def _earlier_scores(scores: Array, churn: float, lost: float, rng: np.random.Generator) -> Array:
+def _earlier_scores(scores: Array, churn: float, lost: float, rng: Draws) -> Array:
     """Returns the answers of an earlier model, better by ``lost``; a share ``churn`` differs beside that, half of it each way."""
     import numpy as np
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.floor import floor
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
 
+from .grouping import draw_groups, large_only
 from .profiles import not_drawn
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ class Recorded:
     @property
     def _large(self) -> set[str]:
         """The categories with enough source pictures to be compared."""
-        counts = Counter(label for label, _ in set(zip(self.labels, self.groups, strict=False)) if label)
-        return {label for label, count in counts.items() if count >= LEAST_PICTURES}
+        return set(large_only(self.labels, self.groups)) - {""} if self.labels else set()
 
     def lacks(self, metric: str) -> str:
         """Returns why answers that a metric needs are not drawn, or an empty string."""
@@ -91,14 +90,8 @@ class Recorded:
         import numpy as np
 
         _, codes = np.unique(np.asarray(self.groups), return_inverse=True)
-        members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
-        rows: list[NDArray[np.intp]] = []
-        total = 0
-        while total < n:
-            rows.append(members[int(rng.integers(len(members)))])
-            total += len(rows[-1])
-        drawn = np.concatenate(rows)[:n]
-        names = [str(place) for place, group in enumerate(rows) for _ in group][:n]
+        drawn, again = draw_groups(codes, n, rng)
+        names = [str(group) for group in again.tolist()]
         groups = None if len(set(names)) == len(names) else names
         blind, large = self.blind[drawn], self._large
         known = {"clean": self.clean, "chances": self.chances, "floors": self.floors}

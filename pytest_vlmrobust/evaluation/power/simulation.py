@@ -26,10 +26,16 @@ from pytest_vlmrobust.evaluation.judge.scopes import is_relative, suite_tests
 from pytest_vlmrobust.evaluation.judge.strata import MACRO
 from pytest_vlmrobust.evaluation.run.plan import needs_twin
 from pytest_vlmrobust.metrics.corruption import low_settings
-from pytest_vlmrobust.metrics.statistics.clusters import one_sided
+from pytest_vlmrobust.metrics.statistics.clusters import one_sided, student_tail
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
 from pytest_vlmrobust.metrics.statistics.paired import BoundTest, TangoTest
-from pytest_vlmrobust.metrics.statistics.ratios import ratio_p_values
+from pytest_vlmrobust.metrics.statistics.ratios import (
+    SHARED_CLEAN,
+    likeliest_shares,
+    ratio_p_values,
+    restricted_score,
+    restricted_tail,
+)
 from pytest_vlmrobust.policies import Extent, JudgedBy, JudgedTest, OnNotApplicable, Policy, Rule, Tier
 
 from .observers import TASKS, TaskTable
@@ -420,11 +426,34 @@ def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValue
         return None
     if rule.metric == "relative_corruption_error":
         gained = table.clean - table.scores(NO_IMAGE_NAME)
-        usable = _whole(gained) and table.clusters.independent
         lost = table.clean[:, None] - _now(table, names)
-        return _PValues(*ratio_p_values(lost, gained, rule.bound.high), exact=True) if usable else None
+        return _of_gain_shares(lost, gained, rule.bound.high, table.clusters) if _whole(gained) else None
     losses = _LOSSES["accuracy_drop" if rule.metric in _LARGEST else rule.metric](table, names)
     return _of_losses(rule, losses, table.clusters) if _whole(losses) else None
+
+
+def _of_gain_shares(lost: Array, gained: Array, bound: float, clusters: Clusters) -> _PValues:
+    """Returns the p-values of shares of the visual gain: in clusters, as their interval, by fewer samples and Student's tail."""
+    import numpy as np
+    from scipy.special import ndtr
+
+    if clusters.independent:
+        return _PValues(*ratio_p_values(lost, gained, bound), exact=True)
+    pairs = np.stack([lost, np.broadcast_to(gained[:, None], lost.shape)], axis=2)
+    counts = np.array([(pairs == pair).all(axis=2).sum(axis=0) for pair in SHARED_CLEAN], dtype=np.float64).T
+    unit = max(1.0, abs(bound))
+    values, contrasts = SHARED_CLEAN @ (1.0, -bound) / unit, (lost - bound * gained[:, None]) / unit
+    means = contrasts.mean(axis=0)
+    distance = np.maximum(means - values.min(), values.max() - means)
+    effects = clusters.guarded_effects(contrasts.var(axis=0), clusters.variances(contrasts), distance)
+    counts, rows = counts / effects[:, None], np.tile(values, (len(counts), 1))
+    shares = likeliest_shares(counts, rows)
+    scores, tails = restricted_score(counts, rows, shares), restricted_tail(counts, rows, shares)
+    above, below = (
+        student_tail(np.where(side * scores > 0.0, np.maximum(ndtr(-side * scores), tails), 1.0), clusters.degrees_of_freedom)
+        for side in (1.0, -1.0)
+    )
+    return _PValues(above, below, exact=True)
 
 
 def _of_losses(rule: Rule, losses: Array, clusters: Clusters) -> _PValues | None:

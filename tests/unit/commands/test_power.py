@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from pytest_vlmrobust.cli import main
 
@@ -123,7 +124,7 @@ def test_an_unknown_policy_is_the_argument_and_not_an_option(capsys: Captured) -
     assert "--vlm-thresholds" not in said
 
 
-@pytest.mark.parametrize("option", ["runs", "models", "samples"])
+@pytest.mark.parametrize("option", ["runs", "models", "samples", "groups"])
 def test_a_number_below_one_is_refused_by_its_name(option: str, capsys: Captured) -> None:
     with pytest.raises(SystemExit):
         main(["power", "default", f"--{option}", "0"])
@@ -171,6 +172,91 @@ def test_of_shipped_policies_no_rule_is_taken_as_kept(name: str) -> None:
     planned = plan(_policy([name]), typical())
     assert planned.tests
     assert planned.left_out == {}
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """120 questions on 40 pictures, of two categories."""
+    rows = [
+        {"id": f"q{i}", "image": f"{i // 3}.png", "question": "?", "options": ["a", "b"], "answer": "A", "category": "xy"[i % 2]}
+        for i in range(120)
+    ]
+    for i in range(40):
+        Image.new("RGB", (8, 8), (i, 0, 0)).save(tmp_path / f"{i}.png")
+    path = tmp_path / "mine.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
+
+
+def test_samples_that_share_a_picture_decide_less(policy: str, capsys: Captured) -> None:
+    """86 % of 400 are 3.3 standard errors above 80 %; of 40 groups whose ten answers are the same, one."""
+    asked = (policy, "--samples", "400", "--runs", "30", "--shift", "clean_accuracy=86%")
+    (plain,), (grouped,) = as_json(capsys, *asked), as_json(capsys, *asked, "--groups", "40", "--correlation", "1")
+    assert (plain["groups"], plain["correlation"]) == (None, None)
+    assert (grouped["samples"], grouped["groups"], grouped["correlation"]) == (400, 40, 1.0)
+    assert plain["rules"]["answers"]["PASS"] > 0.8
+    assert grouped["rules"]["answers"]["PASS"] < 0.6
+    assert as_json(capsys, *asked, "--groups", "40", "--correlation", "1") == [grouped]
+
+
+def test_groups_of_equal_size_are_said_in_every_form(policy: str, capsys: Captured) -> None:
+    asked = (policy, "--samples", "100", "--runs", "2", "--no-search", "--groups", "30")
+    assert printed(capsys, *asked).startswith(
+        "nothing-lost on MMBench: 100 samples in 30 groups of latent correlation 0.5, 2 simulated runs\n"
+    )
+    table = printed(capsys, *asked, "--table")
+    assert "| nothing-lost | MMBench | 100 in 30 groups |" in table
+    assert "latent correlation within a group 0.5; 2 simulated runs a row" in table
+
+
+def test_data_say_how_many_samples_there_are_and_which_go_together(policy: str, pictures: Path, capsys: Captured) -> None:
+    by_category = Path(policy).with_name("more.yaml")
+    by_category.write_text(
+        "version: 1\nrules:\n- {id: of-x, metric: accuracy_drop, where: {category: x}, max: 99pp}\n", encoding="utf-8"
+    )
+    (row,) = as_json(capsys, policy, str(by_category), "--dataset", str(pictures), "--runs", "2", "--correlation", "0.7")
+    assert (row["dataset"], row["samples"], row["groups"], row["correlation"]) == ("mine", 120, 40, 0.7)
+    assert row["rules"]["of-x"] == {"PASS": 1.0}
+    (more,) = as_json(capsys, policy, "--dataset", "mine", "--data", str(pictures.parent), "--samples", "240", "--runs", "1")
+    assert (more["samples"], more["groups"], more["correlation"]) == (240, 80, 0.5)
+    (shipped,) = as_json(capsys, policy, "--dataset", "shapes", "--runs", "1")
+    assert (shipped["dataset"], shipped["samples"]) == ("shapes", 128)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--dataset", "{data}", "--groups", "5"], "--groups 5: {data} says itself which samples go together"),
+        (["--correlation", "0.5"], "--correlation 0.5: samples are independent without groups. Expected --groups N"),
+        (["--dataset", "MMBench", "--correlation", "0"], "--correlation 0: samples are independent without groups"),
+        (["--groups", "51"], "--groups 51: 50 samples of nothing-lost have at most 50 groups"),
+        (["--groups", "9", "--profile", "keeps-3se"], "its three standard errors are those of independent samples"),
+        (["--dataset", "{data}", "--profile", "breaks-3se:answers"], "its three standard errors are those of independent"),
+        (["--groups", "9", "--profile", "{run}"], "a run is drawn again with its own samples and groups"),
+        (["--dataset", "{data}", "--profile", "{run}"], "a run is drawn again with its own samples and groups"),
+        (["--dataset", "{run}/mien.jsonl"], "mien.jsonl' was not found. Did you mean"),
+        (["--dataset", "mien", "--data", "{run}"], "'mien' was not found. Did you mean 'mine'?"),
+        (["--data", "{run}"], "there is no --dataset to look for in this folder"),
+    ],
+)
+def test_groups_that_contradict_something_are_refused(
+    policy: str, pictures: Path, arguments: list[str], said: str, capsys: Captured
+) -> None:
+    names = {"data": str(pictures), "run": str(pictures.parent)}
+    filled = [argument.format(**names) for argument in arguments]
+    assert said.format(**names) in printed(capsys, policy, "--samples", "50", "--runs", "1", *filled, code=4)
+
+
+@pytest.mark.parametrize("option", ["--groups", "--correlation", "--data"])
+def test_the_observatory_has_groups_of_its_own(option: str, capsys: Captured) -> None:
+    assert f"{option} is about questions" in printed(capsys, "observatory", "--runs", "1", option, "1", code=4)
+
+
+@pytest.mark.parametrize("value", ["1.1", "-0.1", "nan", "much"])
+def test_a_correlation_is_a_number_from_0_to_1(value: str, capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["power", "default", "--groups", "9", f"--correlation={value}"])
+    assert f"{value!r} is not a correlation. Expected a number from 0 to 1" in capsys.readouterr().err
 
 
 def test_without_a_policy_it_says_what_to_name(capsys: Captured) -> None:

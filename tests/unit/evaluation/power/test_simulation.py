@@ -11,6 +11,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.evaluation.power import margins, profiles, published
+from pytest_vlmrobust.evaluation.power.grouping import Grouping
 from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan
 from pytest_vlmrobust.policies import Bound, Coverage, OnInconclusive, Policy, Rule, Scope, Tier, Treatment
 
@@ -80,8 +81,13 @@ class Plain(Simulation):
 
 @pytest.mark.parametrize(
     ("truth", "n"),
-    [(published.typical(), 300), (published.published_profiles()["MMMU-Pro/Qwen3-VL-4B"], 200)],
-    ids=["typical", "little-gain"],
+    [
+        (published.typical(), 300),
+        (published.published_profiles()["MMMU-Pro/Qwen3-VL-4B"], 200),
+        (replace(published.typical(), grouping=Grouping.equal(300, 80, 0.7)), 300),
+        (replace(published.published_profiles()["MMBench/Molmo2-8B"], grouping=Grouping.equal(150, 40, 0.4)), 150),
+    ],
+    ids=["typical", "little-gain", "in-groups", "in-few-groups"],
 )
 def test_what_is_not_judged_says_nothing_else_than_what_is(truth: profiles.Profile, n: int) -> None:
     """Of many settings at most two are judged, and by p-values: judged one by one, by their intervals, they conclude the same."""
