@@ -137,6 +137,10 @@ def _power(options: argparse.Namespace) -> int:
 
     if not options.policies and not options.table:
         raise UsageError("vlmrobust power: name a policy, such as default, or ask for the --table of all shipped ones")
+    if not options.policies and (options.groups or options.correlation is not None):
+        raise UsageError(
+            "vlmrobust power: --groups and --correlation are about questions: name a policy about them, such as default"
+        )
     every = [[entry.stem] for entry in sorted(shipped("thresholds").glob("*.yaml"))]
     simulated, empty = {}, {}
     for files in [options.policies] if options.policies else every:

@@ -261,7 +261,7 @@ class Simulation:
         rules = {rule.id: rule for rule in self.planned.policy.rules}
         known: dict[tuple[object, ...], Estimate] = {}
         return {
-            name: min(self._decisive(rules[name], tests, tables, known), key=_WORST_FIRST.index)
+            name: min(self._decisive(rules[name], tests, tables, known), key=_WORST_FIRST.index, default=Outcome.NOT_APPLICABLE)
             for name, tests in self.planned.tests.items()
         }
 
@@ -410,6 +410,8 @@ def _decisive_tests(
 ) -> Iterator[tuple[str, JudgedTest, int, _PValues | None]]:
     """Yields the tests that can decide a rule: suite, test, its place among those of the suite, and p-values where it has any."""
     for suite in dict.fromkeys(suite for suite, _ in tests):
+        if not tables[suite].samples:  # a category of which nothing was drawn, as in a run that asks nothing of it
+            continue
         own = [test for where, test in tests if where == suite]
         point = rule.treatment.judge is JudgedBy.POINT
         p_values = None if point else _p_values(rule, tables[suite], [test.setting for test in own])

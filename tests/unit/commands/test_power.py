@@ -261,3 +261,5 @@ def test_a_correlation_is_a_number_from_0_to_1(value: str, capsys: Captured) -> 
 
 def test_without_a_policy_it_says_what_to_name(capsys: Captured) -> None:
     assert "name a policy" in printed(capsys, code=4)
+    for option in ("--groups", "--correlation"):
+        assert "name a policy about them" in printed(capsys, "--table", option, "1", code=4)

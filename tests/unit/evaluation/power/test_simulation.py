@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.evaluation.power import margins, profiles, published
 from pytest_vlmrobust.evaluation.power.grouping import Grouping
 from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan
-from pytest_vlmrobust.policies import Bound, Coverage, OnInconclusive, Policy, Rule, Scope, Tier, Treatment
+from pytest_vlmrobust.policies import Bound, Coverage, JudgedBy, OnInconclusive, Policy, Rule, Scope, Tier, Treatment
 
 TODAY = date(2030, 1, 1)
 FEW = [f"{name}:{level}" for name in ("glass_blur", "fog", "jpeg_compression", "upsample") for level in ("low", "mid", "high")]
@@ -100,6 +100,17 @@ def test_what_is_not_judged_says_nothing_else_than_what_is(truth: profiles.Profi
         assert found == plain.outcomes(tables)
         seen |= set(found.values())
     assert {Outcome.FAIL, Outcome.INCONCLUSIVE} <= seen
+
+
+def test_a_category_of_which_nothing_was_drawn_has_no_say() -> None:
+    """Of a file with 50 samples in each of two categories two are drawn, about half of the time of one category."""
+    labels = ("easy",) * 50 + ("hard",) * 50
+    truth = replace(NOTHING, grouping=Grouping(np.arange(100), 0.5, labels))
+    own = rule("accuracy_drop", high=1.0, where=Scope(category=("*",)), treatment=Treatment(judge=JudgedBy.POINT))
+    found = simulated(truth, own, n=2, runs=20).outcomes["accuracy_drop"]
+    assert found == {Outcome.PASS: 1.0}
+    absent = replace(own, where=Scope(category=("hard",)))
+    assert simulated(truth, absent, n=1, runs=20).outcomes["accuracy_drop"].keys() == {Outcome.PASS, Outcome.NOT_APPLICABLE}
 
 
 def test_a_model_that_never_looks_is_not_above_the_commonest_letter() -> None:
