@@ -11,6 +11,12 @@ from .estimate import Estimate
 
 REPRODUCTION_VERSION = 1
 
+AGREES, COMPATIBLE, DIFFERS = "agrees", "compatible, not tested", "differs"
+"""What is said of a published number: it is in our interval, which is narrow enough to test it; it is in one that is not; or it is
+outside."""
+MULTIPLE = 2
+"""How many times the precision of a published number the half-width of our interval may be to test it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PublishedValue:
@@ -24,6 +30,11 @@ class PublishedValue:
     """As it is printed; empty where the number is not at hand."""
     of: int = 0
     """Of a count, how many there are in all; 0 for all other numbers."""
+
+    @property
+    def precision(self) -> float:
+        """Half a unit of the last printed digit; of a count, as a share."""
+        return 0.5 * 10.0 ** -len(self.printed.partition(".")[2]) / (self.of or 1)
 
     @property
     def number(self) -> float:
@@ -60,9 +71,13 @@ class Reproduced:
     published: float
     """NaN for a word, and where it is not at hand."""
     ours: Estimate | None = None
-    """``None`` for a word, and where the runs do not have it."""
+    """``None`` where the runs do not have it; of a word, the number that it follows from, in fractions."""
     word: str = ""
     """Ours, of a word."""
+    agreement: str = ""
+    """``AGREES``, ``COMPATIBLE`` or ``DIFFERS``; empty where ours has no interval, or there is nothing to compare."""
+    limit: float = math.nan
+    """The largest half-width of our interval that tests the number; NaN for a word, and where there is nothing to compare."""
     reason: str = ""
     """Why there is none of ours."""
 
@@ -75,13 +90,9 @@ class Reproduced:
         return Estimate(self.ours.value - self.published, self.ours.n, *ends, self.ours.confidence)
 
     @property
-    def agrees(self) -> bool | None:
-        """Whether the published number is in our interval, or the word is ours; ``None`` where that cannot be said."""
-        if self.word:
-            return self.word == self.value.printed
-        if self.ours is None or math.isnan(self.published) or math.isnan(self.ours.low):
-            return None
-        return self.ours.low <= self.published <= self.ours.high
+    def half_width(self) -> float:
+        """Half of the width of our interval; NaN for a word, and where there is none."""
+        return math.nan if self.ours is None or self.word else (self.ours.high - self.ours.low) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +151,16 @@ def _value(reproduced: Reproduced) -> dict[str, Any]:
         "about": dict(value.about),
         "printed": value.printed or None,
         "of": value.of or None,
-        "published": None if math.isnan(reproduced.published) else reproduced.published,
+        "published": _known(reproduced.published),
         "ours": reproduced.word or (None if reproduced.ours is None else reproduced.ours.to_dict()),
         "difference": None if difference is None else difference.to_dict(),
-        "agrees": reproduced.agrees,
+        "agreement": reproduced.agreement or None,
+        "n": None if reproduced.ours is None else reproduced.ours.n,
+        "half_width": _known(reproduced.half_width),
+        "limit": _known(reproduced.limit),
         "reason": reproduced.reason or None,
     }
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number

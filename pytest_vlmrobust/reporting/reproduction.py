@@ -7,16 +7,24 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from pytest_vlmrobust.core.publication import PublishedTable, Reproduced, ReproducedTable, Reproduction
+from pytest_vlmrobust.core.publication import (
+    AGREES,
+    COMPATIBLE,
+    DIFFERS,
+    MULTIPLE,
+    PublishedTable,
+    Reproduced,
+    ReproducedTable,
+    Reproduction,
+)
 from pytest_vlmrobust.core.words import first_few, quantity
 
 from .writing import render_table
 
-_HEADER = ("about", "metric", "published", "ours", "interval", "difference", "")
+_HEADER = ("about", "metric", "published", "ours", "n", "interval", "half-width\nand limit", "difference", "")
 _MANY = 3
 """Columns of one metric, above which its name is not repeated in each."""
 _ABSENT = "no run of "
-_SAID = {True: "agrees", False: "differs", None: "no interval"}
 
 
 def render_reproduction(reproduction: Reproduction, *, width: int, color: bool) -> str:
@@ -61,17 +69,19 @@ def _comparison(table: ReproducedTable, width: int, color: bool) -> list[str]:
 def _row(value: Reproduced, scale: int) -> tuple[str, ...]:
     about = ", ".join(value.value.about.values())
     printed = f"{value.value.printed} of {value.value.of}" if value.value.of else value.value.printed or "not at hand"
-    if value.word:
-        return (about, value.value.metric, printed, value.word, "", "", "same" if value.agrees else "other")
-    estimate, difference = value.ours, value.difference
+    estimate = value.ours
     assert estimate is not None
+    if value.word:
+        return (about, value.value.metric, printed, value.word, str(estimate.n), "", "", "", value.agreement or "no interval")
+    difference = value.difference
     digits = _digits(printed, scale)
     exact = estimate.low == estimate.high == estimate.value
     ours = f"{estimate.value:g}" if exact else f"{estimate.value:.{digits}f}"
     interval = "" if exact or math.isnan(estimate.low) else f"[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
     apart = "" if difference is None else f"{difference.value:+.{digits}f}"
-    said = _SAID[value.agrees] if difference is not None else ""
-    return (about, value.value.metric, printed, ours, interval, apart, said)
+    said = (value.agreement or "no interval") if difference is not None else ""
+    limit = f"{value.half_width:.{digits}f} of {value.limit:.{digits}f}" if interval and difference is not None else ""
+    return (about, value.value.metric, printed, ours, str(estimate.n or ""), interval, limit, apart, said)
 
 
 def _digits(printed: str, scale: int) -> int:
@@ -109,7 +119,12 @@ def _reading(reproduction: Reproduction) -> list[str]:
         return ["With --run RUN, ours stand beside the published numbers."]
     return [
         f"Intervals hold at {reproduction.confidence:.0%} and are ours alone: a published number has none and is taken as exact.",
-        "A published number agrees where it lies in our interval. Ours has none where a run lacks settings that it is about.",
+        f"{AGREES}: the published number lies in our interval, whose half-width is at most the limit. {COMPATIBLE}: it lies inside, "
+        f"and our interval is too wide to test it. {DIFFERS}: it lies outside. Ours has no interval where a run lacks settings that it "
+        "is about. A tier agrees where our interval has no other tier.",
+        f"The limit is {MULTIPLE} times the precision of the published number: where the paper's number of questions is known, the "
+        "half-width that ours would have with so many, and no more than the margin of error of a share over so many; else half a unit "
+        "of the last printed digit. n is our number of samples.",
         f"Runs: {first_few(reproduction.runs)}.",
     ]
 

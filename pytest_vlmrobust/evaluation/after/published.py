@@ -62,6 +62,8 @@ class Paper:
     """Name of a model, dataset or category to other names of the same."""
     references: Mapping[str, str] = field(default_factory=dict)
     """Dataset to the model whose errors are the unit of its corruption errors."""
+    questions: Mapping[str, int] = field(default_factory=dict)
+    """Dataset or category to how many questions the published numbers rest on, where that is known."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     """Model to its number of parameters in billions, where slopes over sizes are printed."""
 
@@ -128,6 +130,7 @@ def paper(name: str) -> Paper:
         pools={pool: tuple(models) for pool, models in content.get("pools", {}).items()},
         names={own: tuple(others) for own, others in content.get("names", {}).items()},
         references=content.get("references", {}),
+        questions=content.get("questions", {}),
         parameters=content.get("parameters", {}),
     )
 

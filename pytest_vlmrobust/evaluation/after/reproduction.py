@@ -3,6 +3,13 @@
 A number that a paper takes over several models is the mean over those of them that the runs have. Runs of one model are averaged,
 too: RCI is the mean of three. Each of k intervals then holds at 1 - (1 - confidence) / k, so that they hold together and the
 interval of the mean, or of a slope, is safe whatever the models have in common.
+
+A published number agrees only where our interval is narrow enough to test it: in a wide one every number lies. The limit of its
+half-width is ``MULTIPLE`` times the precision of the published number, which papers do not print. Where the paper's number of
+questions is known, that is the half-width that our interval would have with so many questions, as widths shrink with the square
+root: a replication with the paper's own questions can then agree, and one with a quarter of them still can. But it is no more than
+the margin of error of a share over so many questions: a ratio to a small visual gain is noise in the paper, too, and an interval
+of 40 points tests nothing. Elsewhere all that is known is the printed digits, and the precision is half a unit of the last one.
 """
 
 from __future__ import annotations
@@ -13,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -21,7 +29,17 @@ from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.publication import PublishedTable, PublishedValue, Reproduced, ReproducedTable, Reproduction
+from pytest_vlmrobust.core.publication import (
+    AGREES,
+    COMPATIBLE,
+    DIFFERS,
+    MULTIPLE,
+    PublishedTable,
+    PublishedValue,
+    Reproduced,
+    ReproducedTable,
+    Reproduction,
+)
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.judge.context import floors, groups_of
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUB_TASK, macro_estimate, rows_of
@@ -278,9 +296,9 @@ class _Beside:
         published = value.number * (scale if value.of else 1)
         try:
             if value.metric in _WORDS and self.runs.entries:
-                return Reproduced(value, published, word=_WORDS[value.metric](self, value))
+                return _WORDS[value.metric](self, value)
             if value.metric in _OF_THIS_PACKAGE:
-                return Reproduced(value, published, ours=_OF_THIS_PACKAGE[value.metric](value))
+                return self._compared(value, published, _OF_THIS_PACKAGE[value.metric](value))
             if not self.runs.entries:
                 return Reproduced(value, published)
             ours = self.estimate(value)
@@ -289,7 +307,27 @@ class _Beside:
         if math.isnan(ours.value):
             return Reproduced(value, published, reason=ours.reason or "undefined")
         low, high = scale * ours.low, scale * ours.high
-        return Reproduced(value, published, dataclasses.replace(ours, value=scale * ours.value, low=low, high=high, at=None))
+        return self._compared(value, published, dataclasses.replace(ours, value=scale * ours.value, low=low, high=high, at=None))
+
+    def _compared(self, value: PublishedValue, published: float, ours: Estimate) -> Reproduced:
+        if math.isnan(published):
+            return Reproduced(value, published, ours)
+        half_width, limit = (ours.high - ours.low) / 2, MULTIPLE * self._precision(value, ours)
+        agreement = AGREES if half_width <= limit else COMPATIBLE
+        if math.isnan(ours.low):
+            agreement, limit = "", math.nan
+        elif not ours.low <= published <= ours.high:
+            agreement = DIFFERS
+        return Reproduced(value, published, ours, agreement=agreement, limit=limit)
+
+    def _precision(self, value: PublishedValue, ours: Estimate) -> float:
+        """Returns how precise a published number is, in its unit; the docstring of the module says why."""
+        scale = self.paper.scale_of(value.metric)
+        questions = self.paper.questions.get(value.about.get("category") or value.about.get("dataset", ""))
+        if questions is None:
+            return (scale if value.of else 1) * value.precision
+        margin = scale * NormalDist().inv_cdf((1.0 + self.confidence) / 2) * 0.5 / math.sqrt(questions)
+        return min((ours.high - ours.low) / 2 * math.sqrt(ours.n / questions), margin)
 
     def models(self, value: PublishedValue) -> tuple[list[str], dict[str, list[_Scores]]]:
         """Returns the models that a number is taken over, and the scores of those that the runs have.
@@ -470,23 +508,31 @@ def _pooled_tail_share(tables: Iterable[ScoreTable]) -> Estimate:
 # Words, and what follows from this package alone.
 
 
-def _tier(beside: _Beside, value: PublishedValue) -> str:
+def _tier(beside: _Beside, value: PublishedValue) -> Reproduced:
+    """Returns the tier of our drop. It agrees where the whole interval of the drop is in the published one."""
     drop = beside.estimate(dataclasses.replace(value, metric="accuracy_drop"))
     if math.isnan(drop.value):
         raise _AbsentError(drop.reason)
-    return metrics.robustness_tier(drop.value)
+    agreement = ""
+    if not math.isnan(drop.low):
+        low, high = (metrics.TIERS.index(metrics.robustness_tier(end)) for end in (drop.low, drop.high))
+        inside = low <= metrics.TIERS.index(value.printed) <= high
+        agreement = (AGREES if low == high else COMPATIBLE) if inside else DIFFERS
+    return Reproduced(value, math.nan, drop, metrics.robustness_tier(drop.value), agreement=agreement)
 
 
-def _worst_setting(beside: _Beside, value: PublishedValue) -> str:
+def _worst_setting(beside: _Beside, value: PublishedValue) -> Reproduced:
     _, found = beside.models(value)
     (scores, *_) = found[value.about["model"]]
-    drops = _drops(scores.part(value.about))
+    table = scores.part(value.about)
+    drops = _drops(table)
     if not drops or any(map(math.isnan, drops.values())):
         raise _AbsentError("inferences failed" if drops else "no perturbation was asked in full")
-    return max(drops, key=drops.__getitem__)
+    worst = max(drops, key=drops.__getitem__)
+    return Reproduced(value, math.nan, Estimate(drops[worst], table.samples), worst)
 
 
-_WORDS: Mapping[str, Callable[[_Beside, PublishedValue], str]] = {
+_WORDS: Mapping[str, Callable[[_Beside, PublishedValue], Reproduced]] = {
     "robustness_tier": _tier,
     "worst_case_setting": _worst_setting,
 }

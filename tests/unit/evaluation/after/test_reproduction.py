@@ -7,18 +7,19 @@ import math
 import re
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pytest_vlmrobust import metrics
+from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.cli import main, parser
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
-from pytest_vlmrobust.core.publication import Reproduced, Reproduction
+from pytest_vlmrobust.core.publication import AGREES, COMPATIBLE, DIFFERS, Reproduced, Reproduction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.after.published import paper, papers
 from pytest_vlmrobust.evaluation.after.reproduction import parse_names, reproduce
@@ -88,7 +89,7 @@ def test_a_row_of_table_3(qwen: Path) -> None:
         }
     )
     clean = values["clean_accuracy MMBench Qwen3-VL-4B"]
-    assert (clean.published, clean.value.printed, clean.agrees) == (88.4, "88.4", True)
+    assert (clean.published, clean.value.printed, clean.agreement) == (88.4, "88.4", COMPATIBLE)
     assert clean.difference is not None
     assert clean.difference.value == pytest.approx(1.6)
     assert clean.difference.low == pytest.approx(clean.ours.low - 88.4 if clean.ours else math.nan)
@@ -98,7 +99,8 @@ def test_a_row_of_table_3(qwen: Path) -> None:
     severe = values["severe_failure_rate MMBench Qwen3-VL-4B"]
     assert severe.ours is not None
     assert "over 4 of 133 settings" in severe.ours.reason
-    assert severe.agrees is None  # with any interval it would seem to agree, or to differ
+    assert severe.agreement == ""  # with any interval it would seem to agree, or to differ
+    assert math.isnan(severe.limit)
 
 
 def test_every_number_without_ours_says_why(qwen: Path) -> None:
@@ -140,8 +142,56 @@ def test_numbers_over_models_are_means_with_a_safe_interval(tmp_path: Path) -> N
     each = [metrics.estimate("accuracy_drop", metrics.ScoreTable(a, {"flip_v": b}), "flip_v", 0.95) for a, b in scores.values()]
     assert drop.ours.low == pytest.approx(50 * sum(one.low for one in each))
     assert drop.ours.high == pytest.approx(50 * sum(one.high for one in each))
-    assert values["robustness_tier flip_v MMBench"].word == "moderate"
-    assert values["robustness_tier flip_v MMBench"].agrees is False
+    tier = values["robustness_tier flip_v MMBench"]
+    assert (tier.word, tier.value.printed, tier.agreement) == ("moderate", "catastrophic", COMPATIBLE)
+    assert tier.ours is not None
+    assert tier.ours.n == N
+
+
+def scripted(directory: Path, questions: int, right: Mapping[str, float], settings: Sequence[str]) -> Path:
+    """Writes the evidence of two models: right on a share of the questions, which a few settings lower, on different ones."""
+    rng = np.random.default_rng(0)
+    samples = [Sample(f"q{i}", (), f"{i}?", "AB"[i % 2], "choice", {"A": "a", "B": "b"}) for i in range(questions)]
+    with Evidence.open(directory) as evidence:
+        evidence.put_samples("MMBench_DEV_EN", "d", samples)
+        for model, share in right.items():
+            easy = rng.random(questions)
+            for name in ("clean", "no_image", *settings):
+                lost = {"clean": 0.0, "no_image": 0.48, "mid": 0.02, "high": 0.06}.get(name.rpartition(":")[2], 0.01)
+                luck = rng.random(questions) < (0.0 if name == "clean" else 0.05)
+                wrong = np.where(luck, rng.random(questions), easy) > share - lost
+                put(evidence, Cell(model, "MMBench_DEV_EN", Setting.parse(name)), wrong.tolist(), 1)
+    return directory
+
+
+def test_a_few_invented_questions_agree_with_nothing(tmp_path: Path) -> None:
+    """In their wide intervals nearly all numbers of the paper lie."""
+    fakes = scripted(tmp_path / "fakes", 24, {"Qwen3-VL-8B": 0.9, "Qwen3-VL-4B": 0.8}, perturbations.names("robustbench"))
+    said = Counter(
+        value.agreement
+        for number in ("3", "4", "13", "20", "21")
+        for value in found(reproduce("vlm-robustbench", number, runs=[("", fakes)])).values()
+    )
+    assert said[AGREES] == 0
+    assert said[COMPATIBLE] > 50
+    assert set(said) == {COMPATIBLE, DIFFERS}
+
+
+def test_as_many_questions_as_the_paper_has_can_agree_or_differ(tmp_path: Path) -> None:
+    real = scripted(tmp_path / "real", 853, {"Qwen3-VL-8B": 0.902, "Qwen3-VL-4B": 0.7}, ["flip_v"])
+    values = found(reproduce("vlm-robustbench", "3", runs=[("", real)]))
+    said = {name: values[f"{name} MMBench Qwen3-VL-8B"].agreement for name in ("clean_accuracy", "visual_gain")}
+    assert said == {"clean_accuracy": AGREES, "visual_gain": AGREES}
+    assert values["clean_accuracy MMBench Qwen3-VL-4B"].agreement == DIFFERS
+    clean = values["clean_accuracy MMBench Qwen3-VL-8B"]
+    assert clean.limit == pytest.approx(2 * clean.half_width)
+
+
+def test_without_the_papers_number_of_questions_the_printed_digits_are_the_precision(tmp_path: Path) -> None:
+    one = run(tmp_path / "one", {"Molmo-1B": {"clean": 40, "no_image": 70, "patches:2": 39}}, dataset="AMBER")
+    value = found(reproduce("rci", "2", runs=[("", one)]))["rci AMBER Molmo-1B patches:2"]
+    assert (value.value.printed, value.agreement) == ("-0.015", COMPATIBLE)
+    assert value.limit == pytest.approx(0.001)
 
 
 def test_tiers_count_cells_of_all_models(tmp_path: Path) -> None:
@@ -317,7 +367,7 @@ def test_what_follows_from_this_package_is_that_of_the_papers() -> None:
     for number, count in (("1", 10), ("29", 126)):
         (table,) = reproduce("vlm-robustbench", number).tables
         assert len(table.values) == count
-        assert all(value.agrees for value in table.values), number
+        assert all(value.agreement == AGREES for value in table.values), number
 
 
 def test_the_commands_are_ones_that_run(request: pytest.FixtureRequest) -> None:
@@ -404,10 +454,13 @@ def test_names_without_a_run_are_refused(capsys: pytest.CaptureFixture[str]) -> 
     assert "name the run with --run" in capsys.readouterr().err
 
 
-def test_ours_stand_beside(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ours_stand_beside(qwen: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     assert main(["reproduce", "vlm-robustbench", "3", f"--run={qwen}"]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"MMBench, Qwen3-VL-4B +visual_gain +48\.2 +50\.0 +\[\d\d\.\d, \d\d\.\d\] +\+1\.8 +agrees", said)
+    row = r"visual_gain +48\.2 +50\.0 +100 +\[\d\d\.\d, \d\d\.\d\] +\d\.\d of \d\.\d +\+1\.8 +compatible, not tested"
+    assert re.search(row, said)
+    assert "The limit is 2 times the precision of the published number" in said
     assert re.search(r"MMBench, Qwen3-VL-4B +benign_at_low +88\.1 +50\.0", said)
     assert "119 published numbers without ours: no run of Qwen3-VL-8B, " in said
     assert "a published number has none and is taken as exact" in said.replace("\n  ", " ")
@@ -418,4 +471,7 @@ def test_ours_stand_beside(qwen: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert values[0]["published"] == 88.4
     assert values[0]["ours"]["value"] == pytest.approx(90.0)
     assert values[0]["difference"]["value"] == pytest.approx(1.6)
-    assert (table["scale"], values[0]["agrees"], values[0]["about"]["model"]) == (100, True, "Qwen3-VL-4B")
+    assert (table["scale"], values[0]["agreement"], values[0]["about"]["model"]) == (100, COMPATIBLE, "Qwen3-VL-4B")
+    assert values[0]["n"] == N
+    assert values[0]["half_width"] == pytest.approx((values[0]["ours"]["high"] - values[0]["ours"]["low"]) / 2)
+    assert values[0]["limit"] == pytest.approx(2 * values[0]["half_width"] * math.sqrt(100 / 853))
