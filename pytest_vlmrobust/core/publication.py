@@ -12,8 +12,9 @@ from .estimate import Estimate
 REPRODUCTION_VERSION = 1
 
 AGREES, COMPATIBLE, DIFFERS = "agrees", "compatible, not tested", "differs"
-"""What is said of a published number: it is in our interval, which is narrow enough to test it; it is in one that is not; or it is
-outside."""
+"""What is said of a published number: in our interval, which is narrow enough to test it; in one that is too wide; outside."""
+DECLARED = "declared, not measured"
+"""What is said of a parameter that pixels do not show: ours is what this package declares."""
 MULTIPLE = 2
 """How many times the precision of a published number the half-width of our interval may be to test it."""
 
@@ -56,6 +57,8 @@ class PublishedTable:
     caption: str
     commands: tuple[str, ...] = ()
     """What a person with the weights and the data runs; empty where a table has nothing that models answer."""
+    models: str = ""
+    """The models file that the commands name, as YAML; empty where they name none."""
     values: tuple[PublishedValue, ...] = ()
     keys: tuple[str, ...] = ()
     """What the rows are about: keys of ``about``. The others are those of columns."""
@@ -75,7 +78,7 @@ class Reproduced:
     word: str = ""
     """Ours, of a word."""
     agreement: str = ""
-    """``AGREES``, ``COMPATIBLE`` or ``DIFFERS``; empty where ours has no interval, or there is nothing to compare."""
+    """``AGREES``, ``COMPATIBLE``, ``DIFFERS`` or ``DECLARED``; empty without an interval of ours, or with nothing to compare."""
     limit: float = math.nan
     """The largest half-width of our interval that tests the number; NaN for a word, and where there is nothing to compare."""
     reason: str = ""
@@ -138,6 +141,7 @@ def _table(reproduced: ReproducedTable) -> dict[str, Any]:
         "table": table.number,
         "caption": table.caption,
         "commands": list(table.commands),
+        "models": table.models or None,
         "notes": list(table.notes),
         "scale": reproduced.scale,
         "values": [_value(value) for value in reproduced.values],
@@ -155,7 +159,7 @@ def _value(reproduced: Reproduced) -> dict[str, Any]:
         "ours": reproduced.word or (None if reproduced.ours is None else reproduced.ours.to_dict()),
         "difference": None if difference is None else difference.to_dict(),
         "agreement": reproduced.agreement or None,
-        "n": None if reproduced.ours is None else reproduced.ours.n,
+        "n": None if reproduced.ours is None else reproduced.ours.n or None,
         "half_width": _known(reproduced.half_width),
         "limit": _known(reproduced.limit),
         "reason": reproduced.reason or None,

@@ -38,6 +38,8 @@ def _table(reproduction: Reproduction, table: ReproducedTable, width: int, color
     published = table.table
     parts = [_wrapped(f"{reproduction.title}, table {published.number}. {published.caption}", width)]
     parts += ["\n".join(f"  $ {command}" for command in published.commands)] if published.commands else []
+    if published.models:
+        parts.append("  models.yaml:\n" + textwrap.indent(published.models.rstrip("\n"), "    "))
     if not published.values:
         parts.append("  No number of this table can be compared.")
     elif reproduction.runs or any(value.ours for value in table.values):
@@ -72,9 +74,19 @@ def _row(value: Reproduced, scale: int) -> tuple[str, ...]:
     estimate = value.ours
     assert estimate is not None
     if value.word:
-        return (about, value.value.metric, printed, value.word, str(estimate.n), "", "", "", value.agreement or "no interval")
+        return (
+            about,
+            value.value.metric,
+            printed,
+            value.word,
+            str(estimate.n or ""),
+            "",
+            "",
+            "",
+            value.agreement or "no interval",
+        )
     difference = value.difference
-    digits = _digits(printed, scale)
+    digits = _digits(printed, scale) + (estimate.n == 0)  # a parameter is known better than it is printed
     exact = estimate.low == estimate.high == estimate.value
     ours = f"{estimate.value:g}" if exact else f"{estimate.value:.{digits}f}"
     interval = "" if exact or math.isnan(estimate.low) else f"[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
@@ -115,16 +127,24 @@ def _printed(table: PublishedTable, width: int, color: bool) -> str:
 
 
 def _reading(reproduction: Reproduction) -> list[str]:
-    if not reproduction.runs:
+    if not reproduction.runs and not any(value.ours for table in reproduction.tables for value in table.values):
         return ["With --run RUN, ours stand beside the published numbers."]
+    meaning = (
+        f"{AGREES}: the published number lies in our interval, whose half-width is at most the limit. {COMPATIBLE}: it lies "
+        f"inside, and our interval is too wide to test it. {DIFFERS}: it lies outside."
+    )
+    limit = (
+        f"The limit is {MULTIPLE} times the precision of the published number: where the paper's number of questions is known, "
+        "the half-width that our interval would have with so many, and at most the margin of error of a share over so many; else "
+        "half a unit of the last printed digit. n is our number of samples."
+    )
+    words = [meaning, limit]
+    if not reproduction.runs:
+        return words
     return [
         f"Intervals hold at {reproduction.confidence:.0%} and are ours alone: a published number has none and is taken as exact.",
-        f"{AGREES}: the published number lies in our interval, whose half-width is at most the limit. {COMPATIBLE}: it lies inside, "
-        f"and our interval is too wide to test it. {DIFFERS}: it lies outside. Ours has no interval where a run lacks settings that it "
-        "is about. A tier agrees where our interval has no other tier.",
-        f"The limit is {MULTIPLE} times the precision of the published number: where the paper's number of questions is known, the "
-        "half-width that ours would have with so many, and no more than the margin of error of a share over so many; else half a unit "
-        "of the last printed digit. n is our number of samples.",
+        *words,
+        "Ours has no interval where a run lacks settings that it is about. A tier agrees where our interval has no other tier.",
         f"Runs: {first_few(reproduction.runs)}.",
     ]
 

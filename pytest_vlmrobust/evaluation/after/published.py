@@ -148,6 +148,7 @@ def _table(
         caption=entry["caption"],
         commands=(*commands_of, *compared),
         values=tuple(values),
+        models=content.get("models", {}).get(entry.get("run", ""), ""),
         keys=tuple(key for key in (rows[0] if rows else ()) if key in KEYS),
         notes=tuple(entry.get("notes", ())),
     )

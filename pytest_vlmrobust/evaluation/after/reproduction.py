@@ -7,8 +7,8 @@ interval of the mean, or of a slope, is safe whatever the models have in common.
 A published number agrees only where our interval is narrow enough to test it: in a wide one every number lies. The limit of its
 half-width is ``MULTIPLE`` times the precision of the published number, which papers do not print. Where the paper's number of
 questions is known, that is the half-width that our interval would have with so many questions, as widths shrink with the square
-root: a replication with the paper's own questions can then agree, and one with a quarter of them still can. But it is no more than
-the margin of error of a share over so many questions: a ratio to a small visual gain is noise in the paper, too, and an interval
+root: a replication with the paper's own questions can then agree, and one with a quarter of them still can. But it is at most the
+margin of error of a share over so many questions: a ratio to a small visual gain is noise in the paper, too, and an interval
 of 40 points tests nothing. Elsewhere all that is known is the printed digits, and the precision is half a unit of the last one.
 """
 
@@ -32,6 +32,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.publication import (
     AGREES,
     COMPATIBLE,
+    DECLARED,
     DIFFERS,
     MULTIPLE,
     PublishedTable,
@@ -50,6 +51,7 @@ from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.registry import find
 
 from .comparison import Entry, manifest, places
+from .measured import font_sizes, measured
 from .published import Paper, paper
 
 CONFIDENCE = 0.90
@@ -298,7 +300,7 @@ class _Beside:
             if value.metric in _WORDS and self.runs.entries:
                 return _WORDS[value.metric](self, value)
             if value.metric in _OF_THIS_PACKAGE:
-                return self._compared(value, published, _OF_THIS_PACKAGE[value.metric](value))
+                return _OF_THIS_PACKAGE[value.metric](self, value)
             if not self.runs.entries:
                 return Reproduced(value, published)
             ours = self.estimate(value)
@@ -307,9 +309,9 @@ class _Beside:
         if math.isnan(ours.value):
             return Reproduced(value, published, reason=ours.reason or "undefined")
         low, high = scale * ours.low, scale * ours.high
-        return self._compared(value, published, dataclasses.replace(ours, value=scale * ours.value, low=low, high=high, at=None))
+        return self.compared(value, published, dataclasses.replace(ours, value=scale * ours.value, low=low, high=high, at=None))
 
-    def _compared(self, value: PublishedValue, published: float, ours: Estimate) -> Reproduced:
+    def compared(self, value: PublishedValue, published: float, ours: Estimate) -> Reproduced:
         if math.isnan(published):
             return Reproduced(value, published, ours)
         half_width, limit = (ours.high - ours.low) / 2, MULTIPLE * self._precision(value, ours)
@@ -505,7 +507,7 @@ def _pooled_tail_share(tables: Iterable[ScoreTable]) -> Estimate:
     )
 
 
-# Words, and what follows from this package alone.
+# Words, and what follows from the catalogue alone.
 
 
 def _tier(beside: _Beside, value: PublishedValue) -> Reproduced:
@@ -538,17 +540,26 @@ _WORDS: Mapping[str, Callable[[_Beside, PublishedValue], Reproduced]] = {
 }
 
 
-def _parameter(value: PublishedValue) -> Estimate:
-    own = find(value.about["perturbation"]).parameters(value.about["level"])[value.about["parameter"]]
-    return Estimate(float(own), 0, float(own), float(own), reason="of this package")
-
-
-def _count_of_family(value: PublishedValue) -> Estimate:
+def _count_of_family(beside: _Beside, value: PublishedValue) -> Reproduced:
     count = float(sum(find(name).family == value.about["family"] for name in ROBUSTBENCH))
-    return Estimate(count, 0, count, count, reason="of this package")
+    return beside.compared(value, value.number, Estimate(count, 0, count, count, reason="of this package"))
 
 
-_OF_THIS_PACKAGE: Mapping[str, Callable[[PublishedValue], Estimate]] = {
+def _parameter(beside: _Beside, value: PublishedValue) -> Reproduced:
+    """Returns a parameter of a perturbation as pixels show it, or else as it is declared."""
+    perturbation, level = value.about["perturbation"], value.about["level"]
+    if sizes := font_sizes(perturbation, level):
+        word = "; ".join(f"{size} at {picture}" for picture, size in sizes.items())
+        off = max(abs(size - value.number) for size in sizes.values())
+        ours = Estimate(max(sizes.values()), 0, reason="letters grow with pictures of more than 640 x 480 pixels")
+        return Reproduced(value, value.number, ours, word, agreement=AGREES if off <= 1 else DIFFERS)
+    if (seen := measured(perturbation, level)) is not None:
+        return beside.compared(value, value.number, seen)
+    declared = float(find(perturbation).parameters(level)[value.about["parameter"]])
+    return Reproduced(value, value.number, Estimate(declared, 0), agreement=DECLARED)
+
+
+_OF_THIS_PACKAGE: Mapping[str, Callable[[_Beside, PublishedValue], Reproduced]] = {
     "perturbation_parameter": _parameter,
     "number_of_perturbations": _count_of_family,
 }

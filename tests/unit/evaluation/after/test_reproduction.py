@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.backends.generation import generation_for
+from pytest_vlmrobust.backends.resolve import resolve
 from pytest_vlmrobust.cli import main, parser
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
-from pytest_vlmrobust.core.publication import AGREES, COMPATIBLE, DIFFERS, Reproduced, Reproduction
+from pytest_vlmrobust.core.publication import AGREES, COMPATIBLE, DECLARED, DIFFERS, Reproduced, Reproduction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.after.published import paper, papers
 from pytest_vlmrobust.evaluation.after.reproduction import parse_names, reproduce
@@ -364,10 +366,48 @@ def test_the_data_are_those_of_the_golden_tables(golden: Callable[[str], Rows]) 
 
 
 def test_what_follows_from_this_package_is_that_of_the_papers() -> None:
-    for number, count in (("1", 10), ("29", 126)):
-        (table,) = reproduce("vlm-robustbench", number).tables
-        assert len(table.values) == count
-        assert all(value.agreement == AGREES for value in table.values), number
+    (table,) = reproduce("vlm-robustbench", "1").tables
+    assert [value.agreement for value in table.values] == [AGREES] * 10
+
+
+def test_parameters_of_table_29_are_measured_in_pixels() -> None:
+    (table,) = reproduce("vlm-robustbench", "29").tables
+    said = {(value.value.about["perturbation"], value.value.about["level"]): value for value in table.values}
+    hidden = [
+        "zoom_blur",
+        "glass_blur",
+        "fog",
+        "frost",
+        "snow",
+        "rain",
+        "spatter",
+        "perspective_transform",
+        "elastic_transform",
+        "color_jitter",
+        "downsample",
+    ]
+    for (name, level), value in said.items():
+        expected = {DIFFERS} if name in ("text_overlay", "watermark") else {DECLARED} if name in hidden else {AGREES}
+        if (name, level) == ("upsample", "high"):
+            expected = {COMPATIBLE}  # whole pixels are cut off: 6.0 is not known to 0.1
+        assert {value.agreement} == expected, (name, level, value.ours)
+        if name not in hidden:
+            assert value.ours is not None
+            assert value.word or value.ours.low <= value.published <= value.ours.high
+    assert re.fullmatch(r"2[34] at 640 x 480; 58 at 1344 x 1344", said["text_overlay", "low"].word)
+    assert re.fullmatch(r"7[123] at 640 x 480; 174 at 1344 x 1344", said["watermark", "high"].word)
+
+
+def test_a_parameter_that_pixels_do_not_have_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogue says 0.02; the pixels are those of 0.06."""
+    get = perturbations.get
+    monkeypatch.setattr(perturbations, "get", lambda setting: get(setting.replace("noise:low", "noise:mid")))
+    noise = [
+        value for value in reproduce("vlm-robustbench", "29").tables[0].values if "noise" in value.value.about["perturbation"]
+    ]
+    assert [(value.value.about["level"], value.agreement) for value in noise] == [
+        *[("low", DIFFERS), ("mid", AGREES), ("high", AGREES)] * 3
+    ]
 
 
 def test_the_commands_are_ones_that_run(request: pytest.FixtureRequest) -> None:
@@ -389,6 +429,22 @@ def test_the_commands_are_ones_that_run(request: pytest.FixtureRequest) -> None:
                 assert all((Path(word)).is_file() for word in words if word.startswith("suites/"))
                 policies = [word.partition("=")[2] for word in words if word.startswith("--vlm-thresholds=")]
                 assert all(Path("thresholds", f"{policy}.yaml").is_file() for policy in policies)
+
+
+def test_a_models_file_that_a_command_names_is_printed_and_has_its_models(tmp_path: Path) -> None:
+    named = 0
+    for name in papers():
+        for table in paper(name).tables.values():
+            options = [word.partition("=")[::2] for command in table.commands for word in shlex.split(command)]
+            assert bool(table.models) == (("--vlm-models", "models.yaml") in options), (name, table.number)
+            if table.models:
+                (file := tmp_path / "models.yaml").write_text(table.models)
+                refs = [resolve(model, models_file=file) for option, model in options if option == "--vlm"]
+                named += len(refs)
+                if name == "perceptual-observatory":
+                    decoding = {(g.temperature, g.top_p, g.top_k) for g in map(generation_for, refs)}
+                    assert decoding == {(0.2, 0.95, 32)}
+    assert named == 2 + 2 * 3
 
 
 # The command.
