@@ -5,6 +5,7 @@ What policies ask of a whole run beside its verdicts is found in ``evaluation.ju
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from typing import Protocol
 
 WARNING = "warning: "
 """How the reason of a verdict begins that speaks up and does not block."""
+NOT_SHOWN = "not shown: "
+"""How the reason begins where a rule that blocks could not decide, or did not apply, and its policy lets that pass."""
 
 
 class Outcome(StrEnum):
@@ -45,6 +48,36 @@ ENDS_AS_FAILURE = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.ERROR})
 
 
 @dataclass(frozen=True, slots=True)
+class NotShown:
+    """A rule that blocks when it is broken, and is not shown to hold: its policy lets that pass.
+
+    Numbers that are undefined are NaN.
+    """
+
+    rule: str
+    """Its id."""
+    outcome: Outcome
+    """INCONCLUSIVE: the samples do not decide it. NOT_APPLICABLE: it did not apply."""
+    bound: str
+    """What it asks of the value: ``<= 0.15``."""
+    reason: str
+    """The sentence behind the outcome: the value, its interval, the bound, and how many samples would decide it."""
+    source: str = ""
+    """Where it stands, ``file:line``."""
+    low: float = math.nan
+    """Lower end of the interval that was compared with the bound."""
+    high: float = math.nan
+    """Upper end of that interval."""
+    beyond: float = math.nan
+    """The share of that interval beyond the bound."""
+    samples_needed: int | None = None
+    """With about so many samples in all it is decided in nine of ten cases, if the value is the true one; ``null`` when that
+    cannot be told."""
+    samples_needed_least: int | None = None
+    """With about so many it is decided in half of all cases."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """An outcome with its reason, and the rule that was applied.
 
@@ -64,6 +97,8 @@ class Verdict:
     target: str = ""
     samples_needed: int | None = None
     samples_needed_least: int | None = None
+    not_shown: NotShown | None = None
+    """What lets a rule pass that is not shown to hold; None for every other verdict."""
 
 
 class ThresholdExceeded(AssertionError):

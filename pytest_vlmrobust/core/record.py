@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .conversion import from_plain, read_json, to_plain
-from .decision import Outcome
+from .decision import NotShown, Outcome
 
 BY_VALUE = "judged by value"
 """What stands in place of the interval of a measure whose value alone was compared with the bound."""
@@ -88,6 +88,8 @@ class Measure:
     ``null`` when that cannot be told or all is decided."""
     samples_needed_least: int | None = None
     """With about so many it is decided in half of all cases."""
+    not_shown: tuple[NotShown, ...] = ()
+    """Rules about it that block when they are broken and are not shown to hold, each let pass by its policy."""
 
     @property
     def called(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
+from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, NotShown, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded, samples_to_decide
 from pytest_vlmrobust.core.words import quantity
 
@@ -97,16 +97,48 @@ def judge_rule(
     """
     judged = JudgedEstimate.of(rule, estimate, tests, category)
     outcome, reason, measured = _assess(judged)
-    if _only_warns(rule, outcome):
+    if rule.treatment.tier is Tier.WARN:
         return _verdict(rule, Outcome.MEASURED, reason if outcome is Outcome.PASS else WARNING + reason)
-    if outcome is Outcome.FAIL:
-        return _waive(judged, _verdict(rule, outcome, reason), waivers, today)
+    verdict = _verdict(rule, outcome, reason)
     if outcome is Outcome.INCONCLUSIVE and measured:
         needed = _samples_needed(judged)
-        undecided = replace(_verdict(rule, outcome, f"{reason}; {_samples_in_words(needed)}"), samples_needed=needed.most)
-        undecided = replace(undecided, samples_needed_least=needed.least)
-        return _waive(judged, undecided, waivers, today)
-    return _verdict(rule, outcome, reason)
+        verdict = replace(verdict, reason=f"{reason}; {_samples_in_words(needed)}", samples_needed=needed.most)
+        verdict = replace(verdict, samples_needed_least=needed.least)
+    if _only_warns(rule, outcome):
+        return _not_shown(rule, verdict, judged if measured else None)
+    if outcome is Outcome.FAIL or (outcome is Outcome.INCONCLUSIVE and measured):
+        return _waive(judged, verdict, waivers, today)
+    return verdict
+
+
+def _not_shown(rule: Rule, verdict: Verdict, judged: JudgedEstimate | None = None) -> Verdict:
+    """Returns MEASURED for a rule that blocks and lets an undecided verdict pass, with what it does not show.
+
+    Args:
+        rule: the one that was applied.
+        verdict: INCONCLUSIVE or NOT_APPLICABLE.
+        judged: what was compared with the bound; None where nothing was.
+    """
+    (low, high), _ = judged.telling if judged else ((math.nan, math.nan), "")
+    open_rule = NotShown(
+        rule=rule.id,
+        outcome=verdict.outcome,
+        bound=rule.bound.condition,
+        reason=verdict.reason,
+        source=rule.source,
+        low=low,
+        high=high,
+        beyond=_share_beyond(rule.bound, low, high),
+        samples_needed=verdict.samples_needed,
+        samples_needed_least=verdict.samples_needed_least,
+    )
+    return replace(_verdict(rule, Outcome.MEASURED, NOT_SHOWN + verdict.reason), not_shown=open_rule)
+
+
+def _share_beyond(bound: Bound, low: float, high: float) -> float:
+    """Returns the share of an interval that lies beyond a bound; NaN where there is no interval."""
+    inside = min(high, bound.high) - max(low, bound.low)
+    return 1.0 - max(0.0, inside) / (high - low) if high > low else math.nan
 
 
 def outcome_of(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1) -> Outcome:
@@ -206,8 +238,11 @@ def early_verdict(
 
 def undecided(rule: Rule) -> Verdict:
     """Returns the verdict of a rule on a test that stopped for another reason before it was decided."""
-    outcome = Outcome.MEASURED if _only_warns(rule, Outcome.INCONCLUSIVE) else Outcome.INCONCLUSIVE
-    return _verdict(rule, outcome, f"{rule.metric} was not judged: the test stopped before that {_cite(rule)}")
+    reason = f"{rule.metric} was not judged: the test stopped before that {_cite(rule)}"
+    if rule.treatment.tier is Tier.WARN:
+        return _verdict(rule, Outcome.MEASURED, reason)
+    verdict = _verdict(rule, Outcome.INCONCLUSIVE, reason)
+    return _not_shown(rule, verdict) if _only_warns(rule, Outcome.INCONCLUSIVE) else verdict
 
 
 def _verdict(rule: Rule, outcome: Outcome, reason: str) -> Verdict:

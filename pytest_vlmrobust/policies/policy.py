@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from pytest_vlmrobust.core.cell import NO_IMAGE_NAME
-from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome, Verdict
+from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
@@ -181,9 +181,13 @@ class Policy:
     def measure(
         self, test: JudgedTest, estimate: Estimate, *, today: date, decided: Mapping[str, Verdict] | None = None
     ) -> Measure:
-        """Returns the estimate with its worst verdict as one line of a record; warnings of other rules join its reason."""
-        worst, *others = self.judge(test, estimate, today=today, decided=decided)
-        reasons = [worst.reason, *(verdict.reason for verdict in others if verdict.reason.startswith(WARNING))]
+        """Returns the estimate with its worst verdict as one line of a record.
+
+        What other rules warn of, or are not shown to hold, joins its reason.
+        """
+        verdicts = self.judge(test, estimate, today=today, decided=decided)
+        worst, *others = verdicts
+        reasons = [worst.reason, *(verdict.reason for verdict in others if verdict.reason.startswith(_SPEAKS_UP))]
         return Measure(
             metric=test.metric,
             value=estimate.value,
@@ -199,11 +203,15 @@ class Policy:
             target=worst.target,
             samples_needed=worst.samples_needed,
             samples_needed_least=worst.samples_needed_least,
+            not_shown=tuple(verdict.not_shown for verdict in verdicts if verdict.not_shown),
         )
 
 
+_SPEAKS_UP = (WARNING, NOT_SHOWN)
+
+
 def _rank(verdict: Verdict) -> tuple[int, bool]:
-    return WORST_FIRST.index(verdict.outcome), not verdict.reason.startswith(WARNING)
+    return WORST_FIRST.index(verdict.outcome), not verdict.reason.startswith(_SPEAKS_UP)
 
 
 def _coverage_content(coverage: Coverage) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from .wording import (
     decision_sentence,
     decisions_by_model,
     note_lines,
+    open_rule_sentences,
     outcome_counts,
     policy_replacements,
     row,
@@ -100,8 +101,8 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
         lines += ["", f"{quantity(len(records) - most, 'more test is', 'more tests are')} in results.json."]
     if reasons := [record for record in worst_first(records)[:most] if record.deciding in EXPLAINED]:
         lines += ["", *(f"- {record.outcome} {code(record.id)}: {inert(record.reason)}" for record in reasons)]
-    if warnings := warning_lines(worst_first(records)):
-        lines += ["", *(f"- warning: {inert(line)}" for line in warnings)]
+    if asides := [*open_rule_sentences(records), *(f"warning: {line}" for line in warning_lines(worst_first(records)))]:
+        lines += ["", *(f"- {inert(line)}" for line in asides)]
     if noise := noise_table(facts.repeatability):
         lines += ["", *noise]
     if counted := [spent for spent in facts.spending if spent.tokens]:

@@ -10,13 +10,13 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from pytest_vlmrobust.core.comparison import Repeatability
-from pytest_vlmrobust.core.decision import WARNING, Outcome
+from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, Outcome
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import on_one_line
 
 from .explanation import Command, explain
-from .wording import RunFacts, ci_variables, decisions_by_model, policy_replacements, warnings_of
+from .wording import RunFacts, ci_variables, decisions_by_model, open_rule_sentences, policy_replacements, warnings_of
 from .writing import write_text
 
 FILE_NAME = "junit.xml"
@@ -65,6 +65,7 @@ def properties(record: Record) -> list[tuple[str, str]]:
         if measure.waiver:
             values["vlm.waiver"] = measure.waiver
     values["vlm.warning"] = "; ".join(_warnings(record))
+    values["vlm.not_shown"] = "; ".join(_not_shown(record))
     return [(visible(name), value) for name, value in values.items() if value]
 
 
@@ -95,6 +96,9 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
     }
     values |= {
         f"vlm.policy.replaces.{number}": on_one_line(sentence) for number, sentence in enumerate(policy_replacements(origins), 1)
+    }
+    values |= {
+        f"vlm.not_shown.{number}": on_one_line(sentence) for number, sentence in enumerate(open_rule_sentences(records), 1)
     }
     values["vlm.budget"] = "; ".join(budget_lines(records))
     for spent in facts.spending:
@@ -150,6 +154,10 @@ def is_plain(origins: Mapping[str, Any]) -> bool:
 
 def _warnings(record: Record) -> list[str]:
     return [on_one_line(warning) for warning in warnings_of(record)]
+
+
+def _not_shown(record: Record) -> list[str]:
+    return [on_one_line(about.reason) for measure in record.measures for about in measure.not_shown]
 
 
 def _repeat_properties(repeat: Repeatability) -> dict[str, str]:
@@ -243,9 +251,9 @@ def _case(record: Record, beside: Record | None, command: Command | None, *, pla
         _add_result(node, "skipped", record.reason, type="pytest.xfail")
     elif record.outcome is Outcome.NOT_APPLICABLE:
         _add_result(node, "skipped", record.reason, record.reason, type="pytest.skip")
-    if warnings := _warnings(record):
-        text = "\n".join(f"{WARNING}{warning}" for warning in warnings)
-        ET.SubElement(node, "system-out").text = visible(text)  # many readers show no properties
+    lines = [*(f"{WARNING}{text}" for text in _warnings(record)), *(f"{NOT_SHOWN}{text}" for text in _not_shown(record))]
+    if lines:
+        ET.SubElement(node, "system-out").text = visible("\n".join(lines))  # many readers show no properties
     return node
 
 

@@ -22,6 +22,7 @@ from .wording import (
     decisions_by_model,
     headline,
     not_asked,
+    open_rule_sentences,
     outcome_counts,
     policy_replacements,
     row,
@@ -169,6 +170,7 @@ def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
     sentences = [*selection(records, facts), *policy_replacements(facts.origins), *facts.warnings]
     waived = [record for record in records if record.outcome is Outcome.WAIVED]
     sentences += [f"waived: {record.id}: {record.reason}" for record in waived]
+    sentences += open_rule_sentences(records)
     if warned := [record.id for record in records for _ in warnings_of(record)]:
         words = "verdict comes with a warning", "verdicts come with a warning"
         sentences.append(

@@ -19,13 +19,13 @@ from typing import Any
 
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.conversion import read_json, to_plain
-from pytest_vlmrobust.core.decision import Decision, Outcome
+from pytest_vlmrobust.core.decision import Decision, NotShown, Outcome
 from pytest_vlmrobust.core.record import ABSENT_IF_ZERO, SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import printable
 
 from .analyses import Analysis, analyses
-from .wording import RunFacts
+from .wording import OpenRule, RunFacts, open_rules
 
 FILE_NAME = "results.json"
 CSV_FILE = "cells.csv"
@@ -85,7 +85,7 @@ _FORMULA = ("=", "+", "-", "@")
 _DECIMAL = r"[-+]?\d++(?:\.\d++)?(?:e[-+]?\d++)?"
 _BOUND = re.compile(rf"{_DECIMAL}(?:\.\.{_DECIMAL})?")
 """A number, or a bound of two."""
-_PARTS = (Record, Measure, Example, Reply, Picture, Repeatability, Spending, Analysis)
+_PARTS = (Record, Measure, NotShown, Example, Reply, Picture, Repeatability, Spending, Analysis)
 _TOP = {
     "schema": "The version of this file's layout. Keys may be added under a version; none goes and none changes its meaning.",
     "decision": "What the gate concluded about the whole run.",
@@ -96,6 +96,8 @@ _TOP = {
     "stopped": "What ended pytest before its end, or in a failure that no record tells of; empty where nothing did. With it, the "
     "decision is never GO.",
     "decisions": "What the gate concluded about each model, and about each family of models that was judged.",
+    "not_shown": "Rules that would block and are not shown to hold, one for each test: the samples do not decide it (INCONCLUSIVE), "
+    "or it did not apply (NOT_APPLICABLE). The policy lets both pass.",
     "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and dataset.",
     "spending": "What the answers that were not in the store took in tokens and money, one for each model that gave any.",
     "analyses": "What the papers compute from all cells of a model on a dataset; it follows from the records.",
@@ -119,6 +121,7 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
         "shortfalls": facts.all_shortfalls(records),
         "stopped": facts.stopped,
         "decisions": {name: str(decision) for name, decision in facts.decisions(records).items()},
+        "not_shown": [_open_rule(one) for group in open_rules(records) for one in group],
         "repeatability": [repeat.to_dict() for repeat in facts.repeatability],
         "spending": [spent.to_dict() for spent in facts.spending],
         "analyses": [to_plain(analysis) for analysis in analyses(records)],
@@ -229,6 +232,7 @@ def results_schema() -> dict[str, Any]:
         "shortfalls": {"type": "array", "items": {"type": "string"}},
         "stopped": {"type": "string"},
         "decisions": {"type": "object", "additionalProperties": decision},
+        "not_shown": {"type": "array", "items": _open_rule_schema()},
         "repeatability": {"type": "array", "items": {"$ref": "#/$defs/Repeatability"}},
         "spending": {"type": "array", "items": {"$ref": "#/$defs/Spending"}},
         "analyses": {"type": "array", "items": {"$ref": "#/$defs/Analysis"}},
@@ -245,6 +249,21 @@ def results_schema() -> dict[str, Any]:
         "properties": {name: {**entry, "description": _TOP[name]} for name, entry in top.items()},
         "$defs": parts,
     }
+
+
+_OF_OPEN_RULE = ("key", "metric", "category", "value")
+
+
+def _open_rule(one: OpenRule) -> dict[str, Any]:
+    """Returns a rule that is not shown to hold, with the test and the value that it is about."""
+    measure = to_plain(one.measure)
+    return {"key": one.record.key, **{name: measure[name] for name in _OF_OPEN_RULE[1:]}, **to_plain(one.about)}
+
+
+def _open_rule_schema() -> dict[str, Any]:
+    about, measure = _object(NotShown), _object(Measure)["properties"]
+    known = {"key": {"type": "string", "description": _KEY}, **{name: measure[name] for name in _OF_OPEN_RULE[1:]}}
+    return {**about, "required": [*_OF_OPEN_RULE, *about["required"]], "properties": {**known, **about["properties"]}}
 
 
 def _plain_cell(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import BUDGET_METRICS, BY_VALUE, Measure, Record
-from pytest_vlmrobust.core.words import all_of, on_one_line, printable, quantity
+from pytest_vlmrobust.core.words import all_of, interval, number, on_one_line, printable, quantity
 
 from .comparison import noise_lines
 from .headlines import Headline, headlines, legend
@@ -26,6 +26,8 @@ from .wording import (
     decisions_by_model,
     headline,
     note_lines,
+    open_rule_lines,
+    open_rules,
     outcome_counts,
     policy_replacements,
     row,
@@ -67,6 +69,8 @@ _WAIVER_ROWS = 5
 """Rows that waivers side by side may take."""
 _OWNER = 10
 """Columns of an owner that are always shown."""
+_OPEN_ROWS = 4
+"""Rows that rules may take that are not shown to hold."""
 _ASIDE_ROWS = 4
 """Rows that warnings and notes may take; where they need more, they are counted."""
 _DEFAULT_RUNS = ".vlmrobust/runs"
@@ -91,8 +95,12 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
     _waivers(console, records, facts)
     _close(last, records, facts)
     go = facts.decision(records) is Decision.GO
-    rows = _rows(page.getvalue(), console.width) + _rows(end.getvalue(), console.width)
-    _asides(console, ordered, facts, min(_ASIDE_ROWS, _SCREEN - rows) if go else _ASIDE_ROWS)
+
+    def rows() -> int:
+        return _rows(page.getvalue(), console.width) + _rows(end.getvalue(), console.width)
+
+    _open_rules(console, records, facts, min(_OPEN_ROWS, _SCREEN - rows() - 1) if go else _OPEN_ROWS)
+    _asides(console, ordered, facts, min(_ASIDE_ROWS, _SCREEN - rows()) if go else _ASIDE_ROWS)
     return page.getvalue() + end.getvalue()
 
 
@@ -291,6 +299,21 @@ def _cut(text: str, width: int) -> str:
     return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
+def _open_rules(console: Console, records: Sequence[Record], facts: RunFacts, room: int) -> None:
+    """Prints the rules that are not shown to hold, a row for each of the worst ones, and where the others stand."""
+    groups = [group for group in open_rules(records) if group[0].undecided]
+    shown = groups[: room if len(groups) <= room else max(0, room - 1)]
+    for worst, *others in shown:
+        about, measure = worst.about, worst.measure
+        value = " ".join(filter(None, [number(measure.value), interval(about.low, about.high)]))
+        tests = f", {quantity(len(others) + 1, 'test')}" if others else ""
+        line = on_one_line(f"{about.rule}: {measure.called} {value}, bound {about.bound}{tests}")
+        console.print(f"[yellow]not shown[/] {_markup(_cut(line, console.width - len('not shown ')))}", soft_wrap=True)
+    if left := len(groups) - len(shown):
+        more = quantity(left, "more rule is", "more rules are") if shown else quantity(left, "rule is", "rules are")
+        console.print(f"{'… and ' if shown else ''}{more} not shown to hold{_read_in(facts)}", style="dim", soft_wrap=True)
+
+
 def _asides(console: Console, ordered: Sequence[Record], facts: RunFacts, room: int) -> None:
     """Prints warnings and notes if ``room`` rows hold them, else how many there are and where they stand; noise always."""
     for line in (line for repeat in facts.repeatability for line in noise_lines(repeat)):
@@ -298,13 +321,16 @@ def _asides(console: Console, ordered: Sequence[Record], facts: RunFacts, room: 
     everything = len(ordered) + len(facts.warnings)
     warnings = [*facts.warnings, *warning_lines(ordered, everything)]
     notes = note_lines(ordered, sum(len(record.notes) for record in ordered))
-    lines = [*(("warning", line) for line in warnings), *(("note", line) for line in notes)]
+    idle = open_rule_lines(ordered, undecided=False)
+    lines = [*(("warning", line) for line in warnings), *(("did not apply", line) for line in idle)]
+    lines += [("note", line) for line in notes]
     sentences = [f"[yellow]{kind}[/] {_plain(line)}" for kind, line in lines]
     if sum(sentence_rows(console, sentence) for sentence in sentences) <= room:
         for sentence in sentences:
             print_sentence(console, sentence)
     else:
-        counts = all_of([quantity(len(found), noun) for found, noun in ((warnings, "warning"), (notes, "note")) if found])
+        counted = ((warnings, "warning", ""), (idle, "rule that did not apply", "rules that did not apply"), (notes, "note", ""))
+        counts = all_of([quantity(len(found), *words) for found, *words in counted if found])
         console.print(f"[yellow]{counts}[/]{_read_in(facts)}", soft_wrap=True)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.comparison import Repeatability
-from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Decision, Outcome, RunScope
+from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Decision, NotShown, Outcome, RunScope
 from pytest_vlmrobust.core.ranking import Ranking
 from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.spending import Spending, budget_lines
@@ -64,8 +64,8 @@ def _line(setting: str, first: str, second: str, first_indices: dict[str, float]
     return f"RCI of {setting} over {len(shared)} datasets, {first} against {second}: correlation {correlation}"
 
 
-_WARNED = re.compile(f"(?:^|; ){re.escape(WARNING)}")
-"""Where a warning begins in the reason of a measure, which may hold several."""
+_SPEAKS_UP = re.compile(f"(?:^|; )({re.escape(WARNING)}|{re.escape(NOT_SHOWN)})")
+"""Where a warning, or a rule that is not shown to hold, begins in the reason of a measure, which may have several."""
 _NOT_APPLICABLE = " does not apply: "
 QUIET = (Outcome.PASS, Outcome.MEASURED)
 """Outcomes that need no line of their own when there are many."""
@@ -203,7 +203,8 @@ def note_lines(records: Iterable[Record], most: int = 8) -> list[str]:
 
 def warnings_of(record: Record) -> list[str]:
     """Returns what rules that only warn found broken or undecided in a test, a sentence for each."""
-    return [warning for measure in record.measures for warning in _WARNED.split(measure.reason)[1:]]
+    parts = [_SPEAKS_UP.split(measure.reason)[1:] for measure in record.measures]
+    return [text for one in parts for kind, text in zip(one[::2], one[1::2], strict=True) if kind == WARNING]
 
 
 def warning_lines(records: Iterable[Record], most: int = 8) -> list[str]:
@@ -216,6 +217,74 @@ def warning_lines(records: Iterable[Record], most: int = 8) -> list[str]:
     lines = [f"{record.id}: {warning}" for record, warning in warnings]
     more = [f"{quantity(len(lines) - most, 'more warning is', 'more warnings are')} in results.json"]
     return [*lines[:most], *(more if len(lines) > most else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRule:
+    """A rule that would block and is not shown to hold by one test, and the test and the measure that it is about."""
+
+    record: Record
+    measure: Measure
+    about: NotShown
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the samples do not decide it; otherwise it did not apply."""
+        return self.about.outcome is Outcome.INCONCLUSIVE
+
+
+def open_rules(records: Iterable[Record]) -> list[list[OpenRule]]:
+    """Returns the rules that would block and are not shown to hold, a group for each rule of a model.
+
+    Those that the samples do not decide come before those that did not apply, and what breaks its bound most likely comes first,
+    of the groups and in each of them.
+    """
+    groups: dict[tuple[str, str, bool], list[OpenRule]] = {}
+    for record in records:
+        for measure in record.measures:
+            for about in measure.not_shown:
+                one = OpenRule(record, measure, about)
+                groups.setdefault((record.model, about.rule, one.undecided), []).append(one)
+    return sorted((sorted(group, key=_openness) for group in groups.values()), key=lambda group: _openness(group[0]))
+
+
+def _openness(one: OpenRule) -> tuple[bool, float, str]:
+    beyond = one.about.beyond
+    return not one.undecided, -beyond if math.isfinite(beyond) else -1.0, one.record.id
+
+
+def open_rule_lines(records: Iterable[Record], *, undecided: bool) -> list[str]:
+    """Returns the rules that are not shown to hold, a line for each: its worst test, how many more there are, and why.
+
+    Args:
+        records: of a run.
+        undecided: those that the samples do not decide, or those that did not apply.
+    """
+    groups = [group for group in open_rules(records) if group[0].undecided is undecided]
+    return [f"{group[0].record.id}{_and_more(group)}: {group[0].about.reason}" for group in groups]
+
+
+def open_rule_sentences(records: Sequence[Record]) -> list[str]:
+    """Returns the same lines of both kinds; each begins with what it is about: ``not shown:``, then ``did not apply:``."""
+    return [
+        *(f"{NOT_SHOWN}{line}" for line in open_rule_lines(records, undecided=True)),
+        *(f"did not apply: {line}" for line in open_rule_lines(records, undecided=False)),
+    ]
+
+
+def _and_more(group: Sequence[OpenRule]) -> str:
+    return f" and {quantity(len(group) - 1, 'more test')}" if len(group) > 1 else ""
+
+
+def open_rules_in_words(records: Iterable[Record]) -> list[str]:
+    """Returns how many rules did not apply everywhere, and how many are not shown to hold; nothing for none."""
+    groups = open_rules(records)
+    undecided, idle = ({group[0].about.rule for group in groups if group[0].undecided is kind} for kind in (True, False))
+    words = {
+        ("rule did not apply everywhere", "rules did not apply everywhere"): idle - undecided,
+        ("rule is not shown to hold", "rules are not shown to hold"): undecided,
+    }
+    return [quantity(len(rules), *noun) for noun, rules in words.items() if rules]
 
 
 def baseline_summary(records: Iterable[Record]) -> list[str]:
@@ -253,7 +322,9 @@ def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunF
     passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
     covered = f"{quantity(waived, 'is waived', 'are waived')}, " if waived else ""
     reasons = {
-        Decision.GO: f"{passed}, {covered}none failed{_warnings(records)}{_judged_by_value(records)}",
+        Decision.GO: "; ".join(
+            [f"{passed}, {covered}none failed{_warnings(records)}{_judged_by_value(records)}", *open_rules_in_words(records)]
+        ),
         Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
         Decision.INCONCLUSIVE: f"nothing was broken, but {_open_points(records, facts)}",
         Decision.INCOMPLETE: f"{_unmeasured(counts[Outcome.ERROR], records, facts)}: this says nothing about the model",

@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.cell import (
     Setting,
     SweepMetric,
 )
-from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome, Verdict
+from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import FAMILY, Measure, Record
 from pytest_vlmrobust.core.sample import Sample
@@ -514,7 +514,7 @@ def decisive(measures: Sequence[Measure]) -> Measure:
 
 def _rank(measure: Measure) -> tuple[int, bool, bool]:
     only_measured = measure.outcome is Outcome.MEASURED
-    unwarned = only_measured and not measure.reason.startswith(WARNING)
+    unwarned = only_measured and not measure.reason.startswith((WARNING, NOT_SHOWN))
     return WORST_FIRST.index(measure.outcome), unwarned, only_measured and not measure.rule
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pytest_vlmrobust.core.decision import EXIT_CODES, WARNING, Decision, Outcome
+from pytest_vlmrobust.core.decision import EXIT_CODES, NOT_SHOWN, WARNING, Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.words import number, on_one_line
 
@@ -123,7 +123,7 @@ def _results(record: Record, run: RunFiles) -> Iterator[dict[str, Any]]:
         rule = _UNMEASURED if record.outcome is Outcome.ERROR else _TEST
         yield _result(record, rule, f"{record.id}: {record.reason or record.outcome}", run)
     for measure in record.measures:
-        if measure.outcome is Outcome.MEASURED and measure.rule and measure.reason.startswith(WARNING):
+        if measure.outcome is Outcome.MEASURED and measure.rule and measure.reason.startswith((WARNING, NOT_SHOWN)):
             yield _result(record, measure.rule, f"{record.id}: {_sentence(measure)}", run, measure)
 
 

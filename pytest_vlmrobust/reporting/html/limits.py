@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import FAMILY, Record
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.comparison import noise_by_metric, noise_lines, why_unmeasured
-from pytest_vlmrobust.reporting.wording import RunFacts, not_asked, note_lines, selection, warnings_of
+from pytest_vlmrobust.reporting.wording import RunFacts, not_asked, note_lines, open_rule_lines, selection, warnings_of
 
 from .words import number, share
 
@@ -39,9 +39,22 @@ def limits(records: Sequence[Record], facts: RunFacts) -> list[Limitation]:
         ": the run is not GO, whatever the gate found",
         grave=True,
     )
+    sentences += _count_limit(
+        open_rule_lines(records, undecided=True),
+        "rule is not shown to hold",
+        "rules are not shown to hold",
+        ": the samples do not decide it, and the policy lets that pass",
+        grave=True,
+    )
     sentences += _answer_limits(records)
     sentences += _not_asked_limits(records)
     sentences += _not_applicable_limits(records)
+    sentences += _count_limit(
+        open_rule_lines(records, undecided=False),
+        "rule did not apply everywhere",
+        "rules did not apply everywhere",
+        ", and the policy lets that pass",
+    )
     sentences += [Limitation(warning) for warning in facts.warnings]
     sentences += _warning_limits(records)
     sentences += _repeat_limits(facts)

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.reporting.subject import mapping, objects
-from pytest_vlmrobust.reporting.wording import RunFacts, replacements_in
+from pytest_vlmrobust.reporting.wording import RunFacts, open_rules, replacements_in
 
 from .words import value_text
 
@@ -27,6 +27,8 @@ class RuleUse:
     reason: str = ""
     evidence: str = ""
     outcomes: dict[Outcome, int] = field(default_factory=dict)
+    not_shown: int = 0
+    """Measures by which it is not shown to hold, each let pass."""
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ def _applied_policy(model: str, records: Sequence[Record], facts: RunFacts, entr
     )
 
 
-def _rules(records: Iterable[Record], entries: Iterable[Mapping[str, Any]]) -> list[RuleUse]:
+def _rules(records: Sequence[Record], entries: Iterable[Mapping[str, Any]]) -> list[RuleUse]:
     """Returns every rule that gave a verdict, and those of the manifest that gave none, worst first."""
     rules = {str(entry.get("id")): _known_rule(entry) for entry in entries}
     for _, measure in _ruled_measures(records):
@@ -89,6 +91,8 @@ def _rules(records: Iterable[Record], entries: Iterable[Mapping[str, Any]]) -> l
         rule.metric, rule.source = measure.metric, measure.source
         rule.bound, rule.judges = rule.bound or measure.threshold, measure.target or rule.judges
         rule.outcomes[measure.outcome] = rule.outcomes.get(measure.outcome, 0) + 1
+    for group in open_rules(records):
+        rules.setdefault(group[0].about.rule, RuleUse(group[0].about.rule)).not_shown += len(group)
     return sorted(rules.values(), key=lambda rule: (_rank(rule), rule.id))
 
 
