@@ -27,6 +27,7 @@ from pytest_vlmrobust.backends.published import BOX_CONVENTIONS, PUBLISHED
 from pytest_vlmrobust.backends.published import described as needs_of
 from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.core import errors
+from pytest_vlmrobust.core.decision import NotShown
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.sample import UNDECLARED
 from pytest_vlmrobust.datasets.benchmarks import SHIPPED, Benchmark, read_benchmarks
@@ -73,6 +74,7 @@ _JSON_TYPES = {
     "int | None": "whole number or null",
     "Outcome": "text",
     "tuple[Measure, ...]": "list of measures",
+    "tuple[NotShown, ...]": "list of rules",
     "tuple[Example, ...]": "list of examples",
     "tuple[Reply, ...]": "list of replies",
     "tuple[Picture, ...]": "list of pictures",
@@ -219,7 +221,7 @@ def changes(by_level: Mapping[str | None, frozenset[str]]) -> str:
     return ", ".join(found)
 
 
-def members(kind: type[Record | Measure | Example | Reply | Picture | Analysis]) -> str:
+def members(kind: type[Record | Measure | NotShown | Example | Reply | Picture | Analysis]) -> str:
     """Returns the table of the fields of a record as they stand in JSON, in alphabetical order as they are written."""
     (body,) = [node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef)]
     said = {}
@@ -376,7 +378,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/files.md": {
         **{
             kind.__name__.lower(): functools.partial(members, kind)
-            for kind in (Record, Measure, Example, Reply, Picture, Analysis)
+            for kind in (Record, Measure, NotShown, Example, Reply, Picture, Analysis)
         },
         "columns": columns,
     },

@@ -96,8 +96,8 @@ _TOP = {
     "stopped": "What ended pytest before its end, or in a failure that no record tells of; empty where nothing did. With it, the "
     "decision is never GO.",
     "decisions": "What the gate concluded about each model, and about each family of models that was judged.",
-    "not_shown": "Rules that would block and are not shown to hold, one for each test: the samples do not decide it (INCONCLUSIVE), "
-    "or it did not apply (NOT_APPLICABLE). The policy lets both pass.",
+    "not_shown": "Rules that would block and are not shown to hold, one for each test: the samples do not decide it "
+    "(INCONCLUSIVE), or it did not apply (NOT_APPLICABLE). The policy lets both pass.",
     "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and dataset.",
     "spending": "What the answers that were not in the store took in tokens and money, one for each model that gave any.",
     "analyses": "What the papers compute from all cells of a model on a dataset; it follows from the records.",

@@ -140,7 +140,11 @@ def test_published_sweeps_break_nothing_and_their_worst_is_said(policy: Policy, 
         (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 14.2, set()),  # Gemma-3-12B, Table 25
         (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 18.1, {"churn-low"}),
         (("relative_corruption_error", "upsample:high", "resolution", "high"), 65.6, set()),  # Table 5
-        (("relative_corruption_error", "upsample:high", "resolution", "high"), 104.2, {"worse-than-blind"}),  # Qwen3-VL-4B, A.11
+        (
+            ("relative_corruption_error", "upsample:high", "resolution", "high"),
+            104.2,
+            set(),
+        ),  # Qwen3-VL-4B, A.11: worse-than-blind only warns
     ],
 )
 def test_published_cells(policy: Policy, where: tuple[str, str, str, str], per_cent: float, breached: set[str]) -> None:

@@ -269,11 +269,12 @@ def test_what_is_wrong_with_a_curve_blocks_on_any_data(metric: str, value: float
         ("identity_drop", "observatory_id", 0.06, "identity-augmented"),
         ("identity_accuracy", "clean", 0.49, "originals-done"),
         ("identity_drop", "observatory_ood", 0.59, ""),  # falling to half is said, and not held against a model
-        ("identity_drop", "observatory_ood", 0.70, "illusions-not-lost"),  # 0.95 to chance, 0.25
+        ("identity_drop", "observatory_ood", 0.70, ""),  # what is left of matching and of boxes blocks instead
         ("split_transfer_retention", "observatory_ood", 0.0, "boxes-not-lost"),
         ("split_position_gap", "clean", 0.49, ""),
         ("split_position_gap", "observatory_id", 0.60, "place-in-the-grid"),
-        ("split_group_gap", "clean", 0.20, "groups-of-people"),
+        ("split_group_gap", "clean", 0.20, ""),  # said by groups-alike
+        ("split_group_gap", "clean", 0.26, "groups-of-people"),
         ("split_transfer_retention", "observatory_id", 0.81, ""),
         ("split_transfer_retention", "observatory_id", 0.79, "boxes-kept"),
         ("thinking_gain", "clean", -0.30, ""),

@@ -170,17 +170,51 @@ def test_a_metric_that_does_not_apply_says_why() -> None:
         (Treatment(JudgedBy.POINT, tier=Tier.WARN), point(0.124), "warning: accuracy_drop 0.124 > 0.050"),
         (Treatment(JudgedBy.POINT, tier=Tier.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
         (Treatment(JudgedBy.POINT, tier=Tier.WARN), point(0.01), "accuracy_drop 0.010 <= 0.050"),
-        (Treatment(JudgedBy.POINT, on_inconclusive=OnInconclusive.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
+        (
+            Treatment(JudgedBy.POINT, on_inconclusive=OnInconclusive.WARN),
+            point(math.nan),
+            "not shown: accuracy_drop is undefined",
+        ),
         (
             Treatment(on_not_applicable=OnNotApplicable.WARN),
             Estimate(math.nan, 5, valid=False, reason="no gain"),
-            "warning: accuracy_drop does not apply: no gain",
+            "not shown: accuracy_drop does not apply: no gain",
         ),
     ],
 )
 def test_what_only_warns_is_measured(treatment: Treatment, estimate: Estimate, reason: str) -> None:
     verdict = judged(estimate, rule(treatment=treatment), waiver())
     assert (verdict.outcome, verdict.reason, verdict.waiver) == (Outcome.MEASURED, f"{reason} {CITED}", "")
+
+
+def test_a_rule_that_lets_the_undecided_pass_says_what_it_does_not_show() -> None:
+    estimate = Estimate(0.04, 100, 0.0, 0.08, 0.90)
+    open_rule = rule(treatment=Treatment(on_inconclusive=OnInconclusive.WARN))
+    blocking, verdict = judged(estimate, rule(treatment=INTERVAL)), judged(estimate, open_rule, waiver())
+    about = verdict.not_shown
+    assert about is not None
+    assert (verdict.outcome, verdict.waiver, blocking.not_shown) == (Outcome.MEASURED, "", None)
+    assert (about.rule, about.outcome, about.bound, about.source) == (
+        open_rule.id,
+        Outcome.INCONCLUSIVE,
+        "<= 0.05",
+        open_rule.source,
+    )
+    assert verdict.reason == f"not shown: {about.reason}"
+    assert (about.reason, about.samples_needed, about.samples_needed_least) == (
+        blocking.reason,
+        blocking.samples_needed,
+        blocking.samples_needed_least,
+    )
+    assert (about.low, about.high) == pytest.approx(estimate.interval(0.90))
+    assert about.beyond == pytest.approx(3 / 8)
+    idle = judged(
+        Estimate(math.nan, 5, valid=False, reason="none"), rule(treatment=Treatment(on_not_applicable=OnNotApplicable.WARN))
+    )
+    assert idle.not_shown is not None
+    assert idle.not_shown.outcome is Outcome.NOT_APPLICABLE
+    assert math.isnan(idle.not_shown.beyond)
+    assert judged(estimate, rule(treatment=Treatment(tier=Tier.WARN, on_inconclusive=OnInconclusive.WARN))).not_shown is None
 
 
 def test_a_warning_for_the_undecided_still_fails_a_breach() -> None:
@@ -474,7 +508,8 @@ def test_a_rule_that_was_not_judged_says_so() -> None:
         f"accuracy_drop was not judged: the test stopped before that {CITED}",
     )
     assert undecided(rule(treatment=Treatment(tier=Tier.WARN))).outcome is Outcome.MEASURED
-    assert undecided(rule(treatment=Treatment(on_inconclusive=OnInconclusive.WARN))).outcome is Outcome.MEASURED
+    let_pass = undecided(rule(treatment=Treatment(on_inconclusive=OnInconclusive.WARN)))
+    assert (let_pass.outcome, let_pass.not_shown and let_pass.not_shown.reason) == (Outcome.MEASURED, verdict.reason)
 
 
 @pytest.mark.parametrize("value", [math.nan, 0.01, 0.049, 0.06, 0.15, 0.3])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.decision import NotShown, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
 
 
@@ -27,3 +28,10 @@ def record(name: str, outcome: Outcome = Outcome.PASS, drop: float = 0.1, **chan
         "measures": (measure,),
     }
     return Record(**{**facts, **changes})
+
+
+def open_record(name: str, rule: str, beyond: float, outcome: Outcome = Outcome.INCONCLUSIVE, **changes: Any) -> Record:
+    """Returns the record of a cell that passed, with a rule that is not shown to hold beside the one that decided."""
+    passed = record(name, **changes)
+    about = NotShown(rule, outcome, "<= 0.15", f"why {rule}", "p.yaml:9", 0.05, 0.25, beyond, 400, 120)
+    return replace(passed, measures=(replace(passed.measures[0], not_shown=(about,)),))

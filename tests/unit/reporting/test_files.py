@@ -40,6 +40,7 @@ def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
         "shortfalls",
         "stopped",
         "decisions",
+        "not_shown",
         "repeatability",
         "spending",
         "analyses",

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.reporting import Command, RunFacts
 from pytest_vlmrobust.reporting.junit import LOST, correct, junit_xml, names_of, properties, runs_in, suite_properties, visible
 
-from .conftest import record
+from .conftest import open_record, record
 
 ORIGINS = {
     "run": "r1",
@@ -216,6 +216,15 @@ def test_what_only_warns_is_said_beside_a_pass() -> None:
     assert [part.tag for part in node] == ["properties", "system-out"]
     assert node[1].text == "\n".join(f"warning: {one}" for one in said)
     assert "vlm.warning" not in dict(properties(named("quiet")))
+
+
+def test_what_is_not_shown_is_said_of_the_test_and_of_the_suite() -> None:
+    records = [open_record("open", "gap", 0.4), open_record("idle", "groups", math.nan, Outcome.NOT_APPLICABLE)]
+    suite = suite_properties({}, records, RunFacts())
+    assert (suite["vlm.not_shown.1"], suite["vlm.not_shown.2"]) == ("not shown: open: why gap", "did not apply: idle: why groups")
+    node = parsed(records, {})[0][1]
+    assert {one.get("name"): one.get("value") for one in node.iter("property")}["vlm.not_shown"] == "why gap"
+    assert node.findtext("system-out") == "not shown: why gap"
 
 
 def test_the_suite_says_what_later_files_replace() -> None:

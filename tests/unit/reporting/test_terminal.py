@@ -21,7 +21,7 @@ from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import JudgedTest, load_policy
 from pytest_vlmrobust.reporting import Command, RunFacts, render_terminal
 
-from .conftest import record
+from .conftest import open_record, record
 
 PAGE = """\
 FAIL m-d-fog:high: accuracy_drop 0.300
@@ -265,6 +265,22 @@ def test_a_go_fits_on_a_screen_of_80_by_24() -> None:
     rows = [row for line in text.splitlines() for row in range(-(-len(line) // 80) or 1)]
     assert len(rows) <= 21
     assert "1 warning and 11 notes: see report/report.html" in text
+
+
+def test_rules_that_are_not_shown_to_hold_have_a_row_each_and_the_rest_is_counted() -> None:
+    facts = RunFacts(report="r.html")
+    few = render(open_record("b", "gap", 0.2), open_record("c", "gap", 0.6, drop=0.16), facts=facts, width=80)
+    assert "not shown gap: accuracy_drop 0.160 [0.050, 0.250], bound <= 0.15, 2 tests\n" in few
+    many = [open_record(f"r{number}", f"rule-{number} {'x' * 90}", number / 10) for number in range(9)]
+    text = render(*many, facts=facts, width=80)
+    rows = [line for line in text.splitlines() if line.startswith("not shown ")]
+    assert [row.split(":")[0][:16] for row in rows] == ["not shown rule-8", "not shown rule-7", "not shown rule-6"]
+    assert max(map(len, rows)) <= 80
+    assert "… and 6 more rules are not shown to hold: see r.html\n" in text
+    full = [replace(one, model=model, id=f"{model}{one.id}") for model in ("m", "other") for one in MEASURED]
+    crowded = render(*full, *many, *(waived(number) for number in range(30)), facts=replace(facts, origins=origins(30)), width=80)
+    assert len(crowded.splitlines()) <= 21
+    assert " not shown to hold" in crowded
 
 
 def test_rows_that_a_terminal_wraps_count_where_a_go_has_to_fit() -> None:

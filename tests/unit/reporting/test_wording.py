@@ -18,6 +18,7 @@ from pytest_vlmrobust.reporting.wording import (
     decision_sentence,
     headline,
     note_lines,
+    open_rule_sentences,
     outcome_counts,
     policy_replacements,
     row,
@@ -26,7 +27,7 @@ from pytest_vlmrobust.reporting.wording import (
     worst_first,
 )
 
-from .conftest import record
+from .conftest import open_record, record
 
 
 def test_the_worst_comes_first_then_the_largest_drop_then_the_name() -> None:
@@ -172,6 +173,29 @@ def test_what_passed_is_not_all_where_a_rule_warns() -> None:
     alone = Measure("accuracy", 0.5, reason=f"warning: {BROKEN}")
     records = [record("a"), record("b", Outcome.MEASURED, measures=(alone, alone))]
     assert decision_sentence(Decision.GO, records) == "1 verdict passed, none failed; 2 warnings"
+
+
+def test_a_go_ends_with_the_rules_that_it_does_not_show() -> None:
+    records = [record("a"), open_record("b", "gap", 0.2), open_record("c", "gap", 0.6), open_record("d", "boxes", 0.4)]
+    assert decision_sentence(Decision.GO, records) == "4 verdicts passed, none failed; 2 rules are not shown to hold"
+    records += [open_record("e", "groups", math.nan, Outcome.NOT_APPLICABLE)]
+    assert decision_sentence(Decision.GO, records) == (
+        "5 verdicts passed, none failed; 1 rule did not apply everywhere; 2 rules are not shown to hold"
+    )
+    assert open_rule_sentences(records) == [
+        "not shown: c and 1 more test: why gap",
+        "not shown: d: why boxes",
+        "did not apply: e: why groups",
+    ]
+    assert "not shown" not in decision_sentence(Decision.NO_GO, records)
+    assert "not shown" not in decision_sentence(Decision.GO, records[:1])
+
+
+def test_what_is_not_shown_is_no_warning() -> None:
+    both = Measure(
+        "accuracy_drop", 0.1, reason=f"kept (rule d, p.yaml:2); not shown: {OPEN}; warning: {BROKEN}; not shown: {OPEN}"
+    )
+    assert warning_lines([record("a", measures=(both,))]) == [f"a: {BROKEN}"]
 
 
 def test_a_go_says_how_many_verdicts_hold_for_these_samples_only() -> None:

@@ -1,0 +1,68 @@
+"""A rule that cannot decide does not look like one that held, in any report."""
+
+from __future__ import annotations
+
+import json
+import re
+from xml.etree import ElementTree
+
+from pytest_vlmrobust.evaluation.after.verification import verify
+from pytest_vlmrobust.store import last_records
+
+from .conftest import Project
+
+RULES = """
+version: 1
+rules:
+  - {id: kept, metric: accuracy_drop, max: 100pp, judge: point}
+  - {id: worst, metric: worst_case_drop, max: 100pp, judge: point}
+  - {id: small-drop, metric: accuracy_drop, where: {setting: invert}, max: 15pp, on_inconclusive: warn}
+  - {id: said, metric: accuracy_drop, where: {setting: flip_v}, max: 15pp, tier: warn}
+  - {id: no-regression, metric: baseline_drop, where: {setting: invert}, max: 4pp, on_not_applicable: warn}
+"""
+REPORTS = ("summary.md", "model_card.md", "report.html", "junit.xml")
+
+
+def test_what_a_go_does_not_show_stands_in_every_report(project: Project) -> None:
+    project.script({"setting": "invert", "sample": "q0", "answer": "A"})
+    project.write("policy.yaml", RULES)
+    result = project.run("--vlm-report=report", "--junitxml=junit.xml")
+    assert result.ret == 0
+    result.stdout.re_match_lines(
+        [
+            r"not shown small-drop: accuracy_drop \d\.\d{3} \[.*\], bound <= 0\.15$",
+            r"GO  .* none failed; .*1 warning.*; 1 rule is not shown to hold$",
+        ]
+    )
+    reason = re.compile(
+        r"model-data-invert: accuracy_drop \d\.\d{3} \[-?\d\.\d{3}, \d\.\d{3}\] does not decide (<=|&lt;=) 0\.150 "
+        r"\(rule small-drop, policy\.yaml:6\); about .* samples? would decide it"
+    )
+    for name in REPORTS:
+        assert reason.search((project.path / "report" / name).read_text(encoding="utf-8").replace("&#95;", "_")), name
+    results = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))
+    (about,) = results["not_shown"]
+    (measured,) = [
+        one for record in results["records"] for one in record["measures"] if one["not_shown"] and record["key"] == about["key"]
+    ]
+    assert (about["rule"], about["metric"], about["outcome"], about["bound"]) == (
+        "small-drop",
+        "accuracy_drop",
+        "INCONCLUSIVE",
+        "<= 0.15",
+    )
+    assert about["value"] == measured["value"]
+    assert about["low"] <= about["value"] <= about["high"]
+    assert about["high"] > 0.15
+    assert about["samples_needed"] > 8
+    for file in ("junit.xml", "report/junit.xml"):
+        suite = ElementTree.parse(project.path / file).getroot()[0]
+        properties = {str(one.get("name")): str(one.get("value")) for one in suite.findall("properties/property")}
+        assert properties["vlm.not_shown.1"].startswith("not shown: model-data-invert: accuracy_drop ")
+        assert "vlm.not_shown.2" not in properties
+        (case,) = [one for one in suite.iter("testcase") if "invert" in str(one.get("name"))]
+        said = {str(one.get("name")): str(one.get("value")) for one in case.iter("property")}
+        assert said["vlm.not_shown"].endswith("would decide it")
+        assert "vlm.warning" not in said
+    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    assert not verify(run, last_records(run)).differences
