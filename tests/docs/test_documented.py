@@ -29,6 +29,7 @@ from pytest_vlmrobust.testing.properties import PROFILES, VARIABLE
 from .conftest import ROOT, everything
 
 TEXT = everything()
+OPEN_RULE = decision.NotShown("r", Outcome.INCONCLUSIVE, "<= 0.05", "x")
 FOLDER_COLUMNS = (
     *faces_folder_table.REQUIRED,
     *faces_folder_table.OPTIONAL,
@@ -76,7 +77,9 @@ def test_outcomes_and_decisions(name: str) -> None:
 
 
 def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
-    measure = Measure("accuracy_drop", 0.1, 0.0, 0.2, 10, "0.05", Outcome.WAIVED, "warning: x", waiver="W1")
+    measure = Measure(
+        "accuracy_drop", 0.1, 0.0, 0.2, 10, "0.05", Outcome.WAIVED, "warning: x", waiver="W1", not_shown=(OPEN_RULE,)
+    )
     record = Record(
         "cell",
         "i",
@@ -107,14 +110,15 @@ def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
         "settings": {"vlm_seed": 1},
         "policies": policies,
     }
-    record = Record("cell", "i", "MODEL", "d", reason=f"{BUDGET_SPENT}9 of 8 tokens")
+    measure = Measure("accuracy_drop", 0.1, not_shown=(OPEN_RULE,))
+    record = Record("cell", "i", "MODEL", "d", reason=f"{BUDGET_SPENT}9 of 8 tokens", measures=(measure,))
     of_the_suite = page("junit.md").partition("## Of the test suite")[2]
     twice = [Repeatability("MODEL", "DATASET", 1, rate=0.0, low=0.0, high=0.9), Repeatability("MODEL", "DATASET", problem="x")]
     facts = RunFacts(
         shortfalls=["x"], repeatability=twice, stopped="x", models=("MODEL", "OTHER"), spending=[Spending("MODEL", cost=1.0)]
     )
     written = {
-        name.replace("OTHER", "MODEL").replace(".replaces.1", ".replaces.N")
+        name.replace("OTHER", "MODEL").replace(".replaces.1", ".replaces.N").replace("_shown.1", "_shown.N")
         for name in suite_properties(origins, [record], facts)
     }
     assert written == set(re.findall(r"`(vlm\.[\w.-]+)`", of_the_suite))

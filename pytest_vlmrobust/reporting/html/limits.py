@@ -43,7 +43,7 @@ def limits(records: Sequence[Record], facts: RunFacts) -> list[Limitation]:
         open_rule_lines(records, undecided=True),
         "rule is not shown to hold",
         "rules are not shown to hold",
-        ": the samples do not decide it, and the policy lets that pass",
+        ": the samples do not decide, and the policy lets that pass",
         grave=True,
     )
     sentences += _answer_limits(records)
