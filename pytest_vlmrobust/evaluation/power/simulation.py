@@ -36,6 +36,7 @@ from pytest_vlmrobust.metrics.statistics.ratios import (
     restricted_score,
     restricted_tail,
 )
+from pytest_vlmrobust.metrics.table import LEAST_PICTURES
 from pytest_vlmrobust.policies import Extent, JudgedBy, JudgedTest, OnNotApplicable, Policy, Rule, Tier
 
 from .observers import TASKS, TaskTable
@@ -291,6 +292,9 @@ class Simulation:
         ]
 
     def _outcome(self, rule: Rule, test: JudgedTest, estimate: Estimate, table: ScoreTable) -> Outcome:
+        needs = metrics.get(test.metric).needs if test.metric in metrics.names() else ()
+        if metrics.Needs.CATEGORIES in needs and len({*(table.categories or ())} - {""}) < 2:
+            estimate = replace(estimate, valid=False, reason=f"no two categories of {LEAST_PICTURES} or more source pictures")
         outcome = self.planned.policy.outcome(rule, test, estimate, today=self.today)
         if outcome is Outcome.PASS and isinstance(table, TaskTable) and test.setting == CLEAN_NAME and table.unseen:
             refused = replace(estimate, valid=False, reason=table.unseen)

@@ -49,6 +49,7 @@ def test_a_policy_is_told_rule_by_rule_with_what_has_no_say(policy: str, capsys:
     assert said[1].startswith("  GO 1.00 ± 0.")  # 88.6 % of 400 is five standard errors above 80 %
     assert [line.split()[:3] for line in said[3:5]] == [["answers", "1.00", "0.00"], ["mean-drop", "1.00", "0.00"]]
     assert said[5:] == [
+        "  fewer source images than this cannot pass, even if no answer changes: mean-drop 27",
         "  no say: said: only warns",
         "  no say: elsewhere: no test of a run on MMBench is in its scope",
     ]
@@ -138,7 +139,7 @@ def test_what_is_taken_as_kept_stands_beside_the_shares(policy: str, tmp_path: P
     said = printed(capsys, *arguments).splitlines()
     assert said[1].endswith(", given that cider is kept")
     assert (
-        "  not simulated and assumed to be kept: cider: the number that a benchmark publishes for all of its answers" in said[5]
+        "  not simulated and assumed to be kept: cider: the number that a benchmark publishes for all of its answers" in said[6]
     )
     assert "| GO (given that cider is kept) |" in printed(capsys, *arguments, "--table")
 

@@ -56,7 +56,7 @@ def test_at_the_bound_a_verdict_is_wrong_about_as_often_as_it_says() -> None:
 
 def test_risk_is_shared_by_all_tests_that_a_run_plans() -> None:
     planned = plan(policy(rule("accuracy_drop", high=0.1, where=Scope(level=("low",)))), published.nothing_lost())
-    assert planned.policy.shared_by == {"accuracy_drop": 42}
+    assert planned.policy.shared_by["accuracy_drop"] == 42
 
 
 EVERY = (
