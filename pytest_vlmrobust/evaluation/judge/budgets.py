@@ -8,7 +8,7 @@ a budget only where that is shown at its part of the risk: :func:`budget_measure
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
@@ -259,13 +259,18 @@ def blind_unparsed(result: CellResult) -> list[Measure]:
 
 
 def budget_records(
-    evidence: Evidence, policies: Mapping[str, Policy], today: date, why_task_not_shown: Callable[[str, str], str]
+    evidence: Evidence,
+    policies: Mapping[str, Policy],
+    datasets: Collection[str],
+    today: date,
+    why_task_not_shown: Callable[[str, str], str],
 ) -> list[Record]:
     """Judges the budgets over all cells of each model on each dataset; one that keeps its budgets has no record.
 
     Args:
         evidence: of the run.
         policies: of the models that are gated.
+        datasets: those that tests are about; what a task is only compared with has no budget.
         today: the day by which is judged.
         why_task_not_shown: says of a model and a dataset why the model is not shown to do its task; empty where it is.
 
@@ -275,7 +280,7 @@ def budget_records(
     cells: dict[tuple[str, str], list[StoredScores]] = {}
     records = []
     for cell in evidence.cells():
-        if cell.model in policies:
+        if cell.model in policies and cell.dataset in datasets:
             cells.setdefault((cell.model, cell.dataset), []).append(evidence.cell_scores(cell))
     for (model, dataset), scores in cells.items():
         policy = policies[model]

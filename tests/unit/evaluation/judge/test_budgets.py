@@ -155,7 +155,7 @@ def judged(world: World, policy: Policy, *settings: str, why: str = "") -> list[
     judge = Judge(world.witnessed(f"run{len(world.kept)}"), {"model": policy}, TODAY)
     for setting in settings:
         judge.cell(cell(setting))
-    return budget_records(world.kept[-1], {"model": policy}, TODAY, lambda _model, _dataset: why)
+    return budget_records(world.kept[-1], {"model": policy}, {"data"}, TODAY, lambda _model, _dataset: why)
 
 
 def unread_at(rate: float) -> Callable[[Request], str | Prediction]:
