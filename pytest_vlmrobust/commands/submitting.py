@@ -68,6 +68,8 @@ def _submit(options: argparse.Namespace) -> int:
         raise UsageError(f"submit kubernetes needs {' and '.join(lacking)}: what jobs run in, and where they leave their parts")
     if options.scheduler != "kubernetes" and given:
         raise UsageError(f"{given[0]} is about kubernetes. Leave it out")
+    if not options.shared.strip():
+        raise UsageError("--shared is empty: name a directory that all jobs see")
     if options.scheduler == "kubernetes" and not options.shared.startswith("/"):
         raise UsageError(f"--shared {options.shared!r}: kubernetes mounts the volume there. Expected a path that begins with /")
     files = _SCHEDULERS[options.scheduler](options)

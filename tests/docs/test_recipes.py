@@ -62,6 +62,8 @@ def job(tmp_path: Path) -> Path:
     Journal(run).close()
     write_manifest(run, {"run": run.name, "models": {"m": {}}, "planned": 1, "selected": 1})
     (run / "records.jsonl").touch()
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "results.json").write_text("{}")
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, text in {
@@ -135,6 +137,16 @@ def test_gitlab_keeps_the_exit_code_of_the_gate(tmp_path: Path, code: int) -> No
         == code
     )
     assert (tmp_path / "code").read_text() == f"{code}\n"
+
+
+@needs_bash
+def test_a_job_without_a_report_posts_no_comment_of_an_earlier_run(job: Path) -> None:
+    (job / "report" / "results.json").unlink()
+    about = {"GITHUB_BASE_REF": "main", "GITHUB_REPOSITORY": "o/r", "PULL": "3", "FOUND": ""}
+    assert called(job, step("comment")["run"], **about) == []
+    (job / "code").write_text("11\n")
+    (script,) = recipe("gitlab.yml")["vlm-gate"]["after_script"]
+    assert called(job, script, **{"CI_MERGE_REQUEST_IID": "3", "VLM_COMMENT_TOKEN": "t"}) == []
 
 
 def test_only_a_run_of_this_job_is_commented_on() -> None:
