@@ -195,7 +195,7 @@ class RunEvaluation(RunInputs):
         Raises:
             StoreError: what its processes wrote down cannot be read.
         """
-        spent = self._spending_by_name
+        spent = self.evaluator.ledger.spending if self.only_fills else self._open_spending().read()
         return [spent[name].priced(ref) for name, ref in self.models.items() if name in spent]
 
     def count_answers(self) -> int:
@@ -204,14 +204,15 @@ class RunEvaluation(RunInputs):
         Raises:
             StoreError: what its processes wrote down cannot be read.
         """
-        return sum(spent.inferences for spent in self._spending_by_name.values())
-
-    @property
-    def _spending_by_name(self) -> dict[str, Spending]:
-        return self.evaluator.ledger.spending if self.only_fills else self._shared_spending.read()
+        spent = self.evaluator.ledger.spending if self.only_fills else self._spending_so_far.read()
+        return sum(each.inferences for each in spent.values())
 
     @cached_property
-    def _shared_spending(self) -> SharedSpending:
+    def _spending_so_far(self) -> SharedSpending:
+        """What is read line by line while the run goes on, and from the start at its end: the file may be replaced meanwhile."""
+        return self._open_spending()
+
+    def _open_spending(self) -> SharedSpending:
         from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME, SharedSpending
 
         return SharedSpending(self.directories.run / FILE_NAME)

@@ -146,7 +146,8 @@ def test_a_job_without_a_report_posts_no_comment_of_an_earlier_run(job: Path) ->
     assert called(job, step("comment")["run"], **about) == []
     (job / "code").write_text("11\n")
     (script,) = recipe("gitlab.yml")["vlm-gate"]["after_script"]
-    assert called(job, script, **{"CI_MERGE_REQUEST_IID": "3", "VLM_COMMENT_TOKEN": "t"}) == []
+    request = {"CI_MERGE_REQUEST_IID": "3", "VLM_COMMENT_TOKEN": "t"}
+    assert called(job, script, **request) == []
 
 
 def test_only_a_run_of_this_job_is_commented_on() -> None:
