@@ -12,7 +12,7 @@ import pytest
 
 Row = dict[str, Any]
 
-FILE = Path(__file__).parents[2] / "golden" / "answers.jsonl"
+FILE = Path(__file__).parents[1] / "golden" / "answers.jsonl"
 ROWS: list[Row] = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
 
 INPUTS = {"choice": {"options"}, "yes_no": {"more"}, "number": set(), "score": {"target", "scorer"}}
@@ -43,9 +43,10 @@ def inputs(row: Row) -> str:
 
 def is_number(text: str) -> bool:
     try:
-        return Fraction(text.removesuffix("%")) is not None
+        Fraction(text.removesuffix("%"))
     except ValueError:
         return False
+    return True
 
 
 def faults(row: Row) -> list[str]:
@@ -61,7 +62,8 @@ def faults(row: Row) -> list[str]:
 def may_be_read(row: Row) -> bool:
     expected = row.get("expected")
     if row["call"] == "score":
-        return all(0 <= value <= 1 for value in (expected if isinstance(expected, list) else [expected]))
+        scores = expected if isinstance(expected, list) else [expected]
+        return all(isinstance(score, float | int) and 0 <= score <= 1 for score in scores)
     if expected in (None, "ambiguous"):
         return True
     allowed = {"choice": row.get("options", {}).keys(), "yes_no": {"yes", "no"}}
