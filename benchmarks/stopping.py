@@ -23,15 +23,16 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from boundaries import HELPFUL, RIGHT, RISK, clean_scores
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 from pytest_vlmrobust.evaluation.judge.audits import moments
 from pytest_vlmrobust.evaluation.judge.looks import look_sizes, risk_shares
-from pytest_vlmrobust.metrics.sequential import Audit, Order, max_drop, stratified_order
+from pytest_vlmrobust.metrics.sequential import Audit, max_drop
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.paired import drop_test
 
@@ -91,6 +92,136 @@ def print_looks(runs: int) -> None:
 
 
 # Strata.
+#
+# Samples right when clean (C of them) hold H harmful flips, the others (W) hold G helpful ones; the verdict of all N is
+# whether H - G <= K. The numerator is a fixed mixture over flip rates, the denominator the largest exact probability of the
+# drawn sequence (without replacement) that the null allows. Under the null the ratio averages at most 1 however the strata
+# are interleaved.
+#
+# Source: the ratio of a mixture to the maximum over the null is a test supermartingale by Ville's inequality (universal
+# inference: L. Wasserman, A. Ramdas and S. Balakrishnan, PNAS 117 (2020) 16880-16890); stratified audits: SHANGRLA (P. Stark
+# 2020).
+
+
+HARMFUL_PRIOR = (0.7, 7.0)
+"""Beta prior of the harmful flip rate: where the numerator expects it."""
+HELPFUL_PRIOR = (0.7, 14.0)
+"""Beta prior of the helpful flip rate."""
+
+
+class Drawn(NamedTuple):
+    """Answers so far, arrays of shape (cells,)."""
+
+    harmful: Array
+    """Harmful flips among the drawn samples that were right when clean."""
+    right: Array
+    """How many of those were drawn."""
+    helpful: Array
+    """Helpful flips among the drawn samples that were wrong when clean."""
+    wrong: Array
+    """How many of those were drawn."""
+
+
+class Strata(NamedTuple):
+    """Counts known before the first answer, arrays of shape (cells,)."""
+
+    right: Array
+    """C, how many samples were right when clean."""
+    wrong: Array
+    """W, how many were wrong."""
+    most: Array
+    """K, the largest H - G that passes."""
+
+    @property
+    def helpful_totals(self) -> Array:
+        """Every G that any cell could have, shape (largest W + 1,)."""
+        return np.arange(float(self.wrong.max(initial=0.0)) + 1.0)
+
+
+def log_e_pass(drawn: Drawn, strata: Strata) -> Array:
+    """Returns the logarithm of the evidence against "the gate fails", H - G >= K + 1; infinite where that is impossible.
+
+    Returns:
+        Natural logarithms, shape (cells,); time and memory grow with the largest W.
+    """
+    lowest = strata.most[:, None] + 1.0 + strata.helpful_totals
+    return _log_mixture(drawn) - _log_null(drawn, strata, lowest, np.full(lowest.shape, np.inf))
+
+
+def log_e_fail(drawn: Drawn, strata: Strata) -> Array:
+    """Returns the logarithm of the evidence against "the gate passes", H - G <= K; otherwise as :func:`log_e_pass`."""
+    highest = strata.most[:, None] + strata.helpful_totals
+    return _log_mixture(drawn) - _log_null(drawn, strata, np.full(highest.shape, -np.inf), highest)
+
+
+def _log_mixture(drawn: Drawn) -> Array:
+    """Returns the log probability of the drawn sequences under the priors, shape (cells,)."""
+    (a, b), (c, d) = HARMFUL_PRIOR, HELPFUL_PRIOR
+    in_right: Array = special.betaln(a + drawn.harmful, b + drawn.right - drawn.harmful) - special.betaln(a, b)
+    in_wrong: Array = special.betaln(c + drawn.helpful, d + drawn.wrong - drawn.helpful) - special.betaln(c, d)
+    return in_right + in_wrong
+
+
+def _log_null(drawn: Drawn, strata: Strata, lowest: Array, highest: Array) -> Array:
+    """Returns the largest log probability over every G and the H within its bounds, shape (cells,).
+
+    Args:
+        drawn: answers so far.
+        strata: sizes of the strata.
+        lowest: smallest H that the null allows with each G, shape (cells, G).
+        highest: largest H that the null allows with each G, shape (cells, G).
+    """
+    k, a, j, b = (column[:, None] for column in drawn)
+    c, w, helpful = strata.right[:, None], strata.wrong[:, None], strata.helpful_totals
+    low, high = np.maximum(k, lowest), np.minimum(c - (a - k), highest)
+    # the likelihood rises in H up to k (C + 1) / a and falls beyond, so its constrained maximum is the nearest allowed H
+    mode = np.floor(k * (c + 1.0) / np.maximum(a, 1.0))
+    harmful = np.clip(mode, low, np.maximum(high, low))
+    feasible = (low <= high) & (helpful >= j) & (helpful <= w - (b - j))
+    logs = _log_sequence(k, a, harmful, c) + _log_sequence(j, b, helpful, w)
+    largest: Array = np.where(feasible, logs, -np.inf).max(axis=1)
+    return largest
+
+
+def _log_sequence(flips: Array, drawn: Array, total: Array, size: Array) -> Array:
+    """Returns the log probability of one sequence of ``drawn`` answers with ``flips`` flips, of ``size`` with ``total``."""
+    logs: Array = _log_falling(total, flips) + _log_falling(size - total, drawn - flips) - _log_falling(size, drawn)
+    return logs
+
+
+def _log_falling(size: Array, drawn: Array) -> Array:
+    """Returns the logarithm of size (size - 1) ... (size - drawn + 1); arbitrary where ``drawn`` exceeds ``size``."""
+    left = np.maximum(size - drawn, 0.0)
+    logs: Array = special.gammaln(np.maximum(size, 0.0) + 1.0) - special.gammaln(left + 1.0)
+    return logs
+
+
+def stratified_order(rng: np.random.Generator, clean: Array, pace: float) -> NDArray[np.intp]:
+    """Returns an order that is random within each stratum; samples right when clean are used up ``pace`` times as fast."""
+    shuffled = rng.permutation(len(clean))
+    is_right = clean[shuffled] > 0.0
+    due = np.where(is_right, np.cumsum(is_right) / is_right.sum() / pace, np.cumsum(~is_right) / (~is_right).sum())
+    return shuffled[np.lexsort((~is_right, due))]
+
+
+def bets(clean: Array, most: float, orders: Sequence[NDArray[np.intp]], answers: Array, asked: int) -> Array:
+    """Returns the logarithms of the e-values that runs use, shape (2, runs)."""
+    logs = []
+    for order, own in zip(orders, answers, strict=True):
+        audit = Audit([max_drop(clean, most)], order.tolist())
+        audit.advance(0, own[order[:asked]])
+        logs.append(audit.evidence()[:, 0, 0])
+    return np.array(logs).T
+
+
+def ratios(clean: Array, most: float, orders: Sequence[NDArray[np.intp]], answers: Array, asked: int) -> Array:
+    """Returns the logarithms of the likelihood ratios of two strata, shape (2, runs)."""
+    limit = max_drop(clean, most)
+    places = np.array([order[:asked] for order in orders])
+    known, seen = clean[places] > 0.0, np.take_along_axis(answers, places, axis=1) > 0.0
+    drawn = Drawn(*(part.sum(axis=1).astype(float) for part in (known & ~seen, known, ~known & seen, ~known)))
+    strata = Strata(*(np.full(len(orders), value) for value in (limit.right, limit.size - limit.right, limit.most)))
+    return np.array([log_e_pass(drawn, strata), log_e_fail(drawn, strata)])
 
 
 def asked_of_audit(clean: Array, most: float, drop: float, way: tuple[str, float], runs: int) -> float:
@@ -102,20 +233,14 @@ def asked_of_audit(clean: Array, most: float, drop: float, way: tuple[str, float
     for own in answers:
         own[rng.choice(np.flatnonzero(clean > 0.0), round(drop * n) + helpful, replace=False)] = 0.0
         own[rng.choice(np.flatnonzero(clean == 0.0), helpful, replace=False)] = 1.0
-    if pace:
-        orders = [stratified_order(SEED, "m", "d", str(run), clean, pace=pace) for run in range(runs)]
-    else:
-        orders = [Order(rng.permutation(n), "uniform") for _ in range(runs)]
-    audit = Audit([max_drop(clean, most)] * runs, orders, evidence="stratified" if evidence == "strata" else "betting")
+    orders = [stratified_order(rng, clean, pace) if pace else rng.permutation(n) for _ in range(runs)]
     asked = np.full(runs, n)
-    undecided = np.arange(runs)
-    for before, moment in zip((0, *moments(n)), moments(n), strict=False):
-        cells, samples = audit.upcoming(undecided, moment - before)
-        audit.advance(cells, samples, answers[cells, samples])
-        verdicts = audit.verdicts(RISK, RISK)
-        done = undecided[~verdicts.undecided[undecided]]
+    is_open = np.ones(runs, bool)
+    for moment in moments(n):
+        logs = (ratios if evidence == "strata" else bets)(clean, most, orders, answers, moment)
+        done = is_open & ((logs >= -math.log(RISK)).sum(axis=0) == 1)
         asked[done] = moment
-        undecided = np.setdiff1d(undecided, done)
+        is_open &= ~done
     return float(asked.mean() / n)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pytest_vlmrobust.metrics.sequential import Audit, Limit
+    from pytest_vlmrobust.metrics.sequential import Limit
 
     Scores: TypeAlias = NDArray[np.float64]
     LimitsOf: TypeAlias = Callable[[Bound, bool], list[Limit]]
@@ -165,27 +165,28 @@ class RuleAudit:
         """
         import numpy as np
 
-        from pytest_vlmrobust.metrics.sequential import Audit, Order
+        from pytest_vlmrobust.metrics.sequential import Audit
 
-        self.rule, self._bounds, self._order = rule, tuple(bounds), tuple(order)
+        self.rule, self._bounds = rule, tuple(bounds)
         by_bound, self._graded = _limits_of(bounds, limits)
         every = [limit for own in by_bound for limit in own]
         ends = np.cumsum([0, *map(len, by_bound)]).tolist()
         self._columns = {bound: slice(start, end) for bound, start, end in zip(self._bounds, ends, ends[1:], strict=False)}
-        self._members = np.array([limit.member for limit in every])
-        shape = len(weights), len(every)
-        self._audit: Audit = Audit(every * len(weights), [Order(np.array(order, dtype=np.intp), "uniform")] * math.prod(shape))
+        self._audit, self._samples = Audit(every, order, len(weights)), len(order)
         self._allowed = dict.fromkeys(self._bounds, 0) if allowed is None else allowed
         self._needed = {bound: _needed(risks, np.array(weights), spared) for bound, spared in self._allowed.items()}
-        self._evidence = np.zeros((2, *shape))
+        self._evidence = np.zeros((2, len(weights), len(every)))
         self._kept = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
         self._broken = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
         self._open = np.ones(len(weights), bool)
         self._open_bounds = self._bounds[:1]  # that of the rule until it is shown to be broken, then the caps
-        self.asked = [0] * len(weights)
-        """How many answers it has seen of each cell."""
-        self.is_done = not self._order
+        self.is_done = not self._samples
         """Whether a verdict follows from what it has seen, or it has seen everything."""
+
+    @property
+    def asked(self) -> list[int]:
+        """How many answers it has seen of each cell."""
+        return self._audit.asked
 
     def closest(self, most: int) -> list[int]:
         """Returns the open cells to ask next, the first ones first; nothing once it is done.
@@ -215,7 +216,7 @@ class RuleAudit:
 
     def upcoming(self, asked: int, cell: int = 0) -> Sequence[int]:
         """Returns the places of the samples to ask next, so that ``asked`` are seen; nothing once it is done."""
-        return () if self.is_done else self._order[self.asked[cell] : asked]
+        return () if self.is_done else self._audit.upcoming(asked, cell)
 
     def advance(self, scores: Mapping[int, NDArray[np.float64]]) -> None:
         """Takes the scores of the next samples of some cells into account, in their order.
@@ -225,19 +226,8 @@ class RuleAudit:
         """
         import numpy as np
 
-        rows: list[NDArray[np.intp]] = []
-        places: list[NDArray[np.intp]] = []
-        outcomes: list[NDArray[np.float64]] = []
         for cell, values in scores.items():
-            start = self.asked[cell]
-            upcoming = np.array(self._order[start : start + len(values)], np.intp)
-            known = values if self._graded else np.where((values == 0.0) | (values == 1.0), values, np.nan)
-            limit, position = np.nonzero(self._members[:, upcoming])
-            rows.append(limit + cell * len(self._members))
-            places.append(upcoming[position])
-            outcomes.append(known[position])
-            self.asked[cell] += len(values)
-        self._audit.advance(np.concatenate(rows), np.concatenate(places), np.concatenate(outcomes))
+            self._audit.advance(cell, values if self._graded else np.where((values == 0.0) | (values == 1.0), values, np.nan))
         self._conclude()
 
     def within(self, bound: Bound) -> Outcome:
@@ -259,9 +249,7 @@ class RuleAudit:
         """Writes down which cells are shown to keep or to break which bounds, and which of them are to be asked further."""
         import numpy as np
 
-        verdicts = self._audit.verdicts(0.5, 0.5)  # whose risks are not read
-        logs = verdicts.sure_log_pass, verdicts.sure_log_fail
-        self._evidence = np.stack(logs).reshape(self._evidence.shape)
+        self._evidence = self._audit.evidence()
         for bound, columns in self._columns.items():
             passed, failed = (
                 part[:, columns] >= needed for part, needed in zip(self._evidence, self._needed[bound], strict=True)
@@ -275,7 +263,7 @@ class RuleAudit:
         most = max(self._allowed[bound] for bound in open_bounds)
         kept_at_last = [self._shown_to_keep(bound) for bound in open_bounds if self._allowed[bound] == most]
         decided = np.any(kept_at_last, axis=0) | np.all([self._broken[bound] for bound in open_bounds], axis=0)
-        self._open = ~decided & (np.array(self.asked) < len(self._order))
+        self._open = ~decided & (np.array(self.asked) < self._samples)
         shown = {self.within(bound) for bound in open_bounds}
         self.is_done = Outcome.PASS in shown or shown == {Outcome.FAIL} or not self._open.any()
 
@@ -350,7 +338,7 @@ def limits_within(members: NDArray[np.bool_], limits: LimitsOf, bound: Bound, gr
     for limit in limits(bound, graded):
         reference, member = np.zeros(members.size), np.zeros(members.size, bool)
         reference[members], member[members] = limit.reference, limit.member
-        found.append(dataclasses.replace(limit, reference=reference, member=member, contrast=None))
+        found.append(dataclasses.replace(limit, reference=reference, member=member))
     return found
 
 

@@ -150,7 +150,7 @@ class SweepTest:
         once = references(self.judge.evaluator, sweep)
         clean, blind = (np.tile(scores, len(cells)) for scores in once)
         size = once[0].size
-        order = pair_order(0, [str(cell.setting) for cell in cells], self.fingerprints).samples.tolist()
+        order = pair_order([str(cell.setting) for cell in cells], self.fingerprints)
         decisions = Decisions(self.judge, len(order), {})
         places: dict[Cell, list[int]] = {}
         values: dict[int, float] = {}

@@ -365,7 +365,7 @@ def test_missing_scores_of_unchanged_samples_leave_no_verdict_to_a_part(adaptive
 def test_a_failed_inference_that_an_audit_asked_for_is_not_forgotten(adaptive: Made) -> None:
     """Looks ask about other samples first, which have all scores."""
     late = set(asking_order(N)[150:])
-    pairs = pair_order(0, [str(setting) for setting in SETTINGS], FINGERPRINTS).samples[:32]
+    pairs = pair_order([str(setting) for setting in SETTINGS], FINGERPRINTS)[:32]
     setting, place = next(divmod(int(pair), N) for pair in pairs if pair % N in late)
     scores = np.ones(N)
     scores[place] = math.nan
