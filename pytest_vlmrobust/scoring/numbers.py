@@ -1,10 +1,14 @@
-"""Numbers as they are written: signs, thousands separators, decimals, fractions, percent, currency, millions."""
+"""Numbers as they are written, in digits and in words, and the scorers of answers that are numbers.
+
+A number is read whole, with its exponent, fraction, scale and sign, or not at all: 12 is not in 112, 1.12, x^12 or 12:30.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -19,22 +23,74 @@ from .grading import OPEN_RULES, grade_best, grade_unread, normalised, read_answ
 from .json_answers import final_answer, lesser_answer, read_json
 from .latex import MARKS, UNREAD, equals, plain_numbers, same_spelling
 from .options import is_other
-from .text import NUMBER_WORDS, final_words, fold_case, plain_text, straighten
+from .text import final_words, fold_case, plain_text, straighten
 
 _LONGEST = 40
 """Most digits of a number; a longer run is not read."""
+_MOST_NUMBERS = 2_000
+"""Numbers of a text that are looked at, the last ones."""
 
-_SCALES: Final = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_DIGITS = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,12}}(?!,?\d)|\d{{1,{_LONGEST}}})(?:\.\d{{1,{_LONGEST}}})?|\.\d{{1,{_LONGEST}}}"
-_ENDS = rf"(?![\d/]|[.,]\d|\s?\^)(?:(?![{WORD}])|(?=(?:mm|cm|km|m|kg|mg|g|ml|l|s|ms|h|min|px|in|ft|lbs?|mph)\b))"
+_SCALE_WORDS: Final = {
+    "dozen": 12, "hundred": 10**2, "thousand": 10**3, "lakh": 10**5, "million": 10**6, "crore": 10**7, "billion": 10**9,
+    "trillion": 10**12,
+}
+_SCALES: Final = _SCALE_WORDS | {
+    "lakhs": 10**5, "crores": 10**7, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9,
+    "mn": 10**6, "mln": 10**6, "mio": 10**6, "bn": 10**9, "mrd": 10**9, "tn": 10**12,
+    "百": 10**2, "千": 10**3, "천": 10**3, "万": 10**4, "萬": 10**4, "만": 10**4, "亿": 10**8, "億": 10**8, "억": 10**8,
+}
+_SCALE = (
+    rf"(?:\s?(?P<scale>{'|'.join(_SCALE_WORDS)}|lakhs|crores|mn|mln|mio|mrd|bn|tn|(?<=\d)(?:(?-i:[KkMB])))(?![{WORD}])"
+    r"|\s?(?P<hanzi>[百千천万萬만亿億억](?![克米瓦])))?"
+)
+_SOME = rf"\d{{1,{_LONGEST}}}"
+_CORE = "|".join(
+    f"(?P<{name}>{core})"
+    for name, core in {
+        "science": rf"{_SOME}(?:\.{_SOME})?e[+-]?\d{{1,2}}",
+        "power": rf"{_SOME}(?:\.{_SOME})?\s?[x\u00d7·*]\s?10\s?\^\s?[+-]?\d{{1,2}}",
+        "mixed": rf"(?:\d{{1,3}}(?: \d{{3}})+|{_SOME}) \d{{1,3}}/\d{{1,3}}",
+        "gaps": r"\d{1,3}(?:(?P<gap>[ '])\d{3})(?:(?P=gap)\d{3})*(?:\.\d{1,40})?(?!\s\d)",
+        "comma": rf"\d{{1,3}}(?:\.\d{{3}})+,\d{{1,2}}|(?<![(\[]){_SOME},(?:\d\d|\d{{4,{_LONGEST}}})(?!,)",
+        "dots": r"\d{1,3}(?:\.\d{3}){2,}",
+        "plain": rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,12}}|\d{{1,2}}(?:,\d\d){{1,6}},\d{{3}}|{_SOME})(?:\.{_SOME})?|\.{_SOME}",
+    }.items()
+)
+_GLUED_UNITS = "mm|cm|km|m|kg|mg|g|ml|l|s|ms|h|min|px|in|ft|lbs?|mph|kwh|kw|hz|khz|mhz|ghz|kb|mb|gb|tb"
+_ENDS = rf"(?![\d/²³]|[.,:]\d|\s?\^|-\d\d-\d\d\b)(?:(?![{WORD}])|(?=(?:{_GLUED_UNITS})[²³]?(?![\w²³])))"
 _NUMBER = re.compile(
-    rf"(?<![{WORD}.,/^第])(?<!\^[{{(])(?P<sign>[+-]?)[$€£¥]?(?P<digits>{_DIGITS})(?:/(?P<below>\d{{1,{_LONGEST}}}))?{_ENDS}"
-    rf"(?:\s(?P<scale>{'|'.join(_SCALES)})\b)?(?P<percent>\s?(?:%|percent\b))?",
+    rf"(?<![{WORD}.,/^²³第])(?<![\^:][{{(])(?<!\d:)(?<!\d{{4}}-)(?<!\d{{4}}-\d\d-)(?:(?<![+-])(?P<sign>[+-])|(?<!--))[$€£¥₹]?(?:{_CORE})(?:/(?P<below>{_SOME}))?{_SCALE}{_ENDS}"
+    r"(?P<half>\sand\s(?:a|one)\shalf\b)?(?P<percent>\s?(?:%|per\s?cent\b|pct\b))?(?P<open>\+(?!\s?\d))?",
     re.IGNORECASE,
 )
+_ALONE = re.compile(r"[+-]?\d{1,40},\d|\d{1,9}(?:st|nd|rd|th)")
+"""What is a number where nothing else stands in the text, and may be several in a sentence."""
+_BOUND = re.compile(
+    r"(?:[±<>≤≥]|\b(?:at (?:least|most)|(?:more|less|fewer|greater|higher|lower) than|over|under|above|below|up to|plus or minus|"
+    r"no (?:more|less|fewer) than))\s?$"
+)
 _UNIT = re.compile(r"\s*(?P<unit>°?\s?[^\W\d_]*[23²³]?)\s*\.?")
-_WORDS: Final = {word: Fraction(number) for number, word in enumerate(NUMBER_WORDS) if word != "one"}
-_WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
+
+# In words.
+
+
+_BELOW_TWENTY: Final = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
+_TENS: Final = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_VALUES: Final = {
+    **{word: number for number, word in enumerate(_BELOW_TWENTY)},
+    **{word: 10 * number for number, word in enumerate(_TENS, start=2)},
+}
+_NAMED = "|".join(sorted((*_VALUES, *_SCALE_WORDS), key=len, reverse=True))
+_WORDS = re.compile(
+    rf"\b(?P<vague>(?:half an?|a few|few|several|many|some|a couple(?: of)?|couple|every|tens of|dozens of)\s+)?(?:an?\s+(?=(?:{'|'.join(_SCALE_WORDS)})\b))?"
+    rf"(?P<words>(?:{_NAMED})(?:(?:-|\s+and\s+|\s+)(?:{_NAMED}))*)\b(?P<half>\sand\sa\shalf\b)?(?P<percent>\s?(?:%|per\s?cent\b))?",
+    re.IGNORECASE,
+)
+_ONE = re.compile(
+    r"(?:\b(?:only|just|exactly|precisely|total of|answer is|there is|there's)\s+)one(?!\s(?:of|who|that|which|at)\b)",
+    re.IGNORECASE,
+)
+"""Where "one" is a number: elsewhere it may be a pronoun."""
 _HAN: Final = dict(zip("零一二三四五六七八九十", range(11), strict=True)) | {"两": 2, "兩": 2, "\u3007": 0}
 _HANGUL: Final = dict(zip(("한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열"), range(1, 11), strict=True)) | {
     "하나": 1,
@@ -48,9 +104,6 @@ _COUNTED = re.compile(
     rf"|(?P<hangul>{'|'.join(sorted(_HANGUL, key=len, reverse=True))})(?:\s?(?:개|마리|명|대|권|송이|그루|잔|장)|(?=[\s.,]*$))"
 )
 """Numbers in Chinese, Japanese and Korean words, with a word that counts things behind them, or at the end."""
-_MOST_NUMBERS = 2_000
-"""Numbers of a text that are looked at, the last ones."""
-_THOUSANDS = re.compile(r"(?<![\w.,'])\d{1,3}(?:(?P<gap>[ '])\d{3})(?:(?P=gap)\d{3})*(?![\w']|[.,]\d|\s\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,41 +116,130 @@ class Number:
     ratio: bool = False
     """Written with a stroke: a fraction, or a season such as 2010/11."""
     unit: str = ""
+    is_bound: bool = False
+    """Written as the end of a range: "at least 5", "5+"."""
+    span: tuple[int, int] = (0, 0)
+    """Where it stands in the straightened text."""
 
 
 def read_number(text: str) -> Number | None:
     """Returns the number if ``text`` is nothing else, with or without a unit; None for any other text.
 
-    >>> read_number("$1,250.50").value, read_number("12 cm").unit, read_number("12 or 13")
-    (Fraction(2501, 2), 'cm', None)
+    >>> read_number("$1,250.50").value, read_number("12 cm").unit, read_number("twenty-five").value, read_number("12 or 13")
+    (Fraction(2501, 2), 'cm', Fraction(25, 1), None)
     """
-    line = straighten(text).strip()
-    match = _NUMBER.match(line)
-    if match:
-        number, rest = _number(match), _UNIT.fullmatch(line, match.end())
-        return replace(number, unit=rest["unit"].strip().casefold()) if number and rest else None
-    word = line.rstrip(".").lower()
-    if word in NUMBER_WORDS:
-        return Number(Fraction(NUMBER_WORDS.index(word)), line)
-    counted = None if line.isascii() else _COUNTED.fullmatch(word)
-    return Number(Fraction(_counted(counted)), line) if counted else None
+    line = straighten(_typed(text)).strip().lstrip("~≈")
+    if alone := _ALONE.fullmatch(line.rstrip(".")):
+        return Number(Fraction(re.sub("[a-z]", "", alone[0]).replace(",", ".")), line)
+    if line.rstrip(".").lower() == "one":
+        return Number(Fraction(1), line)
+    numbers = list(_every(line))
+    if len(numbers) != 1 or numbers[0].span[0] > len(line) - len(line.lstrip("#№ ")):
+        return None
+    number, rest = numbers[0], _UNIT.fullmatch(line, numbers[0].span[1])
+    return replace(number, unit=rest["unit"].strip().casefold()) if rest and not number.is_bound else None
 
 
 def numbers_in(text: str) -> list[Number]:
-    """Returns the numbers that ``text`` mentions and does not deny, in order: not ``12`` of ``112``, ``1.12``, ``x^12``.
+    """Returns the numbers that ``text`` mentions and does not deny, in order; of thousands of them, the last ones.
 
-    Number words count only if there are no digits; ``one`` never counts, because it may be a pronoun. Of a text with thousands
-    of numbers, the last ones are read.
+    ``one`` counts only where it cannot be a pronoun.
     """
-    line = straighten(text)
-    matches = list(deque(_NUMBER.finditer(line), maxlen=_MOST_NUMBERS))
-    if matches:
-        return [number for match in matches if not is_negated(line, *match.span()) for number in [_number(match)] if number]
-    words = [match for match in deque(_WORD.finditer(line), maxlen=_MOST_NUMBERS) if not is_negated(line, *match.span())]
-    if words or line.isascii():
-        return [Number(_WORDS[match[0].lower()], match[0]) for match in words]
-    counted = (match for match in deque(_COUNTED.finditer(line), maxlen=_MOST_NUMBERS) if not is_negated(line, *match.span()))
-    return [Number(Fraction(_counted(match)), match[0].strip()) for match in counted]
+    line = straighten(_typed(text))
+    return [number for number in deque(_every(line), maxlen=_MOST_NUMBERS) if not is_negated(line, *number.span)]
+
+
+_TYPED: Final = {
+    **{sign: str(Fraction(unicodedata.numeric(sign)).limit_denominator(10)) for sign in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"},
+    **{sign: f"^{digit}" for digit, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+    "№": "#",
+}
+_SIGN = re.compile(rf"(?<=\d)(?=[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])|[{''.join(_TYPED)}]")
+
+
+def _typed(text: str) -> str:
+    """Returns ``text`` with fractions and powers of one character as they are typed, before anything makes 51⁄2 of 5½."""
+    return text if text.isascii() else _SIGN.sub(lambda sign: _TYPED.get(sign[0], " "), text)
+
+
+def _every(line: str) -> Iterator[Number]:
+    """Returns all numbers of a straightened text, in order."""
+    found = [number for match in _NUMBER.finditer(line) for number in _in_digits(match, line)]
+    taken = {place for number in found for place in range(*number.span)}
+    found += [number for match in _WORDS.finditer(line) if match.start("words") not in taken for number in _in_words(match, line)]
+    found += [Number(Fraction(1), match[0], span=match.span()) for match in _ONE.finditer(line)]
+    if not line.isascii():
+        counted = (match for match in _COUNTED.finditer(line) if match.start() not in taken)
+        found += [Number(Fraction(_counted(match)), match[0].strip(), span=match.span()) for match in counted]
+    return iter(sorted(found, key=lambda number: number.span))
+
+
+def _in_digits(match: re.Match[str], line: str) -> Iterator[Number]:
+    value = _core(match)
+    below = int(match["below"] or 1)
+    if value is None or not below:
+        return
+    scale = match["scale"] or match["hanzi"] or ""
+    value = value * _SCALES.get(scale, _SCALES.get(scale.lower(), 1)) / below + Fraction(bool(match["half"]), 2)
+    bound = bool(match["open"] or _BOUND.search(line, max(0, match.start() - 16), match.start()))
+    ratio = match["below"] is not None
+    signed = -value if match["sign"] == "-" else value
+    yield Number(signed, match[0].strip(), match["percent"] is not None, ratio, is_bound=bound, span=match.span())
+
+
+def _core(match: re.Match[str]) -> Fraction | None:
+    """Returns the value of the digits of a number, None where it divides by 0."""
+    name, core = next(
+        (name, match[name]) for name in ("science", "power", "mixed", "gaps", "comma", "dots", "plain") if match[name]
+    )
+    if name == "power":
+        number, power = re.split(r"\s?[x\u00d7·*]\s?10\s?\^\s?", core, flags=re.IGNORECASE)
+        return Fraction(number) * Fraction(10) ** int(power)
+    if name == "mixed":
+        whole, _, part = core.rpartition(" ")
+        above, below = map(int, part.split("/"))
+        return int(whole.replace(" ", "")) + Fraction(above, below) if above < below else None
+    marks = {"comma": (".", ""), "dots": (".", "")}.get(name, (",", ""))
+    return Fraction(re.sub("[ ']", "", core.replace(*marks)).replace(",", "."))
+
+
+def _in_words(match: re.Match[str], line: str) -> Iterator[Number]:
+    """Returns the numbers in a run of number words: "two hundred and five" is a number, "two three" are two."""
+    if match["vague"] or match["words"].lower() == "one":
+        return
+    values = _values_of(re.split(r"[-\s]+", match["words"].lower()))
+    extra = Fraction(bool(match["half"]), 2)
+    bound = bool(_BOUND.search(line, max(0, match.start() - 16), match.start()))
+    for value in values:
+        yield Number(value + extra, match["words"], match["percent"] is not None, is_bound=bound, span=match.span())
+
+
+def _values_of(words: Sequence[str]) -> list[Fraction]:
+    values: list[int] = []
+    total, part, scale, joined = 0, -1, 10**13, False
+    for word in [*words, ""]:
+        if word == "and":
+            joined = True
+            continue
+        value, by = _VALUES.get(word), _SCALE_WORDS.get(word)
+        is_new = not word or (joined and part >= 0 and part % 100 != 0 and total == 0)
+        if value is not None and part >= 0:
+            is_new |= not (part % 100 == 0 and part > 0) and not (value < 10 and value and part % 100 >= 20 and part % 10 == 0)
+        elif by == 100:
+            is_new |= part >= 100 or part == 0
+        elif by:
+            is_new |= by >= scale
+        if is_new and (part >= 0 or total):
+            values.append(total + max(part, 0))
+            total, part, scale = 0, -1, 10**13
+        joined = False
+        if value is not None:
+            part = max(part, 0) + value
+        elif by in {100, 12}:
+            part = (part if part > 0 else 1) * by
+        elif by:
+            total, part, scale = total + (part if part > 0 else 1) * by, -1, by
+    return [Fraction(value) for value in values]
 
 
 def _counted(match: re.Match[str]) -> int:
@@ -110,15 +252,6 @@ def _counted(match: re.Match[str]) -> int:
     return 10 * (_HAN.get(tens, 1)) + (_HAN.get(ones, 0))
 
 
-def _number(match: re.Match[str]) -> Number | None:
-    below = int(match["below"] or 1)
-    if not below:
-        return None
-    value = Fraction(match["digits"].replace(",", "")) * _SCALES.get((match["scale"] or "").lower(), 1) / below
-    signed = -value if match["sign"] == "-" else value
-    return Number(signed, match[0].strip(), percent=match["percent"] is not None, ratio=match["below"] is not None)
-
-
 # Scorers of answers that are numbers: within five percent for charts, exactly for mathematics.
 
 
@@ -128,7 +261,6 @@ CONTAINED = "contained"
 CONCLUDED = "concluded"
 
 _EITHER = re.compile(r"\d\W{0,3}\sor\s\W{0,3}\d", re.IGNORECASE)
-_SCIENTIFIC = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?[eE][+-]?[0-9]{1,2}")
 _SEASON = re.compile(r"\d{4}/")
 _SHORT = 60
 """Most characters of a text in which "12 or 13" is an answer and not part of a calculation."""
@@ -165,7 +297,7 @@ def score_relaxed(sample: Sample, prediction: Prediction) -> Score:
     """
     if not all(map(_value, targets(sample))):
         return grade_best(read_answer(sample, prediction), sample, prediction, relaxed_match)
-    plain = plain_numbers(prediction.text)
+    plain = plain_numbers(_typed(prediction.text))
     extraction = read_answer(sample, replace(prediction, text=str(plain)))
     if extraction.answer is not None and MARKS.search(extraction.answer):
         return _relaxed_expression(plain.expressions, extraction, sample, prediction)
@@ -206,7 +338,7 @@ def score_numeric_contained(sample: Sample, prediction: Prediction) -> Score:
 
 def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) -> Score:
     """Returns the score of the announced part of a text, or else of its conclusion, or of all of it."""
-    reply = final_words(prediction.text)
+    reply = final_words(_typed(prediction.text))
     if isinstance(reply, Stop):
         return grade_unread(reply.value, prediction)
     plain = plain_numbers(reply)
@@ -245,19 +377,35 @@ def _score_region(region: Extraction, expressions: Mapping[str, str], sample: Sa
     return Score(float(mention[1]), region.rule, mention[0]) if mention else None
 
 
-_BRACKETS = re.compile(r"\([^()]*\)")
+_BRACKETS = re.compile(r"\([^()=]*\)")
 _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s+")
-_ASIDE = re.compile(r",?\s(?:of which|including|which includes|rather than|instead of|as opposed to|out of|from a total of)\b.*")
+_ASIDE = re.compile(
+    r",?\s(?:of which|including|which includes|which (?:represents?|corresponds? to)|rather than|instead of|as opposed to|out of|"
+    r"from a total of|according to)\b.*"
+    r"|,?\s(?:in|from|since|between|during|for) (?:the year )?(?:19|20)\d\d(?:(?: to | and |-)(?:19|20)\d\d)?(?!\S?\d)"
+)
 _TOTAL_BEFORE = re.compile(
     r"(?:[=≈]|\b(?:so|therefore|thus|hence|total(?:ing|s)?|sum|altogether|makes?|gives?|equals?|leaves?|leaving|is|are|becomes?|get|"
-    r"result(?:s in)?|we have|yields?|answer)\b|共|合计|一共|总共|等于|所以|合計|全部で|모두|총)"
+    r"result(?:s in|ing in)?|we have|yields?|answer|be)\b|共|合计|一共|总共|等于|所以|合計|全部で|모두|총)"
 )
 _TOTAL_BEHIND = re.compile(r"(?:\s\w+){0,3}?\s(?:in total|altogether|in all|overall|total)\b")
 _TWO_SOLUTIONS = re.compile(r"\b([A-Za-z])\s?=\s?-?\d[\d.,]*\s?,?\s(?:or|and)\s\1\s?=\s?-?\d")
+_TWO_CLAUSES = re.compile(
+    r"\b(?:is|are|was|were|has|have)\b[^.;]*\b(?:and|while|but|whereas)\s(?:the|its|that|there|it)\s[^.;]*\b(?:is|are|was|were|has|have)\b"
+)
 _LAST_SENTENCES = 2_000
 """Characters at the end of a text in which its conclusion is looked for."""
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
-_BOUND = re.compile(r"(?:[±~<>≤≥]|\b(?:at (?:least|most)|more than|less than|fewer than|over|under|up to|plus or minus)\s?)$")
+_NOTHING = re.compile(
+    r"(?:no|none|nil)|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) (?:no|not any) "
+    r"(?!answer|image|picture|way|info|number|text|data|indication|evidence|clear|specific|one\b)[\w -]{1,60}"
+)
+"""Answers that say 0 without a number."""
+_SINGLE = re.compile(
+    r"there(?: is|'s) (?:only |just )?an? (?:single )?(?!group|pair|couple|lot|crowd|number|few|bunch|row|herd|set|flock|variety|total|"
+    r"stack|pile|series|collection|team|family|bowl|box|basket)[\w-]+(?: [\w-]+)?(?: (?:in|on|at) the \w+)?"
+)
+"""Answers that say 1 without a number."""
 
 
 def _in_json(reply: str) -> Extraction | None:
@@ -274,31 +422,39 @@ def _in_json(reply: str) -> Extraction | None:
 
 def _concluded(text: str) -> Extraction:
     """Returns the number, or the sentence, that a text concludes with; no answer where several numbers may be meant."""
-    kept = _THOUSANDS.sub(lambda match: match[0].replace(match["gap"], ""), asserted(text))
+    lines = [read_number(line) for line in text.split("\n") if line.strip()]
+    alone = {line.value for line in lines if line}
+    if len(lines) > 1 and all(lines) and len(alone) > 1:
+        return Extraction(None, Stop.AMBIGUOUS.value)
+    if len(lines) > 1 and lines[0] and not lines[-1] and "=" not in text:
+        return Extraction(lines[0].text, CONCLUDED)
+    kept = asserted(text)
     for correction in deque(CORRECTION.finditer(kept.lower()), maxlen=1):
         kept = kept[correction.end() :] if numbers_in(kept[correction.end() :]) else kept
-    sentences = _SENTENCE_END.split(_ITEM.sub("", kept[-_LAST_SENTENCES:]))
+    sentences = _SENTENCE_END.split(_ITEM.sub("", straighten(kept[-_LAST_SENTENCES:])))
     said = next((sentence for sentence in reversed(sentences) if MARKS.search(sentence) or numbers_in(sentence)), "")
     if not said or MARKS.search(said):
-        return Extraction(said or kept, CONCLUDED)
+        return Extraction(said or _without_digits(kept), CONCLUDED)
     core = _ASIDE.sub("", _BRACKETS.sub(" ", said))
     core = core if numbers_in(core) else said
-    found = list(_NUMBER.finditer(straighten(core))) if any(map(str.isdigit, core)) else []
-    if len(found) < 2:
-        bounded = found and (_BOUND.search(core[: found[0].start()]) or is_other(core.lower(), *found[0].span()))
-        return Extraction(None, Stop.AMBIGUOUS.value) if bounded else Extraction(core, CONCLUDED)
-    totals = [match for match in found if _TOTAL_BEHIND.match(core, match.end())]
+    numbers = [number for number in numbers_in(core) if not number.is_bound]
+    totals = [number for number in numbers if _TOTAL_BEHIND.match(core, number.span[1])]
     if "=" not in core and len(totals) == 1:
-        return Extraction(totals[0][0], CONCLUDED)
-    if _TWO_SOLUTIONS.search(core):
+        return Extraction(totals[0].text, CONCLUDED)
+    if len({number.value for number in numbers}) > 1:
+        last = deque(_TOTAL_BEFORE.finditer(core.lower()), maxlen=1)
+        is_pair = _TWO_SOLUTIONS.search(core) or (last and last[0][0] in {"is", "are"} and _TWO_CLAUSES.search(core.lower()))
+        numbers = [number for number in numbers if last and number.span[0] >= last[0].end() and not is_pair]
+    values = {number.value for number in numbers}
+    if len(values) != 1 or any(is_other(core.lower(), *number.span) for number in numbers):
         return Extraction(None, Stop.AMBIGUOUS.value)
-    last = deque(_TOTAL_BEFORE.finditer(core.lower()), maxlen=1)
-    behind = core[last[0].end() :] if last else core
-    values = {number.value for number in numbers_in(behind)}
-    either = any(is_other(behind.lower(), *match.span()) for match in _NUMBER.finditer(behind))
-    if len(values) != 1 or either:
-        return Extraction(None, Stop.AMBIGUOUS.value)
-    return Extraction(behind, CONCLUDED)
+    return Extraction(numbers[-1].text, CONCLUDED)
+
+
+def _without_digits(text: str) -> str:
+    """Returns "0" or "1" for a text that says so without a number, and any other text as it is."""
+    said = text.strip().rstrip(".!").lower()
+    return "0" if _NOTHING.fullmatch(said) else "1" if _SINGLE.fullmatch(said) else text
 
 
 def _last_expression(where: str) -> str:
@@ -317,9 +473,7 @@ def _score_expression(expression: str, region: Extraction, sample: Sample, predi
 
 @lru_cache(maxsize=8192)
 def _value(text: str) -> Number | None:
-    """Returns ``text`` as a number, also 1e3 and one in LaTeX; None for 2010/11, which is a season on the axis of a chart."""
-    if _SCIENTIFIC.fullmatch(text.strip()):
-        return Number(Fraction(text.strip()), text.strip())
+    """Returns ``text`` as a number, also in LaTeX; None for 2010/11, which is a season on the axis of a chart."""
     number = read_number(text) or read_number(str(plain_numbers(text)))
     return None if number is None or (number.ratio and _SEASON.match(number.text)) else number
 
@@ -327,8 +481,9 @@ def _value(text: str) -> Number | None:
 def _only_number(answer: str, rule: str) -> Extraction:
     if _value(answer):
         return Extraction(answer, rule)
-    values = {number.value: number.text for number in numbers_in(answer) if not _SEASON.match(number.text)}
-    if len(values) > 1:
+    numbers = [number for number in numbers_in(answer) if not _SEASON.match(number.text)]
+    values = {number.value: number.text for number in numbers if not number.is_bound}
+    if len(values) > 1 or (numbers and not values):
         return Extraction(None, Stop.AMBIGUOUS.value)
     return Extraction(next(iter(values.values())), ONLY_NUMBER) if values else Extraction(answer, rule)
 
