@@ -25,7 +25,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.corpus import bounds_of_drop, bounds_of_index, bounds_of_value
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, has_macro, macro_estimate, rows_of
 from pytest_vlmrobust.metrics import ScoreTable
-from pytest_vlmrobust.scoring import Sums, corpus_score, corpus_sums
+from pytest_vlmrobust.scoring import Sums, corpus_score
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.str_]
@@ -244,10 +244,10 @@ def _corpus(metric: str) -> dict[str, Measure]:
         answer = Prediction("", "generate")
         scores = [Score(float(value), "simulated") for value in draw.scores(name)]
         chosen = draw.samples, [answer] * len(scores), scores
-        sums = corpus_sums(metric, *chosen)
-        if sums is None:
+        whole = corpus_score(metric, *chosen)
+        if whole.sums is None:
             raise ValueError(f"{metric} is not known as a function of sums")
-        return corpus_score(metric, *chosen).value, sums
+        return whole.value, whole.sums
 
     def score(draw: Draw) -> Estimate:
         value, sums = value_and_sums(draw, "perturbed")

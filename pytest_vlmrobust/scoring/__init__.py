@@ -7,8 +7,7 @@ from . import caption_corpus, corpus  # noqa: F401 -- they register their corpus
 from .box_answers import BOX_RULES, BoxExtraction, extract_boxes
 from .boxes import BoxScores, ConventionFit, better_convention, box_coverage, box_scores, convention_fits, read_boxes
 from .choice import CHOICE_RULES, extract_choice
-from .corpus import CORPUS_METRICS, Answered, CorpusMetric, CorpusScore, corpus_score
-from .corpus_sums import CORPUS_SUMS, Sums, corpus_sums
+from .corpus import CORPUS_METRICS, Answered, CorpusMetric, CorpusScore, Sums, corpus_score
 from .extraction import Extraction
 from .grading import OPEN_RULES, extract_open, normalised
 from .phrases import scoring_rules
@@ -19,7 +18,6 @@ __all__ = [
     "BOX_RULES",
     "CHOICE_RULES",
     "CORPUS_METRICS",
-    "CORPUS_SUMS",
     "OPEN_RULES",
     "SCORERS",
     "YES_NO_RULES",
@@ -38,7 +36,6 @@ __all__ = [
     "check_scoring",
     "convention_fits",
     "corpus_score",
-    "corpus_sums",
     "extract_boxes",
     "extract_choice",
     "extract_open",

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from pytest_vlmrobust.core.errors import MissingExtra
 
-from .corpus import CORPUS_METRICS, Answered, has_failed, mean, without_failed
+from .corpus import CORPUS_METRICS, Answered, Array, Sums, has_failed, mean_of, share, sums_of
 from .grading import targets
 from .open_answers import caption_words, rouge_l
 
@@ -94,78 +96,53 @@ def _grams(words: Sequence[str]) -> list[Gram]:
     return [tuple(words[start : start + size]) for size in range(1, LONGEST_GRAM + 1) for start in range(len(words) - size + 1)]
 
 
-ValueAndParts = tuple[float, Mapping[str, float]]
-
-_ORDERS = (1, 2, 3, 4)
-
-
-def cider(answers: Sequence[Answered]) -> ValueAndParts:
+def cider(answers: Sequence[Answered]) -> Sums:
     """Mean CIDEr-D of the captions, in [0, 10] (``cider_d``); NaN for fewer than two samples.
 
     Rarity is counted over the targets of all samples, also of failed inferences, so it does not depend on the model.
     """
-    worth = cider_values(answers)
-    return mean(value for value, answer in zip(worth, answers, strict=True) if not has_failed(answer)), {}
+    return mean_of(cider_d([_words_of(answer) for answer in answers], [_references(answer) for answer in answers]), answers, 10.0)
 
 
-def cider_values(answers: Sequence[Answered]) -> list[float]:
-    """Returns CIDEr-D of each caption; a failed inference counts as an empty caption."""
-    return cider_d([_words_of(answer) for answer in answers], [_references(answer) for answer in answers])
-
-
-def rouge_l_mean(answers: Sequence[Answered]) -> ValueAndParts:
+def rouge_l_mean(answers: Sequence[Answered]) -> Sums:
     """Mean ROUGE-L of the captions, in [0, 1] (``rouge_l``)."""
-    return mean(rouge_l_values(without_failed(answers))), {}
+    return mean_of([rouge_l(_words_of(answer), _references(answer)) for answer in answers], answers, 1.0)
 
 
-def rouge_l_values(answers: Sequence[Answered]) -> list[float]:
-    """Returns ROUGE-L of each caption; a failed inference counts as an empty caption."""
-    return [rouge_l(_words_of(answer), _references(answer)) for answer in answers]
+def bleu(answers: Sequence[Answered]) -> Sums:
+    """BLEU-4 of all captions, in [0, 1], without smoothing; the parts are ``bleu_1`` to ``bleu_4``.
 
-
-def bleu(answers: Sequence[Answered]) -> ValueAndParts:
-    """BLEU-4 of all captions, in [0, 1], by sacrebleu without smoothing; the parts are ``bleu_1`` to ``bleu_4``.
-
-    Papineni et al. 2002, with the closest reference length.
+    Papineni et al. 2002, with the closest reference length. sacrebleu counts: the matching n-grams of each order, all n-grams of
+    each order, the words of the caption, and those of the reference that is closest in length.
 
     Raises:
         MissingExtra: sacrebleu is not installed.
     """
-    scorer = _sacrebleu().metrics.BLEU
-    scored = without_failed(answers)
-    if not scored:
-        return float("nan"), {}
-    counted = _count_matches(scored)
-    lengths = counted.sys_len, counted.ref_len
-    parts = {
-        f"bleu_{order}": scorer.compute_bleu(
-            counted.counts[:order], counted.totals[:order], *lengths, smooth_method="none", max_ngram_order=order
-        ).score
-        / 100
-        for order in _ORDERS
-    }
-    return parts["bleu_4"], parts
+    counted = {place: _count_matches(answer) for place, answer in enumerate(answers) if not has_failed(answer)}
+    usual = np.mean([*counted.values()], axis=0) if counted else np.zeros(10)
+    none_right, all_right = usual.copy(), usual.copy()
+    none_right[:4], all_right[:4], all_right[8] = 0.0, usual[4:8], usual[9]
+    sums = sums_of([((place,), row) for place, row in counted.items()], _bleu, none_right, all_right)
+    if not counted:
+        return sums
+    total = sums.rows.sum(axis=0)
+    return replace(sums, parts={f"bleu_{order}": float(_bleu(total, order)) for order in (1, 2, 3, 4)})
 
 
-def bleu_counts(answers: Sequence[Answered]) -> list[list[float]]:
-    """Returns, for each caption whose inference did not fail, the ten counts that BLEU adds up.
-
-    These are the matching n-grams of each order, all n-grams of each order, the words of the caption, and the words of the
-    reference that is closest in length.
-
-    Raises:
-        MissingExtra: sacrebleu is not installed.
-    """
-    counted = [_count_matches([answer]) for answer in without_failed(answers)]
-    return [[*map(float, (*counts.counts, *counts.totals, counts.sys_len, counts.ref_len))] for counts in counted]
+def _bleu(sums: Array, order: int = 4) -> Array:
+    precisions = share(sums[..., :order], sums[..., 4 : 4 + order])
+    brevity = np.minimum(0.0, 1.0 - share(sums[..., 9], sums[..., 8]))
+    logs = np.log(precisions, out=np.full(precisions.shape, -np.inf), where=precisions > 0)
+    scores: Array = np.exp(brevity + logs.mean(axis=-1))
+    return np.where(np.isnan(precisions).any(axis=-1), 0.0, scores)  # captions of fewer than four words have no 4-gram
 
 
-def _count_matches(answers: Sequence[Answered]) -> Any:
-    """Returns the counts of sacrebleu for captions."""
-    captions = [" ".join(_words_of(answer)) for answer in answers]
-    streams = zip_longest(*([" ".join(words) for words in _references(answer)] for answer in answers))
+def _count_matches(answer: Answered) -> list[float]:
+    """Returns the ten counts of sacrebleu for a caption."""
     scorer = _sacrebleu().metrics.BLEU(tokenize="none", force=True, smooth_method="none")
-    return scorer.corpus_score(captions, [list(stream) for stream in streams])
+    references = [[" ".join(words)] for words in _references(answer)]
+    counts = scorer.corpus_score([" ".join(_words_of(answer))], references)
+    return [*map(float, (*counts.counts, *counts.totals, counts.sys_len, counts.ref_len))]
 
 
 def _words_of(answer: Answered) -> list[str]:

@@ -1,11 +1,18 @@
-"""Metrics of a whole dataset that are not a mean of sample scores."""
+"""Metrics of a whole dataset that are not a mean of sample scores, as functions of sums.
+
+F1 is a function of hits, misses and false alarms: of a few sums over samples, or over groups of samples. Leaving samples out, as
+intervals do, is then a subtraction, and no answer is scored again.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
@@ -14,6 +21,8 @@ from pytest_vlmrobust.core.sample import Sample
 
 from .grading import targets
 
+Array = NDArray[np.float64]
+
 
 class Answered(NamedTuple):
     """A sample, the model's prediction and its score."""
@@ -21,6 +30,28 @@ class Answered(NamedTuple):
     sample: Sample
     prediction: Prediction
     score: Score
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sums:
+    """A corpus metric of some answers: ``value(rows.sum(axis=0))``.
+
+    ``value`` takes sums of shape (..., k) and returns the metric, shape (...), without a warning; NaN where it is undefined.
+    """
+
+    rows: Array
+    """What each unit, a sample or a group of samples, adds: shape (U, k)."""
+    members: tuple[tuple[int, ...], ...]
+    """The samples of each unit, by index."""
+    value: Callable[[Array], Array]
+    worst: Array
+    """The sums that the most harmful unit adds, shape (k,)."""
+    best: Array
+    """The sums that the most helpful unit adds, shape (k,)."""
+    highest: float = 1.0
+    """The largest possible value; 0 is the smallest."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that are published beside the value, of all units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +69,12 @@ class CorpusScore:
     n_failed: int = 0
     n_unparsed: int = 0
     """How many of the n have no readable answer."""
+    sums: Sums | None = field(default=None, compare=False, repr=False)
+    """What the value is a function of; None where nobody knows, and without answers: it has no interval then."""
 
 
-CorpusMetric = Callable[[Sequence[Answered]], tuple[float, Mapping[str, float]]]
-"""Value and parts from all answers, failed ones included."""
+CorpusMetric = Callable[[Sequence[Answered]], Sums | tuple[float, Mapping[str, float]]]
+"""The metric of all answers, failed ones included: as a function of sums, or value and parts, which have no interval."""
 
 CORPUS_METRICS: Registry[CorpusMetric] = Registry("corpus metric", "corpus_metrics")
 """Corpus metrics by name."""
@@ -63,40 +96,22 @@ def corpus_score(name: str, samples: Sequence[Sample], predictions: Sequence[Pre
             f"{lengths[0]} samples, {lengths[1]} predictions and {lengths[2]} scores"
         )
     answers = [Answered(*each) for each in zip(samples, predictions, scores, strict=True)]
-    value, parts = metric(answers)
+    result = metric(answers)
+    sums = result if isinstance(result, Sums) else None
+    value, parts = (_total(result), result.parts) if isinstance(result, Sums) else result
     n = sum(not has_failed(answer) for answer in answers)
     unparsed = sum(answer.score.state == "unparsed" for answer in answers)
-    return CorpusScore(float(value), {part: float(number) for part, number in parts.items()}, n, len(answers) - n, unparsed)
+    numbers = {part: float(number) for part, number in parts.items()}
+    return CorpusScore(float(value), numbers, n, len(answers) - n, unparsed, sums if sums and len(sums.rows) else None)
+
+
+def _total(sums: Sums) -> float:
+    return float(sums.value(sums.rows.sum(axis=0))) if len(sums.rows) else math.nan
 
 
 def has_failed(answer: Answered) -> bool:
     """Says whether the inference of an answer failed."""
     return math.isnan(answer.score.value)
-
-
-def without_failed(answers: Iterable[Answered]) -> list[Answered]:
-    """Returns the answers whose inference did not fail."""
-    return [answer for answer in answers if not has_failed(answer)]
-
-
-def mean(values: Iterable[float]) -> float:
-    """Returns the mean; NaN without values."""
-    numbers = list(values)
-    return math.fsum(numbers) / len(numbers) if numbers else math.nan
-
-
-def group_answers(answers: Iterable[Answered], name: Callable[[Sample], str]) -> dict[str, list[Answered]]:
-    """Returns the answers by the group of their sample, in the order of first appearance."""
-    groups: dict[str, list[Answered]] = {}
-    for answer in answers:
-        groups.setdefault(name(answer.sample), []).append(answer)
-    return groups
-
-
-def all_right(answers: Iterable[Answered], name: Callable[[Sample], str]) -> float:
-    """Returns the share of groups in which every answer is fully right; groups with a failed inference are left out."""
-    groups = [group for group in group_answers(answers, name).values() if not any(map(has_failed, group))]
-    return mean(all(answer.score.value == 1 for answer in group) for group in groups)
 
 
 def key(name: str) -> Callable[[Sample], str]:
@@ -134,10 +149,72 @@ def _list_keys(keys: Mapping[str, str]) -> str:
     return ", ".join(sorted(keys)) or "none"
 
 
-# Corpus metrics of answers that are right or wrong: what MME, HallusionBench, POPE, MMBench, AMBER and Res-Bench publish.
+# Sums of samples, and of groups of samples: a score and a count each.
 
 
-ValueAndParts = tuple[float, Mapping[str, float]]
+Unit = tuple[tuple[int, ...], list[float]]
+"""The samples of a unit, and what it adds."""
+
+
+def sums_of(units: Sequence[Unit], value: Callable[[Array], Array], worst: ArrayLike, best: ArrayLike, **facts: Any) -> Sums:
+    """Returns the sums of some units."""
+    lowest, highest = np.array(worst, float), np.array(best, float)
+    rows = np.array([row for _, row in units], float).reshape(len(units), len(lowest))
+    return Sums(rows, tuple(members for members, _ in units), value, lowest, highest, **facts)
+
+
+def share(part: Array, whole: Array) -> Array:
+    """Returns part / whole, NaN where ``whole`` is 0."""
+    shares: Array = np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
+    return shares
+
+
+def mean_of(values: Sequence[float], answers: Sequence[Answered], highest: float) -> Sums:
+    """Returns the mean of a value of each answer whose inference did not fail."""
+    units = [((place,), [value, 1.0]) for place, value in enumerate(values) if not has_failed(answers[place])]
+    return sums_of(units, _ratio, [0, 1], [max((row[0] for _, row in units), default=0.0), 1], highest=highest)
+
+
+def _ratio(sums: Array) -> Array:
+    return share(sums[..., 0], sums[..., 1])
+
+
+def _ratios(sums: Array) -> Array:
+    return share(sums[..., ::2], sums[..., 1::2])
+
+
+def _by_sample(answers: Sequence[Answered]) -> list[Unit]:
+    """Returns score and count of every sample whose inference did not fail."""
+    return [((place,), [answer.score.value, 1.0]) for place, answer in enumerate(answers) if not has_failed(answer)]
+
+
+def _by_group(answers: Sequence[Answered], name: Callable[[Sample], str]) -> list[Unit]:
+    """Returns, for every group without a failed inference, 1 if all its answers are fully right, else 0, and the count 1."""
+    return [
+        (tuple(places), [float(all(answers[place].score.value == 1 for place in places)), 1.0])
+        for places in _places(answers, name).values()
+        if not any(has_failed(answers[place]) for place in places)
+    ]
+
+
+def _places(answers: Sequence[Answered], name: Callable[[Sample], str]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for place, answer in enumerate(answers):
+        places.setdefault(name(answer.sample), []).append(place)
+    return places
+
+
+def _side_by_side(kinds: Sequence[Sequence[Unit]]) -> list[Unit]:
+    """Returns units of several kinds, each with columns of its own."""
+    return [
+        (members, [*[0.0] * (2 * kind), *row, *[0.0] * (2 * (len(kinds) - kind - 1))])
+        for kind, units in enumerate(kinds)
+        for members, row in units
+    ]
+
+
+# What MME, HallusionBench, POPE, MMBench, AMBER and Res-Bench publish.
+
 
 PERCEPTION: Final = (
     "existence", "count", "position", "color", "posters", "celebrity", "scene", "landmark", "artwork", "OCR",
@@ -145,113 +222,127 @@ PERCEPTION: Final = (
 COGNITION: Final = ("commonsense_reasoning", "numerical_calculation", "text_translation", "code_reasoning")
 
 
-def accuracy(answers: Sequence[Answered]) -> ValueAndParts:
+def accuracy(answers: Sequence[Answered]) -> Sums:
     """Mean of the scores, in [0, 1]."""
-    return _accuracy(answers), {}
+    return mean_of([answer.score.value for answer in answers], answers, 1.0)
 
 
-def category_accuracy(answers: Sequence[Answered]) -> ValueAndParts:
+def category_accuracy(answers: Sequence[Answered]) -> Sums:
     """Mean over the categories of their accuracies, in [0, 1]; the parts are the accuracies (Res-Bench, AMBER)."""
-    parts = {name: _accuracy(group) for name, group in group_answers(answers, _category).items()}
-    return mean(parts.values()), parts
+    sums, shares = _of_categories(answers, [_by_sample], lambda shares: np.mean(shares, axis=-1), 1.0)
+    return replace(sums, parts={name: float(shares[0]) for name, shares in shares.items()})
 
 
-def circular(answers: Sequence[Answered]) -> ValueAndParts:
+def circular(answers: Sequence[Answered]) -> Sums:
     """Share of questions that are right in every order of their options, in [0, 1]; ``plain`` is the accuracy of the copies.
 
     Liu et al. 2023, "MMBench", CircularEval. Copies of one question share the key ``question``, or else the group.
     """
-    return all_right(answers, key_or_group("question")), {"plain": _accuracy(answers)}
+    units = _by_group(answers, key_or_group("question"))
+    return sums_of(units, _ratio, [0, 1], [1, 1], parts={"plain": _total(accuracy(answers))})
 
 
-def mme(answers: Sequence[Answered]) -> ValueAndParts:
+def mme(answers: Sequence[Answered]) -> Sums:
     """Sum over the sub-tasks (categories) of accuracy and acc+, each in percent: up to 200 for each, 2800 for all fourteen.
 
     Fu et al. 2023, "MME": acc+ is the share of images whose questions are all answered rightly. Parts: ``acc`` and
     ``acc_plus``, the two sums; ``perception`` (up to 2000) and ``cognition`` (up to 800), NaN where a sub-task is missing; and
     the sum of each sub-task. Questions of one image share the key ``image``, or else the group.
     """
-    by_task = group_answers(answers, _category)
-    right = {task: 100 * _accuracy(group) for task, group in by_task.items()}
-    plus = {task: 100 * all_right(group, key_or_group("image")) for task, group in by_task.items()}
-    both = {task: right[task] + plus[task] for task in by_task}
-    parts = {
-        "acc": _sum(right, by_task),
-        "acc_plus": _sum(plus, by_task),
-        "perception": _sum(both, PERCEPTION),
-        "cognition": _sum(both, COGNITION),
-    }
-    return _sum(both, by_task), parts | both
+    kinds = [_by_sample, lambda some: _by_group(some, key_or_group("image"))]
+    sums, shares = _of_categories(answers, kinds, lambda shares: 100.0 * np.sum(shares, axis=-1), 200.0)
+    both = {task: 100.0 * float(right + plus) for task, (right, plus) in shares.items()}
+    columns = 100.0 * np.array([*shares.values()]).sum(axis=0) if shares else np.full(2, np.nan)
+    parts = {"acc": float(columns[0]), "acc_plus": float(columns[1])}
+    for name, tasks in (("perception", PERCEPTION), ("cognition", COGNITION)):
+        parts[name] = math.fsum(both.get(task, math.nan) for task in tasks)
+    return replace(sums, parts=parts | both)
 
 
-def hallusion_bench(answers: Sequence[Answered]) -> ValueAndParts:
+def _of_categories(
+    answers: Sequence[Answered],
+    kinds: Sequence[Callable[[Sequence[Answered]], list[Unit]]],
+    combine: Callable[[Array], Array],
+    highest_of_each: float,
+) -> tuple[Sums, dict[str, Array]]:
+    """Returns a function of the shares of each category by kind of unit, and these shares.
+
+    The worst and the best unit belong to the category where one more wrong, or right, sample changes the value most.
+    """
+    places = _places(answers, lambda sample: sample.category)
+    every: list[list[Unit]] = []
+    tallies: list[tuple[float, float]] = []
+    for indices in places.values():
+        some = [answers[index] for index in indices]
+        every += [[(tuple(indices[member] for member in members), row) for members, row in kind(some)] for kind in kinds]
+        scores = [answer.score.value for answer in some if not has_failed(answer)]
+        tallies.append((sum(scores), float(len(scores))))
+    step, width = 2 * len(kinds), 2 * len(every)
+    worst, best = np.zeros(width), np.zeros(width)
+    harmed = _heaviest([right for right, _ in tallies], tallies) * step
+    helped = _heaviest([count - right for right, count in tallies], tallies) * step
+    worst[harmed + 1 : harmed + step : 2] = 1.0
+    best[helped : helped + step] = 1.0
+    highest = highest_of_each * (len(places) if highest_of_each > 1.0 else 1)
+    sums = sums_of(_side_by_side(every), lambda totals: combine(_ratios(totals)), worst, best, highest=highest)
+    shares = _ratios(sums.rows.sum(axis=0)).reshape(-1, len(kinds))
+    return sums, dict(zip(places, shares, strict=True))
+
+
+def _heaviest(lost: Sequence[float], tallies: Sequence[tuple[float, float]]) -> int:
+    """Returns the category whose share one more sample changes most; ``lost`` is how much each category can lose."""
+    weights = [amount / (count * (count + 1.0)) if count else 0.0 for amount, (_, count) in zip(lost, tallies, strict=True)]
+    return max(range(len(weights)), key=weights.__getitem__, default=0)
+
+
+def hallusion_bench(answers: Sequence[Answered]) -> Sums:
     """Mean of aAcc, fAcc and qAcc, each in [0, 1] and a part.
 
     Guan et al. 2024, "HallusionBench": the shares of questions, of figures, and of questions asked of several figures that
     are answered rightly throughout. The keys ``figure`` and ``question`` must be unique over all sets (``VD_3_1``).
     """
-    parts = {
-        "aAcc": _accuracy(answers),
-        "fAcc": all_right(answers, key("figure")),
-        "qAcc": all_right(answers, key("question")),
-    }
-    return mean(parts.values()), parts
+    kinds = (_by_sample(answers), _by_group(answers, key("figure")), _by_group(answers, key("question")))
+    sums = sums_of(_side_by_side(kinds), lambda totals: np.mean(_ratios(totals), axis=-1), [0, 1] * 3, [1] * 6)
+    shares = _ratios(sums.rows.sum(axis=0)).tolist()
+    return replace(sums, parts=dict(zip(("aAcc", "fAcc", "qAcc"), shares, strict=True)))
 
 
-def pope_f1(answers: Sequence[Answered]) -> ValueAndParts:
+def pope_f1(answers: Sequence[Answered]) -> Sums:
     """F1 of "yes", in [0, 1], with ``precision``, ``recall``, ``accuracy`` and ``yes_ratio`` (the share that said yes).
 
     Li et al. 2023, "POPE", asks three sets of questions, and VLMEvalKit's file has one row for a question of several sets, with
-    the category ``adversarial,popular``: it counts once in each (``set_count``), here as there. Further parts are the F1 of
-    each set. An unparsed answer is always wrong: it misses a yes, and lowers the precision where "no" is right. VLMEvalKit
-    counts it as a "no", which can reward a model for not answering.
+    the category ``adversarial,popular``: it counts once in each, here as there. Further parts are the F1 of each set. An
+    unparsed answer is always wrong: it misses a yes, and lowers the precision where "no" is right. VLMEvalKit counts it as a
+    "no", which can reward a model for not answering.
     """
-    counted = [(answer, set_count(answer.sample)) for answer in without_failed(answers)]
-    hits = math.fsum(times * answer.score.value for answer, times in counted if wants_yes(answer.sample))
-    misses = math.fsum(times * (1 - answer.score.value) for answer, times in counted if wants_yes(answer.sample))
-    alarms = math.fsum(times * (1 - answer.score.value) for answer, times in counted if not wants_yes(answer.sample))
-    asked = sum(times for _, times in counted)
-    parts = {
-        "precision": _share(hits, hits + alarms),
-        "recall": _share(hits, hits + misses),
-        "accuracy": _share(math.fsum(times * answer.score.value for answer, times in counted), asked),
-        "yes_ratio": _share(sum(times for answer, times in counted if answer.score.answer == "yes"), asked),
-    }
-    value = _share(2 * hits, 2 * hits + misses + alarms)
-    sets = list(dict.fromkeys(name for answer in answers for name in _sets(answer.sample)))
-    if sets == [""]:
-        return value, parts
-    alone = {name: [_in_set(answer, "") for answer in answers if name in _sets(answer.sample)] for name in sets}
-    return value, parts | {f"f1_{name}": pope_f1(members)[0] for name, members in alone.items()}
+    sets = [answer.sample.category.split(",") for answer in answers]
+    known = [place for place, answer in enumerate(answers) if not has_failed(answer)]
+    rows = {place: np.array(_verdict(answers[place])) for place in known}
+    most = float(max(map(len, sets), default=1))
+    units = [((place,), [*(len(sets[place]) * rows[place])]) for place in known]
+    sums = sums_of(units, _f1, [0, most, 0], [most, 0, 0])
+    hits, misses, alarms = sums.rows.sum(axis=0)
+    times = np.array([len(sets[place]) for place in known], float)
+    said_yes = np.array([answers[place].score.answer == "yes" for place in known], float)
+    counted = np.array([hits, hits, times.sum() - misses - alarms, times @ said_yes])
+    shares = share(counted, np.array([hits + alarms, hits + misses, times.sum(), times.sum()])).tolist()
+    parts = dict(zip(("precision", "recall", "accuracy", "yes_ratio"), shares, strict=True))
+    names = list(dict.fromkeys(name for listed in sets for name in listed))
+    if names != [""]:
+        of_set = {name: [rows[place] for place in known if name in sets[place]] for name in names}
+        parts |= {f"f1_{name}": float(_f1(np.sum(some, axis=0))) if some else math.nan for name, some in of_set.items()}
+    return replace(sums, parts=parts)
 
 
-def _sets(sample: Sample) -> list[str]:
-    return sample.category.split(",")
+def _verdict(answer: Answered) -> list[float]:
+    """Returns hit, miss and false alarm of a question."""
+    right = answer.score.value
+    return [right, 1.0 - right, 0.0] if wants_yes(answer.sample) else [0.0, 0.0, 1.0 - right]
 
 
-def set_count(sample: Sample) -> int:
-    """Returns how many sets of questions a sample belongs to: the names in its category, which commas separate."""
-    return len(_sets(sample))
-
-
-def _in_set(answer: Answered, category: str) -> Answered:
-    return answer._replace(sample=replace(answer.sample, category=category))
-
-
-def _accuracy(answers: Sequence[Answered]) -> float:
-    return mean(answer.score.value for answer in without_failed(answers))
-
-
-def _category(sample: Sample) -> str:
-    return sample.category
-
-
-def _sum(by_task: Mapping[str, float], tasks: Sequence[str] | Mapping[str, object]) -> float:
-    return math.fsum(by_task.get(task, math.nan) for task in tasks) if tasks else math.nan
-
-
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else math.nan
+def _f1(sums: Array) -> Array:
+    hits = 2.0 * sums[..., 0]
+    return share(hits, hits + sums[..., 1] + sums[..., 2])
 
 
 def wants_yes(sample: Sample) -> bool:

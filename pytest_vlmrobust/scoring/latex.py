@@ -128,8 +128,8 @@ def _convert(expression: str) -> str:
 
 
 _POWER = re.compile(
-    r"(?P<times>(?:\\times|\\cdot|[\u00d7·*]|(?<=\d) ?x)\s?)?(?<![\w.^])(?P<base>\d{1,9})\s?\^\s?(?:\{\s?(?P<power>\d{1,2})\s?\}|(?P<digit>\d)(?!\d))"
-    r"(?![\w^]|\.\d)"
+    r"(?P<times>(?:\\times|\\cdot|[\u00d7·*]|(?<=\d) ?x)\s?)?(?<![\w.^])(?P<base>\d{1,9})\s?\^\s?"
+    r"(?:\{\s?(?P<power>\d{1,2})\s?\}|(?P<digit>\d)(?!\d))(?![\w^]|\.\d)"
 )
 _LONGEST_POWER = 40
 """Digits of a power that is worked out."""

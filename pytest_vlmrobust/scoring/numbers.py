@@ -31,13 +31,37 @@ _MOST_NUMBERS = 2_000
 """Numbers of a text that are looked at, the last ones."""
 
 _SCALE_WORDS: Final = {
-    "dozen": 12, "hundred": 10**2, "thousand": 10**3, "lakh": 10**5, "million": 10**6, "crore": 10**7, "billion": 10**9,
+    "dozen": 12,
+    "hundred": 10**2,
+    "thousand": 10**3,
+    "lakh": 10**5,
+    "million": 10**6,
+    "crore": 10**7,
+    "billion": 10**9,
     "trillion": 10**12,
 }
 _SCALES: Final = _SCALE_WORDS | {
-    "lakhs": 10**5, "crores": 10**7, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9,
-    "mn": 10**6, "mln": 10**6, "mio": 10**6, "bn": 10**9, "mrd": 10**9, "tn": 10**12,
-    "百": 10**2, "千": 10**3, "천": 10**3, "万": 10**4, "萬": 10**4, "만": 10**4, "亿": 10**8, "億": 10**8, "억": 10**8,
+    "lakhs": 10**5,
+    "crores": 10**7,
+    "k": 10**3,
+    "K": 10**3,
+    "M": 10**6,
+    "B": 10**9,
+    "mn": 10**6,
+    "mln": 10**6,
+    "mio": 10**6,
+    "bn": 10**9,
+    "mrd": 10**9,
+    "tn": 10**12,
+    "百": 10**2,
+    "千": 10**3,
+    "천": 10**3,
+    "万": 10**4,
+    "萬": 10**4,
+    "만": 10**4,
+    "亿": 10**8,
+    "億": 10**8,
+    "억": 10**8,
 }
 _SCALE = (
     rf"(?:\s?(?P<scale>{'|'.join(_SCALE_WORDS)}|lakhs|crores|mn|mln|mio|mrd|bn|tn|(?<=\d)(?:(?-i:[KkMB])))(?![{WORD}])"
@@ -74,16 +98,19 @@ _UNIT = re.compile(r"\s*(?P<unit>°?\s?[^\W\d_]*[23²³]?)\s*\.?")
 # In words.
 
 
-_BELOW_TWENTY: Final = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
-_TENS: Final = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_BELOW_TWENTY: Final = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _VALUES: Final = {
     **{word: number for number, word in enumerate(_BELOW_TWENTY)},
     **{word: 10 * number for number, word in enumerate(_TENS, start=2)},
 }
 _NAMED = "|".join(sorted((*_VALUES, *_SCALE_WORDS), key=len, reverse=True))
 _WORDS = re.compile(
-    rf"\b(?P<vague>(?:half an?|a few|few|several|many|some|a couple(?: of)?|couple|every|tens of|dozens of)\s+)?(?:an?\s+(?=(?:{'|'.join(_SCALE_WORDS)})\b))?"
-    rf"(?P<words>(?:{_NAMED})(?:(?:-|\s+and\s+|\s+)(?:{_NAMED}))*)\b(?P<half>\sand\sa\shalf\b)?(?P<percent>\s?(?:%|per\s?cent\b))?",
+    r"\b(?P<vague>(?:half an?|a few|few|several|many|some|a couple(?: of)?|couple|every|tens of|dozens of)\s+)?"
+    rf"(?:an?\s+(?=(?:{'|'.join(_SCALE_WORDS)})\b))?(?P<words>(?:{_NAMED})(?:(?:-|\s+and\s+|\s+)(?:{_NAMED}))*)\b(?P<half>\sand\sa\shalf\b)?(?P<percent>\s?(?:%|per\s?cent\b))?",
     re.IGNORECASE,
 )
 _ONE = re.compile(
@@ -158,7 +185,7 @@ _SIGN = re.compile(rf"(?<=\d)(?=[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])|[{
 
 
 def _typed(text: str) -> str:
-    """Returns ``text`` with fractions and powers of one character as they are typed, before anything makes 51⁄2 of 5½."""
+    """Returns ``text`` with fractions and powers of one character as they are typed, before 5½ is normalised to 51/2."""
     return text if text.isascii() else _SIGN.sub(lambda sign: _TYPED.get(sign[0], " "), text)
 
 
@@ -391,19 +418,20 @@ _TOTAL_BEFORE = re.compile(
 _TOTAL_BEHIND = re.compile(r"(?:\s\w+){0,3}?\s(?:in total|altogether|in all|overall|total)\b")
 _TWO_SOLUTIONS = re.compile(r"\b([A-Za-z])\s?=\s?-?\d[\d.,]*\s?,?\s(?:or|and)\s\1\s?=\s?-?\d")
 _TWO_CLAUSES = re.compile(
-    r"\b(?:is|are|was|were|has|have)\b[^.;]*\b(?:and|while|but|whereas)\s(?:the|its|that|there|it)\s[^.;]*\b(?:is|are|was|were|has|have)\b"
+    r"\b(?:is|are|was|were|has|have)\b[^.;]*\b(?:and|while|but|whereas)\s(?:the|its|that|there|it)\s[^.;]*"
+    r"\b(?:is|are|was|were|has|have)\b"
 )
 _LAST_SENTENCES = 2_000
 """Characters at the end of a text in which its conclusion is looked for."""
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
 _NOTHING = re.compile(
-    r"(?:no|none|nil)|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) (?:no|not any) "
-    r"(?!answer|image|picture|way|info|number|text|data|indication|evidence|clear|specific|one\b)[\w -]{1,60}"
+    r"(?:no|none|nil)|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) "
+    r"(?:no|not any) (?!answer|image|picture|way|info|number|text|data|indication|evidence|clear|specific|one\b)[\w -]{1,60}"
 )
 """Answers that say 0 without a number."""
 _SINGLE = re.compile(
-    r"there(?: is|'s) (?:only |just )?an? (?:single )?(?!group|pair|couple|lot|crowd|number|few|bunch|row|herd|set|flock|variety|total|"
-    r"stack|pile|series|collection|team|family|bowl|box|basket)[\w-]+(?: [\w-]+)?(?: (?:in|on|at) the \w+)?"
+    r"there(?: is|'s) (?:only |just )?an? (?:single )?(?!group|pair|couple|lot|crowd|number|few|bunch|row|herd|set|flock|variety|"
+    r"total|stack|pile|series|collection|team|family|bowl|box|basket)[\w-]+(?: [\w-]+)?(?: (?:in|on|at) the \w+)?"
 )
 """Answers that say 1 without a number."""
 

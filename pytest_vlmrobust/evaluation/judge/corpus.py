@@ -20,7 +20,7 @@ from pytest_vlmrobust.metrics import best_patches
 from pytest_vlmrobust.metrics.patches import whole_is_above_chance
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackknife_interval, join_clusters
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score, corpus_sums
+from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score
 
 from .context import CellScores, floors, groups_of
 
@@ -131,7 +131,7 @@ MEAN = "accuracy"
 def score_estimate(scores: CellScores) -> Estimate:
     """Estimates the dataset's own metric of a cell."""
     own = _corpus_value(scores, scores.result)
-    bounds = bounds_of_value(own.sums, scores.samples) if own.sums else None
+    bounds = bounds_of_value(own.score.sums, scores.samples) if own.score.sums else None
     return own.estimate(own.score.value, bounds, scores.confidence)
 
 
@@ -144,7 +144,7 @@ def part_estimates(scores: CellScores) -> dict[str, Estimate]:
 def drop_estimate(scores: CellScores) -> Estimate:
     """Estimates what the dataset's own metric loses from clean pictures to the setting of a cell."""
     clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
-    bounds = bounds_of_drop(clean.sums, own.sums, scores.samples) if clean.sums and own.sums else None
+    bounds = bounds_of_drop(clean.score.sums, own.score.sums, scores.samples) if clean.score.sums and own.score.sums else None
     return own.estimate(clean.score.value - own.score.value, bounds, scores.confidence)
 
 
@@ -154,7 +154,7 @@ def index_estimate(scores: CellScores) -> Estimate:
     if unfit := _unfit(scores.clean):
         return Estimate(math.nan, own.score.n, valid=False, reason=unfit)
     ratio = 1.0 - own.score.value / clean.score.value if clean.score.value > 0.0 else math.nan
-    bounds = bounds_of_index(clean.sums, own.sums, scores.samples) if clean.sums and own.sums else None
+    bounds = bounds_of_index(clean.score.sums, own.score.sums, scores.samples) if clean.score.sums and own.score.sums else None
     return own.estimate(ratio, bounds, scores.confidence)
 
 
@@ -168,11 +168,10 @@ def _unfit(clean: CellResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _CorpusValue:
-    """The corpus metric of a cell, and the sums that it is a function of, if they are known."""
+    """The corpus metric of a cell."""
 
     name: str
     score: CorpusScore
-    sums: Sums | None
 
     def estimate(self, value: float, bounds: Bounds | None, confidence: float) -> Estimate:
         missing = f"; {quantity(self.score.n_failed, 'inference')} failed" if self.score.n_failed else ""
@@ -192,9 +191,9 @@ def _corpus_value(scores: CellScores, result: CellResult) -> _CorpusValue:
 def _value_of(name: str, result: CellResult) -> _CorpusValue:
     if result.views > 1 and result.count("error"):
         failed = result.count("error")
-        return _CorpusValue(name, CorpusScore(math.nan, {}, len(result.scores) - failed, failed), None)
+        return _CorpusValue(name, CorpusScore(math.nan, {}, len(result.scores) - failed, failed))
     chosen = result.samples, *_answers(result)
-    return _CorpusValue(name, corpus_score(name, *chosen), corpus_sums(name, *chosen))
+    return _CorpusValue(name, corpus_score(name, *chosen))
 
 
 def _answers(result: CellResult) -> tuple[tuple[Prediction, ...], tuple[Score, ...]]:
