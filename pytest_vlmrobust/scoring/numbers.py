@@ -27,8 +27,10 @@ from .text import final_words, fold_case, plain_text, straighten
 
 _LONGEST = 40
 """Most digits of a number; a longer run is not read."""
-_MOST_NUMBERS = 2_000
-"""Numbers of a text that are looked at, the last ones."""
+_LAST_CHARACTERS = 5_000
+"""Characters at the end of a text in which numbers are looked for: a model that writes more is stuck in a loop."""
+_MOST_NUMBERS = 200
+"""Numbers of it that are looked at, the last ones."""
 
 _SCALE_WORDS: Final = {
     "dozen": 12,
@@ -155,6 +157,8 @@ def read_number(text: str) -> Number | None:
     >>> read_number("$1,250.50").value, read_number("12 cm").unit, read_number("twenty-five").value, read_number("12 or 13")
     (Fraction(2501, 2), 'cm', Fraction(25, 1), None)
     """
+    if len(text) > _LAST_CHARACTERS:
+        return None
     line = straighten(_typed(text)).strip().lstrip("~≈")
     if alone := _ALONE.fullmatch(line.rstrip(".")):
         return Number(Fraction(re.sub("[a-z]", "", alone[0]).replace(",", ".")), line)
@@ -168,12 +172,12 @@ def read_number(text: str) -> Number | None:
 
 
 def numbers_in(text: str) -> list[Number]:
-    """Returns the numbers that ``text`` mentions and does not deny, in order; of thousands of them, the last ones.
+    """Returns the numbers that ``text`` mentions and does not deny, in order; of a long text, those at its end.
 
     ``one`` counts only where it cannot be a pronoun.
     """
-    line = straighten(_typed(text))
-    return [number for number in deque(_every(line), maxlen=_MOST_NUMBERS) if not is_negated(line, *number.span)]
+    line = straighten(_typed(text[-_LAST_CHARACTERS:]))
+    return [number for number in [*_every(line)][-_MOST_NUMBERS:] if not is_negated(line, *number.span)]
 
 
 _TYPED: Final = {
