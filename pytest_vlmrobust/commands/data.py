@@ -9,6 +9,9 @@ from pytest_vlmrobust.core.words import on_one_line, quantity
 
 from .arguments import Commands, add_command, complain, say, tell
 
+NAMED = 20
+"""Pictures that cannot be read and are named at most."""
+
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
@@ -46,4 +49,8 @@ def _data(options: argparse.Namespace) -> int:
         say(f"{options.out}: {quantity(len(found.questions), 'question')} drawn")
     if found.refusal:
         complain(f"a run with these data is refused: {found.refusal}")
+    if found.unread:
+        count = quantity(len(found.unread), "picture")
+        more = [f"… and {len(found.unread) - NAMED} more"] if len(found.unread) > NAMED else []
+        raise UsageError("\n  ".join([f"{count} cannot be read; mend or remove these rows:", *found.unread[:NAMED], *more]))
     return int(bool(found.refusal))

@@ -29,8 +29,10 @@ class Profile:
     facts: tuple[tuple[str, str], ...]
     """What is asked about, and the answer."""
     notes: tuple[str, ...]
-    """What its reader should know: rows left out, pictures that cannot be read."""
+    """What its reader should know, such as rows left out."""
     refusal: str
     """Why a run with these data is refused; empty where it is not."""
+    unread: tuple[str, ...]
+    """Which pictures cannot be read, and why."""
     questions: tuple[Question, ...]
     """The first ones."""

@@ -58,16 +58,44 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
 
     A row with options is a choice. Rows without options ask yes or no when every answer among them is Yes or No (in any
     case), and are open otherwise: then nothing says how an answer is scored (``UNDECLARED``) unless the row names a scorer.
+    Where most are Yes or No, the others are problems.
 
     Raises:
         DatasetError: there are problems, these ones or any that were noted before.
     """
     _note_unfit_ids(drafts, problems, id_column)
+    drafts = _with_plain_options(drafts, problems)
     without = [draft for draft in drafts if not draft.options and not draft.task]
-    default = "yes_no" if all(_is_yes_no(draft.answer) for draft in without) else "open"
+    others = [draft for draft in without if not _is_yes_no(draft.answer)]
+    if others and 2 * len(others) < len(without) and not any(draft.scorer for draft in others):
+        usual = f"Yes or No, as in {len(without) - len(others):,} of {len(without):,} rows without options"
+        for draft in others:
+            problems.add(draft.place, "answer", draft.answer, usual)
+    default = "open" if others else "yes_no"
     samples = tuple(_sample(draft, draft.task or ("choice" if draft.options else default), problems) for draft in drafts)
     problems.raise_any()
+    said = "by their EXIF orientation, which is not applied: models see them as they are stored. Save them upright"
+    problems.note(problems.turned, *(f"{row} turned in viewers, {said}" for row in ("picture is", "pictures are")))
     return samples
+
+
+def _with_plain_options(drafts: Sequence[Draft], problems: Problems) -> Sequence[Draft]:
+    """Returns the drafts with option texts that do not begin with their own letter; notes these rows, and equal options."""
+    plain = [replace(draft, options=_without_letters(draft.options)) for draft in drafts]
+    lettered = [draft.place for draft, kept in zip(drafts, plain, strict=True) if kept.options != draft.options]
+    said = "options that begin with their letter; they are asked without it"
+    problems.note(lettered, f"row has {said}", f"rows have {said}")
+    texts = [(draft.place, [text.strip().casefold() for text in draft.options.values()]) for draft in plain]
+    said = "two options with one text; only the letter of the answer is right"
+    problems.note([place for place, each in texts if len(set(each)) < len(each)], f"row has {said}", f"rows have {said}")
+    return plain
+
+
+def _without_letters(options: Mapping[str, str]) -> Mapping[str, str]:
+    begins = {letter: re.match(rf"\(?{letter}[.):]\s+(?=\S)", text) for letter, text in options.items()}
+    if not all(begins.values()):
+        return options
+    return {letter: options[letter][found.end() :] for letter, found in begins.items() if found}
 
 
 def _note_unfit_ids(drafts: Sequence[Draft], problems: Problems, id_column: str) -> None:
@@ -370,9 +398,9 @@ class Rows:
     def _options(self, place: Place, cells: Cells) -> dict[str, str]:
         columns = self.layout.columns_of("options")
         if not columns:
-            return {letter: text for letter in LETTERS if (text := text_of(cells.get(letter)))}
+            return {letter: text for letter in LETTERS if (text := text_of(cells.get(letter))).strip()}
         value = cells.get(columns[0])
-        texts = _listed_values(value)
+        texts = without_padding(_listed_values(value))
         if texts is None or len(texts) > len(LETTERS):
             self.problems.add(place, columns[0], value, f"a list of at most {len(LETTERS)} texts")
             return {}
@@ -470,6 +498,14 @@ def _listed_values(value: Any, *, alone: bool = False) -> tuple[str, ...] | None
     except ValueError:
         return None
     return texts if (alone and not text.startswith("[")) or texts != (text,) else None
+
+
+def without_padding(texts: Sequence[str] | None) -> Sequence[str] | None:
+    """Returns a list of options without the empty texts at its end, with which files pad it to one length."""
+    kept = list(texts or ())
+    while kept and not kept[-1].strip():
+        kept.pop()
+    return None if texts is None else kept
 
 
 def parse_list(text: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import quantity
 
 from .benchmarks import UNKNOWN, Benchmark
 
@@ -115,10 +116,19 @@ class Problems:
     benchmark: str = ""
     """The benchmark whose record the rows are read by."""
     messages: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know about rows that are no problem."""
+    turned: list[Place] = field(default_factory=list)
+    """Rows with a picture that viewers turn by its EXIF orientation, which is not applied here."""
 
     def add(self, place: Place, column: str, value: object, expected: str) -> None:
         """Notes that ``column`` of a row holds ``value`` where ``expected`` was expected."""
         self.messages.append(f"{place}, {self.part} {column!r}: found {_short(value)}, expected {expected}")
+
+    def note(self, places: Sequence[Place], one: str, several: str) -> None:
+        """Notes how many rows something is said of, and the first of them."""
+        if places:
+            self.notes.append(f"{self.path}: {quantity(len(places), one, several)} (the first: {places[0]})")
 
     def raise_any(self) -> None:
         """Raises one error with the first problems and the number of the others, if there are any.

@@ -26,7 +26,7 @@ from pytest_vlmrobust.core.words import quantity
 from .benchmarks import SUFFIX, Benchmark, Layout, benchmark_of, hub_layout, read_benchmark
 from .drafts import Draft, Rows, finish, put_together
 from .files import Contents, DatasetWarning, Place, Problems
-from .images import decode, from_base64, image_identity
+from .images import decode, from_base64, image_identity, is_turned
 
 if TYPE_CHECKING:
     import numpy as np
@@ -224,7 +224,7 @@ class _HubTable:
         samples = finish(drafts, self.problems, self.rows.layout.columns_of("id")[0])
         if not samples:
             raise DatasetError(f"{self.source} has no row with a question and a picture: expected one at least")
-        notes = self.rows.notes(str(self.source))
+        notes = [*self.problems.notes, *self.rows.notes(str(self.source))]
         if bare := self.without_picture:
             lacking = quantity(len(bare), "row has no picture and is", "rows have no picture and are")
             notes.append(f"{self.source}: {lacking} left out (the first: {bare[0]})")
@@ -258,7 +258,10 @@ class _HubTable:
         for column in self.rows.layout.columns_of("images"):
             where = f"{place}, column {column!r}"
             for position, value in enumerate(_each(cells.get(column))):
-                digests.append(hashlib.sha256(_bytes(value, where)).hexdigest())
+                picture = _bytes(value, where)
+                digests.append(hashlib.sha256(picture).hexdigest())
+                if is_turned(picture):
+                    self.problems.turned.append(place)
                 images.append(HubImage(self.source, number, column, position, digests[-1], where))
         return tuple(images), hashlib.sha256("\n".join(digests).encode()).hexdigest()
 

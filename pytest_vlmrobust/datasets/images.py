@@ -166,12 +166,34 @@ def decode(data: bytes, where: str) -> NDArray[np.uint8]:
         ) from error
 
 
-def is_turned(path: Path) -> bool:
-    """Whether viewers show a picture in a file turned or mirrored, by its EXIF orientation, which ``decode`` does not apply."""
+def is_turned(picture: Path | bytes) -> bool:
+    """Whether viewers show a picture turned or mirrored, by its EXIF orientation, which ``decode`` does not apply.
+
+    Args:
+        picture: a file, or its first bytes. What cannot be opened is not turned: ``decode`` says what is wrong with it.
+    """
     from PIL import ExifTags
 
-    with open_picture(path) as image:
-        return image.getexif().get(ExifTags.Base.Orientation, 1) not in (0, 1)
+    if isinstance(picture, bytes) and b"Exif" not in picture and b"eXIf" not in picture:
+        return False
+    try:
+        with open_picture(io.BytesIO(picture) if isinstance(picture, bytes) else picture) as image:
+            return image.getexif().get(ExifTags.Base.Orientation, 1) not in (0, 1)
+    except Exception:  # noqa: BLE001 - Pillow raises what it likes about a broken file
+        return False
+
+
+def start_of_base64(text: str) -> bytes:
+    """Returns the first bytes of a picture in base64, where the EXIF data of a JPEG stand; none where it is no base64."""
+    encoded = text[text.find(",") + 1 :] if text.startswith("data:") else text
+    try:
+        return base64.b64decode(encoded[:_START].translate(_NO_BLANKS)[: _START // 8 * 4])
+    except ValueError:
+        return b""
+
+
+_START = 1 << 17
+_NO_BLANKS = str.maketrans("", "", " \t\r\n")
 
 
 def _of_bearable_size(image: Image.Image) -> Image.Image:

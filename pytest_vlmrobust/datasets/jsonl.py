@@ -36,9 +36,9 @@ from pytest_vlmrobust.core.conversion import read_json
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 from pytest_vlmrobust.core.sample import ImageSource
 
-from .drafts import LETTERS, TASKS, Draft, finish
+from .drafts import LETTERS, TASKS, Draft, finish, without_padding
 from .files import Contents, Place, Problems
-from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity, why_outside
+from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity, is_turned, start_of_base64, why_outside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,7 +128,7 @@ class _Lines:
         samples = finish(drafts, self.problems, "id")
         if not samples:
             raise DatasetError(f"{self.path} is empty: expected one JSON object per line")
-        return Contents(samples, self.image_files)
+        return Contents(samples, self.image_files, tuple(self.problems.notes))
 
     def _row(self, number: int, raw: bytes) -> dict[str, Any] | None:
         place = Place(self.path, number, "the line")
@@ -204,14 +204,18 @@ class _Row:
 
     def _options(self) -> dict[str, str]:
         value = self.row.get("options")
-        named = dict(zip(LETTERS, value, strict=False)) if isinstance(value, list) and len(value) <= len(LETTERS) else value
-        if named is None:
+        if isinstance(value, list) and len(value) <= len(LETTERS) and all(map(is_text, value)):
+            value = dict(zip(LETTERS, without_padding([*map(str, value)]) or (), strict=False))
+        if value is None:
             return {}
-        fine = isinstance(named, dict) and all(key in LETTERS and len(key) == 1 and is_text(named[key]) for key in named)
+        fine = isinstance(value, dict) and all(key in LETTERS and len(key) == 1 and is_text(value[key]) for key in value)
         if not fine:
             self._wrong("options", "a list of at most 26 texts, or an object from the letters A to Z to texts")
             return {"A": "?", "B": "?"}
-        return {letter: str(text) for letter, text in named.items()}
+        options = {letter: str(text) for letter, text in value.items()}
+        if empty := [letter for letter, text in options.items() if not text.strip()]:
+            self._wrong("options", f"a text for each option; {empty[0]} is empty")
+        return options
 
     def _task(self) -> str:
         task = self.row.get("task", "")
@@ -248,9 +252,13 @@ class _Row:
             if outside := why_outside(path, self.lines.path.parent):
                 self.lines.problems.add(self.place, key, written, outside)
                 return None
+            if is_turned(path) and written not in self.lines.image_files:
+                self.lines.problems.turned.append(self.place)
             self.lines.image_files[written] = path
             return FileImage(path, where)
         if written.startswith("data:") or _BASE64.fullmatch(written):
+            if is_turned(start_of_base64(written)):
+                self.lines.problems.turned.append(self.place)
             return JsonlImage(self.span, number, hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest(), where)
         downloads = " (nothing is downloaded: save the picture beside the file)" if "://" in written else ""
         self.lines.problems.add(self.place, key, written, f"an image file, a data: URL or base64; no file {path}{downloads}")

@@ -36,7 +36,7 @@ from pytest_vlmrobust.core.words import first_few, quantity
 from .benchmarks import UNKNOWN, Benchmark, resembling_benchmark
 from .drafts import CIRCULAR_NAMES, LETTERS, MOST_DIGITS, Draft, Rows, finish, parse_list, put_together
 from .files import Contents, Place, Problems
-from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity, why_outside
+from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity, is_turned, start_of_base64, why_outside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -246,6 +246,7 @@ class _Table:
         kept = [row for row in self.rows if not self.mapped.drops(row.cells)]
         drafts = [self._draft(row, number, shown[row.place.line] if compat else None) for number, row in enumerate(kept)]
         samples = finish(drafts, self.problems, self.id_column)
+        self.notes.extend(self.problems.notes)
         if not samples:
             raise DatasetError(f"{self.path} has no row with a question and a picture: expected one at least")
         if sizes := self.mapped.benchmark.sizes:
@@ -278,8 +279,9 @@ class _Table:
         digest = hashlib.sha256(kept.encode()).hexdigest()
         if len(image) <= LONGEST_REFERENCE:
             return _Row(place, record.span, cells, 0, image, digest)
-        pictures = len(self._list(image, place, "image"))
-        return _Row(place, record.span, cells, pictures, "", digest)
+        pictures = self._list(image, place, "image")
+        self.problems.turned.extend(place for text in pictures if is_turned(start_of_base64(text)))
+        return _Row(place, record.span, cells, len(pictures), "", digest)
 
     def _list(self, text: str, place: Place, column: str) -> tuple[str, ...]:
         try:
@@ -340,6 +342,8 @@ class _Table:
             elif outside := why_outside(path, self.path.parent):
                 self.problems.add(row.place, "image_path", written, outside)
             else:
+                if is_turned(path) and written not in self.image_files:
+                    self.problems.turned.append(row.place)
                 self.image_files[written] = path
                 images.append(FileImage(path, f"{row.place}, column 'image_path'"))
         return tuple(images)
@@ -386,6 +390,11 @@ def _header(path: Path, first: TsvRecord | None, mapped: Rows) -> list[str]:
     repeated = sorted({column for column in header if header.count(column) > 1})
     if repeated:
         raise DatasetError(f"{path}:1 names the column {repeated[0]!r} twice: expected every column once")
+    if len(header) == 1 and "," in header[0]:
+        raise DatasetError(
+            f"{path}:1 is one column, {header[0][:60]!r}: expected columns separated by tabs. The file seems to "
+            "have commas between them: save it as tab-separated values"
+        )
     mapped.check(header, f"{path}:1")
     if "image" not in header and "image_path" not in header:
         raise DatasetError(f"{path}:1 has neither a column 'image' nor 'image_path'. {_header_text(header)}")

@@ -324,10 +324,12 @@ def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relat
         relative: the share of the clean accuracy that a setting may cost.
 
     Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+        A fraction in [0, 1]; NaN for no settings, no samples, a missing score, or where no clean answer is right.
     """
     before, after = against_clean(clean, perturbed_by_setting)
     losses = drops(before, stack_settings(after, len(before)))
+    if not before.sum() > 0.0:
+        return math.nan
     return _share(losses * len(before) > relative * before.sum() + ROUNDING, losses)
 
 

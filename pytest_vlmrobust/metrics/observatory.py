@@ -230,7 +230,7 @@ def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
 
     Args:
         scores: shape (N,), each in [0, 1]: right or wrong, or an overlap.
-        groups: N groups, anything that can be compared for equality; a sample of an unknown one (empty text) is left out.
+        groups: N groups, anything that can be compared for equality; a sample of an unknown one (empty text, NaN) is left out.
 
     Returns:
         A fraction in [0, 1], without sign; NaN for fewer than two groups, no samples or a missing score.
@@ -313,7 +313,7 @@ def _gap(scores: Scores, labels: Sequence[Hashable], name: str) -> float:
         return math.nan
     members: dict[Hashable, list[int]] = {}
     for index, label in enumerate(labels):
-        if label != UNKNOWN:
+        if label != UNKNOWN and label == label:  # noqa: PLR0124 - NaN, the missing label of tables, is no group
             members.setdefault(label, []).append(index)
     if len(members) < 2:
         return math.nan

@@ -213,8 +213,14 @@ def rci(whole: ArrayLike, patches: ArrayLike) -> float:
     Returns:
         At most 1: above 0 the dataset needs the whole image, below 0 a region is enough, or luck explains it (see :func:`pcri`).
         NaN if the full-image score is 0 (undefined), for no samples, no patches or a missing score.
+
+    Raises:
+        ValueError: the patches are no grid of n x n.
     """
-    return pcri(whole, patches)
+    full, views = whole_and_patches(whole, patches=patches)
+    if math.isqrt(views.shape[1]) ** 2 != views.shape[1]:
+        raise ValueError(f"patches has {views.shape[1]} columns: expected those of a grid of n x n, such as 4 or 9")
+    return index_of(best(views), full)
 
 
 # The index of a dataset: its band, the patches that give right answers, corpus metrics, agreement between models

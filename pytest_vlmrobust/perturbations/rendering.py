@@ -71,6 +71,8 @@ class Renderer:
             TypeError, ImageError, UsageError: as the call.
         """
         _check(image, self.setting)
+        if not hasattr(seed, "__index__"):
+            raise TypeError(f"seed is {seed!r}: expected a whole number")
         number, result = operator.index(seed), np.ascontiguousarray(image)
         names: list[str] = []
         notes: tuple[str, ...] = ()

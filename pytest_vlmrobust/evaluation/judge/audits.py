@@ -384,6 +384,8 @@ def _patch_index(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> l
 def _severe(clean: Scores, _blind: Scores, _bound: Bound, graded: bool) -> list[Limit]:
     from pytest_vlmrobust.metrics.sequential import max_relative_drop
 
+    if not clean.sum() > 0:
+        raise ValueError("the share of severe settings is undefined: no clean answer is right")
     return [max_relative_drop(clean, SEVERE, graded=graded)]
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Questions that are drawn."""
-MEASURED = 1000
-"""Pictures whose size is measured at most."""
+MEASURED = 20_000
+"""Pictures that are opened at most."""
 LONG_EDGE = 320
 """Pixels of the longer side of a drawn picture at most."""
 _COMMONEST = 5
@@ -47,13 +47,13 @@ def profile(dataset: Dataset) -> Profile:
     sizes, unread = _sizes(samples)
     facts = [
         *_what_it_is(dataset),
-        *_scoring(dataset, samples, refusal),
+        *_scoring(dataset, samples, scored=not refusal),
         *_counts(samples),
         *_repeats(samples),
         *_pictures(samples, sizes),
     ]
-    notes = (*getattr(dataset, "notes", ()), *_unread_pictures(unread))
-    return Profile(dataset.name, tuple(facts), notes, refusal, tuple(map(_question, samples[:SHOWN])))
+    notes = tuple(getattr(dataset, "notes", ()))
+    return Profile(dataset.name, tuple(facts), notes, refusal, tuple(unread), tuple(map(_question, samples[:SHOWN])))
 
 
 def _refusal(dataset: Dataset, samples: Sequence[Sample]) -> str:
@@ -77,7 +77,7 @@ def _what_it_is(dataset: Dataset) -> Facts:
     return facts
 
 
-def _scoring(dataset: Dataset, samples: Sequence[Sample], refusal: str) -> Facts:
+def _scoring(dataset: Dataset, samples: Sequence[Sample], *, scored: bool) -> Facts:
     scorers = Counter(sample.scorer or sample.task for sample in samples)
     tasks = Counter(sample.task for sample in samples)
     named = {scorer: count for scorer, count in scorers.items() if scorer != UNDECLARED}
@@ -86,7 +86,7 @@ def _scoring(dataset: Dataset, samples: Sequence[Sample], refusal: str) -> Facts
         ("scorer", _listed(Counter(named)) if named else "none"),
         ("whole dataset", corpus_metric(dataset)),
     ]
-    if refusal:
+    if not scored:
         return [*facts, ("chance", "not known without a scorer")]
     guess = sum(sample.chance for sample in samples) / len(samples)
     unseeing = floor(samples)
@@ -165,12 +165,6 @@ def _pictures(samples: Sequence[Sample], sizes: dict[str, tuple[int, int]]) -> F
     commonest = _listed(Counter(f"{width} x {height}" for width, height in sizes.values()))
     edges = f"long edges from {max(smallest)} to {max(largest)} pixels"
     return [*facts, (f"sizes{measured}", f"{edges}; {commonest}")]
-
-
-def _unread_pictures(unread: Sequence[str]) -> list[str]:
-    if not unread:
-        return []
-    return [f"{quantity(len(unread), 'picture')} cannot be read (the first: {unread[0]})"]
 
 
 def _listed(counts: Counter[str] | Counter[int], words: str = "") -> str:

@@ -14,6 +14,7 @@ from PIL import Image
 from pytest_vlmrobust.core.errors import DatasetError, ImageError
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.sample import UNDECLARED, Sample
+from pytest_vlmrobust.datasets.files import DatasetWarning
 from pytest_vlmrobust.datasets.resolve import open_dataset
 
 
@@ -181,3 +182,52 @@ def test_the_digest_covers_the_image_files(folder: Path) -> None:
         gone.digest  # noqa: B018 - it reads the files
     encoded = write(folder, row(image=base64.b64encode(png(9)).decode()))
     assert open_dataset(encoded).digest == file_digest(encoded)
+
+
+def notes(folder: Path, *rows: object) -> list[str]:
+    dataset = open_dataset(write(folder, *rows))
+    with pytest.warns(DatasetWarning):
+        dataset.samples()
+    return [note.replace(str(folder), "DIR") for note in dataset.notes]  # type: ignore[attr-defined]  # of data in files
+
+
+def test_the_answer_that_is_neither_yes_nor_no_is_the_problem(folder: Path) -> None:
+    usual = [row(id=str(number), options=..., answer="Yes") for number in range(3)]
+    said = problem(folder, *usual, row(id="q3", options=..., answer="YES."))
+    assert "own.jsonl has 1 problem" in said
+    assert "DIR/own.jsonl:4, id 'q3', key 'answer': found 'YES.', expected Yes or No, as in 3 of 4 rows without options" in said
+    assert [sample.task for sample in read(folder, *usual[:1], row(id="q3", options=..., answer="Paris"))] == ["open", "open"]
+
+
+def test_empty_options_at_the_end_are_none(folder: Path) -> None:
+    (sample,) = read(folder, row(options=["cat", "dog", "", " "]))
+    assert sample.options == {"A": "cat", "B": "dog"}
+    assert "expected a text for each option; A is empty" in problem(folder, row(options=["", "dog"]))
+
+
+def test_options_that_bring_their_letter_lose_it(folder: Path) -> None:
+    rows = [row(options=["A. cat", "B. dog"]), row(id="q2", options=["A. cat", "dog"])]
+    dataset = open_dataset(write(folder, *rows))
+    with pytest.warns(DatasetWarning, match="1 row has options that begin with their letter"):
+        first, second = dataset.samples()
+    assert (first.options, second.options) == ({"A": "cat", "B": "dog"}, {"A": "A. cat", "B": "dog"})
+
+
+def test_options_with_one_text_are_noted(folder: Path) -> None:
+    (note,) = notes(folder, row(options=["cat", "dog", "Cat "]))
+    assert note == (
+        "DIR/own.jsonl: 1 row has two options with one text; only the letter of the answer is right "
+        "(the first: DIR/own.jsonl:1, id 'q1')"
+    )
+
+
+def test_pictures_that_viewers_turn_are_noted(folder: Path) -> None:
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (5, 4)).save(stream, "JPEG", exif=exif)
+    (folder / "pictures" / "2.png").write_bytes(stream.getvalue())
+    inside = "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode()
+    rows = [row(), row(id="q2", image="pictures/2.png"), row(id="q3", image="pictures/2.png"), row(id="q4", image=inside)]
+    (note,) = notes(folder, *rows)
+    assert note.startswith("DIR/own.jsonl: 2 pictures are turned in viewers, by their EXIF orientation, which is not applied")
+    assert note.endswith("(the first: DIR/own.jsonl:2, id 'q2')")

@@ -257,6 +257,7 @@ def test_a_file_that_is_not_utf8_is_named_by_line(tmp_path: Path) -> None:
         ("index\timage\tquestoin\tanswer", "has no column 'question'. Did you mean 'questoin'? Found: index, image, questoin"),
         ("image\tquestion\tanswer", "has no column 'index'."),
         ("index\timage\tquestion", "has no column 'answer'."),
+        ("index,image,question,answer", "is one column, 'index,image,question,answer': expected columns separated by tabs."),
         ("index\tquestion\tanswer", "has neither a column 'image' nor 'image_path'."),
         ("index\timage\timage\tquestion\tanswer", "names the column 'image' twice"),
         ("", "is empty: expected a line of column names, and rows"),

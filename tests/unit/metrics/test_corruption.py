@@ -66,6 +66,10 @@ def test_a_loss_of_exactly_a_tenth_is_never_severe(correct: int) -> None:
     assert metrics.severe_failure_rate(clean, {"a": perturbed}) == 0.0
 
 
+def test_without_a_right_clean_answer_nothing_is_known_to_be_severe() -> None:
+    assert math.isnan(metrics.severe_failure_rate([0, 0], {"a": [0, 0]}))
+
+
 def test_the_severe_threshold_is_a_parameter() -> None:
     assert metrics.severe_failure_rate(CLEAN, {"a": ONE_LOST}, relative=0.2) == 0.0
 

@@ -19,6 +19,7 @@ def test_position_gap_is_largest_minus_smallest() -> None:
 
 def test_group_gap_has_no_sign() -> None:
     assert metrics.group_gap([1, 1, 0, 1], ["F", "F", "M", "M"]) == metrics.group_gap([1, 1, 0, 1], ["M", "M", "F", "F"]) == 0.5
+    assert math.isnan(metrics.group_gap([1, 0, 1], [math.nan, math.nan, "b"]))  # a missing label is no group
 
 
 @pytest.mark.parametrize("gap", [metrics.position_gap, metrics.group_gap])

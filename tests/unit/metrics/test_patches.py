@@ -22,6 +22,8 @@ def test_the_best_patch_of_each_sample_counts() -> None:
     patches = [[0, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]]
     assert metrics.pcri([1, 1, 0, 0], patches) == -0.5
     assert metrics.rci([1, 1, 0, 0], patches) == -0.5
+    with pytest.raises(ValueError, match="patches has 3 columns: expected those of a grid of n x n"):
+        metrics.rci([1], [[1, 0, 0]])
 
 
 def test_graded_scores() -> None:
@@ -40,7 +42,7 @@ def test_pure_guessing_has_the_index_of_luck(options: int, patches: int, index: 
 
 @pytest.mark.parametrize("index", [metrics.pcri, metrics.rci])
 def test_a_model_that_cannot_solve_the_whole_has_no_index(index: Callable[..., float]) -> None:
-    assert math.isnan(index([0, 0], [[1, 1], [0, 0]]))
+    assert math.isnan(index([0, 0], [[1, 1, 0, 1], [0, 0, 0, 0]]))
 
 
 def test_a_missing_patch_might_have_been_the_best() -> None:
