@@ -22,6 +22,11 @@ from pathlib import Path
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.words import quantity
 
+from .batch_size import free_bytes
+
+SPREADS = ("auto", "balanced", "sequential")
+"""Values of ``device_map`` by which weights are spread over all GPUs; any other value is a device."""
+
 # Another process counts the devices: initialising the driver here would break a later fork and freeze CUDA_VISIBLE_DEVICES.
 _COUNT_GPUS = """
 import ctypes, sys
@@ -75,6 +80,21 @@ def gpu_count() -> int:
     command = [sys.executable, "-I", "-S", "-c", _COUNT_GPUS]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - a constant program
     return int(answer.stdout) if answer.returncode == 0 else 0
+
+
+def free_memory(device: str) -> dict[str, int]:
+    """Returns how many bytes are free, by device: of one, or of all GPUs for ``cuda`` without a number; imports torch.
+
+    Empty where nobody tells.
+    """
+    import torch
+
+    if device_class(device) == "cuda":
+        number = device.partition(":")[2]
+        gpus = [int(number)] if number else range(torch.cuda.device_count())
+        return {f"GPU {gpu}": torch.cuda.mem_get_info(gpu)[0] for gpu in gpus}
+    free = free_bytes() if device == "cpu" else None
+    return {} if free is None else {"the memory of this machine": free}
 
 
 # Leases: processes that are told no number, such as the workers of pytest-xdist, each take a GPU of their own.

@@ -25,6 +25,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
 _TEXT_SUFFIXES = {".json", ".jinja", ".txt", ".model", ".tiktoken", ".spm", ".bpe", ".codes", ".vocab", ".tokenizer"}
 _LFS_POINTER = b"version https://git-lfs"
 _ADAPTER = "adapter_config.json"
+_ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _SETTLED_NS = 2_000_000_000
 """For how long a file has to have been left alone before its digest is remembered.
 
@@ -54,10 +55,7 @@ def checkpoint_digests(folder: Path, cache: Path | None = None, *, run: str = ""
             it was read, or a load would read what is not in the directory.
     """
     _require_complete(folder)
-    remembered = DigestCache(cache, run=run)
-    digests = {file.relative_to(folder).as_posix(): remembered.digest(file) for file in _deciding_files(folder, code=code)}
-    remembered.save()
-    return digests
+    return _digests(folder, _deciding_files(folder, code=code), cache, run)
 
 
 def checkpoint_state(folder: Path, *, code: bool = False) -> dict[str, list[int]]:
@@ -68,6 +66,68 @@ def checkpoint_state(folder: Path, *, code: bool = False) -> dict[str, list[int]
     """
     _require_complete(folder)
     return {str(file): _stamp(file) for file in _deciding_files(folder, code=code)}
+
+
+def adapter_digests(folder: Path, cache: Path | None = None, *, run: str = "") -> dict[str, str]:
+    """Returns the SHA-256 of each file of a LoRA adapter that peft saved: its configuration and its weights.
+
+    Args:
+        folder: its directory.
+        cache: as for :func:`checkpoint_digests`.
+        run: as for :func:`checkpoint_digests`.
+
+    Raises:
+        BackendError: the directory holds no such adapter, or a file of it is damaged.
+    """
+    return _digests(folder, _adapter_files(folder), cache, run)
+
+
+def adapter_state(folder: Path) -> dict[str, list[int]]:
+    """Returns what the file system says about each file of an adapter, as :func:`checkpoint_state` does.
+
+    Raises:
+        BackendError: as :func:`adapter_digests`.
+    """
+    return {str(file): _stamp(file) for file in _adapter_files(folder)}
+
+
+def is_adapter(folder: Path) -> bool:
+    """Returns whether a directory holds an adapter and no weights of a model."""
+    return (folder / _ADAPTER).is_file() and not any((folder / name).is_file() for name in ("config.json", *WEIGHT_NAMES))
+
+
+def base_of(folder: Path) -> str:
+    """Returns the model that an adapter was made for, as its configuration names it; empty where it does not.
+
+    Raises:
+        BackendError: the configuration of the adapter is damaged.
+    """
+    return str(_read_json(folder / _ADAPTER, "the configuration of an adapter").get("base_model_name_or_path") or "")
+
+
+def _digests(folder: Path, files: list[Path], cache: Path | None, run: str) -> dict[str, str]:
+    remembered = DigestCache(cache, run=run)
+    digests = {file.relative_to(folder).as_posix(): remembered.digest(file) for file in files}
+    remembered.save()
+    return digests
+
+
+def _adapter_files(folder: Path) -> list[Path]:
+    config = folder / _ADAPTER
+    weights = [folder / name for name in _ADAPTER_WEIGHTS if (folder / name).is_file()]
+    missing = [name for name, there in ((_ADAPTER, config.is_file()), (_ADAPTER_WEIGHTS[0], weights)) if not there]
+    if missing:
+        raise BackendError(
+            f"the adapter {str(folder)!r} lacks {' and '.join(missing)}. Expected a directory that save_pretrained of peft wrote"
+        )
+    kind = _read_json(config, "the configuration of an adapter").get("peft_type")
+    if kind != "LORA":
+        raise BackendError(
+            f"the adapter {str(folder)!r} is of the kind {kind!r}. Expected LORA: merge another one into its weights"
+        )
+    for file in weights:
+        _refuse_pointer(file)
+    return [config, *weights]
 
 
 def _deciding_files(folder: Path, *, code: bool = False) -> list[Path]:
@@ -130,7 +190,8 @@ def _require_complete(folder: Path) -> None:
     if (folder / _ADAPTER).is_file():
         raise BackendError(
             f"the checkpoint {str(folder)!r} holds an adapter ({_ADAPTER}), applied where peft is installed and left out "
-            "elsewhere. Merge it into the weights (merge_and_unload of peft, then save_pretrained), or take it out"
+            "elsewhere. Merge it into the weights (merge_and_unload of peft, then save_pretrained), or move the files adapter_* "
+            "to a directory of their own, and name that as 'adapter' in the models file"
         )
     for file in _deciding_files(folder):
         _refuse_pointer(file)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import logging
+import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
+from pytest_vlmrobust.core.words import first_few, quantity
 
-from .devices import leased, require_device
+from .devices import SPREADS, Leased, device_class, free_memory, leased, require_device
 from .messages import ControlTokens, message
+from .published import published_at
 from .qwen_images import FAST, accelerated
 
 # Loading a processor, also where torchvision is absent.
@@ -65,6 +70,8 @@ def load_processor(source: ModelSource, image_backend: str) -> Any:
             f"{source.location}: {type(processor.image_processor).__name__} has no {image_backend!r} image backend (it uses "
             f"{found!r}). Install torchvision and ask for image backend 'torchvision'"
         )
+    if processor.chat_template is None:  # some have it in tokenizer_config.json alone
+        processor.chat_template = processor.tokenizer.chat_template
     if processor.chat_template is None:
         raise BackendError(
             f"{source.location}: the checkpoint has no chat template, so nobody can say how a question is put to it. "
@@ -147,8 +154,8 @@ def _size(images: Any) -> dict[str, int]:
 
 def _pad_left(tokenizer: Any) -> None:
     tokenizer.padding_side = "left"
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token  # masked out everywhere, so any token serves
+    if tokenizer.pad_token_id is None:  # masked out everywhere, so any token serves
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
 
 
 def _assembled(source: ModelSource, image_backend: str) -> Any:
@@ -227,6 +234,25 @@ class Placement:
     """``fast`` or ``library``: two ways to the same bits."""
     min_pixels: int | None = None
     max_pixels: int | None = None
+    adapter: str = ""
+    """The directory of a LoRA adapter that is applied to the weights."""
+    quantization: Mapping[str, str | bool] = field(default_factory=dict)
+    """How bitsandbytes quantises weights while they load; empty where it does not."""
+    device_map: str = ""
+    """As in the model's entry; empty where weights are loaded to the memory of the machine, and from there to the device."""
+    max_memory: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether weights are spread over all GPUs."""
+        return self.device_map in SPREADS and device_class(self.device) == "cuda"
+
+    @property
+    def parameter_bytes(self) -> float:
+        """Bytes of a parameter in memory; published checkpoints are in bfloat16."""
+        if self.quantization:
+            return 0.5 if "load_in_4bit" in self.quantization else 1.0
+        return 4.0 if self.dtype == "float32" else 2.0
 
     @property
     def embeds_by_matrix(self) -> bool:
@@ -241,6 +267,7 @@ class Loaded:
     model: Any
     processor: Any
     device: str
+    """Where inputs go: the first of ``devices``."""
     control: ControlTokens
     stop_ids: frozenset[int]
     image_token_id: int | None
@@ -248,35 +275,55 @@ class Loaded:
     """A rendered prompt without images, ending where the model's answer begins."""
     note: str = ""
     """What the user should know about the device; empty where there is nothing to say."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about the checkpoint."""
+    devices: tuple[str, ...] = ()
+    """What computes."""
+    shares_weights: bool = True
+    """Whether a copy of the model can compute with the same weights."""
 
 
 def load(source: ModelSource, placement: Placement) -> Loaded:
     """Loads processor and weights; where the device has no number, onto a GPU that this process leases.
 
+    An adapter is not merged: its layers compute beside those of the model, as peft trained them. Merged into half precision,
+    small changes would be lost in rounding.
+
     Raises:
         BackendError: something is missing, damaged, or does not fit this installation; the message says what to do.
     """
     require_device(placement.device, placement.requested_device)
-    lease = leased(placement.device)
+    lease = Leased(placement.device, _spread_by_workers()) if placement.spreads else leased(placement.device)
     placement = dataclasses.replace(placement, device=lease.device)
+    _require_room(source, placement)
     import_losses()
     try:
+        _refuse_adapter_on_hub(source)
         if source.runs_code:
             _refuse_foreign_code(source)
         processor = load_processor(source, placement.image_backend)
         limit_pixels(processor, placement.min_pixels, placement.max_pixels)
         processor.image_processor = _by_preprocessing(processor.image_processor, placement.preprocessing)
         prompt = _plain_prompt(processor, source)
-        model = _load_weights(source, placement)
+        model, notes = _load_weights(source, placement)
     except VlmRobustError:
         raise
     except Exception as error:  # whatever the library raises about a checkpoint
         raise BackendError(f"the model at {source.location!r} does not load: {_explained(error)}") from error
     stop_ids = _stop_ids(model, processor.tokenizer)
+    if not stop_ids:
+        notes.append(
+            "has no token that ends a text (eos_token_id in generation_config.json, or eos_token of the tokenizer): each text "
+            "runs to max_new_tokens"
+        )
     _forget_saved_generation(model, processor.tokenizer, stop_ids)
     image_token_id = getattr(model.config, "image_token_id", None)
     control = ControlTokens.of(processor)
-    return Loaded(model, processor, placement.device, control, stop_ids, image_token_id, prompt, lease.note)
+    devices = _devices_of(model, placement)
+    shares_weights = not placement.quantization and len({device_class(place) for place in _places(model)}) == 1
+    return Loaded(
+        model, processor, devices[0], control, stop_ids, image_token_id, prompt, lease.note, tuple(notes), devices, shares_weights
+    )
 
 
 def load_tokenizer(source: ModelSource) -> tuple[Any, str]:
@@ -344,33 +391,178 @@ def _by_preprocessing(images: Any, preprocessing: str) -> Any:
 
 def _plain_prompt(processor: Any, source: ModelSource) -> str:
     try:
-        return str(processor.apply_chat_template([message((), "?")], add_generation_prompt=True, tokenize=False))
+        prompt = str(processor.apply_chat_template([message((), "?")], add_generation_prompt=True, tokenize=False))
     except Exception as error:  # a template is a program, and fails in as many ways
         raise BackendError(
             f"{source.location}: the chat template does not render a user message that is a list of image and text parts: "
             f"{type(error).__name__}: {error}. Fix chat_template.jinja"
         ) from error
+    if "'type': 'text'" in prompt:
+        raise BackendError(
+            f"{source.location}: the chat template writes the list of parts of a message into the prompt: it is for text alone. "
+            "Add chat_template.jinja, as image-text-to-text checkpoints have it"
+        )
+    return prompt
 
 
-def _load_weights(source: ModelSource, placement: Placement) -> Any:
+def _load_weights(source: ModelSource, placement: Placement) -> tuple[Any, list[str]]:
+    """Returns the model, with its adapter, on its devices, and what the user should know about the checkpoint."""
     from transformers import AutoModelForImageTextToText
 
     model, report = AutoModelForImageTextToText.from_pretrained(
         source.location,
         dtype="auto" if placement.dtype == "checkpoint" else placement.dtype,
         attn_implementation=None if placement.attention == "auto" else placement.attention,
+        ignore_mismatched_sizes=True,  # to name them: the library says no more than that there are some
         output_loading_info=True,
+        **_placed(source, placement),
         **source.arguments,
     )
-    absent = sorted(report["missing_keys"])
-    if absent:  # the library would fill them with random numbers and carry on
+    _require_fit(report, f"the weights at {source.location!r}", model)
+    unused = sorted(report["unexpected_keys"])
+    if lora := [name for name in unused if "lora_" in name]:
         raise BackendError(
-            f"the weights at {source.location!r} lack {len(absent)} tensor(s) that {type(model).__name__} needs, such as "
-            f"{', '.join(absent[:3])}. Save or download the checkpoint again, in full"
+            f"the weights at {source.location!r} hold {quantity(len(lora), 'tensor')} of a LoRA adapter that would not be "
+            f"applied: {first_few(lora, 3)}. Merge the adapter into the weights (merge_and_unload of peft, then "
+            "save_pretrained), or save it alone, and name its directory as 'adapter' in the models file"
         )
+    notes = [f"does not use {quantity(len(unused), 'tensor')} of its weights: {first_few(unused, 3)}"] if unused else []
+    places = _places(model)
+    if placement.spreads and (waiting := places.count("cpu")):
+        if placement.adapter:
+            raise BackendError(
+                f"the GPUs have no room for the weights at {source.location!r}: {waiting} of their parts would wait in the "
+                "memory of the machine, where an adapter cannot reach them. Merge it into the weights (merge_and_unload of peft)"
+            )
+        notes.append(f"is slow: {waiting} of its {len(places)} parts wait in the memory of the machine for a GPU")
+    if placement.adapter:
+        _apply_adapter(model, placement.adapter)
     if placement.embeds_by_matrix:
         embed_by_matrix(model)
-    return model.to(placement.device).eval()
+    if not placement.device_map and not placement.quantization:  # else they are there
+        model = model.to(placement.device)
+    return model.eval(), notes
+
+
+def _placed(source: ModelSource, placement: Placement) -> dict[str, Any]:
+    """Returns the keyword arguments of ``from_pretrained`` that say where the weights go, and how they are quantised."""
+    arguments: dict[str, Any] = {}
+    if placement.device_map or placement.quantization:
+        arguments["device_map"] = placement.device_map if placement.spreads else placement.device
+    if placement.spreads and placement.max_memory:
+        amounts = placement.max_memory.items()
+        arguments["max_memory"] = {device if device == "cpu" else int(device.partition(":")[2]): most for device, most in amounts}
+    if placement.quantization:
+        from transformers import BitsAndBytesConfig, PretrainedConfig
+
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it tells of each batch that numbers are rounded
+        if "quantization_config" in PretrainedConfig.get_config_dict(source.location, **source.where)[0]:
+            raise BackendError(f"{source.location}: the checkpoint is quantised already. Remove 'quantization' from its entry")
+        arguments["quantization_config"] = BitsAndBytesConfig(**placement.quantization)
+    return arguments
+
+
+def _require_fit(report: Mapping[str, Any], what: str, model: Any) -> None:
+    """Refuses weights that do not cover what they are for: the library fills up with random numbers and carries on.
+
+    Raises:
+        BackendError: tensors have other shapes, or are missing.
+    """
+    kind = type(model).__name__
+    for name, given, needed in sorted(report["mismatched_keys"], key=lambda mismatch: str(mismatch[0])):
+        raise BackendError(
+            f"{what} hold {name!r} with the shape {tuple(given)}, and {kind} needs {tuple(needed)}, as config.json has it "
+            f"({quantity(len(report['mismatched_keys']), 'tensor')} of another shape). Take both from one save"
+        )
+    if absent := sorted(report["missing_keys"]):
+        raise BackendError(
+            f"{what} lack {len(absent)} tensor(s) that {kind} needs, such as {', '.join(absent[:3])}. "
+            "Save or download the checkpoint again, in full"
+        )
+
+
+def _apply_adapter(model: Any, folder: str) -> None:
+    report = model.load_adapter(folder, adapter_kwargs={"local_files_only": True}, ignore_mismatched_sizes=True)
+    what = f"the adapter's weights at {folder!r}"
+    names = ("mismatched_keys", "missing_keys", "unexpected_keys")
+    _require_fit({name: getattr(report, name) for name in names}, what, model)
+    if report.unexpected_keys:
+        unused = sorted(report.unexpected_keys)
+        raise BackendError(
+            f"{what} hold {quantity(len(unused), 'tensor')} that fit no layer of {type(model).__name__}, such as "
+            f"{first_few(unused, 3)}. Name the model that it was made for as 'path' or 'id'"
+        )
+
+
+def _devices_of(model: Any, placement: Placement) -> tuple[str, ...]:
+    """Returns the devices that compute, the first one first.
+
+    Raises:
+        BackendError: the GPUs got no weights.
+    """
+    if not placement.spreads:
+        return (placement.device,)
+    if not (gpus := dict.fromkeys(place for place in _places(model) if place != "cpu")):
+        raise BackendError(f"no GPU has room for a part of the model. {_NO_ROOM}")
+    return tuple(gpus)
+
+
+def _places(model: Any) -> list[str]:
+    """Returns the device of each part of a model; what is on ``cpu`` beside GPUs waits there until one computes with it."""
+    placed = getattr(model, "hf_device_map", None) or {"": model.device}
+    return [f"cuda:{place}" if str(place).isdigit() else str(place) for place in placed.values()]
+
+
+def _spread_by_workers() -> str:
+    """Returns what the user should know where several processes spread weights over the same GPUs; empty where one does."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return f"is spread over all GPUs by each of {workers} processes. Run it in one (without -n)" if workers > 1 else ""
+
+
+def _require_room(source: ModelSource, placement: Placement) -> None:
+    """Refuses published weights that are larger than the memory they would go to.
+
+    Raises:
+        BackendError: they are; it says what was computed, and what to do.
+    """
+    published = published_at(source.location)
+    if published is None:
+        return
+    name, about = published
+    free = free_memory(placement.device)
+    if placement.spreads and not placement.quantization:  # bitsandbytes leaves no weights there
+        free |= free_memory("cpu")
+    needed = about.billions * 1e9 * placement.parameter_bytes
+    if not free or needed <= sum(free.values()):
+        return
+    shown = ", ".join(f"{place} has {amount / 1e9:.1f} GB free" for place, amount in free.items())
+    ways = f"Serve it: 'vlmrobust serve-command {name}' prints how"
+    if device_class(placement.device) == "cuda" and not placement.spreads:
+        everywhere = free_memory("cuda")
+        if needed <= sum(everywhere.values()):
+            ways += (
+                f"; or spread it over the {len(everywhere)} GPUs, which have {sum(everywhere.values()) / 1e9:.1f} GB free "
+                f"together: an entry of the models file with id: {source.location} and device_map: auto"
+            )
+    raise BackendError(
+        f"{source.location} does not fit: its weights take {needed / 1e9:.4g} GB ({about.billions:g} billion parameters of "
+        f"{placement.parameter_bytes:g} bytes), and {shown}. {ways}"
+    )
+
+
+def _refuse_adapter_on_hub(source: ModelSource) -> None:
+    """Refuses a hub repository with an adapter: the library would apply it to a model of a revision that nobody says.
+
+    Raises:
+        BackendError: it has one.
+    """
+    from transformers.utils import find_adapter_config_file
+
+    if not Path(source.location).is_dir() and find_adapter_config_file(source.location, **source.where):
+        raise BackendError(
+            f"{source.location} holds an adapter. Download it (hf download {source.location} --local-dir DIR), and enter the "
+            "model that it was made for in the models file as 'id' with its 'revision', and DIR as 'adapter'"
+        )
 
 
 def embed_by_matrix(model: Any) -> None:
@@ -412,10 +604,18 @@ def _forget_saved_generation(model: Any, tokenizer: Any, stop_ids: frozenset[int
 def _explained(error: Exception) -> str:
     text = str(error)
     first = (text.strip().splitlines() or ["(no message)"])[0]
-    remedy = next((remedy for sign, remedy in _REMEDIES if sign in f"{type(error).__name__} {text}".lower()), _ELSE)
+    otherwise = _INSTALL if isinstance(error, ImportError) else _ELSE
+    if isinstance(error, ModuleNotFoundError):
+        otherwise = f"Install it: pip install {error.name}"
+    remedy = next((remedy for sign, remedy in _REMEDIES if sign in f"{type(error).__name__} {text}".lower()), otherwise)
     return f"{type(error).__name__}: {first.rstrip(' .')}. {remedy}"
 
 
+_NO_ROOM = (
+    "The weights do not fit. Use a smaller dtype (--vlm-dtype bfloat16), another device (--vlm-device cpu), several GPUs "
+    "(device_map: auto in the models file), or a server ('vlmrobust serve-command')"
+)
+_INSTALL = "Install what it needs where the tests run, or serve the model: 'vlmrobust serve-command' prints how"
 _REMEDIES = (
     ("num2words", "This family needs two more packages: pip install torchvision num2words"),
     ("torchvision", "This family cannot do without torchvision: pip install torchvision, built for the same torch"),
@@ -429,7 +629,15 @@ _REMEDIES = (
     ("safetensor", "The weights are damaged or were not downloaded in full. Download them again"),
     ("offline", "Download the model beforehand where there is a network, or give a local checkpoint directory"),
     ("couldn't connect", "Check the network, or download the model beforehand and give a local checkpoint directory"),
-    ("out of memory", "The weights do not fit. Use a smaller dtype (--vlm-dtype bfloat16) or another device (--vlm-device cpu)"),
+    ("out of memory", _NO_ROOM),
+    ("offload_folder", _NO_ROOM),
+    ("dispatched on the cpu or the disk", _NO_ROOM),
+    (
+        "backend tokenizer",
+        "The tokenizer's file is missing. Expected tokenizer.json, or tokenizer.model, beside tokenizer_config.json",
+    ),
+    ("bitsandbytes version", "Take a device that it supports, or leave 'quantization' out"),
+    ("quantiz", _INSTALL),
 )
 _ELSE = "Check that it is an image-text-to-text checkpoint that the installed transformers supports"
 

@@ -24,18 +24,24 @@ from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import ModelError, did_you_mean
 from pytest_vlmrobust.core.prediction import ANSWERS, PROMPT_MODES, ModelRef
 
+from .devices import SPREADS
 from .generation import generation_for
+from .protocol import DEVICE
 from .served import Served, read_urls
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+QUANTIZATIONS = ("4bit", "8bit")
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HERE, _SERVED = "transformers", "openai"
+_LOADED_HERE = ("remote_code", "adapter", "quantization", "device_map", "max_memory")
 _OF_SERVERS = ("url", "model", "key_variable", "time_limit", "tokenizer")
 _GENERATION = "a mapping such as {max_new_tokens: 512}"
 _PIXELS = "a whole number of pixels above 0"
+_DEVICES = ("cpu", *(f"cuda:{number}" for number in range(16)))
+_MEMORY = re.compile(r"\d+(\.\d+)?(GiB|MiB|GB|MB)")
 _PRICE = "the price of a million tokens, 0 or more"
 _PRICES = ("prompt_price", "completion_price", "currency")
 _LEAST = 5e-324
@@ -59,6 +65,24 @@ def read_variable(entry: Entry) -> str:
     return text
 
 
+def _device_map(entry: Entry) -> str:
+    expected = f"one of {', '.join(SPREADS)}, or a device: cpu, mps, cuda or cuda:N"
+    text = entry.text(expected)
+    if text not in SPREADS and not DEVICE.match(text):
+        entry.refuse(f"{expected}.{did_you_mean(text, (*SPREADS, *_DEVICES))}")
+    return text
+
+
+def _max_memory(entry: Entry) -> dict[str, str]:
+    """Returns how much of each device may be taken, as it is written."""
+    amounts = {}
+    for device, amount in entry.mapping(_DEVICES).items():
+        amounts[device] = amount.text("an amount such as 20GiB")
+        if not _MEMORY.fullmatch(amounts[device]):
+            amount.refuse("an amount such as 20GiB: a number, then GiB, MiB, GB or MB")
+    return amounts
+
+
 def _place_of_tokenizer(entry: Entry) -> str:
     """Returns a checkpoint directory, written relative to the models file, or what is then a hub id."""
     path = entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a hub id 'owner/name'")
@@ -72,6 +96,10 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "revision": lambda entry: entry.text("a branch, tag or commit of the hub, or what a server runs"),
     "remote_code": lambda entry: entry.truth(),
     "dtype": lambda entry: entry.one_of(DTYPES),
+    "adapter": lambda entry: str(entry.file_below(Path(entry.file).parent, "the directory of a LoRA adapter").resolve()),
+    "quantization": lambda entry: entry.one_of(QUANTIZATIONS),
+    "device_map": _device_map,
+    "max_memory": _max_memory,
     "prompt_mode": lambda entry: entry.one_of(PROMPT_MODES),
     "generation": lambda entry: {key: value.scalar() for key, value in entry.table(_GENERATION).items()},
     "min_pixels": lambda entry: entry.whole_number(_PIXELS, low=1),
@@ -128,8 +156,11 @@ def _model(name: str, entry: Entry) -> ModelRef:
     if 0 < (declared := sum(name in given for name in _PRICES)) < len(_PRICES):
         entry.fail(f"has {declared} of {', '.join(_PRICES)}. Expected all three, or none: a cost is of both kinds of tokens")
     backend = fields.pop("backend", _HERE)
-    if "remote_code" in given and backend != _HERE:
-        given["remote_code"].fail(f"is about checkpoints that load here: it goes with backend: {_HERE} alone")
+    for key in _LOADED_HERE:
+        if key in given and backend != _HERE:
+            given[key].fail(f"is about checkpoints that load here: it goes with backend: {_HERE} alone")
+    if "max_memory" in given and fields.get("device_map") not in SPREADS:
+        given["max_memory"].fail(f"needs a device_map that spreads the weights: {', '.join(SPREADS)}")
     location = _served(entry, given, fields) if backend == _SERVED else _location(entry, given, fields)
     ref = ModelRef(name=name, backend=backend, location=location, **fields)
     try:

@@ -19,7 +19,7 @@ from .qwen_images import FAST, PREPROCESSING
 ATTENTION = ("auto", "sdpa", "eager", "flash_attention_2")
 IMAGE_BACKENDS = ("pil", "torchvision")
 
-_DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d+)?)\Z")
+DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d+)?)\Z")
 
 
 class Backend(Protocol):
@@ -182,7 +182,7 @@ class BackendOptions:
     """What is asked, with what is right: for scripted models that declare how often they are. No other backend may read it."""
 
     def __post_init__(self) -> None:
-        if not _DEVICE.match(self.device):
+        if not DEVICE.match(self.device):
             raise UsageError(f"device {self.device!r}: expected 'auto', 'cpu', 'mps', 'cuda' or 'cuda:N' (--vlm-device)")
         if self.batch_size != AUTO and (isinstance(self.batch_size, str) or self.batch_size < 1):
             raise UsageError(f"batch size {self.batch_size}: expected 1 or more, or 'auto' (--vlm-batch-size)")

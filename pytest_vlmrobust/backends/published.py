@@ -132,6 +132,11 @@ PUBLISHED: dict[str, Published] = {
 """Built-in names. Hub ids and sizes are as their makers publish them, written down and not looked up here; none was run here."""
 
 
+def published_at(hub_id: str) -> tuple[str, Published] | None:
+    """Returns the published model of a hub id with its built-in name; None where there is none."""
+    return next(((name, about) for name, about in PUBLISHED.items() if hub_id and about.hub_id == hub_id), None)
+
+
 def described(name: str, about: Published) -> tuple[str, ...]:
     """Returns a line about a model: name, where it is, weights by dtype, what it needs, prompt mode, whether it was run here."""
     size = "not known" if not about.weights else " / ".join(f"{count:.3g}" for count in about.weights.values())

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from pytest_vlmrobust.core.errors import ModelError, UnknownName, did_you_mean, files_beside, typed_path
+from pytest_vlmrobust.core.errors import BackendError, ModelError, UnknownName, did_you_mean, files_beside, typed_path
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.words import first_few
 
 from .devices import wait_passively
-from .digests import missing_parts
+from .digests import base_of, is_adapter, missing_parts
 from .generation import generation_for
 from .models_file import check_dtype, read_models
 from .protocol import Backend, BackendOptions, RemoteBackend
@@ -81,6 +81,7 @@ def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = N
     if ref is None:
         entries = f"The models file has {first_few(own)}. " if own else ""
         raise UnknownName("model", name, [*own, *names()], more=f"{entries}{ORDER}.{_scheme_meant(name)}")
+    ref = _with_base(ref) if ref.backend == "transformers" and not ref.adapter else ref
     ref = ref if dtype is None else dataclasses.replace(ref, dtype=check_dtype(dtype, "--vlm-dtype"))
     ref = dataclasses.replace(ref, answer=answer) if answer else ref
     generation_for(ref)  # refuses letters of a model that writes first
@@ -195,8 +196,30 @@ def _is_written_as_path(name: str) -> bool:
     return name.startswith(_LOCAL_START) or name.endswith(("/", os.sep)) or name.count("/") > 1
 
 
+def _with_base(ref: ModelRef) -> ModelRef:
+    """Returns a model whose directory holds an adapter alone as the model that the adapter was made for, with that adapter.
+
+    Raises:
+        ModelError: that model is not a directory of this machine.
+    """
+    folder = Path(ref.location)
+    if not is_adapter(folder):
+        return ref
+    try:
+        base = base_of(folder)
+    except BackendError as error:
+        raise ModelError(f"model {ref.name!r}: {error}") from error
+    if not base or not Path(base).is_dir():
+        raise ModelError(
+            f"model {ref.name!r}: {str(folder)!r} holds an adapter alone, made for {base or 'a model that it does not name'}, "
+            "which is no directory here. Enter both in the models file (--vlm-models): the model as 'path', or as 'id' with its "
+            "'revision', and this directory as 'adapter'. Or merge them (merge_and_unload of peft), and save model and processor"
+        )
+    return dataclasses.replace(ref, location=str(Path(base).resolve()), adapter=str(folder.resolve()))
+
+
 def _directory(name: str, folder: Path) -> ModelRef:
-    if not (folder / "config.json").is_file():
+    if not (folder / "config.json").is_file() and not is_adapter(folder):
         found = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
         raise ModelError(
             f"--vlm {name!r}: the directory {str(folder)!r} is not a checkpoint as transformers saves it. "

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,8 +22,8 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction
 
 from .answering import Job, answer_by_halves, batches, failure_reason, is_out_of_memory
 from .batch_size import BatchSize, held_bytes, room_for_twice
-from .devices import device_class, device_for
-from .digests import checkpoint_digests, checkpoint_state, commit_of
+from .devices import SPREADS, device_class, device_for
+from .digests import adapter_digests, adapter_state, checkpoint_digests, checkpoint_state, commit_of
 from .generation import TEXT_INSTEAD, generation_for, scores_letters
 from .lanes import Lanes
 from .messages import malformed
@@ -46,6 +47,12 @@ _TRIM_SECONDS = 5.0
 """How often memory that batches on a CPU have freed is given back: the GNU C library keeps it for the next ones, some hundred
 megabytes in pieces after a few minutes, and whoever takes it again pays a tenth of the time of a batch."""
 _LIBRARIES = ("torch", "transformers", "tokenizers", "pillow", "numpy")
+_OF_OPTIONS = {
+    "device_map": ("device-map", ("accelerate",)),
+    "quantization": ("quantization", ("bitsandbytes", "accelerate")),
+    "adapter": ("adapter", ("peft",)),
+}
+"""Keys of the models file that need more: the extra of this package, and what it brings."""
 
 
 class TransformersBackend:
@@ -88,7 +95,8 @@ class TransformersBackend:
 
         The batch size is not part of it: it moves logits by rounding only (2e-4 in float32 on `tiny`, by a few thousandths in
         bfloat16 where rows are padded), and a run that had to use smaller batches would otherwise start from nothing. Neither is
-        ``preprocessing``: both ways give the same bits.
+        ``preprocessing``: both ways give the same bits; nor ``max_memory``, which moves layers between devices of one kind, and
+        weights that wait for them in the memory of the machine are computed on a GPU all the same.
 
         Raises:
             BackendError: the checkpoint is absent or incomplete, or the hub cannot say which commit is meant.
@@ -96,7 +104,7 @@ class TransformersBackend:
         """
         with self._fingerprinting:
             if self._fingerprint is None:
-                placement = self._placement()
+                placement, versions = self._placement(), self._versions()
                 if placement.device == "cpu":
                     _share_freed()  # now, for a thread keeps the pool that it began with, and those that ask begin after this
                 self._fingerprint = {
@@ -110,9 +118,12 @@ class TransformersBackend:
                     "images": {name: getattr(placement, name) for name in ("image_backend", "min_pixels", "max_pixels")},
                     "decoding": self._decoding(),
                     **({"patches": "matrix product"} if placement.embeds_by_matrix else {}),
-                    "versions": _versions(self._options.image_backend),
+                    "versions": versions,
                     **({"remote_code": True} if self._ref.remote_code else {}),
                     **({"answer": self._ref.answer} if self._ref.answer == "text" else {}),
+                    **({"device_map": placement.device_map} if placement.device_map else {}),
+                    **({"quantization": dict(placement.quantization)} if placement.quantization else {}),
+                    **({"adapter": self._adapter()} if placement.adapter else {}),
                 }
             return self._fingerprint
 
@@ -339,9 +350,9 @@ class TransformersBackend:
                     loaded = load(source, self._placement())
                     self._require_unchanged()
                 self._held = held_bytes()
-                if loaded.note:
-                    self._options.notice(f"model {self.name!r} {loaded.note}")
-                begin = functools.partial(self._begin_lane, loaded.device)
+                for note in filter(None, (loaded.note, *loaded.notes)):
+                    self._options.notice(f"model {self.name!r} {note}")
+                begin = functools.partial(self._begin_lane, loaded.devices)
                 most = _lanes_on_gpu(loaded) if device_class(loaded.device) == "cuda" else self.lanes
                 self._facts = {**_facts(loaded), "lanes": most}
                 self._lanes = Lanes(Answerer(loaded, self._generation), most, begin)
@@ -355,12 +366,12 @@ class TransformersBackend:
         """
         if not self._state:
             return
-        now = checkpoint_state(Path(self._ref.location), code=self._ref.remote_code)
-        changed = [Path(file).name for file in sorted(now.keys() | self._state.keys()) if now.get(file) != self._state.get(file)]
+        now = self._state_now()
+        changed = [Path(file) for file in sorted(now.keys() | self._state.keys()) if now.get(file) != self._state.get(file)]
         if changed:
             raise BackendError(
-                f"model {self.name!r}: {', '.join(changed)} of {self._ref.location} changed after this run had fingerprinted it. "
-                "Start again once nothing writes to that directory"
+                f"model {self.name!r}: {', '.join(file.name for file in changed)} of {changed[0].parent} changed after this run "
+                "had fingerprinted it. Start again once nothing writes to that directory"
             )
 
     def _image_processor(self) -> Any:
@@ -377,17 +388,18 @@ class TransformersBackend:
         self.fingerprint()
         return ModelSource(self._ref.location, self._commit, self._options.offline, self._ref.remote_code)
 
-    def _begin_lane(self, device: str) -> None:
-        """Sets up a thread that computes: how many threads of torch work for it, and on a GPU a stream of its own.
+    def _begin_lane(self, devices: Sequence[str]) -> None:
+        """Sets up a thread that computes: how many threads of torch work for it, and on each GPU a stream of its own.
 
         So the device goes on with one batch while another one waits for a number from it, or for its next kernel.
         """
         self._limit_threads()
-        if device_class(device) == "cuda":
-            import torch
+        for device in reversed(devices):  # the first one last: its stream is then the thread's current one
+            if device_class(device) == "cuda":
+                import torch
 
-            torch.cuda.synchronize(device)  # the weights are there
-            torch.cuda.set_stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+                torch.cuda.synchronize(device)  # the weights are there
+                torch.cuda.set_stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
     def _limit_threads(self) -> None:
         """Sets how many threads of torch compute for the thread that calls.
@@ -405,7 +417,7 @@ class TransformersBackend:
     def _placement(self) -> Placement:
         from .loading import Placement
 
-        device = device_for(self._options.device)
+        device = self._device()
         dtype = self._ref.dtype
         if dtype == "auto":  # half precision is slow on a CPU, and the checkpoint's own choice elsewhere
             dtype = "float32" if device == "cpu" else "checkpoint"
@@ -418,16 +430,53 @@ class TransformersBackend:
             preprocessing=self._options.preprocessing,
             min_pixels=self._ref.min_pixels,
             max_pixels=self._ref.max_pixels,
+            adapter=self._ref.adapter,
+            quantization=_quantization(self._ref.quantization, dtype),
+            device_map=self._ref.device_map,
+            max_memory=self._ref.max_memory,
         )
+
+    def _device(self) -> str:
+        mapped, requested = self._ref.device_map, self._options.device
+        if mapped in ("", *SPREADS) and not (mapped and ":" in requested):
+            return device_for(requested)
+        if mapped in SPREADS or requested not in ("auto", mapped):
+            raise BackendError(
+                f"model {self.name!r}: device_map: {mapped} in the models file and --vlm-device {requested} are not one. Drop one"
+            )
+        return mapped
+
+    def _versions(self) -> dict[str, str]:
+        names = [*_LIBRARIES, "torchvision"] if self._options.image_backend == "torchvision" else [*_LIBRARIES]
+        found = {name: _version(name) for name in names}
+        for option, (extra, libraries) in _OF_OPTIONS.items():
+            if getattr(self._ref, option):
+                versions = {name: _version(name, f"{option} of model {self.name!r}", extra) for name in libraries}
+                found |= {name: version for name, version in versions.items() if name != "accelerate"}  # it only places weights
+        return found
+
+    def _adapter(self) -> dict[str, Any]:
+        digests = adapter_digests(Path(self._ref.adapter), self._options.digest_cache, run=self._options.digests_of)
+        self._files |= {f"adapter/{name}": digest for name, digest in digests.items()}
+        return {"sha256": fingerprint(digests)}
 
     def _weights(self) -> dict[str, Any]:
         folder, code = Path(self._ref.location), self._ref.remote_code
-        if folder.is_absolute() or folder.is_dir():
-            self._state = checkpoint_state(folder, code=code)  # before the first file is hashed, so that no change goes unnoticed
+        self._state = self._state_now()  # before the first file is hashed, so that no change goes unnoticed
+        if self._is_local:
             self._files = checkpoint_digests(folder, self._options.digest_cache, run=self._options.digests_of, code=code)
             return {"sha256": fingerprint(self._files)}
         self._commit = commit_of(self._ref.location, self._ref.revision, offline=self._options.offline)
         return {"hub_id": self._ref.location, "commit": self._commit}
+
+    @property
+    def _is_local(self) -> bool:
+        folder = Path(self._ref.location)
+        return folder.is_absolute() or folder.is_dir()
+
+    def _state_now(self) -> dict[str, list[int]]:
+        of_model = checkpoint_state(Path(self._ref.location), code=self._ref.remote_code) if self._is_local else {}
+        return {**of_model, **(adapter_state(Path(self._ref.adapter)) if self._ref.adapter else {})}
 
     def _decoding(self) -> dict[str, Any]:
         """Returns the parameters that shape a text; its greatest length stands in each request."""
@@ -442,23 +491,27 @@ def _cores() -> int:
     return max(1, cores // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
-def _versions(image_backend: str) -> dict[str, str]:
-    names = (*_LIBRARIES, "torchvision") if image_backend == "torchvision" else _LIBRARIES
-    return {name: _version(name) for name in names}
-
-
-def _version(package: str) -> str:
+def _version(package: str, feature: str = "running a model in this process", extra: str = "") -> str:
     try:
         return version(package)
     except PackageNotFoundError as error:
-        raise MissingExtra("running a model in this process", package) from error
+        raise MissingExtra(feature, package, extra=extra) from error
+
+
+def _quantization(name: str, dtype: str) -> dict[str, str | bool]:
+    """Returns the arguments of a ``BitsAndBytesConfig``; what is not said computes in the type that weights are computed in."""
+    if name != "4bit":
+        return {"load_in_8bit": True} if name else {}
+    computes = "bfloat16" if dtype == "checkpoint" else dtype
+    return {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": computes}
 
 
 def _facts(loaded: Loaded) -> dict[str, Any]:
     import torch
 
     model, processor = loaded.model, loaded.processor
-    on_gpu = device_class(loaded.device) == "cuda"
+    names = [torch.cuda.get_device_name(place) if device_class(place) == "cuda" else place for place in loaded.devices]
+    placed = Counter(map(str, getattr(model, "hf_device_map", {}).values()))  # where it is spread
     return {
         "model_class": type(model).__name__,
         "processor_class": type(processor).__name__,
@@ -468,17 +521,23 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
         "parameters": int(model.num_parameters()),
         "dtype": str(model.dtype).removeprefix("torch."),
         "attention": str(model.config._attn_implementation),  # noqa: SLF001 - the one place that says what was chosen
-        "device": torch.cuda.get_device_name(loaded.device) if on_gpu else loaded.device,
+        "device": ", ".join(names),
         "threads": torch.get_num_threads(),
+        **({"parts_by_device": dict(placed)} if placed else {}),
     }
 
 
 def _lanes_on_gpu(loaded: Loaded) -> int:
-    """Returns how many batches may be on a GPU at the same time: one where it may be shared, as a note says, or is half full."""
+    """Returns how many batches may be on GPUs a time: one where they may be shared, as a note says, or one is half full.
+
+    Lanes share weights, which quantised ones and those that wait in the memory of the machine do not allow.
+    """
     import torch
 
-    free, whole = torch.cuda.mem_get_info(loaded.device)
-    return _LANES_ON_GPU if 2 * free > whole and not loaded.note else 1
+    if loaded.note or not loaded.shares_weights:
+        return 1
+    memory = [torch.cuda.mem_get_info(device) for device in loaded.devices]
+    return _LANES_ON_GPU if all(2 * free > whole for free, whole in memory) else 1
 
 
 def _free_memory(*, cycles: bool = True) -> None:

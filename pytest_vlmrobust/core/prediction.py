@@ -198,6 +198,14 @@ class ModelRef:
     """One of ``ANSWERS``; empty for letters where their probabilities can be had."""
     remote_code: bool = False
     """Whether Python code that comes with the checkpoint may run; only where the user says so."""
+    adapter: str = ""
+    """The directory of a LoRA adapter, as peft saves it, that is applied to the weights."""
+    quantization: str = ""
+    """``4bit`` or ``8bit``: how weights are quantised while they load."""
+    device_map: str = ""
+    """``auto``, ``balanced`` or ``sequential``, by which weights are spread over all GPUs; or the device that they go to."""
+    max_memory: Mapping[str, str] = field(default_factory=dict)
+    """How much of each device (``cuda:N`` or ``cpu``) such weights may take, such as ``20GiB``."""
     tokenizer: str = ""
     """Of a served model: a checkpoint directory or hub id whose tokenizer it has, by which it can be kept to letters."""
     key_variable: str = ""

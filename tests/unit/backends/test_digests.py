@@ -11,7 +11,14 @@ import huggingface_hub
 import pytest
 
 from pytest_vlmrobust.backends import digests
-from pytest_vlmrobust.backends.digests import DigestCache, checkpoint_digests, checkpoint_state, commit_of
+from pytest_vlmrobust.backends.digests import (
+    DigestCache,
+    adapter_digests,
+    adapter_state,
+    checkpoint_digests,
+    checkpoint_state,
+    commit_of,
+)
 from pytest_vlmrobust.core.errors import BackendError
 
 FILES = {"config.json": "{}", "model.safetensors": "weights", "tokenizer.json": "{}", "preprocessor_config.json": "{}"}
@@ -261,6 +268,25 @@ def test_refuses_an_adapter_that_is_applied_here_and_not_there(folder: Path) -> 
     (folder / "adapter_config.json").write_text("{}")
     with pytest.raises(BackendError, match=r"holds an adapter \(adapter_config\.json\).*Merge it into the weights"):
         checkpoint_digests(folder)
+
+
+def test_an_adapter_is_its_configuration_and_its_weights(tmp_path: Path) -> None:
+    config, weights = tmp_path / "adapter_config.json", tmp_path / "adapter_model.safetensors"
+    with pytest.raises(BackendError, match=r"lacks adapter_config\.json and adapter_model\.safetensors\. Expected"):
+        adapter_digests(tmp_path)
+    config.write_text('{"peft_type": "IA3"}')
+    with pytest.raises(BackendError, match=r"lacks adapter_model\.safetensors\."):
+        adapter_digests(tmp_path)
+    weights.write_text("x")
+    with pytest.raises(BackendError, match=r"is of the kind 'IA3'\. Expected LORA"):
+        adapter_digests(tmp_path)
+    config.write_text('{"peft_type": "LORA"}')
+    (tmp_path / "README.md").write_text("x")
+    before, state = adapter_digests(tmp_path), adapter_state(tmp_path)
+    assert sorted(before) == ["adapter_config.json", "adapter_model.safetensors"]
+    weights.write_text("y")
+    assert adapter_digests(tmp_path) != before
+    assert adapter_state(tmp_path) != state
 
 
 def test_recognises_a_git_lfs_pointer(folder: Path) -> None:

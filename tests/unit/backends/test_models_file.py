@@ -21,6 +21,10 @@ models:
     family: ours
     parameters_billion: 2.2
     policy: strict
+    adapter: lora/v3
+    quantization: 8bit
+    device_map: balanced
+    max_memory: {"cuda:0": 20GiB, cpu: 1.5GB}
   hosted:
     id: Qwen/Qwen2-VL-2B-Instruct
     revision: "895c3a49bc3fa70a340399125c650a463535e71c"
@@ -49,6 +53,10 @@ def test_reads_every_field_and_keeps_the_order(tmp_path: Path) -> None:
         family="ours",
         parameters_billion=2.2,
         policy="strict",
+        adapter=str(tmp_path / "lora" / "v3"),
+        quantization="8bit",
+        device_map="balanced",
+        max_memory={"cuda:0": "20GiB", "cpu": "1.5GB"},
     )
     assert models["hosted"].location == "Qwen/Qwen2-VL-2B-Instruct"
     assert models["hosted"].revision.startswith("895c")
@@ -115,6 +123,32 @@ def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path) -> N
         (
             "models:\n  m:\n    backend: scripted\n    path: x\n    remote_code: true\n",
             ":5: models.m.remote_code is about checkpoints that load here: it goes with backend: transformers alone",
+        ),
+        (
+            "models:\n  m:\n    backend: openai\n    url: http://a/v1\n    model: m\n    adapter: x\n",
+            ":6: models.m.adapter is about checkpoints that load here: it goes with backend: transformers alone",
+        ),
+        ("models:\n  m:\n    path: x\n    adaptor: y\n", r":4: unknown key 'adaptor' in models.m. Did you mean 'adapter'\?"),
+        ("models:\n  m:\n    path: x\n    adapter: 3\n", ":4: models.m.adapter is '3'. Expected the directory of a LoRA adapter"),
+        (
+            "models:\n  m:\n    path: x\n    quantization: 4bits\n",
+            r":4: models.m.quantization is the text '4bits'. Expected one of 4bit, 8bit. Did you mean '4bit'\?",
+        ),
+        (
+            "models:\n  m:\n    path: x\n    device_map: balance\n",
+            r":4: models.m.device_map is the text 'balance'. Expected one of auto, .* cuda:N. Did you mean 'balanced'\?",
+        ),
+        (
+            "models:\n  m:\n    path: x\n    max_memory: {cpu: 1GiB}\n",
+            ":4: models.m.max_memory needs a device_map that spreads the weights: auto, balanced, sequential",
+        ),
+        (
+            "models:\n  m:\n    path: x\n    device_map: auto\n    max_memory:\n      cuda0: 1GiB\n",
+            r":6: unknown key 'cuda0' in models.m.max_memory. Did you mean 'cuda:0'\? Known: cpu, cuda:0",
+        ),
+        (
+            "models:\n  m:\n    path: x\n    device_map: auto\n    max_memory:\n      cpu: 20 gigs\n",
+            ":6: models.m.max_memory.cpu is the text '20 gigs'. Expected an amount such as 20GiB: a number, then",
         ),
         ("models:\n  m:\n    path: x\n    prompt_price: 2\n", ":2: models.m has 1 of prompt_price, completion_price, currency."),
         ("models:\n  m:\n    path: x\n    prompt_price: -2\n", ":4: models.m.prompt_price is '-2'. Expected the price of"),

@@ -156,6 +156,30 @@ def test_a_directory_that_is_no_checkpoint_lists_what_is_missing(here: Path) -> 
     assert message.endswith("It holds: tokenizer.json")
 
 
+def test_an_adapter_alone_says_what_to_do_where_its_base_is_not_here(here: Path) -> None:
+    folder = here / "lora"
+    folder.mkdir()
+    config = folder / "adapter_config.json"
+    config.write_text('{"base_model_name_or_path": "some/model"}')
+    (here / "models.yaml").write_text("models: {ours: {path: lora}}")
+    for name, models_file in (("lora", None), ("ours", here / "models.yaml")):
+        with pytest.raises(ModelError) as caught:
+            resolve(name, models_file=models_file)
+        assert f"model {name!r}: {str(folder)!r} holds an adapter alone, made for some/model, which is no directory here" in str(
+            caught.value
+        )
+        assert "the model as 'path', or as 'id' with its 'revision', and this directory as 'adapter'" in str(caught.value)
+    config.write_text("{}")
+    with pytest.raises(ModelError, match="made for a model that it does not name"):
+        resolve("lora")
+    config.write_text("{")
+    with pytest.raises(ModelError, match="not the configuration of an adapter"):
+        resolve("lora")
+    (here / "models.yaml").write_text("models: {ours: {id: some/model, adapter: lora}}")
+    ref = resolve("ours", models_file=here / "models.yaml")
+    assert (ref.location, ref.adapter) == ("some/model", str(folder))
+
+
 @pytest.mark.parametrize(
     ("name", "short"),
     [

@@ -439,7 +439,7 @@ class TestPreparing:
         self, checkpoint: Find, monkeypatch: pytest.MonkeyPatch, free: int, note: str, lanes: int
     ) -> None:
         monkeypatch.setattr(torch.cuda, "mem_get_info", {"cuda:1": (free, 80)}.__getitem__)
-        loaded: Any = SimpleNamespace(device="cuda:1", note=note)
+        loaded: Any = SimpleNamespace(devices=("cuda:1",), note=note, shares_weights=True)
         assert transformers_module._lanes_on_gpu(loaded) == lanes
         assert _open(checkpoint("qwen2_vl"), BackendOptions(device="cuda")).lanes == 1  # nothing is known of it yet
 
@@ -653,6 +653,22 @@ class TestFingerprint:
             _open(touched).fingerprint(),
         ]
         assert len({json.dumps(dict(each), sort_keys=True) for each in prints}) == len(prints)
+
+    def test_of_a_model_without_options_has_no_word_of_them(self) -> None:
+        found = dict(_open(Path(resolve("tiny").location), BackendOptions(device="cpu")).fingerprint())
+        assert found.pop("weights").keys() == {"sha256"}
+        assert found.pop("versions").keys() == {"torch", "transformers", "tokenizers", "pillow", "numpy"}
+        assert found == {
+            "backend": "transformers",
+            "encoding": 1,
+            "dtype": "float32",
+            "device": "cpu",
+            "attention": "auto",
+            "padding": "left",
+            "images": {"image_backend": "pil", "min_pixels": None, "max_pixels": None},
+            "decoding": {"temperature": 0.0, "repetition_penalty": 1.0},
+            "patches": "matrix product",
+        }
 
     def test_does_not_change_with_what_does_not(self, checkpoint: Find, tmp_path: Path) -> None:
         folder = checkpoint("qwen2_vl")
