@@ -3,6 +3,7 @@
     python benchmarks/gpu.py                           # on a machine with an NVIDIA GPU, some minutes
     python benchmarks/gpu.py --size 1344x1008 --samples 32
     python benchmarks/gpu.py --small --device cpu      # the program on any machine: the embedded model's sizes
+    python benchmarks/gpu.py --device-map auto --adapter    # the same model, placed by accelerate, and with a LoRA adapter
 
 The weights are drawn by chance, so that answers mean nothing; sizes, types and work are those of the published model, and the
 tokenizer is that of the embedded one. The gate reads JPEG files, perturbs, digests and preprocesses pictures, asks, and stores
@@ -15,11 +16,16 @@ first ones, twice, and the usual loop the first four.
 it of whole runs. The times of kernels and copies that CUDA's profiler reports, overlaps counted once, say it of a shorter run of
 four settings, which the profiler slows down. The program ends with 1 where the gate keeps the device busy for less than the
 goal, and where nobody can tell.
+
+With ``--device-map`` or ``--adapter``, gates are run one after the other: of the model as it is, with that ``device_map``, and
+with a random adapter that peft makes. Each is then asked the first batches again, and the program ends with 1 where placement
+changes an answer, or the adapter changes none.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import statistics
 import subprocess
@@ -42,8 +48,9 @@ from PIL import Image
 from pytest_vlmrobust.backends import BackendOptions, resolve
 from pytest_vlmrobust.backends.answering import Job
 from pytest_vlmrobust.backends.loading import ModelSource, load_image_processor
+from pytest_vlmrobust.backends.transformers import TransformersBackend
 from pytest_vlmrobust.core.cell import Cell, Setting
-from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions
 
 GOAL = 0.95
@@ -62,6 +69,8 @@ TEXT = {
 VISION = {"depth": 32, "embed_dim": 1280, "hidden_size": 1536, "num_heads": 16, "mlp_ratio": 4, "patch_size": 14}
 """As in ``config.json`` of Qwen2-VL-2B-Instruct."""
 SAMPLE_SECONDS = 0.1
+COMPARED_BATCHES = 8
+"""How many batches are asked again to compare answers."""
 BARE_BATCHES = 24
 """How many batches the bare loop answers, twice: their inputs wait in memory."""
 
@@ -81,6 +90,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="the embedded model's sizes in place of the published one's")
+    parser.add_argument("--device-map", default="", help="also run a gate with this device_map, such as auto")
+    parser.add_argument("--adapter", action="store_true", help="also run a gate with a random LoRA adapter")
     options = parser.parse_args(arguments)
     if min(options.rounds, options.samples, options.settings, options.batch_size) < 1:
         parser.error("--rounds, --samples, --settings and --batch-size: expected 1 or more")
@@ -92,6 +103,13 @@ def _measured(folder: Path, options: argparse.Namespace) -> int:
     checkpoint = TINY if options.small else write_checkpoint(folder / "model", options.device)
     questions = write_questions(folder / "questions", options)
     ref = resolve(str(checkpoint), dtype="bfloat16")
+    if options.device_map or options.adapter:
+        refs = {"plain": ref}
+        if options.device_map:
+            refs["device_map"] = dataclasses.replace(ref, device_map=options.device_map)
+        if options.adapter:
+            refs["adapter"] = dataclasses.replace(ref, adapter=str(write_adapter(folder / "adapter", checkpoint)))
+        return _compared(refs, str(questions), options)
     backend = Recorded(ref, BackendOptions(device=options.device, batch_size=options.batch_size))
     backend.infer([Request("", (), "Is it?")])
     print(f"torch {torch.__version__}: {json.dumps(backend.describe()['loaded'])}", flush=True)
@@ -117,6 +135,44 @@ def _measured(folder: Path, options: argparse.Namespace) -> int:
     verdict = "PASS" if share >= GOAL else "FAIL"
     print(f"{verdict}  the device is busy {share:.1%} of the gate's time (expected: at least {GOAL:.0%})")
     return 0 if share >= GOAL else 1
+
+
+def _compared(refs: dict[str, ModelRef], questions: str, options: argparse.Namespace) -> int:
+    """Runs a gate of each model, and compares what they answer to the first batches of the first one."""
+    cells = [Cell("random", "questions", Setting.parse(setting)) for setting in SETTINGS[: options.settings]]
+    evaluation = EvaluationOptions(batch_size=options.batch_size, threads=options.threads)
+    asked: list[Request] = []
+    answers: dict[str, list[Prediction]] = {}
+    for name, ref in refs.items():
+        backend = Recorded(ref, BackendOptions(device=options.device, batch_size=options.batch_size))
+        backend.infer([Request("", (), "Is it?")])
+        backend.batches.clear()
+        print(f"{name}: {json.dumps(backend.describe()['loaded'])}", flush=True)
+        _run(name, options.samples * len(cells), options.device, lambda: gate(backend, cells, questions, evaluation))  # noqa: B023
+        asked = asked or [request for batch in backend.batches[:COMPARED_BATCHES] for request in batch]
+        answers[name] = backend.infer(asked)
+        TransformersBackend.close(backend)
+    if failed := [one.error for some in answers.values() for one in some if one.error]:
+        print(f"FAIL  {len(failed)} answers failed, such as {failed[0]}")
+        return 1
+    plain, passed = answers.pop("plain"), True
+    for name, found in answers.items():
+        equal = sum(one.logprobs == other.logprobs for one, other in zip(found, plain, strict=True))
+        holds = equal == len(plain) if name == "device_map" else equal < len(plain)
+        passed &= holds
+        print(f"{'PASS' if holds else 'FAIL'}  {name}: {equal} of {len(plain)} answers are equal to those without it")
+    return 0 if passed else 1
+
+
+def write_adapter(folder: Path, checkpoint: Path) -> Path:
+    """Writes a LoRA adapter of random numbers, and returns its directory."""
+    import peft
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.bfloat16)
+    config = peft.LoraConfig(r=16, target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "qkv"], init_lora_weights=False)
+    peft.get_peft_model(model, config).save_pretrained(folder)
+    return folder
 
 
 def write_checkpoint(folder: Path, device: str) -> Path:

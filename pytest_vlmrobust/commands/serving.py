@@ -72,6 +72,10 @@ def _serve_command(options: argparse.Namespace) -> int:
     ref = resolve(options.model, models_file=options.models, dtype=options.dtype)
     if ref.backend != "transformers":
         raise ModelError(f"{options.model!r} is answered by the backend {ref.backend!r}. Expected a checkpoint to serve")
+    if option := next((name for name in ("adapter", "quantization") if getattr(ref, name)), ""):
+        raise ModelError(
+            f"{options.model!r} has the option {option!r}, which no command here passes on. Serve a merged or quantised copy"
+        )
     for line in serve_commands(ref, _revision(ref), options.port):
         say(line)
     return 0

@@ -76,6 +76,14 @@ def test_what_is_no_checkpoint_cannot_be_served(capsys: pytest.CaptureFixture[st
     assert "is answered by the backend 'openai'. Expected a checkpoint to serve" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["adapter: lora", "quantization: 4bit"])
+def test_what_no_command_passes_on_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    (tmp_path / "models.yaml").write_text(f"{MODELS}    {option}\n")
+    assert cli.main(["serve-command", "ours", "--models", str(tmp_path / "models.yaml")]) == 4
+    name = option.partition(":")[0]
+    assert f"'ours' has the option {name!r}, which no command here passes on" in capsys.readouterr().err
+
+
 def test_a_probe_says_in_80_columns_how_a_server_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("openai")
     with ModelServer(ScriptedBackend(lambda request: str(len(request.images)), version="1"), letters=False) as server:
