@@ -528,7 +528,7 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
 
 
 def _lanes_on_gpu(loaded: Loaded) -> int:
-    """Returns how many batches may be on GPUs a time: one where they may be shared, as a note says, or one is half full.
+    """Returns how many batches may be on the GPUs at a time: one where they may be shared, as a note says, or one is half full.
 
     Lanes share weights, which quantised ones and those that wait in the memory of the machine do not allow.
     """

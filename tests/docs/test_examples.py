@@ -82,7 +82,7 @@ def test_yaml_files_are_read(block: Block, tmp_path: Path) -> None:
         assert policy.rules
         assert policy.waivers or "waivers" not in keys
     elif keys == {"models"}:
-        assert list(read_models(file)) in (["ours-v3", "hosted"], ["ours-served"])
+        assert list(read_models(file)) in (["ours-v3", "hosted"], ["ours-served"], ["ours-lora"], ["large"])
     elif "kinds" in keys:
         assert read_benchmark(file).tsv.columns
     else:

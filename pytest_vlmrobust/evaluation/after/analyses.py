@@ -148,13 +148,14 @@ def _prompt_modes(
 def mode_pairs(refs: Mapping[str, ModelRef]) -> list[tuple[str, str]]:
     """Returns pairs of models that are one model asked in two ways, the direct one, or else the first one, first.
 
-    Models are one if they have the same family and size, or, where these are unknown, the same location and revision.
+    Models are one if they have the same family and size, or, where these are unknown, the same location and revision; and the
+    same adapter and quantisation.
     """
     same: dict[tuple[object, ...], list[str]] = {}
     for name, ref in refs.items():
         sized = ref.family and ref.parameters_billion is not None
         key = (ref.family, ref.parameters_billion) if sized else (ref.backend, ref.location, ref.revision)
-        same.setdefault(key, []).append(name)
+        same.setdefault((*key, ref.adapter, ref.quantization), []).append(name)
     pairs = []
     for names in same.values():
         ordered = sorted(names, key=lambda name: refs[name].prompt_mode != DIRECT)
