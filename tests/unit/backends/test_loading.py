@@ -593,6 +593,7 @@ def test_inputs_go_to_the_first_gpu_of_weights_that_are_spread() -> None:
 
 
 def test_several_processes_that_spread_weights_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
     assert loading._spread_by_workers() == ""
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
     assert loading._spread_by_workers() == "is spread over all GPUs by each of 2 processes. Run it in one (without -n)"
@@ -641,3 +642,21 @@ def test_a_name_that_does_not_fit_says_so_before_anything_is_loaded(
     monkeypatch.setattr(loading, "load_processor", lambda *_arguments: pytest.fail("something was loaded"))
     with pytest.raises(BackendError, match=r"288 GB \(72 billion parameters of 4 bytes\).*serve-command qwen2-vl-72b"):
         TransformersBackend(ref, BackendOptions(device="cpu", offline=True)).infer([request_for("a")])
+
+
+def test_an_adapter_on_the_hub_is_refused(monkeypatch: pytest.MonkeyPatch, request_for: Callable[..., Request]) -> None:
+    monkeypatch.setattr("transformers.utils.find_adapter_config_file", lambda *_place, **_where: "adapter_config.json")
+    ref = dataclasses.replace(resolve("some/lora"), revision="0" * 40)
+    with pytest.raises(BackendError, match=r"some/lora holds an adapter\. Download it .* and DIR as 'adapter'"):
+        TransformersBackend(ref, BackendOptions(device="cpu", offline=True)).infer([request_for("a")])
+
+
+def test_a_device_that_cannot_quantise_is_said(
+    checkpoint: Callable[[str], Path], request_for: Callable[..., Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bitsandbytes = pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
+    monkeypatch.setattr(bitsandbytes, "supported_torch_devices", {"cuda"})
+    said = _said(checkpoint("qwen2_vl"), request_for("a"), quantization="4bit")
+    assert "'cpu'" in said
+    assert "are supported by the bitsandbytes version you have installed" in said
+    assert said.endswith("Take a device that it supports, or leave 'quantization' out")
