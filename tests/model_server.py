@@ -6,6 +6,7 @@ import base64
 import contextlib
 import io
 import json
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -163,3 +164,74 @@ class ModelServer:
         given = dict(prediction.logprobs) if prediction.method == LETTER_LOGITS else {prediction.text[:1]: -0.1}
         finish = prediction.finish_reason if prediction.method != LETTER_LOGITS else "length"
         return reply(prediction.text, logprobs=given if wants else None, finish=finish)
+
+
+class StuckServer:
+    """Accepts every connection, reads what is sent, and never gives an answer, in one of several ways.
+
+    Args:
+        shape: ``hang`` (sends nothing), ``drip`` (a byte of the body from time to time), ``drip_headers``, ``endless_headers``,
+            ``redirect`` (to itself), ``endless_body``.
+        pause: Seconds between two bytes.
+    """
+
+    SHAPES = ("hang", "drip", "drip_headers", "endless_headers", "redirect", "endless_body")
+
+    def __init__(self, shape: str, pause: float = 0.05) -> None:
+        self._send, self._pause = getattr(self, f"_{shape}"), pause
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._closed = threading.Event()
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
+        self.asked = 0
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection:
+            reader = connection.makefile("rb")
+            while line := reader.readline():
+                length = 0
+                while line not in (b"\r\n", b""):
+                    if line.lower().startswith(b"content-length:"):
+                        length = int(line.split(b":")[1])
+                    line = reader.readline()
+                reader.read(length)
+                self.asked += 1
+                self._send(connection)
+
+    def _hang(self, _connection: socket.socket) -> None:
+        self._closed.wait()
+
+    def _drip(self, connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n")
+        self._drip_headers(connection, b" ")
+
+    def _drip_headers(self, connection: socket.socket, piece: bytes = b"HTTP/1.1 200 OK\r\nX: ") -> None:
+        while not self._closed.wait(self._pause):
+            connection.sendall(piece)
+            piece = b"x" if piece != b" " else piece
+
+    def _endless_headers(self, connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n")
+        while not self._closed.is_set():
+            connection.sendall(b"X-More: %b\r\n" % (b"x" * 1000))
+
+    def _redirect(self, connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 307 On\r\nLocation: /v1/chat/completions\r\nContent-Length: 0\r\n\r\n")
+
+    def _endless_body(self, connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        while not self._closed.is_set():
+            connection.sendall(b" " * 65536)

@@ -27,6 +27,8 @@ _SHORTEST_SECRET = 6
 """Characters from which a key is looked for in what servers say: a shorter one is a placeholder and may be any word."""
 _LONGEST_REASON = 300
 _ENGINE_SECONDS = 10.0
+_MOST_REDIRECTS = 5
+_CIRCLE = f"redirects more than {_MOST_REDIRECTS} times. Look at the base URL, and at the server"
 
 _TELLTALES = ("httpcore2", "openai")
 """Loggers that write headers and pictures of every request where somebody asks for all that there is to log."""
@@ -73,7 +75,9 @@ class Client:
             api_key=os.environ.get(self._variable) or _NO_KEY,
             timeout=limit,
             max_retries=0,  # replicas try again: they have to see what a server bears
-            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [_cap]}),
+            http_client=openai.DefaultAsyncHttpxClient(
+                event_hooks={"request": [self._stay], "response": [_cap]}, max_redirects=_MOST_REDIRECTS
+            ),
             default_headers={"Accept-Encoding": "identity"},  # so that the bytes that are counted are those that are kept
         )
 
@@ -106,7 +110,7 @@ class Client:
     async def models(self) -> dict[str, str]:
         """Returns the models that the server lists, each with its owner; none where it has no list, as many do."""
         with contextlib.suppress(Exception):
-            async with asyncio.timeout(_ENGINE_SECONDS):
+            async with asyncio.timeout(min(_ENGINE_SECONDS, self._limit)):
                 listed = (await self._client.models.list()).data
             return {self._without_key(str(one.id)): self._without_key(str(one.owned_by or "")) for one in listed}
         return {}
@@ -115,16 +119,27 @@ class Client:
         """Closes the connections."""
         await self._client.close()
 
+    async def _stay(self, request: Any) -> None:
+        """Sends nothing to another host, port or scheme than the base URL has: to these a redirect would take the questions."""
+        base = self._client.base_url
+        if (request.url.scheme, request.url.host, request.url.port) != (base.scheme, base.host, base.port):
+            raise _Refused(
+                f"redirects to {_origin(request.url)}, and questions are sent to no server but the one that was named. "
+                f"If it may have them, name that one as the base URL"
+            )
+
     def _meaning(self, error: Exception) -> Exception:
         """Returns what an error of the client means."""
         import openai
 
         url = self.url
+        if (refused := _cause(error, "_Refused")) or _has_cause(error, "TooManyRedirects"):
+            return BackendError(f"{url} {self._quoted(str(refused or _CIRCLE))}")
         if _has_cause(error, "_TooLarge"):
             return Failure("faulty", f"{url} sent more than {LARGEST_REPLY // 2**20} MiB in answer to one request")
         if isinstance(error, openai.APITimeoutError):
             kind = "unreachable" if _has_cause(error, "ConnectTimeout") else "slow"
-            return Failure(kind, f"{url} did not answer within {self._limit:g} s")
+            return Failure(kind, f"{url} did not answer within {self._limit:g} s", limits=1)
         if not isinstance(error, openai.APIStatusError):
             cause = error.__cause__ or error
             reason = self._quoted(f"{type(cause).__name__}: {cause}")
@@ -173,9 +188,23 @@ class _TooLarge(Exception):
     """A reply of more bytes than are read."""
 
 
+class _Refused(Exception):
+    """What a server does and is refused: the rest of a sentence that begins with its URL."""
+
+
+def _origin(url: Any) -> str:
+    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
+
+
 async def _cap(response: Any) -> None:
-    """Lets no more than ``LARGEST_REPLY`` bytes of a response be read."""
+    """Lets at most ``LARGEST_REPLY`` bytes of a response be read, and none that are packed: few of these can be gigabytes."""
     from httpx2 import AsyncByteStream
+
+    if (encoding := response.headers.get("content-encoding", "identity").strip().lower()) not in ("", "identity"):
+        raise _Refused(
+            f"sends replies with Content-Encoding {encoding!r}, although none but identity was offered. "
+            "Turn compression off in the server, or in the proxy before it"
+        )
 
     class Capped(AsyncByteStream):  # type: ignore[misc]  # the client brings it, and it is not looked into
         """The first bytes of a stream, and an error in place of the others."""
@@ -199,12 +228,17 @@ async def _cap(response: Any) -> None:
 
 def _has_cause(error: BaseException, name: str) -> bool:
     """Whether an error, or what it was raised from, is of a class of this name."""
+    return _cause(error, name) is not None
+
+
+def _cause(error: BaseException, name: str) -> BaseException | None:
+    """Returns an error, or what it was raised from, whichever is of a class of this name; None where neither is."""
     current: BaseException | None = error
     for _ in range(10):  # a chain that ends nowhere would be a circle
         if current is None or any(base.__name__ == name for base in type(current).__mro__):
-            break
+            return current
         current = current.__cause__ or current.__context__
-    return current is not None and any(base.__name__ == name for base in type(current).__mro__)
+    return None
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

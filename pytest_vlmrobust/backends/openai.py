@@ -88,8 +88,10 @@ class OpenAIBackend:
         self._miscounting: set[str] = set()
         """The servers of which was said that their numbers of tokens are unusable."""
         self._given_up = False
-        self._latest: Replicas[Client] | None = None
-        """The replicas that were opened last, in use or not yet."""
+        self._opened = False
+        """Whether the replicas were looked at, and one of them can be asked."""
+        self._refused: dict[str, str] = {}
+        """Why servers are never asked again, which closing does not change."""
         if not options.offline and importlib.util.find_spec("openai") is None:
             raise MissingExtra("asking a server", "openai", extra="openai")
 
@@ -201,14 +203,15 @@ class OpenAIBackend:
     def give_up(self) -> None:
         """Ends every request that is in flight; see :class:`RemoteBackend`."""
         self._given_up = True
-        if self._latest is not None:
-            self._latest.give_up()
+        if (replicas := self._replicas) is not None:
+            replicas.give_up()
 
     def close(self) -> None:
         """Closes the connections; closing twice does nothing, and a later inference opens them again."""
         with self._opening:
-            replicas, self._replicas, self._latest, self._given_up = self._replicas, None, None, False
+            replicas, self._replicas, self._opened, self._given_up = self._replicas, None, False, False
         if replicas is not None:
+            self._refused = {replica.url: replica.refused for replica in replicas.all}
             replicas.close(Client.close)
 
     # What is known of the model.
@@ -279,23 +282,18 @@ class OpenAIBackend:
         with self._opening:
             if self._given_up:
                 raise BackendError(f"model {self.name!r}: {_GIVEN_UP}")
-            if self._replicas is None:
-                with self._naming():
-                    self._replicas = self._opened()
+            with self._naming():
+                if self._replicas is None:
+                    servers = [Replica(url, self._client(url), refused=self._refused.get(url, "")) for url in self._served.urls]
+                    self._replicas = Replicas(
+                        servers, self._admit, health_check=self._check_health, limit=self._limit, notice=self._notice
+                    )
+                    if self._given_up:  # while the client was imported, when there was nothing to end yet
+                        self._replicas.give_up()
+                if not self._opened:  # servers that were lost at a look before are not waited for again
+                    self._replicas.run(self._replicas.open())
+                    self._opened = True
             return self._replicas
-
-    def _opened(self) -> Replicas[Client]:
-        servers = [Replica(url, self._client(url)) for url in self._served.urls]
-        self._latest = replicas = Replicas(
-            servers, self._admit, health_check=self._check_health, limit=self._limit, notice=self._notice
-        )
-        if self._given_up:  # while the client was imported, when there was nothing to end yet
-            replicas.give_up()
-        with contextlib.ExitStack() as stack:
-            stack.callback(replicas.close, Client.close)
-            replicas.run(replicas.open())
-            stack.pop_all()
-        return replicas
 
     def _client(self, url: str) -> Client:
         return Client(url, self._served.model, key_variable=self._ref.key_variable, limit=self._limit)
@@ -377,6 +375,9 @@ class OpenAIBackend:
         problems = []
         for replica in self._replicas.all if self._replicas else ():
             if not replica.answers and replica.url not in self._answered:
+                continue
+            if replica.refused:
+                problems.append(self._unchecked(replica.refused))
                 continue
             try:
                 problem = await self._difference(replica, known)

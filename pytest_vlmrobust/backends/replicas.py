@@ -24,12 +24,15 @@ _TRIES = {"busy": 8, "overloaded": 8, "faulty": 4, "broken": 4, "slow": 2, "refu
 """How often a request is tried at most, by what is wrong; where no replica can be reached, the time decides."""
 _MAYBE_DOWN = frozenset({"overloaded", "faulty", "broken"})
 """Failures of one request alone, or of all: a proxy answers like this while the server behind it is down."""
-_SLOW_IF_LOST = 3
-"""Time limits in a row after which a server is taken to hang for all; fewer may be one request that hangs by itself."""
+_MOST_LIMITS = 3
+"""Time limits, one after the other, after which a server is not asked again; fewer may be one request that hangs by itself."""
 _FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_REST = 0.5, 30.0, 10.0
 """Seconds before another try of a request, and before a replica that is out of reach is tried again.
 
 Each is twice as long as the one before it."""
+_ADVICE = "Look at the server, and start the run again: answers already given are in the store"
+_LONGEST_AMONG_ANSWERS = 4.0
+"""The longest pause of a request that fails while the same server answers others: that is no outage to wait for."""
 
 
 class Failure(Exception):
@@ -41,11 +44,12 @@ class Failure(Exception):
             ``unreachable`` (it is down) or ``refused`` (it will not answer this request).
         reason: in words.
         retry_after: seconds after which the server wants to be asked again; None where it does not say.
+        limits: how many time limits passed, one after the other, until it was clear.
     """
 
-    def __init__(self, kind: str, reason: str, retry_after: float | None = None) -> None:
+    def __init__(self, kind: str, reason: str, retry_after: float | None = None, *, limits: int = 0) -> None:
         super().__init__(reason)
-        self.kind, self.reason, self.retry_after = kind, reason, retry_after
+        self.kind, self.reason, self.retry_after, self.limits = kind, reason, retry_after, limits
 
 
 @dataclass(slots=True)
@@ -80,11 +84,13 @@ class Replica(Generic[Client]):
     admitted: bool = False
     """Whether it was seen to serve the model that is asked; one that was out of reach is looked at again."""
     refused: str = ""
-    """Why it is never asked: it serves another model."""
+    """Why it is never asked again: it serves another model, or it does not answer."""
     rests_until: float = 0.0
     """The time, by the monotonic clock, before which it is not asked."""
     pause: float = _FIRST_PAUSE
     """How long it rests when it is out of reach once more."""
+    limits_passed: int = 0
+    """How many time limits it let pass, one after the other, since its last answer to a request."""
     answers: int = 0
     failures: int = 0
     answered_at: float = 0.0
@@ -135,9 +141,9 @@ class Replicas(Generic[Client]):
         """When the last reply of any kind came."""
         self._failing_since: float | None = None
         """When the first request was sent, since that reply, that got none."""
-        self._slow = 0
-        """How many requests ran into their time limit since that reply."""
         self._lost = ""
+        self._admitting = asyncio.Lock()
+        """Held while a replica is looked at: the first one shows which model it is, and the others are compared with it."""
         self._given_up = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="vlm-requests", daemon=True)
         self._thread.start()
@@ -170,7 +176,9 @@ class Replicas(Generic[Client]):
             BackendError: nothing listens at any, none can be asked in time, or one serves another model than the first.
         """
         self._require_wanted()
-        failures = {replica: failure for replica in self.all if (failure := await self._look_at(replica))}
+        self._require_any()
+        health = zip(self.all, await self._health(*self.all), strict=True)
+        failures = {replica: failure for replica, seen in health if (failure := await self._look_at(replica, seen))}
         may_pass = [
             failure
             for failure in failures.values()
@@ -179,7 +187,19 @@ class Replicas(Generic[Client]):
         if not may_pass and not any(replica.admitted for replica in self.all):
             raise BackendError("; ".join(failure.reason for failure in failures.values()))
         for replica, failure in failures.items():
-            self._notice(_is_down(replica, failure))
+            if not replica.refused:
+                self._notice(_is_down(replica, failure))
+        waiting = [asyncio.create_task(self._reach()) for _ in self.all]  # one that hangs keeps nobody from the others
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await done.pop()
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _reach(self) -> None:
+        """Waits until a replica can be asked."""
         async with self._slot():
             pass
 
@@ -205,12 +225,20 @@ class Replicas(Generic[Client]):
             with contextlib.suppress(Exception):
                 await close(replica.client)
 
-    async def _look_at(self, replica: Replica[Client]) -> Failure | None:
-        """Admits a replica if it can be; returns why not."""
+    async def _health(self, *replicas: Replica[Client]) -> list[BaseException | None]:
+        """Returns what the health check of each replica raises; all are checked at once."""
+        checks = (within(self._limit, self._health_check(replica)) for replica in replicas)
+        return await asyncio.gather(*checks, return_exceptions=True)
+
+    async def _look_at(self, replica: Replica[Client], health: BaseException | None) -> Failure | None:
+        """Admits a replica if it can be, by what its health check raised; returns why not."""
         try:
-            await within(self._limit, self._health_check(replica))
-            await self._admit(replica)
+            if health is not None:
+                raise health
+            async with self._admitting:
+                await self._admit(replica)
         except Failure as failure:
+            self._count_limits(replica, failure, replica.window.epoch)
             replica.failures += 1
             replica.rest(min(failure.retry_after or replica.pause, self._limit))
             replica.pause = min(_LONGEST_REST, 2 * replica.pause)
@@ -226,6 +254,7 @@ class Replicas(Generic[Client]):
     async def _answered(self, call: Callable[[Replica[Client]], Awaitable[Answer]], key: str) -> Answer:
         self._require_wanted()
         tries: Counter[str] = Counter()
+        first = time.monotonic()
         while True:
             async with self._slot() as replica:
                 began = time.monotonic()
@@ -233,7 +262,8 @@ class Replicas(Generic[Client]):
                     return await self._sent(replica, call)
                 except Failure as error:
                     failure = error
-            await _wait_after(failure, key, tries, self._limit)
+            is_outage = failure.kind != "overloaded" or replica.answered_at <= first
+            await _wait_after(failure, key, tries, self._limit, _LONGEST_PAUSE if is_outage else _LONGEST_AMONG_ANSWERS)
             if failure.kind in _MAYBE_DOWN:
                 await self._check(replica, began)
 
@@ -297,6 +327,7 @@ class Replicas(Generic[Client]):
             raise
         else:
             replica.answers += 1
+            replica.limits_passed = 0
             replica.answered_at = time.monotonic()
             replica.window.succeeded()
             self._note_reply()
@@ -306,12 +337,13 @@ class Replicas(Generic[Client]):
         """Looks at a replica that was out of reach; returns whether it can be asked again."""
         began, epoch = time.monotonic(), replica.window.epoch
         try:
-            failure = await self._look_at(replica)
+            failure = await self._look_at(replica, *await self._health(replica))
         except BackendError as error:
             self._notice(f"{replica.url} is no longer asked: {error}")
             return False
         if failure:
-            self._note(replica, Failure("unreachable", failure.reason), began, epoch)
+            if failure.kind != "slow":  # whose time limits are counted
+                self._note(replica, Failure("unreachable", failure.reason), began, epoch)
             return False
         self._notice(f"{replica.url} answers again")
         return True
@@ -329,6 +361,7 @@ class Replicas(Generic[Client]):
             try:
                 await within(self._limit, self._health_check(replica))
             except Failure as failure:
+                self._count_limits(replica, failure, epoch)
                 if replica.answered_at <= began:  # another request may have been answered meanwhile
                     self._note(replica, Failure("unreachable", failure.reason, failure.retry_after), began, epoch)
             else:
@@ -336,34 +369,42 @@ class Replicas(Generic[Client]):
                 self._note_reply()
 
     def _note(self, replica: Replica[Client], failure: Failure, began: float, epoch: int) -> None:
+        self._count_limits(replica, failure, epoch)
         if failure.kind in ("busy", "overloaded", "broken", "slow", "unreachable"):
             replica.window.overloaded(epoch)
         if failure.kind in ("busy", "overloaded"):
             replica.rest(min(failure.retry_after or 0.0, self._limit))
         if failure.kind in ("busy", "refused"):
             self._note_reply()  # it answers, if not as it should
-        if failure.kind not in ("slow", "unreachable"):
+        if failure.kind != "unreachable":
             return
         now = time.monotonic()
         since = max(began, self._replied)
         self._failing_since = min(self._failing_since or since, since)
-        if failure.kind == "unreachable" and replica.admitted:
+        if replica.admitted:
             self._notice(_is_down(replica, failure))
             replica.admitted, replica.window.size = False, 1
             replica.rest(min(failure.retry_after or replica.pause, self._limit))
-        self._slow += failure.kind == "slow"
-        is_lost = failure.kind == "unreachable" or self._slow >= _SLOW_IF_LOST
-        if is_lost and now - self._failing_since >= self._limit:
-            self._lost = (
-                f"no answer for {now - self._failing_since:.0f} s ({failure.reason}). Look at the server, and start the run "
-                "again: answers already given are in the store"
-            )
+        if now - self._failing_since >= self._limit:
+            self._lost = f"no answer for {now - self._failing_since:.0f} s ({failure.reason}). {_ADVICE}"
             for one in self.all:
                 one.admitted, one.window.size = False, 1
                 one.rest(_LONGEST_PAUSE)
 
+    def _count_limits(self, replica: Replica[Client], failure: Failure, epoch: int) -> None:
+        """Counts a time limit that a replica let pass, once for requests in flight together; after some it is asked no more."""
+        if not failure.limits or epoch != replica.window.epoch or replica.refused:
+            return
+        replica.limits_passed += failure.limits
+        if replica.limits_passed < _MOST_LIMITS:
+            return
+        words = f"{replica.url} did not answer for {replica.limits_passed} time limits of {self._limit:g} s, one after the other"
+        replica.refused = f"{words}. {_ADVICE}"
+        end = "its tests end now" if all(one.refused for one in self.all) else "it is asked no more"
+        self._notice(f"{words}: {end}")
+
     def _note_reply(self) -> None:
-        self._replied, self._failing_since, self._slow, self._lost = time.monotonic(), None, 0, ""
+        self._replied, self._failing_since, self._lost = time.monotonic(), None, ""
 
 
 def _is_down(replica: Replica[Any], failure: Failure) -> str:
@@ -386,7 +427,7 @@ async def persistently(call: Callable[[], Awaitable[Answer]], key: str, limit: f
             await _wait_after(failure, key, tries, limit)
 
 
-async def _wait_after(failure: Failure, key: str, tries: Counter[str], limit: float) -> None:
+async def _wait_after(failure: Failure, key: str, tries: Counter[str], limit: float, longest: float = _LONGEST_PAUSE) -> None:
     """Counts a failure, and waits before the request is tried again.
 
     Raises:
@@ -395,14 +436,14 @@ async def _wait_after(failure: Failure, key: str, tries: Counter[str], limit: fl
     tries[failure.kind] += 1
     count, most = tries[failure.kind], _TRIES.get(failure.kind)
     if most is not None and count >= most:
-        raise Failure(failure.kind, failure.reason + (f" ({count} times)" if count > 1 else ""))
+        raise Failure(failure.kind, failure.reason + (f" ({count} times)" if count > 1 else ""), limits=count * failure.limits)
     if failure.retry_after is not None and failure.retry_after > limit:
         reason = f"{failure.reason}, and the server wants to be asked again only after {failure.retry_after:.0f} s"
         raise Failure(failure.kind, reason)
     if failure.kind == "unreachable":
         return  # that replica rests, and others may be free
     spread = 0.5 + derive_seed(0, key, str(tries.total())) / 2**64  # so that those that failed together part
-    pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (count - 1)) * spread
+    pause = min(longest, _FIRST_PAUSE * 2 ** (count - 1)) * spread
     await asyncio.sleep(max(pause, failure.retry_after or 0.0))
 
 
@@ -416,4 +457,4 @@ async def within(seconds: float, call: Awaitable[Answer]) -> Answer:
         async with asyncio.timeout(seconds):
             return await call
     except TimeoutError:
-        raise Failure("slow", f"no answer within {seconds:g} s") from None
+        raise Failure("slow", f"no answer within {seconds:g} s", limits=1) from None

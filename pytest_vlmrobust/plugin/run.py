@@ -327,7 +327,7 @@ class Run(RunEvaluation):
         """Returns what determined this run, JSON-safe; a value that is no longer available is replaced by the reason."""
         from pytest_vlmrobust.evaluation.run.manifest import measured_facts
 
-        measured = measured_facts(self.records, self.models, self.data, self.hold_backend)
+        measured = measured_facts(self.records, self.models, self.data, self.hold_backend, self.processes)
         measured["spending"] = self._spending_by_model
         return {
             **self.origins(),

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest_vlmrobust
 from pytest_vlmrobust.backends.guard import Guard
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Record
@@ -96,17 +97,28 @@ def origins(
 
 
 def measured_facts(
-    records: Iterable[Record], models: Mapping[str, ModelRef], data: RunData, hold_backend: Callable[[ModelRef], Guard]
+    records: Iterable[Record],
+    models: Mapping[str, ModelRef],
+    data: RunData,
+    hold_backend: Callable[[ModelRef], Guard],
+    processes: Mapping[str, Any],
 ) -> dict[str, object]:
     """Returns what the manifest says once tests ran: what determines the answers of models, the data, and the outcomes.
 
-    What is no longer available is replaced by the reason.
+    What is no longer available is replaced by the reason. A model whose tests all ended in errors, and of which a process said
+    why, is not looked at again: its server may hang.
     """
     records = list(records)
+    problems = {name: about for said in processes.values() for name, about in said.items() if "problem" in about}
+    for record in records:
+        if record.outcome is not Outcome.ERROR:
+            problems.pop(record.model, None)
     datasets = [name for name in dict.fromkeys(record.dataset for record in records) if name]
     return {
         "models": {
-            name: {**_model_origin(ref), "fingerprint": _or_error(partial(_fingerprint, hold_backend, ref))}
+            name: {**_model_origin(ref), "fingerprint": {"error": problems[name]["problem"]}}
+            if name in problems
+            else {**_model_origin(ref), "fingerprint": _or_error(partial(_fingerprint, hold_backend, ref))}
             for name, ref in models.items()
         },
         "datasets": {name: _or_error(partial(_digest, data, name)) for name in datasets},

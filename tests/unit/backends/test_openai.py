@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import socket
 import threading
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -390,14 +392,20 @@ def test_a_server_that_hangs_for_all_is_lost_and_found_out_fast_afterwards(serve
         go_on.wait(20)
         return echo(body)
 
-    server.answer = hang
-    backend = opened(server.url, time_limit=0.3)
-    with pytest.raises(BackendError, match=r"model 'm': no answer for \d+ s \(.*\). Look at the server, and start the run again"):
+    server.answer, heard = hang, list[str]()
+    backend = opened(server.url, time_limit=0.3, heard=heard)
+    with pytest.raises(BackendError, match=f"model 'm': {server.url} did not answer for 3 time limits of 0.3 s") as lost:
         backend.infer(numbered(8))
-    began = time.monotonic()
-    with pytest.raises(BackendError, match="no answer for"):
-        backend.infer(numbered(1))
-    assert time.monotonic() - began < 0.3
+    assert "Look at the server, and start the run again: answers already given are in the store" in str(lost.value)
+    asked, began = len(server.bodies), time.monotonic()
+    for _ in range(2):
+        with pytest.raises(BackendError, match="did not answer for 3 time limits"):
+            backend.infer(numbered(1))
+        backend.close()
+    assert "did not answer for 3 time limits" in backend.check()
+    assert time.monotonic() - began < 3
+    assert len(server.bodies) == asked, "it is not asked again, also after the backend was closed for another model"
+    assert heard == [f"model 'm': {server.url} did not answer for 3 time limits of 0.3 s, one after the other: its tests end now"]
     go_on.set()
 
 
@@ -495,6 +503,65 @@ def test_an_endless_answer_is_not_read_to_its_end(server: Faulty, opened: Open) 
     assert prediction.finish_reason == "error"
     assert "sent more than 4 MiB in answer to one request" in prediction.error
     assert len(server.bodies) == 4
+
+
+def test_packed_replies_are_refused_before_they_are_unpacked(server: Faulty, opened: Open) -> None:
+    """64 replies of 128 MiB, each packed into 128 KiB, by a server that was offered no packing."""
+    packed = gzip.compress(b" " * (128 * 2**20), 9)
+    server.answer = lambda _body: Response(packed, content_type="application/json", headers={"Content-Encoding": "gzip"})
+    backend = opened(server.url)
+    backend._ready()
+    tracemalloc.start()
+    try:
+        with pytest.raises(BackendError, match=f"{server.url} sends replies with Content-Encoding 'gzip', although none but"):
+            backend.infer(numbered(64))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 64 * 2**20
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "GZIP, gzip", "identity", ""])
+def test_only_replies_that_are_not_packed_are_read(server: Faulty, opened: Open, encoding: str) -> None:
+    server.answer = lambda body: Response(
+        json.dumps(echo(body)), content_type="application/json", headers={"Content-Encoding": encoding}
+    )
+    backend = opened(server.url)
+    if encoding in ("identity", ""):
+        assert backend.infer(numbered(1))[0].text == "answer to q0"
+        return
+    with pytest.raises(BackendError, match=f"model 'm': {server.url} sends replies with Content-Encoding '{encoding.lower()}'"):
+        backend.infer(numbered(1))
+    assert len(server.bodies) == 1, "trying again would mend nothing"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("where", ["host", "port", "scheme"])
+def test_a_redirect_to_another_server_is_refused_and_sends_it_nothing(
+    server: Faulty, opened: Open, status: int, where: str
+) -> None:
+    with HTTPServer(threaded=True) as other:
+        Faulty(other)
+        port = str(other.port)
+        there = {
+            "host": f"http://127.0.0.1:{port}",
+            "port": f"http://localhost:{port}",
+            "scheme": server.url.replace("http", "https"),
+        }
+        target = there[where].removesuffix("/v1")
+        server.answer = lambda _body: Response("", status, headers={"Location": f"{target}/v1/chat/completions"})
+        with pytest.raises(BackendError, match=f"{server.url} redirects to {target}, and questions are sent to no server but"):
+            opened(server.url).infer(numbered(1))
+        assert other.log == []
+    assert len(server.bodies) == 1
+
+
+def test_a_redirect_within_a_server_is_followed(server: Faulty, httpserver: HTTPServer, opened: Open) -> None:
+    httpserver.expect_request("/old/v1/chat/completions").respond_with_handler(
+        lambda _sent: Response("", 307, headers={"Location": "/v1/chat/completions"})
+    )
+    server.answer = echo
+    assert opened(httpserver.url_for("/old/v1")).infer(numbered(1))[0].text == "answer to q0"
 
 
 def filtered(_body: dict[str, Any]) -> Response:

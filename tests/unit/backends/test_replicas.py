@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -94,10 +95,13 @@ class Server:
 
     def __init__(self, *outages: tuple[float, float], kind: str = "faulty", retry_after: float | None = None) -> None:
         self.outages, self.kind, self.retry_after = outages, kind, retry_after
+        self.hangs = (math.inf, math.inf)
+        """From when to when it takes requests and answers none of them."""
         self.url = ""
         self.poison: set[str] = set()
         self.crashes_by: set[str] = set()
         """Requests that start an outage of ten seconds."""
+        self.stuck: set[str] = set()
         self.requests: list[tuple[float, str]] = []
         self.answered: Counter[str] = Counter()
 
@@ -105,6 +109,8 @@ class Server:
         now = asyncio.get_running_loop().time()
         self.requests.append((now, text))
         await asyncio.sleep(0.01)
+        if self.hangs[0] <= now < self.hangs[1] or text in self.stuck:
+            await asyncio.sleep(1e9)
         if text in self.crashes_by:
             self.outages += ((now, now + 10.0),)
         self._fail(text)
@@ -118,7 +124,8 @@ class Server:
         if any(begin <= now < end for begin, end in self.outages):
             raise Failure(self.kind, f"{self.url} answered with status 500: no upstream", self.retry_after)
         if text in self.poison:
-            raise Failure("faulty", f"{self.url} answered with status 500: cannot decode {text}")
+            kind = self.kind if self.kind == "overloaded" else "faulty"
+            raise Failure(kind, f"{self.url} answered with status 500: cannot decode {text}")
 
 
 CHECK = "health check"
@@ -328,3 +335,102 @@ def test_waiting_for_a_server_that_is_down_can_be_given_up(fleet: Callable[..., 
     for future in waiting[4:]:
         with pytest.raises(CancelledError):
             future.result(10)
+
+
+# Servers that take requests and do not answer: what is spent is a number of time limits.
+
+
+@pytest.mark.parametrize("limit", [1.5, 3.0, 120.0])
+@pytest.mark.parametrize("before", [0, 1, 40])
+def test_a_server_that_hangs_costs_all_tests_together_three_time_limits(
+    fleet: Callable[..., Fleet], limit: float, before: int
+) -> None:
+    server = Server()
+    served = fleet(server, limit=limit)
+    served.open()
+    assert served.results(*GOOD[:before]) == ANSWERS[:before]
+    began, asked = served.now, len(server.requests)
+    server.hangs = (began, math.inf)
+    for _ in range(133):
+        results = served.results(*GOOD[:6])
+        assert all(isinstance(result, Failure | BackendError) for result in results)
+    assert 2 * limit < served.now - began < 3 * limit + 3.0
+    assert str(results[0]).startswith(f"http://0 did not answer for 3 time limits of {limit:g} s, one after the other. Look at")
+    assert served.heard == [f"http://0 did not answer for 3 time limits of {limit:g} s, one after the other: its tests end now"]
+    assert len(server.requests) - asked <= 3 * MOST
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_server_that_hangs_from_the_start_is_not_waited_for_by_each_test(fleet: Callable[..., Fleet], count: int) -> None:
+    servers = [Server() for _ in range(count)]
+    for server in servers:
+        server.hangs = (0.0, math.inf)
+    served = fleet(*servers)
+    for _ in range(133):
+        with pytest.raises(BackendError, match="http://0 did not answer for 3 time limits of 120 s, one after the other"):
+            served.open()
+    assert served.now < 3 * 120.0 + 10.0, "of several servers as well, which are looked at together"
+    assert max(len(server.requests) for server in servers) == 3
+
+
+def test_a_replica_that_hangs_is_asked_no_more_and_the_others_answer(fleet: Callable[..., Fleet]) -> None:
+    up, stuck = Server(), Server()
+    served = fleet(up, stuck, limit=10.0)
+    served.open()
+    stuck.hangs = (served.now, math.inf)
+    results = served.results(*(f"{text}.{number}" for text in GOOD for number in range(20)))
+    failed = [result for result in results if not isinstance(result, str)]
+    assert len(failed) <= START
+    assert served.heard == ["http://1 did not answer for 3 time limits of 10 s, one after the other: it is asked no more"]
+    now = served.now
+    assert served.results(*GOOD) == ANSWERS
+    assert served.now < now + len(GOOD)
+
+
+def test_a_server_that_hangs_for_less_than_two_time_limits_loses_nothing(fleet: Callable[..., Fleet]) -> None:
+    server = Server()
+    served = fleet(server, limit=20.0)
+    served.open()
+    server.hangs = (served.now, served.now + 20.0)
+    assert served.results(*GOOD) == ANSWERS
+    server.hangs = (served.now, served.now + 20.0)
+    assert served.results(*GOOD) == ANSWERS, "an answer in between counts, and limits are counted anew"
+    assert served.heard == []
+
+
+def test_requests_that_hang_by_themselves_are_errors_and_the_server_goes_on(fleet: Callable[..., Fleet]) -> None:
+    server = Server()
+    served = fleet(server, limit=10.0)
+    served.open()
+    server.stuck = {"bad0", "bad1", "bad2", "bad3"}
+    for bad in sorted(server.stuck):
+        *good, failed = served.results(*(f"{text}{bad}" for text in GOOD), bad)
+        assert good == [f"{answer}{bad}" for answer in ANSWERS]
+        assert str(failed) == "no answer within 10 s (2 times)"
+    assert served.heard == []
+
+
+def test_a_server_that_hangs_instead_of_failing_is_no_outage_without_end(fleet: Callable[..., Fleet]) -> None:
+    """A proxy that answers 500 to requests and hangs at health checks, or the other way round."""
+    server = Server()
+    served = fleet(server, limit=30.0)
+    served.open()
+    began = served.now
+    server.outages, server.hangs = ((began, began + 1.0),), (began + 1.0, math.inf)
+    for _ in range(133):
+        served.results(*GOOD[:6])
+    assert served.now - began < 1.0 + 3 * 30.0 + 10.0
+
+
+def test_a_request_that_is_overload_by_itself_ends_sooner_than_an_outage(fleet: Callable[..., Fleet]) -> None:
+    server = Server(kind="overloaded")
+    served = fleet(server)
+    served.open()
+    began = served.now
+    server.poison = {"bad"}
+    *good, bad = served.results(*(f"{text}.{number}" for text in GOOD for number in range(3)), "bad")
+    assert all(isinstance(result, str) for result in good)
+    assert str(bad) == "http://0 answered with status 500: cannot decode bad (8 times)"
+    times = [when for when, text in server.requests if text == "bad"]
+    assert times[-1] - began < 45.0
+    assert max(later - earlier for earlier, later in pairwise(times)) < 12.0, "with the wait for its turn among the others"
