@@ -97,6 +97,19 @@ _VALUED = frozenset(
 )
 _GLUED = re.compile(r"-[kmn][^-].*")
 """Options that choose tests, distribute them, or would overwrite files of the earlier run: running a test again omits them."""
+_SHOWN = frozenset(
+    [
+        *("-c", "-p", "-r", "-W", "--config-file", "--report-chars", "--pythonwarnings"),
+        *("--assert", "--capture", "--code-highlight", "--color", "--confcutdir", "--durations", "--durations-min"),
+        *("--ignore", "--ignore-glob", "--import-mode", "--junit-prefix", "--rootdir", "--show-capture", "--tb", "--verbosity"),
+        *("--log-cli-level", "--log-disable", "--log-file", "--log-file-level", "--log-level"),
+    ]
+)
+"""Options of pytest whose values are shown, as those of the gate are; that of any other one may be a password."""
+_LETTERS = frozenset("dflqsvx")
+"""Options of one letter and without a value, which may stand together."""
+_INI = ("-o", "--override-ini")
+_HIDDEN = "..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +117,9 @@ class Command:
     """How pytest was called: what a command line needs that runs some of the same tests again."""
 
     options: tuple[str, ...] = ()
-    """The words after ``pytest`` that are no paths, without those that chose tests or wrote reports."""
+    """The words after ``pytest`` that are no paths, without those that chose tests or wrote reports.
+
+    The values of options that neither the gate nor pytest has are left out: that of another plugin may be a password."""
     paths: tuple[str, ...] = ()
     """The paths and test ids."""
     root: Path = Path()
@@ -134,7 +149,7 @@ class Command:
 
     @classmethod
     def of(cls, words: Sequence[str | os.PathLike[str]], positional: Sequence[str], root: Path, here: Path) -> Command:
-        """Returns how pytest was called, without what chose tests and what a second run would write over.
+        """Returns how pytest was called, without what chose tests, what a second run would write over, and what may be secret.
 
         Args:
             words: what stood after ``pytest``.
@@ -174,13 +189,34 @@ def _split(words: Sequence[str | os.PathLike[str]], positional: Sequence[str]) -
         positional: which of them pytest took for paths and test ids, in their order.
     """
     options: list[str] = []
-    rest = list(positional)
+    rest, name = list(positional), ""
     for word in _kept_words(iter(map(str, words))):
         if rest and word == rest[0]:
             rest.pop(0)
+            continue
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+        elif word.startswith("-"):
+            name, value = word[:2], word[2:]
         else:
-            options.append(word)
+            value = word  # of the option before it
+        options.append(word.removesuffix(value) + _shown(name, value) if value else word)
     return tuple(options), tuple(positional)
+
+
+def _shown(name: str, value: str) -> str:
+    """Returns the value of an option as a report may show it.
+
+    >>> _shown("--vlm", "tiny"), _shown("--rp-api-key", "secret"), _shown("-o", "rp_api_key=secret"), _shown("-v", "v")
+    ('tiny', '...', 'rp_api_key=...', 'v')
+    """
+    if name in _INI:
+        key, mark, _ = value.partition("=")
+        return value if key.startswith("vlm") else f"{key}{mark}{_HIDDEN}"
+    is_known = (
+        name in _SHOWN or name == "--vlm" or name.startswith("--vlm-") or (name[:2] != "--" and set(name[1:] + value) <= _LETTERS)
+    )
+    return value if is_known else _HIDDEN
 
 
 def _kept_words(words: Iterator[str]) -> Iterator[str]:

@@ -300,3 +300,24 @@ def test_pasted_into_a_shell_the_command_runs_that_test_alone(project: Project) 
     assert done.returncode == 1, done.stdout + done.stderr
     assert "collected 1 item" in done.stdout
     assert in_messages(done.stdout) == [command]
+
+
+OTHER_PLUGIN = """
+def pytest_addoption(parser):
+    parser.addoption("--rp-api-key")
+    parser.addini("rp_api_key", "a key")
+"""
+
+
+def test_values_of_options_of_other_plugins_are_in_nothing_that_a_run_writes(project: Project) -> None:
+    secret = "S3CR3T-of-another-plugin"
+    project.write("conftest.py", OTHER_PLUGIN)
+    project.script({"setting": "invert", "answer": "A"})
+    given = (f"--rp-api-key={secret}", "--rp-api-key", secret, "-o", f"rp_api_key={secret}", f"--override-ini=rp_api_key={secret}")
+    result = project.run(*given, "--vlm-report=out", "--junitxml=j.xml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["*pytest --vlm=scripted:model.yaml *--rp-api-key=... --rp-api-key ... -o rp_api_key=... --override-ini=rp_api_key=... *"]
+    )
+    assert secret not in result.stdout.str() + result.stderr.str()
+    assert not [path for path in project.path.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]

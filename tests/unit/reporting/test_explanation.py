@@ -81,6 +81,28 @@ def test_what_became_of_the_answers_adds_up(counts: dict[str, Any], said: str) -
             "-p;no:randomly;-o;vlm_seed=3;--vlm-dataset=my data",
         ),
         (["-vv", "-rA", "--maxfail=1", "--maxfail", "2"], [], ["-vv", "-rA"]),
+        (
+            ["-qsl", "-pno:x", "-cpytest.ini", "--tb=no", "-W", "error", "--vlm-models", "m.yaml"],
+            [],
+            "-qsl;-pno:x;-cpytest.ini;--tb=no;-W;error;--vlm-models;m.yaml",
+        ),
+        (["--rp-api-key=SECRET", "--tr-password", "SECRET", "suites", "-q"], ["suites"], "--rp-api-key=...;--tr-password;...;-q"),
+        (
+            ["-o", "rp_api_key=SECRET", "-orp_key=SECRET", "--override-ini=addopts=SECRET"],
+            [],
+            "-o;rp_api_key=...;-orp_key=...;--override-ini=addopts=...",
+        ),
+        (
+            ["-o", "vlm_seed=3", "-ovlm=tiny", "--override-ini=vlm_store=a=b"],
+            [],
+            "-o;vlm_seed=3;-ovlm=tiny;--override-ini=vlm_store=a=b",
+        ),
+        (
+            ["-XSECRET", "-X", "SECRET", "--vlmSECRET=SECRET", "--key", "SECRET", "SECRET"],
+            [],
+            "-X...;-X;...;--vlmSECRET=...;--key;...;...",
+        ),
+        (["--flag", "--other", "--vlm", "tiny"], [], "--flag;--other;--vlm;tiny"),
     ],
 )
 def test_what_is_kept(words: list[str], positional: list[str], options: list[str] | str) -> None:
