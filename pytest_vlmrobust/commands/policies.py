@@ -7,9 +7,11 @@ import math
 import os
 import re
 import shlex
+import tomllib
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from pytest_vlmrobust.core.errors import PolicyError, UsageError, typed_path
 from pytest_vlmrobust.core.words import quantity
@@ -169,8 +171,9 @@ _RECIPES = {
 """Service to the file of its recipe, and where that goes."""
 _FILL_IN = re.compile(r"""(?P<name>VLM_PACKAGE(?::| =)) (?P<quote>["'])(?P=quote) +(?:#|//) FILL IN$""", re.MULTILINE)
 """The line of a recipe that says what CI installs."""
-_ADDRESS = re.compile(r"(?:pytest-vlmrobust(?:\[[\w.,-]+\])? ?@ ?)?(?:(?:git\+)?https?|git\+ssh)://[^\s/]+/\S+")
+_ADDRESS = re.compile(r"(?:pytest-vlmrobust(?:\[[\w.,-]+\])? ?@ ?)?(?P<url>(?:(?:git\+)?https?|git\+ssh)://[^\s/]+/\S+)")
 _PATH = re.compile(r"(?P<path>.+?)(?P<extras>\[[\w.,-]+\])?")
+_NAME = "pytest-vlmrobust"
 _UNQUOTABLE = "\"'\\$`"
 """Characters that mean something to YAML, Groovy or the services between quotes."""
 _SOURCES = "a wheel or a checkout of it in the repository, or git+https://HOST/REPOSITORY@TAG"
@@ -252,7 +255,8 @@ def _package(text: str, directory: Path) -> str:
     matched = _PATH.fullmatch(text)
     if refused := [character for character in text if not character.isprintable() or character in _UNQUOTABLE]:
         problem = f"{refused[0]!r} is not written into a recipe"
-    elif _ADDRESS.fullmatch(text):
+    elif address := _ADDRESS.fullmatch(text):
+        _refuse_secrets(address["url"])
         return text
     elif not matched or text.startswith("-"):
         problem = "that is nothing to install"
@@ -261,13 +265,37 @@ def _package(text: str, directory: Path) -> str:
         packed = path.name.endswith((".whl", ".tar.gz"))
         if not path.resolve().is_relative_to(directory.resolve()):
             problem = f"CI sees only what is below {directory.resolve()}"
-        elif (packed and path.is_file()) or (path / "pyproject.toml").is_file():
+        elif (packed and path.is_file()) or _is_this_package(path):
             below = Path(os.path.relpath(path, directory)).as_posix()
             return f"{below if below == '.' else f'./{below}'}{matched['extras'] or ''}"
         elif path.exists():
-            problem = f"{path} is neither a wheel nor a directory with a pyproject.toml"
+            problem = f"{path} is neither a wheel nor a directory whose pyproject.toml has the name {_NAME!r}"
         elif packed or "/" in text:
             problem = f"{path} does not exist"
         else:
             problem = "no package index has this project, and anybody may register a name there"
     raise UsageError(f"--package {text!r:.200}: {problem}. Expected {_SOURCES}")
+
+
+def _refuse_secrets(address: str) -> None:
+    """Refuses an address with what may be a token: the recipe is committed.
+
+    Raises:
+        UsageError: it has a user, a password or a query.
+    """
+    parts = urlsplit(address)
+    if parts.password is None and not parts.query and (parts.username is None or "ssh" in parts.scheme):
+        return
+    raise UsageError(
+        f"--package: the address on {parts.hostname} has a user, a password or a query, not shown here, and the recipe is "
+        "committed. Leave it out. If CI needs a token there, keep it as a secret variable of the CI service, and give it to git "
+        f"in a step before: git config --global url.https://USER:$TOKEN@{parts.hostname}/.insteadOf https://{parts.hostname}/"
+    )
+
+
+def _is_this_package(directory: Path) -> bool:
+    try:
+        content = tomllib.loads((directory / "pyproject.toml").read_text(encoding="utf-8"))
+        return bool(content["project"]["name"] == _NAME)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

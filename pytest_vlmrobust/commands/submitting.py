@@ -14,9 +14,15 @@ from .arguments import Commands, add_command, counting, say
 
 SET_BY_SCRIPTS = ("--vlm-store", "--vlm-fill", "--vlm-shard", "--vlm-offline", "--vlm-report")
 """Options of pytest that the files say themselves."""
+_ASKS_NOTHING = (
+    *("--vlm-plan", "--collect-only", "--co", "--setup-plan", "--setup-only", "--fixtures", "--markers", "-h", "--help"),
+    *("-V", "--version"),
+)
 _LONGEST_NAME = 50
 """Characters: Kubernetes allows 63 in the names of pods, to which it and these files add."""
 _NAME = re.compile(rf"[a-z](?:[a-z0-9-]{{0,{_LONGEST_NAME - 2}}}[a-z0-9])?")
+_CLAIM = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_LONGEST_CLAIM = 253
 _RETRIES = 3
 """How often Kubernetes starts a part again that did not answer everything, beside those times when its pod had to move."""
 _GRACE = 120
@@ -42,7 +48,7 @@ def add(commands: Commands) -> None:
     submit.add_argument("--name", type=_job_name, default="vlmrobust", metavar="NAME", help="what the jobs are called")
     submit.add_argument("--gpus", type=counting("GPUs"), metavar="N", help="GPUs of each part (default: none are asked for)")
     submit.add_argument("--image", default="", metavar="IMAGE", help="kubernetes: container with pytest, model files and data")
-    submit.add_argument("--claim", default="", metavar="NAME", help="kubernetes: volume claim that is mounted at --shared")
+    submit.add_argument("--claim", type=_claim_name, metavar="NAME", help="kubernetes: volume claim that is mounted at --shared")
     submit.add_argument("options", nargs="+", metavar="OPTION", help="after --: the options and suites of pytest")
     submit.set_defaults(run=_submit)
 
@@ -57,10 +63,22 @@ def _job_name(text: str) -> str:
     return text
 
 
+def _claim_name(text: str) -> str:
+    """Reads the name of a volume claim, as Kubernetes does."""
+    if not _CLAIM.fullmatch(text) or len(text) > _LONGEST_CLAIM:
+        raise argparse.ArgumentTypeError(
+            f"{text!r:.80} is not a name of a volume claim. Expected up to {_LONGEST_CLAIM} small letters, digits, "
+            "'-' and '.', and a letter or digit at both ends of each part, such as gate-data"
+        )
+    return text
+
+
 def _submit(options: argparse.Namespace) -> int:
     for given in options.options:
         if given.partition("=")[0] in SET_BY_SCRIPTS:
             raise UsageError(f"{given}: the job files say {', '.join(SET_BY_SCRIPTS)} themselves. Leave it out")
+        if given.partition("=")[0] in _ASKS_NOTHING:
+            raise UsageError(f"{given}: with it pytest asks no question and judges nothing, and so would the jobs. Leave it out")
     needed = {"--image": options.image, "--claim": options.claim}
     lacking = [name for name, value in needed.items() if not value]
     given = [name for name, value in needed.items() if value]

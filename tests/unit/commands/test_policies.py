@@ -10,6 +10,7 @@ import yaml
 from pytest_vlmrobust.cli import main
 
 PLACES = {"github": ".github/workflows/vlm-gate.yml", "gitlab": ".gitlab-ci.yml", "jenkins": "Jenkinsfile"}
+PYPROJECT = '[project]\nname = "pytest-vlmrobust"\n'
 TAG = "git+https://example.org/team/vlmrobust.git@v0.1.0"
 
 
@@ -21,11 +22,12 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "dist/a-1-py3-none-any.whl",
         "dist/two words.whl",
         "pytest-vlmrobust/pyproject.toml",
+        "other/pyproject.toml",
         "empty/x",
         "../outside.whl",
     ):
         (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).touch()
+        (root / file).write_text(PYPROJECT if file.startswith("pytest-vlmrobust") else "", encoding="utf-8")
     monkeypatch.chdir(root)
     return root
 
@@ -68,7 +70,7 @@ def test_a_path_is_looked_for_in_the_directory_that_becomes_the_repository(
     absolute = str(repository / "dist" / "a-1-py3-none-any.whl")
     assert main(["init", "repository", "--ci", "github", "--force", "--package", absolute]) == 0
     assert installed("github", repository) == "./dist/a-1-py3-none-any.whl"
-    (repository / "pyproject.toml").touch()
+    (repository / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
     assert main(["init", "repository", "--ci", "github", "--force", "--package", "."]) == 0
     assert installed("github", repository) == "."
 
@@ -86,7 +88,8 @@ def test_a_path_is_looked_for_in_the_directory_that_becomes_the_repository(
         ("it's.whl", '"\'" is not written into a recipe'),
         ("dist/absent.whl", "dist/absent.whl does not exist"),
         ("../outside.whl", "CI sees only what is below "),
-        ("empty", "empty is neither a wheel nor a directory with a pyproject.toml"),
+        ("empty", "empty is neither a wheel nor a directory whose pyproject.toml has the name 'pytest-vlmrobust'"),
+        ("other", "other is neither a wheel nor a directory whose pyproject.toml has the name 'pytest-vlmrobust'"),
     ],
 )
 def test_what_ci_cannot_install_is_refused_before_anything_is_written(
@@ -97,6 +100,31 @@ def test_what_ci_cannot_install_is_refused_before_anything_is_written(
     assert problem in said
     assert said.endswith("Expected a wheel or a checkout of it in the repository, or git+https://HOST/REPOSITORY@TAG\n")
     assert not (repository / "suites").exists()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "git+https://{}@example.org/team/vlmrobust.git@v0.1.0",
+        "git+https://user:{}@example.org/team/vlmrobust.git@v0.1.0",
+        "pytest-vlmrobust[openai] @ git+https://oauth2:{}@example.org/x.git",
+        "git+ssh://git:{}@example.org/x.git",
+        "https://example.org/a.whl?private_token={}",
+    ],
+)
+def test_a_token_is_not_written_into_a_recipe(address: str, repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "--ci", "github", "--package", address.format("glpat-S3CR3T")]) == 4
+    said = capsys.readouterr()
+    assert "the address on example.org has a user, a password or a query, not shown here, and the recipe is committed" in said.err
+    assert "keep it as a secret variable of the CI service" in said.err
+    assert "S3CR3T" not in said.out + said.err
+    assert not (repository / ".github").exists()
+
+
+def test_a_user_of_ssh_is_no_secret(repository: Path) -> None:
+    address = "git+ssh://git@example.org/team/vlmrobust.git@v0.1.0"
+    assert main(["init", "--ci", "github", "--package", address]) == 0
+    assert installed("github", repository) == address
 
 
 def test_a_package_is_for_a_recipe(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

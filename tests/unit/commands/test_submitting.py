@@ -146,6 +146,14 @@ def test_a_name_that_kubernetes_refuses_is_refused_here(name: str, tmp_path: Pat
     assert "is not a name of jobs. Expected up to 50 small letters" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["", "Disk", "a_b", "-a", "a-", "a..b", "a b", "a\nb", "a" * 254])
+def test_a_claim_that_kubernetes_refuses_is_refused_here(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([*KUBERNETES, f"--claim={name}", "--out", str(tmp_path / "jobs"), "--", *OPTIONS])
+    assert "is not a name of a volume claim" in capsys.readouterr().err
+    assert not (tmp_path / "jobs").exists()
+
+
 def test_files_are_not_written_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "jobs").write_text("mine")
     assert main([*SLURM, "--out", str(tmp_path / "jobs"), "--", *OPTIONS]) == 4
@@ -156,6 +164,8 @@ def test_files_are_not_written_over_a_file(tmp_path: Path, capsys: pytest.Captur
     ("arguments", "message"),
     [
         ((*SLURM, "--out=x", "--", "--vlm-store=here"), "--vlm-store=here: the job files say --vlm-store, "),
+        ((*SLURM, "--out=x", "--", "--vlm=tiny", "--vlm-plan"), "--vlm-plan: with it pytest asks no question and judges nothing"),
+        ((*KUBERNETES, "--out=x", "--", "--collect-only"), "--collect-only: with it pytest asks no question"),
         ((*SLURM, "--out=x", "--image=i", "--", "suite"), "--image is about kubernetes. Leave it out"),
         ((*KUBERNETES[:4], "--out=x", "--", "suite"), "submit kubernetes needs --image and --claim: "),
     ],
