@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
-from .database import FILE_NAME, explain_errors
+from pytest_vlmrobust.core.errors import StoreError
+
+from .database import FILE_NAME, STORE, connect, explain_errors
+from .merging import merge_stores
 from .predictions import Store
 from .run_directory import file_identity, replace_file
 
+_COPY = replace(
+    STORE,
+    called="copy",
+    damaged="The file is damaged: move it away, or name another directory with --copy-to",
+    absent="Move it away, or name another directory with --copy-to",
+    elsewhere="name another directory with --copy-to",
+)
+"""The same file, with advice for who fills."""
+_LOCK_SECONDS = 30.0
+"""How long one process waits for another that copies to the same directory: that one may hang in a network file system."""
+
 
 class StoreCopy:
-    """A copy of a store that is in use. Each file of it is replaced as a whole: a kill at any moment leaves a good copy."""
+    """A copy of a store that is in use. Each file of it is replaced as a whole: a kill at any moment leaves a good copy.
+
+    Several processes may have the same directory: the copy then holds the answers of all.
+    """
 
     def __init__(self, store: Path, directory: Path) -> None:
         """Remembers both directories; nothing is opened yet.
@@ -23,9 +46,13 @@ class StoreCopy:
         """
         self.store = store
         self.directory = directory
-        self._answers = 0
         self._identity: tuple[int, int] | None = None
-        """Which file of the copy has so many answers."""
+        """Which file of the copy was seen last, and has so many answers:"""
+        self._answers = 0
+        self._copied = 0
+        """How many answers the store had when it was copied last."""
+        self._is_shared = False
+        """Whether another process copies to the same directory."""
 
     def restore(self) -> int:
         """Puts the copy that an earlier process left into the store, which has no answers yet; returns how many answers it has.
@@ -33,53 +60,113 @@ class StoreCopy:
         Raises:
             StoreError: the copy cannot be read, or either of them cannot be written.
         """
-        with explain_errors(self.directory / FILE_NAME, "write"):  # rather than after hours
+        with explain_errors(self.directory / FILE_NAME, "write", _COPY):  # rather than after hours
             self.directory.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=self.directory).close()
-        for rest in self.directory.glob(f".{FILE_NAME}.*"):  # of a process that was killed while it copied
-            rest.unlink(missing_ok=True)
-        answers = self._known()
-        with explain_errors(self.store, "write"):
-            _copy_small_files(self.directory, self.store)
-            if answers is not None:
-                shutil.copyfile(self.directory / FILE_NAME, self.store / FILE_NAME)
-        if answers is not None:
+        with self._locked():
+            for rest in self.directory.glob(f".{FILE_NAME}.*"):  # of a process that was killed while it copied
+                rest.unlink(missing_ok=True)
+            self._look()
+            with explain_errors(self.store, "write"):
+                _copy_small_files(self.directory, self.store)
+                if self._identity is not None:
+                    shutil.copyfile(self.directory / FILE_NAME, self.store / FILE_NAME)
+        if self._identity is not None:
             with Store.open(self.store) as store:
                 store.release_all()  # a process on another machine held them, and nobody sees from here that it ended
-        return answers or 0
+        self._copied = self._answers
+        return self._answers
 
     def update(self) -> int:
-        """Replaces the copy where the store has more answers; returns how many answers the copy has now.
+        """Puts the answers of the store into the copy, beside those that other processes put there; returns how many it has now.
 
         Raises:
             StoreError: the store cannot be read, or the copy cannot be written; then the earlier copy stays.
         """
         if not (self.store / FILE_NAME).is_file():
-            return self._known() or 0
+            self._look()
+            return self._answers
         with tempfile.TemporaryDirectory(dir=self.store.parent) as scratch:
             with Store.open(self.store, read_only=True) as live:
                 snapshot = live.copy_to(Path(scratch))  # on a local disk: no locks of SQLite are needed elsewhere
             with Store.open(snapshot.parent, read_only=True) as whole:
                 answers = len(whole)
-            target = self.directory / FILE_NAME
-            with explain_errors(target, "write"):
-                _copy_small_files(self.store, self.directory)  # first: answers of a served model rest on what is known of it
-                known = self._known()
-                if known is not None and known >= answers:
-                    return known
-                replace_file(target, snapshot)
-        self._answers, self._identity = answers, file_identity(target)
-        return answers
-
-    def _known(self) -> int | None:
-        """Returns how many answers the copy has, also where another process replaced it; ``None`` where there is no copy."""
-        identity = file_identity(self.directory / FILE_NAME)
-        if identity is None:
-            return None
-        if identity != self._identity:
-            with Store.open(self.directory, read_only=True) as copy:
-                self._answers, self._identity = len(copy), identity
+            with explain_errors(self.directory / FILE_NAME, "write", _COPY):
+                self.directory.mkdir(parents=True, exist_ok=True)
+                with self._locked():
+                    _copy_small_files(self.store, self.directory)  # first: answers of a served model rest on what is known of it
+                    self._put(snapshot, answers)
         return self._answers
+
+    def _put(self, snapshot: Path, answers: int) -> None:
+        """Makes a snapshot the copy, together with what other processes put there."""
+        target = self.directory / FILE_NAME
+        while True:
+            if self._look():
+                self._is_shared = True
+            elif self._identity is not None and answers == self._copied:
+                return
+            new = self._merged(snapshot) if self._is_shared and self._identity is not None else snapshot
+            if file_identity(target) == self._identity:  # else another process was faster, where there are no locks
+                break
+        replace_file(target, new)
+        self._look()
+        self._copied = answers
+
+    def _merged(self, snapshot: Path) -> Path:
+        """Returns a store with the answers of a snapshot and those of the copy.
+
+        Raises:
+            StoreError: they contradict each other.
+        """
+        scratch = Path(tempfile.mkdtemp(dir=snapshot.parent))
+        theirs = scratch / "theirs"
+        theirs.mkdir()
+        shutil.copyfile(self.directory / FILE_NAME, theirs / FILE_NAME)
+        try:
+            merge_stores([snapshot.parent, theirs], scratch)
+        except StoreError as error:
+            raise StoreError(
+                f"{self.directory / FILE_NAME}: another process copies a store there that does not go together with this one "
+                f"({error}). Name a directory for each with --copy-to"
+            ) from error
+        return scratch / FILE_NAME
+
+    def _look(self) -> bool:
+        """Counts the answers of the copy; returns whether it is not the one that was seen last, but that of another process."""
+        path = self.directory / FILE_NAME
+        identity, answers = file_identity(path), 0
+        if identity == self._identity:
+            return False
+        if identity is not None:
+            with closing(connect(path, read_only=True, schema=_COPY)) as copy, explain_errors(path, "read", _COPY):
+                (answers,) = copy.execute("select count(*) from predictions").fetchone()
+        self._identity, self._answers = identity, answers
+        return identity is not None
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keeps other processes from copying to the same directory meanwhile, where its file system has locks."""
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # Windows
+            yield
+            return
+        descriptor, began = os.open(self.directory, os.O_RDONLY), time.monotonic()
+        try:
+            with contextlib.suppress(OSError):  # no locks there
+                while True:
+                    try:
+                        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        if time.monotonic() - began > _LOCK_SECONDS:
+                            break
+                        time.sleep(0.1)
+                    else:
+                        break
+            yield
+        finally:
+            os.close(descriptor)
 
 
 def _copy_small_files(source: Path, target: Path) -> None:

@@ -41,7 +41,7 @@ def test_where_there_is_nothing_nothing_is_copied(copy: StoreCopy) -> None:
 
 def test_a_directory_that_cannot_take_a_copy_is_refused_at_the_start(copy: StoreCopy, tmp_path: Path) -> None:
     (tmp_path / "shared").write_text("a file")
-    with pytest.raises(StoreError, match=r"shared/parts/0/predictions\.sqlite: cannot write the store: .*Not a directory"):
+    with pytest.raises(StoreError, match=r"shared/parts/0/predictions\.sqlite: cannot write the copy: .*Not a directory"):
         copy.restore()
 
 
@@ -105,14 +105,52 @@ def test_the_next_process_goes_on_from_the_copy_without_its_leases(copy: StoreCo
     assert following.update() == 3
 
 
-def test_a_copy_with_more_answers_stays(copy: StoreCopy, tmp_path: Path) -> None:
+def test_answers_of_two_processes_are_both_in_the_copy(copy: StoreCopy, tmp_path: Path) -> None:
+    """Such as a job that SLURM believed to be dead, or another gate."""
     put(copy.store, [1])
     assert copy.update() == 1
-    other = StoreCopy(tmp_path / "other/store", copy.directory)  # such as a job that SLURM believed to be dead
+    other = StoreCopy(tmp_path / "other/store", copy.directory)
     put(other.store, [1, 2, 3])
     assert other.update() == 3
     put(copy.store, [2])
     assert copy.update() == count(copy.directory) == 3
+    put(copy.store, [4, 5])
+    assert copy.update() == count(copy.directory) == 5
+    before = (copy.directory / "predictions.sqlite").stat().st_ino
+    assert copy.update() == 5
+    assert (copy.directory / "predictions.sqlite").stat().st_ino == before, "where nothing is new nothing is written"
+    put(other.store, [6])
+    assert other.update() == count(copy.directory) == 6
+    assert StoreCopy(tmp_path / "next/store", copy.directory).restore() == 6
+
+
+def test_two_processes_at_the_same_time_lose_no_answer(copy: StoreCopy, tmp_path: Path) -> None:
+    copies = [StoreCopy(tmp_path / f"work{number}/store", copy.directory) for number in range(3)]
+
+    def fill(number: int) -> None:
+        copies[number].restore()
+        for turn in range(6):
+            put(copies[number].store, [f"{number}.{turn}"])
+            copies[number].update()
+
+    threads = [threading.Thread(target=fill, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert count(copy.directory) == 3 * 6
+    assert [path.name for path in copy.directory.iterdir()] == ["predictions.sqlite"]
+
+
+def test_stores_that_contradict_each_other_leave_the_earlier_copy(copy: StoreCopy, tmp_path: Path) -> None:
+    put(copy.store, [1])
+    copy.update()
+    other = StoreCopy(tmp_path / "other/store", copy.directory)
+    with Store.open(other.store) as store:
+        store.put_many({"k1": Prediction("B", "generate"), "k2": Prediction("B", "generate")}, context=CONTEXT)
+    with pytest.raises(StoreError, match=r"another process copies a store there that does not go together .*with --copy-to"):
+        other.update()
+    assert count(copy.directory) == 1
 
 
 @pytest.mark.parametrize("moment", ["fsync", "replace"])
@@ -158,10 +196,10 @@ def test_a_store_that_is_damaged_does_not_replace_its_copy(copy: StoreCopy) -> N
 def test_a_copy_that_cannot_be_read_is_not_replaced(copy: StoreCopy) -> None:
     copy.directory.mkdir(parents=True)
     (copy.directory / "predictions.sqlite").write_text("something else entirely, and long enough to be looked at by SQLite" * 9)
-    with pytest.raises(StoreError, match=r"parts/0/predictions\.sqlite: cannot open the store"):
+    with pytest.raises(StoreError, match=r"parts/0/predictions\.sqlite: cannot open the copy"):
         copy.restore()
     put(copy.store, [1])
-    with pytest.raises(StoreError, match=r"parts/0/predictions\.sqlite: cannot open the store"):
+    with pytest.raises(StoreError, match=r"parts/0/predictions\.sqlite: cannot open the copy"):
         copy.update()
 
 
@@ -175,7 +213,7 @@ def test_a_disk_that_is_full_leaves_the_earlier_copy(copy: StoreCopy, monkeypatc
 
     with monkeypatch.context() as patched:
         patched.setattr(copying, "replace_file", fail)
-        with pytest.raises(StoreError, match=r"cannot write the store: .*No space left on device"):
+        with pytest.raises(StoreError, match=r"cannot write the copy: .*No space left on device"):
             copy.update()
     assert count(copy.directory) == 1
     assert copy.update() == 2
