@@ -66,10 +66,13 @@ def write_bundle(run: Path, out: Path) -> list[str]:
         return sorted([*names, SUMS])
 
 
+_LONGEST_NAME = 255
+
+
 def belongs(name: str) -> bool:
-    """Whether a bundle may hold a file of that name."""
+    """Whether a bundle may hold a file of that name; no file system takes longer names."""
     folder, _, file = name.partition("/")
-    return name in _NAMES or (folder == POLICIES and file != "" and "/" not in file)
+    return name in _NAMES or (folder == POLICIES and 0 < len(file.encode()) <= _LONGEST_NAME and "/" not in file)
 
 
 def page_notes(run: Path) -> list[str]:
@@ -195,7 +198,7 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
             for name in known:
                 _unpack(bundle, archive, name, folder)
     except OSError as error:
-        hint = did_you_mean(str(bundle), files_beside(bundle))
+        hint = "" if bundle.exists() else did_you_mean(str(bundle), files_beside(bundle))
         raise StoreError(f"{bundle}: cannot be read: {error.strerror or error}.{hint} {_EXPECTED}") from error
     except (EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
         raise StoreError(f"{bundle}: cannot be read: {error}. {_EXPECTED}") from error
@@ -242,10 +245,12 @@ def refuse_many_measures(folder: Path) -> None:
 def _unpack(bundle: Path, archive: zipfile.ZipFile, name: str, folder: Path) -> None:
     """Writes one file; no more of it is read than it says that it holds."""
     path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with archive.open(name) as source, path.open("wb") as sink:
             shutil.copyfileobj(source, sink)
+    except OSError as error:
+        raise StoreError(f"{bundle}: cannot unpack {name!r} into {folder}: {error.strerror or error}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise StoreError(f"{bundle}: {name} is damaged: {error}. Expected what vlmrobust bundle wrote, byte by byte") from error
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -277,6 +279,31 @@ def test_names_outside_are_refused_before_anything_is_unpacked(run: Path, tmp_pa
     with pytest.raises(StoreError, match="which no bundle holds: nothing was unpacked"):
         unpack(rewritten(tmp_path / "b.zip", lambda files: files.update({name: b"x"})), tmp_path / "unpacked")
     assert list((tmp_path / "unpacked").iterdir()) == []
+
+
+def test_a_name_that_no_file_system_takes_does_not_belong(run: Path, tmp_path: Path) -> None:
+    write_bundle(run, tmp_path / "b.zip")
+    name = f"policies/{'é' * 128}"
+
+    def add(files: dict[str, bytes]) -> None:
+        files[name] = b"x"
+        summed(files)
+        del files[name]
+
+    for change in (lambda files: files.update({name: b"x"}), add):
+        changed = rewritten(tmp_path / "b.zip", change)
+        (tmp_path / "unpacked").mkdir()
+        assert unpack(changed, tmp_path / "unpacked") == [f"{name} does not belong in a bundle, and was not checked"]
+        shutil.rmtree(tmp_path / "unpacked")
+
+
+def test_a_disk_that_is_full_is_said_and_not_taken_for_a_bad_bundle(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bundle(run, tmp_path / "b.zip")
+    monkeypatch.setattr(shutil, "copyfileobj", Mock(side_effect=OSError(28, "No space left on device")))
+    with pytest.raises(StoreError, match=r"b\.zip: cannot unpack '.*' into .*unpacked: No space left on device$"):
+        unpack(tmp_path / "b.zip", tmp_path / "unpacked")
 
 
 def test_a_name_that_stands_twice_is_named(run: Path, tmp_path: Path) -> None:
