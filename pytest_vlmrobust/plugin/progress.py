@@ -252,8 +252,9 @@ class ProgressDisplay:
         tests = [f"{self.done}/{self.tests} tests"] if self.tests else []
         share = settled / self.planned if self.planned else self.done / self.tests if self.tests else 0.0
         filled = int(share * _BAR)
-        bar = [" ".join([f"[{'#' * filled}{'-' * (_BAR - filled)}]", *tests])] if self.live else tests
         answers = [f"{_short(settled)}/{_short(self.planned)} answers"] if self.planned else []
+        bar = [" ".join([f"[{'#' * filled}{'-' * (_BAR - filled)}]", *(tests or answers)])] if self.live else tests
+        answers = answers if tests or not self.live else []
         rate, eta = f"{self._pace.per_second:.0f} answers/s", self._eta()
         counts = Counter(record.outcome for record in self._outcomes.values())
         tally = [f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST if counts[outcome]]

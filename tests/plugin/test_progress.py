@@ -333,6 +333,11 @@ def test_a_run_that_only_fills_its_store_shows_how_much_is_left(clock: Clock) ->
         "vlm: 60/200 answers, 1 answers/s, ETA 1:33, m-d-clean",
         "vlm: 100/200 answers, 1 answers/s, ETA 1:25, m-d-again",
     ]
+    row = ProgressDisplay(live := io.StringIO(), live=True, answers=lambda: model.answers)
+    row.plan({"m-d-clean": 60, "m-d-again": 40, "m-d-fog:low": 100})
+    clock.now = 120.0
+    row.show_filled("m-d-clean")
+    assert "[####------] 80/200 answers, " in live.getvalue()
 
 
 def test_a_test_that_ran_again_is_tallied_once(clock: Clock) -> None:
