@@ -22,6 +22,7 @@ from threading import Thread
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, TypeVar
 
+from pytest_vlmrobust.core.decision import ENDINGS
 from pytest_vlmrobust.core.errors import (
     BackendError,
     DatasetError,
@@ -414,7 +415,7 @@ def _interrupts() -> Iterator[list[BaseException]]:
             raise
 
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        for name in ("SIGINT", *ENDINGS):
             number = getattr(signal, name, None)
             if number is not None and callable(handler := signal.getsignal(number)):
                 handlers[number] = handler

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.decision import ENDINGS
 from pytest_vlmrobust.core.errors import StoreError, UsageError, typed_path
 from pytest_vlmrobust.core.words import quantity
 
@@ -23,11 +24,11 @@ from .arguments import Commands, add_command, counting, say
 if TYPE_CHECKING:
     from pytest_vlmrobust.store.copying import StoreCopy
 
-_ENDINGS = ("SIGTERM", "SIGINT", "SIGHUP")
 _EVERY = 300
 """Seconds between two copies."""
 _LARGEST_SHARE = 0.1
 """Copying takes no larger share of the time than this, however large the store is."""
+_UNTIL_TRIED_AGAIN = 2.0
 _UNTIL_FORWARDED = 5.0
 """Seconds after a signal: SLURM sends it to all processes of a job, and pytest would take a second one for a demand to end at
 once. Kubernetes sends it to the first process alone."""
@@ -46,7 +47,7 @@ def add(commands: Commands) -> None:
         type=typed_path,
         required=True,
         metavar="DIR",
-        help="where the copy goes; an earlier copy there is gone on from",
+        help="where the copy goes; an earlier copy there is gone on from, and answers of other gates there are kept",
     )
     fill.add_argument(
         "--every", type=counting("seconds"), default=_EVERY, metavar="SECONDS", help=f"how often to copy (default: {_EVERY})"
@@ -74,14 +75,25 @@ def _fill(options: argparse.Namespace) -> int:
         command = [sys.executable, "-m", "pytest", *options.options, "--vlm-fill", f"--vlm-store={copy.store}"]
         status = _run(command, copy, kept, options.every, noted)
         try:
-            _say(f"{copy.directory}: has {quantity(copy.update(), 'answer')}")
+            kept = _last_copy(copy)
         except (StoreError, OSError) as error:
             raise StoreError(
-                f"{error}. The last copy failed, and the earlier one stays. All answers are in {copy.store} on "
+                f"{error}. The last copy failed twice, and the earlier one stays. All answers are in {copy.store} on "
                 f"{socket.gethostname()}: copy {FILE_NAME} from there"
             ) from error
+        _say(f"{copy.directory}: has {quantity(kept, 'answer')}")
         shutil.rmtree(work)
     return status if status >= 0 else 128 - status
+
+
+def _last_copy(copy: StoreCopy) -> int:
+    """Copies the store once more; a file system that fails at one moment may work at the next."""
+    try:
+        return copy.update()
+    except (StoreError, OSError) as error:
+        _say(f"{error}. It is tried once more")
+        time.sleep(_UNTIL_TRIED_AGAIN)
+        return copy.update()
 
 
 def _run(command: list[str], copy: StoreCopy, kept: int, every: float, noted: list[int]) -> int:
@@ -118,7 +130,7 @@ def _noting_signals() -> Iterator[list[int]]:
     """
     noted: list[int] = []
     before = {}
-    for name in _ENDINGS:
+    for name in ("SIGINT", *ENDINGS):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             before[number] = signal.signal(number, lambda came, _frame: noted.append(came))

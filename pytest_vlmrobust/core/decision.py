@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+ENDINGS = ("SIGTERM", "SIGHUP", "SIGXCPU", "SIGUSR1", "SIGUSR2")
+"""Signals by which batch systems end a run: it then ends with a decision, as after Ctrl-C. Windows knows the first alone."""
+
 # The verdict of one test.
 
 WARNING = "warning: "

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
+from pytest_vlmrobust.core.decision import ENDINGS, EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.evaluation.run.selection import Selection
 
@@ -211,10 +211,6 @@ def _collecting_seldom() -> Iterator[None]:
             gc.unfreeze()  # what was frozen when the session ended
 
 
-_ENDINGS = ("SIGTERM", "SIGHUP")
-"""Signals that end a run as Ctrl-C does, with a decision and its files; Windows knows the first alone."""
-
-
 @contextlib.contextmanager
 def _ends_in_order(say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Makes a run that is ended from outside, or from inside by ``os._exit``, end with a decision, and never with exit code 0.
@@ -224,18 +220,16 @@ def _ends_in_order(say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     Yields:
         What is called once the run is concluded: such a signal, and Ctrl-C, then no longer keeps its files from being written.
     """
-    handled: dict[int, Any] = {}
     main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
-    for name in _ENDINGS:
-        number = getattr(signal, name, None)
-        if number is not None and main and signal.getsignal(number) is signal.SIG_DFL:
-            handled[number] = signal.signal(number, _interrupt)
+    numbers = [getattr(signal, name) for name in ENDINGS if main and hasattr(signal, name)]
+    handled: dict[int, Any] = {number: signal.signal(number, _interrupt) for number in numbers if _is_unhandled(number)}
 
     def hold() -> None:
         if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             handled[signal.SIGINT] = signal.default_int_handler
         for number in handled:
-            signal.signal(number, _wait_for_the_end)
+            if signal.getsignal(number) in (_interrupt, signal.default_int_handler):  # else somebody handles it by now
+                signal.signal(number, _wait_for_the_end)
 
     leave, process = os._exit, os.getpid()
 
@@ -251,7 +245,17 @@ def _ends_in_order(say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     finally:
         os._exit = leave
         for number, before in handled.items():
-            signal.signal(number, before)
+            if signal.getsignal(number) in (_interrupt, _wait_for_the_end, signal.SIG_DFL):
+                signal.signal(number, before)
+
+
+def _is_unhandled(number: int) -> bool:
+    """Returns whether a signal would end this process; one that ``faulthandler`` dumps tracebacks at is handled in C alone."""
+    import ctypes
+
+    handler = ctypes.pythonapi.PyOS_getsig
+    handler.restype = ctypes.c_void_p
+    return handler(ctypes.c_int(number)) is None
 
 
 def _say_at_once(config: pytest.Config, text: str) -> None:
@@ -262,14 +266,22 @@ def _say_at_once(config: pytest.Config, text: str) -> None:
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    """Interrupts pytest as Ctrl-C does; the same signal again ends it at once."""
-    signal.signal(number, signal.SIG_DFL)
+    """Interrupts pytest as Ctrl-C does; the same signal again ends it at once.
+
+    That a process spends too much CPU time it is told each second from then on: it ends in order nevertheless.
+    """
+    signal.signal(number, signal.SIG_IGN if _is_repeated(number) else signal.SIG_DFL)
     raise KeyboardInterrupt(f"by {signal.Signals(number).name}")
 
 
 def _wait_for_the_end(number: int, _frame: FrameType | None) -> None:
     """Lets a run that is being concluded come to its end, which takes a moment; the same signal again interrupts it."""
-    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _interrupt)
+    if not _is_repeated(number):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _interrupt)
+
+
+def _is_repeated(number: int) -> bool:
+    return signal.Signals(number).name == "SIGXCPU"
 
 
 def _open_run(config: pytest.Config) -> Run:

@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pytest_vlmrobust.core.decision import ENDINGS
+
 from .conftest import SAMPLES, Project
 
 CELLS = 6
@@ -53,7 +55,7 @@ def start(project: Project, *arguments: str) -> subprocess.Popen[str]:
 
 def listen() -> None:
     """Undoes what a shell does to jobs in the background, and ``nohup`` to any: they ignore Ctrl-C or SIGHUP and pass that on."""
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
         signal.signal(number, signal.SIG_DFL)
 
 
@@ -103,7 +105,7 @@ def test_ctrl_c_keeps_what_was_answered_and_the_next_run_does_the_rest(slow_proj
     assert f"{CELLS * SAMPLES - kept} inferences" in output
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("how", [signal.Signals[name] for name in ENDINGS])
 def test_a_signal_that_ends_it_leaves_a_decision_and_junit(slow_project: Project, how: signal.Signals) -> None:
     code, output = stop_in_the_middle(slow_project, how, "--junitxml=junit.xml", "--vlm-report=out")
     assert code == 2, output
@@ -137,6 +139,49 @@ def test_a_signal_that_is_ignored_stays_ignored(slow_project: Project) -> None:
     slow_project.write("suite/test_last.py", "import os, signal\n\ndef test_it():\n    os.kill(os.getpid(), signal.SIGHUP)\n")
     done = subprocess.run([sys.executable, "-c", code, *ARGUMENTS], cwd=slow_project.path, check=False, capture_output=True)
     assert done.returncode == 0, done.stdout
+
+
+HANDLERS = """
+import faulthandler, signal
+
+faulthandler.register(signal.SIGUSR1, open("tracebacks", "w"))
+came = []
+signal.signal(signal.SIGUSR2, lambda number, _frame: came.append(number))
+
+
+def pytest_configure():
+    signal.signal(signal.SIGXCPU, lambda number, _frame: came.append(number))
+
+
+def pytest_runtest_teardown():
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
+        signal.raise_signal(number)
+
+
+def pytest_unconfigure():
+    signal.raise_signal(signal.SIGXCPU)
+    assert set(came) == {signal.SIGUSR2, signal.SIGXCPU}
+"""
+
+
+def test_signals_that_somebody_handles_are_left_to_them(slow_project: Project) -> None:
+    slow_project.write("conftest.py", SLOW_BACKEND.replace("0.15", "0"))
+    slow_project.write("suite/conftest.py", HANDLERS)
+    process = start(slow_project)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, output
+    assert "test_suite.py" in output
+    assert (slow_project.path / "tracebacks").read_text().count("in pytest_runtest_teardown") == CELLS + 2
+
+
+def test_a_process_that_spends_too_much_cpu_time_ends_in_order_though_it_is_told_again(slow_project: Project) -> None:
+    again = "import signal\n\n\ndef pytest_keyboard_interrupt():\n    signal.raise_signal(signal.SIGXCPU)\n"
+    slow_project.write("suite/conftest.py", again)
+    code, output = stop_in_the_middle(slow_project, signal.SIGXCPU)
+    assert code == 2, output
+    assert "pytest was interrupted (by SIGXCPU)" in output
+    (run,) = (slow_project.path / ".vlmrobust" / "runs").iterdir()
+    assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
 
 
 def test_ctrl_c_in_the_first_test_says_so_and_not_that_no_test_ran(slow_project: Project) -> None:

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.commands import filling
+from pytest_vlmrobust.core.decision import ENDINGS
+from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.store import Store
+from pytest_vlmrobust.store.copying import StoreCopy
 
 STANDS_IN = """\
 #!{python}
@@ -51,12 +55,12 @@ def count(directory: Path) -> int:
 
 @pytest.mark.parametrize(("then", "status"), [("", 0), ("sys.exit(11)", 11), ("import os; os.kill(os.getpid(), 9)", 137)])
 def test_it_ends_as_pytest_does_and_goes_on(then: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+    handlers = [signal.getsignal(signal.Signals[name]) for name in ("SIGINT", *ENDINGS)]
     for starts in (1, 2):
         assert fill(tmp_path, monkeypatch, then) == status
         assert count(tmp_path / "part") == starts
     assert not list((tmp_path / "local").iterdir())
-    assert handlers == [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+    assert handlers == [signal.getsignal(signal.Signals[name]) for name in ("SIGINT", *ENDINGS)]
 
 
 def test_it_says_how_many_answers_are_safe(
@@ -75,7 +79,10 @@ def test_a_last_copy_that_fails_says_where_the_answers_are(
     remove = f"part = Path({str(tmp_path / 'part')!r}); part.rmdir(); part.write_text('')"
     assert fill(tmp_path, monkeypatch, remove) == 4
     (work,) = (tmp_path / "local").iterdir()
-    assert f"The last copy failed, and the earlier one stays. All answers are in {work / 'store'} on " in capsys.readouterr().err
+    assert (
+        f"The last copy failed twice, and the earlier one stays. All answers are in {work / 'store'} on "
+        in capsys.readouterr().err
+    )
     assert count(work / "store") == 1
 
 
@@ -86,6 +93,38 @@ def test_a_copy_that_fails_does_not_end_pytest(
     assert fill(tmp_path, monkeypatch, hinder, "--every=1") == 0
     assert "The earlier copy stays, and the next one follows" in capsys.readouterr().out
     assert count(tmp_path / "part") == 1
+
+
+def test_a_last_copy_that_fails_once_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    update, failures = StoreCopy.update, [StoreError("the disk is full")]
+
+    def failing(copy: StoreCopy) -> int:
+        if failures:
+            raise failures.pop()
+        return update(copy)
+
+    monkeypatch.setattr(StoreCopy, "update", failing)
+    monkeypatch.setattr(filling, "_UNTIL_TRIED_AGAIN", 0.0)
+    assert fill(tmp_path, monkeypatch, "") == 0
+    assert "the disk is full. It is tried once more" in capsys.readouterr().out
+    assert count(tmp_path / "part") == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0"])
+def test_a_copy_that_cannot_be_read_is_refused_before_anything_is_asked(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part/predictions.sqlite").write_bytes(content)
+    assert fill(tmp_path, monkeypatch, "raise SystemExit('it was started')") == 4
+    said = capsys.readouterr().err
+    assert str(tmp_path / "part/predictions.sqlite") in said
+    assert "--copy-to" in said
+    assert "--vlm-store" not in said
+    assert (tmp_path / "part/predictions.sqlite").read_bytes() == content
+    assert not list((tmp_path / "local").iterdir())
 
 
 @pytest.mark.parametrize("option", ["--vlm-store=here", "--vlm-fill"])
