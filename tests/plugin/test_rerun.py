@@ -310,14 +310,21 @@ def pytest_addoption(parser):
 
 
 def test_values_of_options_of_other_plugins_are_in_nothing_that_a_run_writes(project: Project) -> None:
-    secret = "S3CR3T-of-another-plugin"
+    key = "S3CR3T-of-another-plugin"
     project.write("conftest.py", OTHER_PLUGIN)
     project.script({"setting": "invert", "answer": "A"})
-    given = (f"--rp-api-key={secret}", "--rp-api-key", secret, "-o", f"rp_api_key={secret}", f"--override-ini=rp_api_key={secret}")
+    given = (
+        f"--rp-api-key={key}",
+        "--rp-api-key",
+        key,
+        "-o",
+        f"rp_api_key={key}",
+        f"--override-ini=rp_api_key={key}",
+    )
     result = project.run(*given, "--vlm-report=out", "--junitxml=j.xml")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         ["*pytest --vlm=scripted:model.yaml *--rp-api-key=... --rp-api-key ... -o rp_api_key=... --override-ini=rp_api_key=... *"]
     )
-    assert secret not in result.stdout.str() + result.stderr.str()
-    assert not [path for path in project.path.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    assert key not in result.stdout.str() + result.stderr.str()
+    assert not [path for path in project.path.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
