@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import importlib.util
@@ -283,17 +284,21 @@ class OpenAIBackend:
             if self._given_up:
                 raise BackendError(f"model {self.name!r}: {_GIVEN_UP}")
             with self._naming():
-                if self._replicas is None:
-                    servers = [Replica(url, self._client(url), refused=self._refused.get(url, "")) for url in self._served.urls]
-                    self._replicas = Replicas(
-                        servers, self._admit, health_check=self._check_health, limit=self._limit, notice=self._notice
-                    )
-                    if self._given_up:  # while the client was imported, when there was nothing to end yet
-                        self._replicas.give_up()
+                replicas = self._replicas or self._connected()
                 if not self._opened:  # servers that were lost at a look before are not waited for again
-                    self._replicas.run(self._replicas.open())
+                    replicas.run(replicas.open())
                     self._opened = True
-            return self._replicas
+            return replicas
+
+    def _connected(self) -> Replicas[Client]:
+        """Returns the replicas, none of which was looked at."""
+        servers = [Replica(url, self._client(url), refused=self._refused.get(url, "")) for url in self._served.urls]
+        self._replicas = replicas = Replicas(
+            servers, self._admit, health_check=self._check_health, limit=self._limit, notice=self._notice
+        )
+        if self._given_up:  # while the client was imported, when there was nothing to end yet
+            replicas.give_up()
+        return replicas
 
     def _client(self, url: str) -> Client:
         return Client(url, self._served.model, key_variable=self._ref.key_variable, limit=self._limit)
@@ -372,22 +377,21 @@ class OpenAIBackend:
 
     async def _check_all(self, known: Remembered) -> list[str]:
         """Returns, a sentence for each server that answered, what changed about it, or why nobody knows."""
-        problems = []
-        for replica in self._replicas.all if self._replicas else ():
-            if not replica.answers and replica.url not in self._answered:
-                continue
-            if replica.refused:
-                problems.append(self._unchecked(replica.refused))
-                continue
-            try:
-                problem = await self._difference(replica, known)
-            except (Failure, BackendError) as failure:
-                problems.append(self._unchecked(f"{replica.url}: {failure}"))
-                continue
-            if problem:
-                self._memory.note(changed=problem)
-                problems.append(f"the server of {self.name} changed its model while it was asked: {problem}. {self._advice()}")
-        return problems
+        asked = [one for one in (self._replicas.all if self._replicas else ()) if one.answers or one.url in self._answered]
+        return [problem for problem in await asyncio.gather(*(self._change(one, known) for one in asked)) if problem]
+
+    async def _change(self, replica: Replica[Client], known: Remembered) -> str:
+        """Returns what changed about a server that answered, or why nobody knows; empty where nothing did."""
+        if replica.refused:
+            return self._unchecked(replica.refused)
+        try:
+            problem = await self._difference(replica, known)
+        except (Failure, BackendError) as failure:
+            return self._unchecked(f"{replica.url}: {failure}")
+        if not problem:
+            return ""
+        self._memory.note(changed=problem)
+        return f"the server of {self.name} changed its model while it was asked: {problem}. {self._advice()}"
 
     def _unchecked(self, why: str) -> str:
         return f"it is not known whether {self.name} was the same model to the end: {why}. Run again where it can be asked"

@@ -262,8 +262,14 @@ class Replicas(Generic[Client]):
                     return await self._sent(replica, call)
                 except Failure as error:
                     failure = error
-            is_outage = failure.kind != "overloaded" or replica.answered_at <= first
-            await _wait_after(failure, key, tries, self._limit, _LONGEST_PAUSE if is_outage else _LONGEST_AMONG_ANSWERS)
+            is_silent = replica.answered_at <= first
+            longest = _LONGEST_AMONG_ANSWERS if failure.kind == "overloaded" and not is_silent else _LONGEST_PAUSE
+            try:
+                await _wait_after(failure, key, tries, self._limit, longest)
+            except Failure:
+                if is_silent and tries["busy"] >= _TRIES["busy"]:
+                    self._refuse(replica, f"{failure.reason}, for {time.monotonic() - first:.0f} s, and answered nothing")
+                raise
             if failure.kind in _MAYBE_DOWN:
                 await self._check(replica, began)
 
@@ -396,9 +402,13 @@ class Replicas(Generic[Client]):
         if not failure.limits or epoch != replica.window.epoch or replica.refused:
             return
         replica.limits_passed += failure.limits
-        if replica.limits_passed < _MOST_LIMITS:
-            return
-        words = f"{replica.url} did not answer for {replica.limits_passed} time limits of {self._limit:g} s, one after the other"
+        if (passed := replica.limits_passed) >= _MOST_LIMITS:
+            self._refuse(
+                replica, f"{replica.url} did not answer for {passed} time limits of {self._limit:g} s, one after the other"
+            )
+
+    def _refuse(self, replica: Replica[Client], words: str) -> None:
+        """Asks a replica no more."""
         replica.refused = f"{words}. {_ADVICE}"
         end = "its tests end now" if all(one.refused for one in self.all) else "it is asked no more"
         self._notice(f"{words}: {end}")

@@ -351,6 +351,7 @@ def test_a_server_that_hangs_costs_all_tests_together_three_time_limits(
     assert served.results(*GOOD[:before]) == ANSWERS[:before]
     began, asked = served.now, len(server.requests)
     server.hangs = (began, math.inf)
+    results: list[str | BaseException] = []
     for _ in range(133):
         results = served.results(*GOOD[:6])
         assert all(isinstance(result, Failure | BackendError) for result in results)
@@ -420,6 +421,28 @@ def test_a_server_that_hangs_instead_of_failing_is_no_outage_without_end(fleet: 
     for _ in range(133):
         served.results(*GOOD[:6])
     assert served.now - began < 1.0 + 3 * 30.0 + 10.0
+
+
+@pytest.mark.parametrize("retry_after", [None, 20.0])
+def test_a_server_that_only_asks_for_fewer_requests_is_not_waited_for_by_each_test(
+    fleet: Callable[..., Fleet], retry_after: float | None
+) -> None:
+    """Such as one whose quota of the day is used up."""
+    server = Server()
+    served = fleet(server)
+    served.open()
+    began = served.now
+    server.outages, server.kind, server.retry_after = ((began, math.inf),), "busy", retry_after
+    results = served.results(*GOOD[:6])
+    lost = served.now
+    assert lost - began < 600.0
+    for _ in range(133):
+        results = served.results(*GOOD[:6])
+    assert served.now == lost
+    assert str(results[0]).startswith("http://0 answered with status 500: no upstream, for ")
+    assert "and answered nothing. Look at the server" in str(results[0])
+    (said,) = served.heard
+    assert said.endswith("and answered nothing: its tests end now")
 
 
 def test_a_request_that_is_overload_by_itself_ends_sooner_than_an_outage(fleet: Callable[..., Fleet]) -> None:
