@@ -45,6 +45,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     run = config.stash[RUN]
     if not run.settings.vlm or only_shows(config):
         return []
+    from pytest_vlmrobust.evaluation.judge.loopholes import warnings as loophole_warnings
+
     lines = [", ".join(f"{name} ({ref.location})" for name, ref in run.models.items())]
     data = f"datasets {', '.join(run.data.typed.values())}, seed {run.settings.vlm_seed}, store {run.directories.store}"
     lines.append(f"{data}{', offline' if run.settings.vlm_offline else ''}")
@@ -52,6 +54,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         files = ", ".join(file.name for file in policy.files)
         lines.append(f"policy of {name}: {files} (sha256 {policy.sha256[:12]}), {quantity(len(policy.waivers), 'waiver')}")
         lines += [f"policy of {name}: {change}" for change in policy.replaced if not change.only_tightens]
+    lines += [f"warning: {warning}" for warning in loophole_warnings(run.policies.values(), run.today)]
     lines += [] if run.only_plans else [run.directories.notice]
     lines += [str(run.rerun)] if run.rerun else []
     return [on_one_line(f"vlm: {line}", None) for line in lines if line]  # names of files may hold anything

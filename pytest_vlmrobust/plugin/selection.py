@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if selection.plan and selection.refusal is None:
         try:
             tests = [selected_test(item) for item in items if is_gated(item)]
-            run.tests.check(tests, run.baseline, run.settings.vlm_seed)
+            run.tests.check(tests, run.baseline, run.settings.vlm_seed, run.today)
             if not config.option.collectonly:
                 run.data.check_scoring((test.about.dataset for test in tests), run.settings.vlm_sample)
         except VlmRobustError as error:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
 from itertools import combinations
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
+from pytest_vlmrobust.evaluation.judge.loopholes import Finding, loopholes
 from pytest_vlmrobust.evaluation.judge.measurements import OBSERVATORY
 from pytest_vlmrobust.evaluation.judge.scopes import (
     ANY,
@@ -18,43 +18,23 @@ from pytest_vlmrobust.evaluation.judge.scopes import (
     idle_cap,
     is_listed,
     is_relative,
-    known_metrics,
     known_tests,
     meets,
     shipped_tests,
     shows_looking,
 )
 from pytest_vlmrobust.evaluation.power.sample_size import sentences, undecidable
-from pytest_vlmrobust.evaluation.run.plan import GRIDS, PATCHES
-from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
-from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, JudgedTest, MetricFacts, Policy, Rule, Scope, Tier, Waiver
-from pytest_vlmrobust.policies.budgets import BUDGET_KEYS, BUILT_IN
+from pytest_vlmrobust.policies import JudgedTest, Policy, Rule, Scope, Tier, Waiver
+from pytest_vlmrobust.policies.budgets import BUILT_IN
 
 SOON = timedelta(days=30)
 """How long before its last day a waiver is reported."""
-LONG = timedelta(days=5 * 365 + 1)
-"""A waiver that holds for longer is no dated exception any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A probable mistake: its place (``file:line``), what it is, and what to do."""
-
-    source: str
-    text: str
-    refused: bool = False
-    """Whether the policy should not be applied: a rule that claims to block a release blocks nothing."""
-    noted: bool = False
-    """Whether it needs no change: it holds for the model at hand only, and other models could break the rule."""
-
-    def __str__(self) -> str:
-        return f"{self.source}: {self.text}"
 
 
 def lint(
     policy: Policy, *, today: date, samples: int | None = None, options: float | None = None, clean: float | None = None
 ) -> list[Finding]:
-    """Returns everything that is probably not meant in a policy, rules first, in the order in which they stand.
+    """Returns everything that is probably not meant in a policy, with the :func:`loopholes` that a gate refuses or warns of too.
 
     Args:
         policy: of one model.
@@ -65,9 +45,9 @@ def lint(
     """
     known = KnownNames.of()
     at_hand = metrics.Circumstances(options=options, clean=clean)
-    findings = [finding for rule in policy.rules for finding in (*_unmet(rule, known), *_bounds_nothing(rule, at_hand))]
+    findings = [finding for rule in policy.rules for finding in _unmet(rule, known)]
+    findings += loopholes(policy, today=today, at_hand=at_hand)
     findings += idle_rules(policy.rules)
-    findings += _idle_budgets(policy.budgets)
     findings += [
         Finding(change.source, f"{change}. Check whether that is intended")
         for change in policy.replaced
@@ -183,79 +163,6 @@ def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
         yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
 
 
-def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Finding]:
-    """Yields that a rule holds whatever is measured, or that what it asks for can hardly be shown."""
-    low, high = _facts(rule.metric).bounds
-    label = f"rule {rule.id} ({rule.metric} {rule.bound.condition})"
-    blocks = rule.treatment.tier is Tier.BLOCK
-    if rule.bound.holds(Bound(low, high)):
-        text = f"{label} can never fail: no value of {rule.metric} lies beyond. Tighten it, or remove it"
-        yield Finding(rule.source, text, refused=blocks)
-    elif unbreakable := _unbreakable(rule, at_hand._replace(clean=None)):
-        text = f"{label} can never fail {unbreakable}. Tighten it, or bound another metric"
-        yield Finding(rule.source, text, refused=blocks)
-    elif blocks and (unbreakable := _unbreakable(rule, at_hand)):
-        yield Finding(rule.source, f"this model cannot break {label} {unbreakable}", noted=True)
-    elif rule.treatment.judge is JudgedBy.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
-        text = f"{label} can hardly ever pass: it allows only the extreme value of {rule.metric}, and judges the interval"
-        yield Finding(rule.source, f"{text}, which is wider. Loosen it, or judge: point")
-
-
-def _unbreakable(rule: Rule, at_hand: metrics.Circumstances) -> str:
-    """Returns the circumstances in which no outcome could break a rule; an empty string if some outcome could."""
-    record = metrics.get(rule.metric) if rule.metric in metrics.names() else None
-    if record is None or record.reach is None:
-        return ""
-    for grid in _grids(rule) if metrics.Needs.PATCHES in record.needs else [None]:
-        about = at_hand._replace(attempts=grid and grid * grid)
-        low, high = record.reaches(about)
-        if rule.bound.holds(Bound(low, high)):
-            return f"{_circumstances_text(about, grid)}: no outcome gives a value outside {low:.3f} to {high:.3f}"
-    return ""
-
-
-def _grids(rule: Rule) -> list[int | None]:
-    """Returns the grids that a rule is about: the default grids of a run, and those that the rule names."""
-    named = [n for n in OFFERED_GRIDS if f"{PATCHES}:{n}" in rule.where.setting]
-    return [n for n in dict.fromkeys((*GRIDS, *named)) if not rule.where.setting or _meets_grid(rule, n)]
-
-
-def _meets_grid(rule: Rule, n: int) -> bool:
-    return any(test.setting == f"{PATCHES}:{n}" and meets(rule.where, rule.unless, test) for test in known_tests())
-
-
-def _circumstances_text(about: metrics.Circumstances, grid: int | None) -> str:
-    parts = [
-        f"at {PATCHES}:{grid}" if grid else "",
-        ""
-        if about.options is None or not grid
-        else "for open questions"
-        if math.isinf(about.options)
-        else f"among {about.options:g} options",
-        "" if about.clean is None else f"at a clean accuracy of {about.clean:g}",
-    ]
-    return " ".join(filter(None, parts)) or "at all"
-
-
-def _facts(metric: str) -> MetricFacts:
-    return known_metrics().get(metric, MetricFacts())
-
-
-def _idle_budgets(budgets: Budgets) -> Iterator[Finding]:
-    """Yields the budgets that admit whatever is lost or cannot be read."""
-    for name in BUDGET_KEYS:
-        share = getattr(budgets, name)
-        if share >= 1.0:
-            text = f"budget {name} of {share:.0%} can never be broken: no rate is above it. Lower it"
-            yield Finding(budgets.sources.get(name, BUILT_IN), text)
-
-
-def _covers_everything(waiver: Waiver) -> bool:
-    facts = _facts(waiver.metric)
-    low, high = facts.bounds
-    return (facts.better != "higher" and waiver.cap >= high) or (facts.better != "lower" and waiver.cap <= low)
-
-
 def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: date) -> Iterator[Finding]:
     named = f"waiver {waiver.id} of {waiver.owner}"
     yield from (
@@ -266,12 +173,6 @@ def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: dat
     elif waiver.expires - today <= SOON:
         days = (waiver.expires - today).days
         yield Finding(waiver.source, f"{named} expires on {waiver.expires}, in {days} days: fix what it covers, or renew it")
-    elif waiver.expires - today > LONG:
-        text = f"{named} expires on {waiver.expires}, in {waiver.expires.year - today.year} years, which is as good as never. "
-        yield Finding(waiver.source, f"{text}Give it a date by which somebody reviews it")
-    if _covers_everything(waiver):
-        text = f"{named} covers every breach: {waiver.metric} is never worse than its cap of {waiver.cap:g}. "
-        yield Finding(waiver.source, f"{text}Lower it to what is known and accepted")
     if idle := idle_cap(waiver, rules):
         yield Finding(waiver.source, idle, refused=True)
     if not any(could_need(rule, waiver) for rule in rules):

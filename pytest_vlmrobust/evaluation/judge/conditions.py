@@ -42,6 +42,8 @@ from pytest_vlmrobust.policies import (
 )
 
 from .canaries import GAIN, shows_change, why_not_changed
+from .loopholes import loopholes
+from .loopholes import warnings as loophole_warnings
 from .scopes import KnownNames, idle_cap, is_relative, is_summary, shows_looking
 
 _WAYS_OUT = "add a rule on visual_gain, ask more samples, or allow it with coverage: {blind_models: allow}"
@@ -116,11 +118,12 @@ class Conditions:
     def warnings(self, records: Sequence[Record]) -> list[str]:
         """Returns warnings about the policies and the models, which do not affect the decision.
 
-        They are about code of a checkpoint that was allowed to run, unneeded or insufficient waivers, rules that need a baseline
-        when there is none, a baseline without picture digests, and (in a whole run) rules that applied to no test and data that
-        no rule gates.
+        They are about loopholes, code of a checkpoint that was allowed to run, unneeded or insufficient waivers, rules that need
+        a baseline when there is none, a baseline without picture digests, and (in a whole run) rules that applied to no test and
+        data that no rule gates.
         """
         warnings = [*_stopped_early(records), *self._pictures_not_compared(records)]
+        warnings += loophole_warnings(self.policies.values(), self.today)
         warnings += [_ran_code(ref) for ref in self.models.values() if ref.remote_code]
         unmet, whole = self._unmet_rules(records), self.is_whole and self._has_ended(records)
         worth_saying = {WaiverState.EXPIRED, WaiverState.EXCEEDED, *([WaiverState.UNNEEDED] if whole else [])}
@@ -391,16 +394,19 @@ def refuse_unknown_scopes(
             _refuse_misspelt(scope, effect, present, elsewhere)
 
 
-def refuse_idle_caps(policies: Iterable[Policy]) -> None:
-    """Looks whether each waiver can cover a breach.
+def refuse_loopholes(policies: Iterable[Policy], today: date) -> None:
+    """Looks whether each rule that blocks can fail, and each waiver can cover a breach, as ``vlmrobust check`` does.
 
     Raises:
-        PolicyError: a cap does not go beyond any bound that it may be about.
+        PolicyError: nothing breaks a bound, or a cap does not go beyond any bound that it may be about.
     """
+    policies = list(policies)
+    refused = [str(found) for policy in policies for found in loopholes(policy, today=today) if found.refused]
     for policy in policies:
-        for waiver in policy.waivers:
-            if idle := idle_cap(waiver, policy.rules):
-                raise PolicyError(f"{waiver.source}: {idle}")
+        idle = {waiver: idle_cap(waiver, policy.rules) for waiver in policy.waivers}
+        refused += [f"{waiver.source}: {sentence}" for waiver, sentence in idle.items() if sentence]
+    if refused:
+        raise PolicyError("\n".join(dict.fromkeys(refused)))
 
 
 def _scopes(policy: Policy) -> Iterator[tuple[Scope, str]]:

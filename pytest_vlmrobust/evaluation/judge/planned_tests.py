@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from pytest_vlmrobust.core.cell import Cell, Planned, Setting
 from pytest_vlmrobust.core.prediction import ModelRef
@@ -14,7 +15,7 @@ from pytest_vlmrobust.evaluation.run.selection import SelectedTest, Selection
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from .baseline import Baseline
-from .conditions import refuse_idle_caps, refuse_unknown_scopes
+from .conditions import refuse_loopholes, refuse_unknown_scopes
 from .context import Asked
 from .judge_inputs import StoredTest
 from .measurements import judged_tests
@@ -75,16 +76,17 @@ class PlannedTests:
         asked = {name: Asked.of(measured, name, tasks.get(name, "")) for name in names}
         return self._judged_by_model(asked.__getitem__)
 
-    def check(self, tests: Iterable[SelectedTest], baseline: Baseline | None, seed: int) -> None:
+    def check(self, tests: Iterable[SelectedTest], baseline: Baseline | None, seed: int, today: date) -> None:
         """Refuses rules and waivers that are about nothing, and a baseline that tests cannot be compared with.
 
         Args:
             tests: those that are to be compared.
             baseline: the earlier run, if there is one.
             seed: that pictures are made with in this run.
+            today: what waivers are dated against.
 
         Raises:
-            PolicyError: a rule or a waiver names what does not exist, or the cap of a waiver is within its bound.
+            PolicyError: a rule or a waiver names what does not exist, a rule cannot fail, or a waiver cannot cover a breach.
             DatasetError: the baseline was made with another seed, and both runs have a cell whose setting depends on it.
             StoreError: the manifest of the baseline cannot be read.
         """
@@ -92,7 +94,7 @@ class PlannedTests:
         refuse_unknown_scopes(
             self.policies.values(), self.selection.plan, judged, models=self.models, datasets=self.data.factories
         )
-        refuse_idle_caps(self.policies.values())
+        refuse_loopholes(self.policies.values(), today)
         if baseline is not None:
             cells = (cell for test in tests for cell in compared_cells(test.about, self.settings_of(test)))
             baseline.refuse_seed(seed, cells)

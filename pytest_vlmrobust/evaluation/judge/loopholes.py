@@ -1,0 +1,140 @@
+"""Loopholes: what in a policy lets a model be GO whatever it answers. A gate refuses such rules and warns of the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.evaluation.run.plan import GRIDS, PATCHES
+from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
+from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, MetricFacts, Policy, Rule, Tier, Waiver
+from pytest_vlmrobust.policies.budgets import BUDGET_KEYS, BUILT_IN
+
+from .measurements import judged_tests, quantities
+from .scopes import ANY, meets
+
+LONG = timedelta(days=5 * 365 + 1)
+"""A waiver that holds for longer is no dated exception any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A probable mistake: its place (``file:line``), what it is, and what to do."""
+
+    source: str
+    text: str
+    refused: bool = False
+    """Whether the policy should not be applied: a rule that claims to block a release blocks nothing."""
+    noted: bool = False
+    """Whether it needs no change: it holds for the model at hand only, and other models could break the rule."""
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.text}"
+
+
+def loopholes(policy: Policy, *, today: date, at_hand: metrics.Circumstances | None = None) -> list[Finding]:
+    """Returns the bounds that nothing breaks, the waivers that cover everything or hold for ever, and budgets likewise.
+
+    Args:
+        policy: of one model.
+        today: what waivers are dated against.
+        at_hand: what is known of the data and the model, for bounds that no outcome could break there.
+    """
+    found = [finding for rule in policy.rules for finding in _bounds_nothing(rule, at_hand or metrics.Circumstances())]
+    found += _idle_budgets(policy.budgets)
+    return found + [finding for waiver in policy.waivers for finding in _too_generous(waiver, today)]
+
+
+def warnings(policies: Iterable[Policy], today: date) -> list[str]:
+    """Returns the loopholes that a gate warns of: it refuses the others."""
+    found = (finding for policy in policies for finding in loopholes(policy, today=today))
+    return list(dict.fromkeys(str(finding) for finding in found if not finding.refused))
+
+
+def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Finding]:
+    """Yields that a rule holds whatever is measured, or that what it asks for can hardly be shown."""
+    low, high = _facts(rule.metric).bounds
+    label = f"rule {rule.id} ({rule.metric} {rule.bound.condition})"
+    blocks = rule.treatment.tier is Tier.BLOCK
+    if rule.bound.holds(Bound(low, high)):
+        text = f"{label} can never fail: no value of {rule.metric} lies beyond. Tighten it, or remove it"
+        yield Finding(rule.source, text, refused=blocks)
+    elif unbreakable := _unbreakable(rule, at_hand._replace(clean=None)):
+        text = f"{label} can never fail {unbreakable}. Tighten it, or bound another metric"
+        yield Finding(rule.source, text, refused=blocks)
+    elif blocks and (unbreakable := _unbreakable(rule, at_hand)):
+        yield Finding(rule.source, f"this model cannot break {label} {unbreakable}", noted=True)
+    elif rule.treatment.judge is JudgedBy.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
+        text = f"{label} can hardly ever pass: it allows only the extreme value of {rule.metric}, and judges the interval"
+        yield Finding(rule.source, f"{text}, which is wider. Loosen it, or judge: point")
+
+
+def _unbreakable(rule: Rule, at_hand: metrics.Circumstances) -> str:
+    """Returns the circumstances in which no outcome could break a rule; an empty string if some outcome could."""
+    record = metrics.get(rule.metric) if rule.metric in metrics.names() else None
+    if record is None or record.reach is None:
+        return ""
+    for grid in _grids(rule) if metrics.Needs.PATCHES in record.needs else [None]:
+        about = at_hand._replace(attempts=grid and grid * grid)
+        low, high = record.reaches(about)
+        if rule.bound.holds(Bound(low, high)):
+            return f"{_circumstances_text(about, grid)}: no outcome gives a value outside {low:.3f} to {high:.3f}"
+    return ""
+
+
+def _grids(rule: Rule) -> list[int | None]:
+    """Returns the grids that a rule is about: the default grids of a run, and those that the rule names."""
+    named = [n for n in OFFERED_GRIDS if f"{PATCHES}:{n}" in rule.where.setting]
+    return [n for n in dict.fromkeys((*GRIDS, *named)) if not rule.where.setting or _meets_grid(rule, n)]
+
+
+def _meets_grid(rule: Rule, n: int) -> bool:
+    cell = Cell(ANY, ANY, Setting.parse(f"{PATCHES}:{n}"))
+    return any(meets(rule.where, rule.unless, test) for test in judged_tests(cell, attempts=True))
+
+
+def _circumstances_text(about: metrics.Circumstances, grid: int | None) -> str:
+    parts = [
+        f"at {PATCHES}:{grid}" if grid else "",
+        ""
+        if about.options is None or not grid
+        else "for open questions"
+        if math.isinf(about.options)
+        else f"among {about.options:g} options",
+        "" if about.clean is None else f"at a clean accuracy of {about.clean:g}",
+    ]
+    return " ".join(filter(None, parts)) or "at all"
+
+
+def _facts(metric: str) -> MetricFacts:
+    return quantities()[metric].policy_facts if metric in quantities() else MetricFacts()
+
+
+def _idle_budgets(budgets: Budgets) -> Iterator[Finding]:
+    """Yields the budgets that admit whatever is lost or cannot be read."""
+    for name in BUDGET_KEYS:
+        share = getattr(budgets, name)
+        if share >= 1.0:
+            text = f"budget {name} of {share:.0%} can never be broken: no rate is above it. Lower it"
+            yield Finding(budgets.sources.get(name, BUILT_IN), text)
+
+
+def _covers_everything(waiver: Waiver) -> bool:
+    facts = _facts(waiver.metric)
+    low, high = facts.bounds
+    return (facts.better != "higher" and waiver.cap >= high) or (facts.better != "lower" and waiver.cap <= low)
+
+
+def _too_generous(waiver: Waiver, today: date) -> Iterator[Finding]:
+    """Yields that a waiver holds as good as for ever, or covers whatever is measured."""
+    named = f"waiver {waiver.id} of {waiver.owner}"
+    if waiver.expires - today > LONG:
+        text = f"{named} expires on {waiver.expires}, in {waiver.expires.year - today.year} years, which is as good as never. "
+        yield Finding(waiver.source, f"{text}Give it a date by which somebody reviews it")
+    if _covers_everything(waiver):
+        text = f"{named} covers every breach: {waiver.metric} is never worse than its cap of {waiver.cap:g}. "
+        yield Finding(waiver.source, f"{text}Lower it to what is known and accepted")
