@@ -12,6 +12,7 @@ from pytest_vlmrobust.core.decision import NotDecided, Outcome, ThresholdExceede
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, VlmRobustError
 from pytest_vlmrobust.core.record import FAMILY, Record
 
+from .options import only_sets_up
 from .outcome import RECORD, failed_record
 from .run import RUN, Run
 from .selection import selected_test
@@ -95,6 +96,8 @@ def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Call
     from pytest_vlmrobust.reporting.explanation import explain
     from pytest_vlmrobust.reporting.junit import properties
 
+    if only_sets_up(request.config):
+        pytest.skip("no model is asked where pytest runs no test")
     node, run = request.node, request.config.stash[RUN]
 
     def note(record: Record) -> None:

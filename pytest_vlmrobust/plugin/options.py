@@ -346,7 +346,9 @@ def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[s
 
 _DESCRIBING = ("help", "markers", "version")
 """Options of pytest that describe it and end it before there is a session."""
-_LISTING = ("collectonly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow")
+_SETTING_UP = ("setupplan", "setuponly")
+"""Options of pytest that show what tests would set up, or set it up and run no test."""
+_LISTING = ("collectonly", *_SETTING_UP, "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options of pytest that list things in a session, in which no test runs."""
 
 
@@ -358,6 +360,11 @@ def only_describes(config: pytest.Config) -> bool:
 def only_shows(config: pytest.Config) -> bool:
     """Whether pytest only lists or describes things, such as fixtures, so that nothing is gated."""
     return only_describes(config) or any(config.getoption(name, default=False) for name in _LISTING)
+
+
+def only_sets_up(config: pytest.Config) -> bool:
+    """Whether pytest shows what tests set up and runs none."""
+    return any(config.getoption(name, default=False) for name in _SETTING_UP)
 
 
 def register_profiles(config: pytest.Config) -> None:

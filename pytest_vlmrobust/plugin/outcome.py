@@ -83,7 +83,7 @@ def _attach_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> 
 @contextlib.contextmanager
 def _without_traceback(config: pytest.Config) -> Iterator[None]:
     """Keeps pytest from spelling out a traceback, a tenth of a second for each error, which is then replaced."""
-    style = config.option.tbstyle
+    style = config.getoption("tbstyle", default="auto")  # without pytest's terminal there is no such option
     config.option.tbstyle = "value"
     try:
         yield

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.decision import EXIT_CODES, Decision, any_failed_outs
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 
-from .options import only_shows, register_profiles
+from .options import only_sets_up, only_shows, register_profiles
 from .outcome import JUNIT, PRINTING, or_exit, raised_in
 from .run import RUN, Run
 from .workers import tell_controller
@@ -183,13 +183,13 @@ def _finish(session: pytest.Session, run: Run, exitstatus: int) -> None:
         tell_controller(session.config)
     elif run.selection.refusal is not None:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
-    elif run.only_plans:
+    elif run.only_plans or (only_sets_up(session.config) and _names_gate(session.config)):
         # a plan is no GO: whoever leaves the option in a pipeline must not get 0
         session.exitstatus = exitstatus if session.testsfailed else pytest.ExitCode.NO_TESTS_COLLECTED
     elif run.only_fills and _FILLED in session.config.stash:
         filled = session.config.stash[_FILLED]
         session.exitstatus = pytest.ExitCode.OK if filled else EXIT_CODES[Decision.INCOMPLETE]
-    elif run.records or (run.has_begun and not only_shows(session.config)):
+    elif run.records or run.has_begun:
         with or_exit():
             _conclude(session, run, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and _measured_nothing(session.config):
@@ -321,6 +321,12 @@ def _add_suite_properties(config: pytest.Config, facts: dict[str, str]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Generator[None]:
     """Prints the page of the gate below all that pytest prints, so that the decision stands where a reader looks."""
     yield
+    if only_shows(config):
+        if _names_gate(config):
+            terminalreporter.write_line(
+                "vlm: nothing was asked and nothing decided: pytest only lists tests, or what they set up"
+            )
+        return
     with or_exit():
         _print_end(terminalreporter, config, config.stash[RUN])
 
@@ -335,7 +341,7 @@ def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config,
             terminalreporter.write_line(f"ERROR: {refusal}", red=True)
     elif run.records:
         _print_page(terminalreporter, config, run)
-    elif run.has_begun and not only_shows(config):
+    elif run.has_begun:
         text = f"{Decision.INCOMPLETE}: {run.stopped}, and no test had left a verdict by then: this says nothing about the model"
         terminalreporter.write_line(text, red=True)
     elif run.stopped and run.only_fills:
@@ -378,22 +384,26 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
     """Believes a GO, and exit code 0, once all other hooks are through, ``pytest_unconfigure`` and cleanups included."""
     register_profiles(config)
-    if only_shows(config):
-        return (yield)
-    given = config.getoption("xmlpath", default=None)
-    config.stash[_PIPE] = _pipe(_expanded(config.invocation_params.dir, given)) if given else None
+    if not only_shows(config):
+        given = config.getoption("xmlpath", default=None)
+        config.stash[_PIPE] = _pipe(_expanded(config.invocation_params.dir, given)) if given else None
     try:
         status = yield
     except BaseException as error:
         status = _look_again(config, None, error)
         if status is None:
             raise
-        return status
-    return _look_again(config, status)
+    else:
+        status = _look_again(config, status)
+    if run := config.stash.get(RUN, None):
+        run.end_with(status)
+    return status
 
 
 def _look_again(config: pytest.Config, status: int | None, error: BaseException | None = None) -> int | None:
     """Returns the exit code in place of ``status``, which pytest is about to return; ``None`` where an error ends it."""
+    if only_shows(config):
+        return status
     run = config.stash.get(RUN, None)
     if run is None and status == 0 and config.getoption("vlm"):
         _say(config, [f"{Decision.INCOMPLETE}: --vlm names a model, and something ended pytest before it was asked"], aloud=True)
@@ -574,10 +584,14 @@ def _say(config: pytest.Config, lines: Sequence[str], *, aloud: bool) -> None:
 
 
 def _measured_nothing(config: pytest.Config) -> bool:
-    """Whether a gate was requested (by a model, or by gated tests) but no gated test ran."""
+    """Whether a gate was requested but no gated test ran."""
+    return _names_gate(config) and not config.stash[RUN].records and not only_shows(config) and _FILLED not in config.stash
+
+
+def _names_gate(config: pytest.Config) -> bool:
+    """Whether this is to be a gate: the command line names a model, or an ini file does and there are gated tests."""
     run = config.stash[RUN]
-    asked = bool(run.settings.vlm) and (run.selection.planned > 0 or bool(config.getoption("vlm")))
-    return asked and not run.records and not only_shows(config) and _FILLED not in config.stash
+    return bool(run.settings.vlm) and (run.selection.planned > 0 or bool(config.getoption("vlm")))
 
 
 def _data_of_one_kind(run: Run) -> str:

@@ -49,7 +49,9 @@ class Run(RunEvaluation):
     hold_signals: Callable[[], None] = lambda: None
     """Makes signals wait that would end this process while it concludes."""
     release_signals: Callable[[], None] = lambda: None
-    """Lets them, and ``os._exit``, end this process again."""
+    """Lets them end this process again."""
+    end_with: Callable[[int | None], None] = lambda status: None  # noqa: ARG005
+    """Is called with the exit code of pytest when it is about to end: no other way out leads to 0 then, unless it is 0."""
     by_test: dict[str, Record] = field(default_factory=dict)
     workers_noticed: list[str] = field(default_factory=list)
     """What workers of xdist noticed of models that changed while they were asked."""

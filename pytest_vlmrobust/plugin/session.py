@@ -104,8 +104,9 @@ def pytest_configure(config: pytest.Config) -> None:
     atexit.register(gc.freeze)  # else Python looks for cycles among all of torch and transformers once more: for about a second
     if run.controls:
         order = contextlib.ExitStack()
-        run.hold_signals = order.enter_context(_ends_in_order(lambda text: _say_at_once(config, text)))
+        run.hold_signals = order.enter_context(_ends_in_order())
         run.release_signals = order.close
+        run.end_with = _guard_exit(lambda text: _say_at_once(config, text))
         config.add_cleanup(lambda: None if run.decision is Decision.GO else order.close())  # a GO is looked at once more
     else:
         end_with_controller()
@@ -212,8 +213,8 @@ def _collecting_seldom() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ends_in_order(say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
-    """Makes a run that is ended from outside, or from inside by ``os._exit``, end with a decision, and never with exit code 0.
+def _ends_in_order() -> Iterator[Callable[[], None]]:
+    """Makes a run that is ended from outside end with a decision.
 
     A signal that somebody handles or ignores already, as below ``nohup``, is left to them.
 
@@ -231,19 +232,9 @@ def _ends_in_order(say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
             if signal.getsignal(number) in (_interrupt, signal.default_int_handler):  # else somebody handles it by now
                 signal.signal(number, _wait_for_the_end)
 
-    leave, process = os._exit, os.getpid()
-
-    def leave_loudly(status: int) -> NoReturn:
-        if status == 0 and os.getpid() == process:  # a process that was forked from this one may end like that
-            say("vlm: INCOMPLETE: something called os._exit(0) before the run was over")
-            status = EXIT_CODES[Decision.INCOMPLETE]
-        leave(status)
-
-    os._exit = leave_loudly
     try:
         yield hold
     finally:
-        os._exit = leave
         for number, before in handled.items():
             if signal.getsignal(number) in (_interrupt, _wait_for_the_end, signal.SIG_DFL):
                 signal.signal(number, before)
@@ -256,6 +247,39 @@ def _is_unhandled(number: int) -> bool:
     handler = ctypes.pythonapi.PyOS_getsig
     handler.restype = ctypes.c_void_p
     return handler(ctypes.c_int(number)) is None
+
+
+_GUARDED = "vlm_guarded"
+"""The attribute of a guard of ``os._exit`` that holds what it guards: a process may run several gates, one after the other."""
+
+
+def _guard_exit(say: Callable[[str], None]) -> Callable[[int | None], None]:
+    """Keeps ``os._exit(0)`` from ending this process with the exit code of a GO, until the process is gone.
+
+    Returns:
+        What is called with the exit code of pytest when it is about to end: only after 0 may the process end by ``os._exit(0)``.
+    """
+    leave: Callable[[int], NoReturn] = getattr(os._exit, _GUARDED, os._exit)
+    process, ended = os.getpid(), 0
+
+    def leave_loudly(status: int) -> NoReturn:
+        if status == 0 and os.getpid() == process:  # a process that was forked from this one may end like that
+            when = f"after pytest ended with exit code {ended}, which stays" if ended else "before the run was over"
+            status = ended or EXIT_CODES[Decision.INCOMPLETE]
+            with contextlib.suppress(Exception):  # whatever became of the streams, the exit code stands
+                say(f"vlm: {'' if ended else 'INCOMPLETE: '}something called os._exit(0) {when}")
+        leave(status)
+
+    def end_with(status: int | None) -> None:
+        nonlocal ended
+        if status == 0:
+            os._exit = leave
+        else:
+            ended = status or EXIT_CODES[Decision.INCOMPLETE]
+
+    setattr(leave_loudly, _GUARDED, leave)
+    os._exit = leave_loudly
+    return end_with
 
 
 def _say_at_once(config: pytest.Config, text: str) -> None:

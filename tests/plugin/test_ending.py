@@ -234,9 +234,44 @@ def test_the_keyboard_is_no_limit_of_failures(project: Project, option: str) -> 
     refused(project, run(project, option, subprocess=True), 2, "pytest was interrupted (KeyboardInterrupt)")
 
 
+NOTHING_DECIDED = "vlm: nothing was asked and nothing decided: pytest only lists tests, or what they set up"
+
+
 @pytest.mark.parametrize(
-    "option", ["--fixtures", "--fixtures-per-test", "--cache-show", "--markers", "--setup-plan", "--collect-only"]
+    ("option", "code", "given_in"),
+    [
+        ("--collect-only", 0, "ini"),
+        ("--co", 0, "option"),
+        ("--setup-plan", 5, "option"),
+        ("--setup-plan", 5, "ini"),
+        ("--setup-only", 5, "PYTEST_ADDOPTS"),
+    ],
 )
+def test_pytest_that_runs_no_test_says_that_nothing_was_decided(
+    project: Project, option: str, code: int, given_in: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if given_in == "PYTEST_ADDOPTS":
+        monkeypatch.setenv("PYTEST_ADDOPTS", option)
+    elif given_in == "ini":
+        project.write("pytest.ini", f"[pytest]\naddopts = {option}\nvlm = scripted:model.yaml\n")
+    models = () if given_in == "ini" else ("model",)
+    result = project.run(*([option] if given_in == "option" else []), models=models)
+    assert result.ret == code, result.stdout.str()
+    assert result.outlines.count(NOTHING_DECIDED) == 1
+    assert "INCOMPLETE" not in result.stdout.str()
+    assert not (project.path / ".vlmrobust" / "runs").exists()
+
+
+@pytest.mark.parametrize("option", ["--setup-plan", "--setup-only"])
+def test_what_plain_tests_set_up_is_shown_as_ever_beside_a_model_in_an_ini_file(project: Project, option: str) -> None:
+    project.write("pytest.ini", "[pytest]\nvlm = scripted:model.yaml\n")
+    project.write("suite/test_suite.py", PLAIN.format("assert 1"))
+    result = project.run(option, models=())
+    assert result.ret == 0
+    assert NOTHING_DECIDED not in result.outlines
+
+
+@pytest.mark.parametrize("option", ["--help", "--version", "--fixtures", "--fixtures-per-test", "--cache-show", "--markers"])
 def test_pytest_that_only_shows_something_says_nothing_of_the_gate(project: Project, option: str) -> None:
     result = project.run(option)
     assert result.ret == 0
@@ -264,3 +299,39 @@ def test_reports_are_written_once_the_model_is_freed(project: Project) -> None:
         """.replace("\n        ", "\n"),
     )
     project.run("--vlm-report=out", subprocess=True).stdout.fnmatch_lines(["*in this order: asked freed written"])
+
+
+LEAVES = """
+import atexit
+import os
+import threading
+
+atexit.register(lambda: os._exit(0))
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "more"),
+    [("A", 1, ""), ("A", 1, "threading._register_atexit(os._exit, 0)"), ("B", 0, ""), ("?", 10, "atexit.register(os._exit, 0)")],
+)
+def test_a_module_that_leaves_by_exit_0_at_the_end_changes_no_exit_code(
+    project: Project, answer: str, code: int, more: str
+) -> None:
+    if answer == "?":
+        policy = project.path / "policy.yaml"
+        policy.write_text(policy.read_text().replace("judge: point", "judge: interval"))  # eight questions decide nothing
+    project.script({"setting": "invert", "answer": answer if answer != "?" else "B"})
+    project.write("suite/leaves.py", LEAVES.format(more))
+    suite = project.path / "suite" / "test_suite.py"
+    suite.write_text(f"import leaves\n{suite.read_text()}")
+    result = project.run(subprocess=True)
+    assert result.ret == code, result.stdout.str() + result.stderr.str()
+    text = result.stdout.str() + result.stderr.str()
+    assert (f"vlm: something called os._exit(0) after pytest ended with exit code {code}" in text) == (code != 0)
+
+
+def test_a_breach_is_1_without_the_terminal_of_pytest_too(project: Project) -> None:
+    project.script({"setting": "invert", "answer": "A"})
+    result = project.run("-p", "no:terminal", subprocess=True)
+    assert result.ret == 1, result.stdout.str() + result.stderr.str()
