@@ -348,8 +348,10 @@ _DESCRIBING = ("help", "markers", "version")
 """Options of pytest that describe it and end it before there is a session."""
 _SETTING_UP = ("setupplan", "setuponly")
 """Options of pytest that show what tests would set up, or set it up and run no test."""
-_LISTING = ("collectonly", *_SETTING_UP, "showfixtures", "show_fixtures_per_test", "cacheshow")
+_LISTING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options of pytest that list things in a session, in which no test runs."""
+SHOWING = (*_DESCRIBING, *_LISTING)
+"""Options with which exit code 0 says nothing about a model."""
 
 
 def only_describes(config: pytest.Config) -> bool:
@@ -359,7 +361,7 @@ def only_describes(config: pytest.Config) -> bool:
 
 def only_shows(config: pytest.Config) -> bool:
     """Whether pytest only lists or describes things, such as fixtures, so that nothing is gated."""
-    return only_describes(config) or any(config.getoption(name, default=False) for name in _LISTING)
+    return only_sets_up(config) or any(config.getoption(name, default=False) for name in SHOWING)
 
 
 def only_sets_up(config: pytest.Config) -> bool:

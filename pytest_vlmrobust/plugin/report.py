@@ -231,9 +231,9 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
         run.stop("; ".join(filter(None, (run.stopped, *unwritten))))
     if run.stopped:
         decision = run.conclude()
-    if unwritten and run.settings.vlm_report:
+    if unwritten:
         with _note_failure(unwritten, "report"):  # what was written of it says GO
-            _write_report(run)
+            _write_report(run, evidence=False)
     session.exitstatus = EXIT_CODES[decision] if status == pytest.ExitCode.OK or by_verdicts else status
     facts = run.conclusion
     _add_suite_properties(session.config, suite_properties(run.origins(), run.records, facts))
@@ -259,9 +259,8 @@ def _write_files(run: Run, decision: Decision) -> list[str]:
     """Writes the report and, after a GO, the baseline, as requested; returns the reasons for failed writes."""
     problems: list[str] = []
     files: list[Path] = []
-    if run.settings.vlm_report:
-        with _note_failure(problems, "report"):
-            files += [*_write_report(run), run.evidence.copy_to(run.directories.report)]
+    with _note_failure(problems, "report"):
+        files += _write_report(run)
     if run.settings.vlm_update_baseline and decision is Decision.GO:
         with _note_failure(problems, "baseline"):
             files += _update_baseline(run)
@@ -282,10 +281,19 @@ def _note_failure(problems: list[str], what: str) -> Iterator[None]:
         problems.append(f"writing the {what} ended in {type(error).__name__}: {on_one_line(str(error), None)}")
 
 
-def _write_report(run: Run) -> list[Path]:
+def _write_report(run: Run, *, evidence: bool = True) -> list[Path]:
+    """Writes the report, if one is asked for, and beside it the evidence; returns the files."""
     from pytest_vlmrobust.reporting import write_report
 
-    return write_report(run.directories.report, run.records, _with_ranking(run, run.conclusion), run.manifest())
+    if run.report is None:
+        return []
+    facts, manifest = _with_ranking(run, run.conclusion), run.manifest()
+
+    def write(folder: Path) -> list[Path]:
+        written = write_report(folder, run.records, facts, manifest)
+        return [*written, run.evidence.copy_to(folder)] if evidence else written
+
+    return run.report.put(write, as_far_as_written=run.decision is not Decision.GO)
 
 
 def _with_ranking(run: Run, facts: RunFacts) -> RunFacts:
@@ -397,6 +405,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
         status = _look_again(config, status)
     if run := config.stash.get(RUN, None):
         run.end_with(status)
+        if run.report is not None:
+            run.report.release()
     return status
 
 
@@ -559,9 +569,8 @@ def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
     with _note_failure(problems, "manifest"):
         run.take_back(reason)
     facts = run.conclusion
-    if run.settings.vlm_report:
-        with _note_failure(problems, "report"):
-            _write_report(run)
+    with _note_failure(problems, "report"):
+        _write_report(run, evidence=False)
     with _note_failure(problems, "JUnit file"), contextlib.suppress(ValueError):  # what is no XML says GO nowhere
         if junit is not None and junit.is_file():
             correct(junit, suite_properties(facts.origins, run.records, facts))

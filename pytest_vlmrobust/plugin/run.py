@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.after.rerun import Rerun
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
     from pytest_vlmrobust.reporting import Command, RunFacts
+    from pytest_vlmrobust.reporting.directory import ReportDirectory
     from pytest_vlmrobust.store import Evidence, Journal, Store
 
 NOT_CONCLUDED = "the run did not finish, so it is unknown which tests it left out: run it again, answers that it has are kept"
@@ -46,6 +47,8 @@ class Run(RunEvaluation):
     """Why pytest could not print what it had to say; empty where it could."""
     repeatability: Sequence[Repeatability] = ()
     """How often answers changed when they were asked for again (``--vlm-aa``)."""
+    report: ReportDirectory | None = None
+    """Where the report is written, where one is asked for."""
     hold_signals: Callable[[], None] = lambda: None
     """Makes signals wait that would end this process while it concludes."""
     release_signals: Callable[[], None] = lambda: None

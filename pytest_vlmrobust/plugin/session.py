@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_vlmrobust.core.decision import ENDINGS, EXIT_CODES, Decision
-from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.errors import VlmRobustError, typed_path
 from pytest_vlmrobust.evaluation.run.selection import Selection
 
 from .evaluation import MAIN
-from .options import Settings, only_describes, only_shows
+from .options import SHOWING, Settings, only_describes, only_sets_up, only_shows
 from .outcome import NO_FILES_LEFT, Collector, lacks_files
 from .progress import ProgressDisplay
 from .run import RUN, Run
@@ -32,6 +32,7 @@ from .workers import end_with_controller
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting import Command
+    from pytest_vlmrobust.reporting.directory import ReportDirectory
 
 MARKERS = (
     "vlm_settings(*names): settings, or sets of them such as robustbench, of a vlm_cell or vlm_sweep test",
@@ -55,7 +56,15 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
                 f"this process may open {allowed} files, and a run needs {_FEWEST_FILES}. Raise the limit (ulimit -n 1024)"
             )
         _open_closed_streams()
+        options = early_config.known_args_namespace
+        if not _is_worker(early_config) and not any(getattr(options, name, False) for name in SHOWING):
+            _claim_report(early_config, lambda name: getattr(options, name) or early_config.getini(name))
     return (yield)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Whether xdist started this process, or may have: only later it says so for sure."""
+    return hasattr(config, "workerinput") or "PYTEST_XDIST_WORKER" in os.environ
 
 
 def _files_allowed() -> float:
@@ -120,8 +129,9 @@ def _check(config: pytest.Config, run: Run) -> None:
         pytest.UsageError: something of it cannot be used.
     """
     try:
-        if not only_shows(config):
-            _make_report_directory(run)
+        if run.controls and (only_sets_up(config) or not only_shows(config)):
+            _claim_report(config, lambda name: getattr(run.settings, name))
+            run.report = config.stash.get(_REPORT, None)
         run.settings.check()
         if run.only_fills:
             run.shard  # noqa: B018 - what is wrong with it is said now
@@ -314,10 +324,11 @@ def _open_run(config: pytest.Config) -> Run:
     sent = getattr(config, "workerinput", {})
     worker = str(sent.get("workerid", MAIN))
     gates = bool(settings.vlm)
+    claimed = config.stash.get(_REPORT, None)
     run = Run(
         settings,
         config.invocation_params.dir,
-        run_id=str(sent.get("vlm_run_id") or _new_name()),
+        run_id=str(sent.get("vlm_run_id") or (claimed.run_id if claimed else _new_name())),
         worker=worker,
         workers=int(sent.get("workercount", 1)),
         started=float(sent.get("vlm_started") or time.time()),
@@ -356,15 +367,39 @@ def _work_in_one_process(config: pytest.Config) -> None:
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], 0
 
 
-def _make_report_directory(run: Run) -> None:
-    """Makes the report directory now: to find out at the end of a long run that it cannot be written would be late.
+_REPORT: pytest.StashKey[ReportDirectory] = pytest.StashKey()
+"""The directory of the report, once this process has taken it."""
+
+
+def _claim_report(config: pytest.Config, given: Callable[[str], Any]) -> None:
+    """Takes the directory of the report: from now on it says nothing of an earlier run, whatever ends this one.
+
+    Args:
+        config: of pytest.
+        given: returns the value of an option, or of its ini value.
 
     Raises:
-        pytest.UsageError: it cannot be made.
+        pytest.UsageError: another run has the directory, it cannot be written, or must not be replaced by a report.
     """
-    if run.settings.vlm_report and run.controls:
-        directory = run.directories.report
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise pytest.UsageError(f"--vlm-report {str(directory)!r}: cannot make the directory: {error.strerror}") from None
+    if _REPORT in config.stash or not given("vlm_report"):
+        return
+    from pytest_vlmrobust.evaluation.run.directories import RunDirectories
+    from pytest_vlmrobust.reporting.directory import ReportDirectory
+
+    run_id, invocation = _new_name(), config.invocation_params.dir
+    try:
+        store = typed_path(given("vlm_store"), invocation, given_as="--vlm-store")
+        directories = RunDirectories(
+            run_id, invocation, store, report_given=given("vlm_report"), baseline_given=given("vlm_baseline")
+        )
+        directories.check_report()
+        config.stash[_REPORT] = claimed = ReportDirectory.claim(directories.report, run_id)
+    except VlmRobustError as error:
+        raise pytest.UsageError(str(error)) from None
+
+    def release() -> None:
+        run = config.stash.get(RUN, None)
+        if run is None or run.decision is not Decision.GO:  # a GO is looked at once more
+            claimed.release()
+
+    config.add_cleanup(release)

@@ -99,8 +99,7 @@ class RunDirectories:
             UsageError: the store cannot be written to and the model is to be asked, no directory can hold the run, it is on a
                 network file system, or the report would replace the baseline, or either of them the store.
         """
-        self._check_report()
-        self._check_store()
+        self.check_report()
         if not self.offline and not self.store_is_writable:
             raise UsageError(
                 f"--vlm-store {str(self.store)!r} cannot be written to: answers could not be kept. Add --vlm-offline to take all "
@@ -120,8 +119,13 @@ class RunDirectories:
                 "merge). --vlm-network-store uses it all the same, where one machine alone uses it and its locks hold"
             )
 
-    def _check_report(self) -> None:
-        """Refuses a report in the place of the baseline: whatever it says, the next run would be compared with this one."""
+    def check_report(self) -> None:
+        """Refuses a report in the place of the baseline or of the store, whose files it would replace.
+
+        Raises:
+            UsageError: it is there.
+        """
+        self._check_store()
         if not self.baseline_given or not self.report_given:
             return
         if _is_same(self.baseline, self.report):

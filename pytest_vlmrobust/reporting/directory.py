@@ -1,0 +1,161 @@
+"""The directory of a report: it belongs to one run at a time, and holds nothing of an earlier one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from pytest_vlmrobust.core.decision import Decision
+from pytest_vlmrobust.core.errors import StoreError, UsageError
+from pytest_vlmrobust.store import read_manifest, write_manifest
+from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
+from pytest_vlmrobust.store.run_directory import DOCKET_FILE
+from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
+
+from . import junit, model_card, results
+from .files import REPORT, SUMMARY
+from .ranking import FILES as RANKING_FILES
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+NAMES = (
+    SUMMARY,
+    REPORT,
+    model_card.FILE_NAME,
+    junit.FILE_NAME,
+    results.CSV_FILE,
+    *RANKING_FILES,
+    EVIDENCE,
+    results.FILE_NAME,  # last: with it, the evidence is known to be that of a report
+)
+"""The files of a report beside its manifest: what else is in the directory belongs to the user."""
+_LOCK = ".vlmrobust.lock"
+_UNFINISHED = ".vlm-report-"
+"""How the folder begins in which a report is written before it is put in its place."""
+
+
+@dataclass(frozen=True)
+class ReportDirectory:
+    """The directory of a report, as the run that owns it has it."""
+
+    path: Path
+    run_id: str
+    _lock: BaseFileLock
+
+    @classmethod
+    def claim(cls, path: Path, run_id: str) -> Self:
+        """Makes the directory, takes it for a run, removes the files of an earlier report, and says INCOMPLETE there.
+
+        The system frees the lock when its process ends, however that happens.
+
+        Raises:
+            UsageError: another run writes there, it is no place for a report, or it cannot be written.
+        """
+        from filelock import FileLock, Timeout
+
+        named = f"--vlm-report {str(path)!r}"
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{named}: cannot make the directory: {error.strerror}") from None
+        _refuse_other_places(path, named)
+        lock = FileLock(path / _LOCK, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise UsageError(
+                f"{named}: {_owner(path)} writes its report there, and a report belongs to one run. Wait for it, or name another "
+                "directory with --vlm-report"
+            ) from None
+        except (OSError, NotImplementedError) as error:
+            raise UsageError(
+                f"{named}: cannot be locked against other runs: {error}. Name a directory on a local disk that can be written to"
+            ) from None
+        directory = cls(path, run_id, lock)
+        try:
+            directory._begin()
+        except (OSError, StoreError) as error:
+            lock.release()
+            raise UsageError(f"{named}: cannot be made ready for the report of this run: {error}") from None
+        return directory
+
+    def _begin(self) -> None:
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+        for name in NAMES:
+            (self.path / name).unlink(missing_ok=True)
+        for folder in self.path.glob(f"{_UNFINISHED}*"):
+            shutil.rmtree(folder)
+        content = {"run": self.run_id, "decision": str(Decision.INCOMPLETE), "owner": owner}
+        write_manifest(self.path, {**content, "stopped": "the run has not written its report yet, or died before it could"})
+
+    def put(self, write: Callable[[Path], Sequence[Path]], *, as_far_as_written: bool) -> list[Path]:
+        """Writes a report in place of an earlier one of this run, and returns its files.
+
+        Args:
+            write: writes it into a folder, and returns the files.
+            as_far_as_written: whether the files that could be written are put there where others could not.
+        """
+        with self._unfinished() as folder:
+            try:
+                write(folder)
+            except BaseException:
+                if as_far_as_written:
+                    self._replace(folder)
+                raise
+            return self._replace(folder)
+
+    @contextlib.contextmanager
+    def _unfinished(self) -> Iterator[Path]:
+        folder = self.path / f"{_UNFINISHED}{uuid.uuid4().hex}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _replace(self, folder: Path) -> list[Path]:
+        """Puts the files of a folder here, and removes those of an earlier report that the folder lacks, but for the evidence."""
+        written = [name for name in (MANIFEST, *reversed(NAMES)) if (folder / name).is_file()]
+        for name in NAMES:
+            if name not in (EVIDENCE, *written):
+                (self.path / name).unlink(missing_ok=True)
+        return [(folder / name).replace(self.path / name) for name in written]
+
+    def release(self) -> None:
+        """Lets other runs have the directory; to do so twice is fine."""
+        self._lock.release()
+
+
+def _refuse_other_places(path: Path, named: str) -> None:
+    """Refuses a directory whose files must not be replaced by those of a report.
+
+    Raises:
+        UsageError: a run or a store is kept there.
+    """
+    if (path / DOCKET_FILE).exists():
+        raise UsageError(f"{named}: an earlier run keeps its evidence there. Name a directory of its own for the report")
+    if (path / EVIDENCE).exists() and not any((path / name).exists() for name in (MANIFEST, results.FILE_NAME)):
+        raise UsageError(
+            f"{named}: {EVIDENCE} there is not of a report, and may hold the answers of a store. Name another directory, or "
+            "delete the file"
+        )
+
+
+def _owner(path: Path) -> str:
+    """Returns the run that has the directory, for a message."""
+    try:
+        manifest = read_manifest(path)
+        owner = manifest["owner"]
+        return f"process {owner['pid']} on {owner['host']} (run {manifest['run']}, since {owner['since']})"
+    except (StoreError, KeyError, TypeError):
+        return "another run, which is about to begin or to end,"
