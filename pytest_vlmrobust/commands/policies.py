@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import tomllib
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -80,6 +79,7 @@ def _check(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.after.policy_lint import lacks_basics, lint
     from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, thresholds_file
     from pytest_vlmrobust.evaluation.power.sample_size import rules_without_sample_size
+    from pytest_vlmrobust.evaluation.run.clock import utc_today
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
     from pytest_vlmrobust.reporting.policy_table import render_policy
@@ -96,7 +96,7 @@ def _check(options: argparse.Namespace) -> int:
         say(line)
     findings = lint(
         policy,
-        today=date.today(),  # noqa: DTZ011 - waivers expire by local date
+        today=utc_today(),
         samples=options.samples,
         options=options.options,
         clean=options.accuracy,

@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -177,10 +176,11 @@ def _rows(policy: Policy, name: str, options: argparse.Namespace) -> tuple[list[
     import numpy as np
 
     from pytest_vlmrobust.evaluation.power.simulation import Simulation
+    from pytest_vlmrobust.evaluation.run.clock import utc_today
 
     rows, why = [], ""
     for place, (truth, n) in enumerate(_truths(policy, options)):
-        simulation = Simulation(policy, truth, _today())
+        simulation = Simulation(policy, truth, utc_today())
         rng = np.random.default_rng([options.seed, place])
         if not simulation.planned.tests:
             reasons = {**simulation.planned.left_out, **simulation.planned.idle}
@@ -195,10 +195,6 @@ def _rows(policy: Policy, name: str, options: argparse.Namespace) -> tuple[list[
 def _samples_needed(simulation: Simulation, n: int, options: argparse.Namespace, rng: Any) -> tuple[int, int | None]:
     runs = max(options.runs // _SEARCHED, _FEWEST)
     return simulation.samples_to_decide(n, runs, rng, progress=_note("how many samples would decide:"))
-
-
-def _today() -> date:
-    return date.today()  # noqa: DTZ011 - waivers expire by local date
 
 
 def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[Truth, int]]:

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,8 +45,6 @@ class RunEvaluation(RunInputs):
     started: float = field(default_factory=time.time)
     """When the run began, in seconds since 1970; its workers are told."""
     selection: Selection = field(default_factory=Selection)
-    today: date = field(default_factory=date.today)
-    """Waivers expire by local date."""
     written: dict[Path, str] = field(default_factory=dict)
     """The SHA-256 of each file that the run wrote for good."""
 
@@ -302,6 +299,7 @@ class RunEvaluation(RunInputs):
         asked = {planned.dataset for planned in self.selection.plan}
         sha256 = JudgeInputs(
             today=self.today,
+            latest=self.clock.latest,
             models=self.models,
             policies=policies,
             tests=self.tests.stored(),

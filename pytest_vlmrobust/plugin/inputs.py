@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from .options import Settings, data_directory
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+    from pytest_vlmrobust.evaluation.run.clock import Clock
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.directories import RunDirectories
     from pytest_vlmrobust.evaluation.run.filling import Shard
@@ -29,6 +32,8 @@ class RunInputs:
     invocation: Path
     """The directory where pytest was called."""
     run_id: str
+    days_of_controller: Sequence[str] = ()
+    """The two days of the clock as a controller of xdist sent them to this worker."""
 
     @property
     def only_plans(self) -> bool:
@@ -95,6 +100,27 @@ class RunInputs:
         return RunData(self.settings.vlm_dataset, self._path(given, "--vlm-data") if given else None, small=small)
 
     @cached_property
+    def clock(self) -> Clock:
+        """The day of the run, by which waivers are judged, and what says that it is a wrong one.
+
+        Raises:
+            PolicyError: a thresholds file that is absent.
+        """
+        from pytest_vlmrobust.evaluation.judge.scopes import policy_files
+        from pytest_vlmrobust.evaluation.run.clock import Clock
+
+        if self.days_of_controller:
+            today, latest = map(date.fromisoformat, self.days_of_controller)
+            return Clock(today, latest)
+        files = [file for ref in self.models.values() for file in policy_files(ref, self.settings.vlm_thresholds, self._path)]
+        return Clock.of(self.directories.earlier, self.directories.store, files)
+
+    @property
+    def today(self) -> date:
+        """The day by which waivers are judged, by universal time."""
+        return self.clock.today
+
+    @cached_property
     def policies(self) -> dict[str, Policy]:
         """The policy of each model.
 
@@ -106,7 +132,8 @@ class RunInputs:
 
         settings = self.settings
         policies = {
-            name: policy_for(ref, settings.vlm_thresholds, self._path, self.invocation) for name, ref in self.models.items()
+            name: policy_for(ref, settings.vlm_thresholds, self._path, self.invocation).as_of(self.clock.latest)
+            for name, ref in self.models.items()
         }
         if not settings.vlm_mode:
             return policies

@@ -54,7 +54,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         files = ", ".join(file.name for file in policy.files)
         lines.append(f"policy of {name}: {files} (sha256 {policy.sha256[:12]}), {quantity(len(policy.waivers), 'waiver')}")
         lines += [f"policy of {name}: {change}" for change in policy.replaced if not change.only_tightens]
-    lines += [f"warning: {warning}" for warning in loophole_warnings(run.policies.values(), run.today)]
+    warnings = filter(None, [run.clock.behind, *loophole_warnings(run.policies.values(), run.today)])
+    lines += [f"warning: {warning}" for warning in warnings]
     lines += [] if run.only_plans else [run.directories.notice]
     lines += [str(run.rerun)] if run.rerun else []
     return [on_one_line(f"vlm: {line}", None) for line in lines if line]  # names of files may hold anything

@@ -281,6 +281,7 @@ class Run(RunEvaluation):
             narrowed=self.selection.narrowed,
             today=self.today,
             has_baseline=bool(self.settings.vlm_baseline),
+            behind=self.clock.behind,
             without_pictures=self.baseline.without_pictures if self.baseline else (),
             samples_asked=lambda: self._samples_asked,
             categories=lambda: self.data.categories(self._measured_datasets),

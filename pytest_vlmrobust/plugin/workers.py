@@ -58,6 +58,7 @@ def pytest_configure_node(node: Any) -> None:
     run = node.config.stash[RUN]
     node.workerinput["vlm_run_id"] = run.run_id
     node.workerinput["vlm_started"] = run.started
+    node.workerinput["vlm_days"] = [run.clock.today.isoformat(), run.clock.latest.isoformat()] if run.settings.vlm else []
     node.workerinput["vlm_command"] = run.command.to_dict() if run.command else {}
     node.workerinput["vlm_rerun"] = run.rerun.to_worker() if run.rerun else {}
 

@@ -148,9 +148,10 @@ def outcome_of(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today:
     if _only_warns(rule, outcome):
         return Outcome.MEASURED
     waivable = outcome is Outcome.FAIL or (outcome is Outcome.INCONCLUSIVE and measured)
-    if waivable and any(not _why_not_waived(waiver, judged, today) for waiver in waivers):
+    holding = [waiver for waiver in waivers if waivable and not _why_not_waived(waiver, judged, today)]
+    if any(waiver.latest is None for waiver in holding):
         return Outcome.WAIVED
-    return outcome
+    return Outcome.INCONCLUSIVE if holding else outcome
 
 
 # Tests that stop before all samples are asked: the verdict of a part of them, at a part of the declared risk.
@@ -224,7 +225,7 @@ def early_verdict(
     if rule.treatment.tier is Tier.WARN:
         reason = f"{WARNING}{called} is not {rule.bound.condition}: {because} {_cite(rule)}"
         return _verdict(rule, Outcome.MEASURED, reason)
-    caps = [(waiver, waiver.bound_of(rule.bound)) for waiver in waivers if not waiver.is_expired(today)]
+    caps = [(waiver, waiver.bound_of(rule.bound)) for waiver in _certain_first(waivers) if not waiver.is_expired(today)]
     shown = [within(cap) for _, cap in caps]
     if Outcome.PASS in shown:
         waiver, cap = caps[shown.index(Outcome.PASS)]
@@ -342,7 +343,7 @@ def _cite(rule: Rule) -> str:
 def _waive(judged: JudgedEstimate, verdict: Verdict, waivers: Iterable[Waiver], today: date) -> Verdict:
     """Returns the verdict of a bound that is not shown to be kept, or WAIVED where a waiver holds."""
     refused = []
-    for waiver in waivers:
+    for waiver in _certain_first(waivers):
         why_not = _why_not_waived(waiver, judged, today)
         if not why_not:
             return _waived(verdict, waiver)
@@ -350,11 +351,19 @@ def _waive(judged: JudgedEstimate, verdict: Verdict, waivers: Iterable[Waiver], 
     return replace(verdict, reason=verdict.reason + "".join(refused))
 
 
+def _certain_first(waivers: Iterable[Waiver]) -> list[Waiver]:
+    """Returns waivers that hold for sure before those of which nobody knows whether they still do."""
+    return sorted(waivers, key=lambda waiver: waiver.latest is not None)
+
+
 def _waived(verdict: Verdict, waiver: Waiver) -> Verdict:
-    """Returns WAIVED, with what is known about the bound."""
+    """Returns WAIVED, with what is known about the bound; INCONCLUSIVE where nobody knows whether the waiver still holds."""
     found = "broken" if verdict.outcome is Outcome.FAIL else "undecided with all samples"
     ticket = f", {waiver.ticket}" if waiver.ticket else ""
     signature = f"{waiver.id} (owner {waiver.owner}{ticket}, until {waiver.expires.isoformat()})"
+    if waiver.latest is not None:
+        unknown = f"it is not known whether {signature} still holds: the clock of the run is behind {waiver.latest.isoformat()}"
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"the bound is {found}: {verdict.reason}; {unknown}")
     reason = f"the bound is {found}: {verdict.reason}; waived by {signature}: {waiver.reason}"
     return replace(verdict, outcome=Outcome.WAIVED, reason=reason, waiver=waiver.id)
 

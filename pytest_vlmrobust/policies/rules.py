@@ -335,6 +335,9 @@ class Waiver:
     cap: float
     source: str
     ticket: str = ""
+    latest: date | None = None
+    """A day after its last one on which something of the run was made: whether it still holds, as the clock of the run says, is
+    unknown."""
 
     def applies(self, test: JudgedTest) -> bool:
         """Whether the waiver covers this test, expired or not."""

@@ -142,7 +142,7 @@ def _classify_miss(waiver: Waiver, tests: list[JudgedTest]) -> Missed:
 def _state(waiver: Waiver, matched: int, used: int, exceeded: int, today: date) -> WaiverState:
     if waiver.is_expired(today):
         return WaiverState.EXPIRED
-    if used:
+    if used or (exceeded and waiver.latest is not None):  # of which the run says that its clock is behind
         return WaiverState.USED
     if exceeded:
         return WaiverState.EXCEEDED

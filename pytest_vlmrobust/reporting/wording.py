@@ -320,7 +320,8 @@ def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunF
     counts = Counter(record.outcome for record in records)
     facts = facts or RunFacts()
     passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
-    covered = f"{quantity(waived, 'is waived', 'are waived')}, " if waived else ""
+    day = f" by the date {facts.origins['date']} (UTC)" if "date" in facts.origins else ""
+    covered = f"{quantity(waived, 'is waived', 'are waived')}{day}, " if waived else ""
     reasons = {
         Decision.GO: "; ".join(
             [f"{passed}, {covered}none failed{_warnings(records)}{_judged_by_value(records)}", *open_rules_in_words(records)]

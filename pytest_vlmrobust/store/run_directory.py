@@ -280,6 +280,7 @@ class Docket(TypedDict, total=False):
     """The parts of ``docket.json``; whoever needs one that is absent says so."""
 
     date: str
+    latest: str
     reference: str | None
     baseline: bool
     attempts: bool

@@ -293,9 +293,9 @@ def test_what_a_later_file_loosens_about_the_run_is_said_under_q_and_in_every_re
 
 
 def test_a_warning_is_said_beside_a_pass(project: Project) -> None:
-    project.script({"setting": "invert", "answer": "A"})
+    project.script({"setting": "invert", "sample": "q[1-7]", "answer": "A"})
     policy = (project.path / "policy.yaml").read_text(encoding="utf-8")
-    project.write("policy.yaml", policy.replace("max: 20pp", "max: 100pp"))
+    project.write("policy.yaml", policy.replace("max: 20pp", "max: 99pp"))
     warns = "{id: say, metric: accuracy_drop, max: 1pp, judge: point, tier: warn}"
     project.write("warns.yaml", f"version: 1\nrules: [{warns}]\n")
     result = project.run("--vlm-thresholds=warns.yaml", "--vlm-report=report", "--junitxml=junit.xml")

@@ -14,8 +14,8 @@ from .conftest import Project
 RULES = """
 version: 1
 rules:
-  - {id: kept, metric: accuracy_drop, max: 100pp, judge: point}
-  - {id: worst, metric: worst_case_drop, max: 100pp, judge: point}
+  - {id: kept, metric: accuracy_drop, max: 99pp, judge: point}
+  - {id: worst, metric: worst_case_drop, max: 99pp, judge: point}
   - {id: small-drop, metric: accuracy_drop, where: {setting: invert}, max: 15pp, on_inconclusive: warn}
   - {id: said, metric: accuracy_drop, where: {setting: flip_v}, max: 15pp, tier: warn}
   - {id: no-regression, metric: baseline_drop, where: {setting: invert}, max: 4pp, on_not_applicable: warn}

@@ -79,7 +79,7 @@ def test_a_model_that_always_says_the_same_is_no_go_by_rules_on_drops_alone(proj
 
 def test_a_rule_on_visual_gain_decides_by_itself(project: Project) -> None:
     project.write("model.yaml", "default: B\n")
-    rule = "- {id: gain, metric: visual_gain, min: -100pp, judge: point}\n"
+    rule = "- {id: gain, metric: visual_gain, min: -99pp, judge: point}\n"
     project.write("policy.yaml", DROPS.format("").replace("rules: [", "rules:\n- ").replace("}]", "}\n" + rule))
     assert project.run().ret == 0
 

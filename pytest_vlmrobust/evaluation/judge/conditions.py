@@ -76,6 +76,8 @@ class Conditions:
     today: date
     """The day on which waivers are checked for expiry."""
     has_baseline: bool
+    behind: str = ""
+    """What says that the clock of the machine is behind."""
     """Whether an earlier run was named."""
     without_pictures: Sequence[str] = ()
     """The datasets without picture digests in the earlier run."""
@@ -123,6 +125,7 @@ class Conditions:
         data that no rule gates.
         """
         warnings = [*_stopped_early(records), *self._pictures_not_compared(records)]
+        warnings += filter(None, [self.behind])
         warnings += loophole_warnings(self.policies.values(), self.today)
         warnings += [_ran_code(ref) for ref in self.models.values() if ref.remote_code]
         unmet, whole = self._unmet_rules(records), self.is_whole and self._has_ended(records)

@@ -80,6 +80,8 @@ class JudgeInputs:
     """Whether cells are compared with an earlier run."""
     attempts: bool = False
     """Whether patches are compared with attempts at the whole picture even if no rule asks for it."""
+    latest: date | None = None
+    """The last day on which something of the run was made, where its clock is behind."""
     applied: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each policy as the run recorded it; filled by :meth:`read` only."""
 
@@ -114,6 +116,7 @@ class JudgeInputs:
         """
         content = {
             "date": self.today.isoformat(),
+            "latest": (self.latest or self.today).isoformat(),
             "reference": self.reference,
             "baseline": self.baseline,
             "attempts": self.attempts,
@@ -140,10 +143,12 @@ class JudgeInputs:
         """
         data = read_docket(run)
         try:
+            latest = date.fromisoformat(data.get("latest", data["date"]))
             return cls(
                 today=date.fromisoformat(data["date"]),
+                latest=latest,
                 models={name: from_plain(ref, ModelRef) for name, ref in data["models"].items()},
-                policies={name: _policy(entry, run / POLICIES) for name, entry in data["policies"].items()},
+                policies={name: _policy(entry, run / POLICIES).as_of(latest) for name, entry in data["policies"].items()},
                 tests=_tests(data["tests"]),
                 reference=data["reference"],
                 tasks=data["tasks"],

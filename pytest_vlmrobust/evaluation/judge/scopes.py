@@ -48,8 +48,16 @@ def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path],
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
 
-    files = tuple(thresholds_file(name, path) for name in given or (ref.policy or DEFAULT,))
-    return load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=root)
+    return load_policy(policy_files(ref, given, path), known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=root)
+
+
+def policy_files(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path]) -> list[Path]:
+    """Returns the files of the policy of a model: those given, else the one its record names, else the default.
+
+    Raises:
+        PolicyError: a file that is absent.
+    """
+    return [thresholds_file(name, path) for name in given or (ref.policy or DEFAULT,)]
 
 
 def thresholds_file(name: str, path: Callable[[str], Path], *, given_as: str = "--vlm-thresholds") -> Path:
