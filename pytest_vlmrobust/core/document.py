@@ -11,6 +11,7 @@ import datetime as dt
 import math
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +21,7 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 
 from .errors import UsageError, did_you_mean, why_no_path
+from .words import invisible
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -128,6 +130,20 @@ class Entry:
         if not empty and not value.strip():
             self.refuse(expected or "text that is not empty")
         return value
+
+    def visible_text(self) -> str:
+        """Returns text in which nothing is hidden from a reader: without characters that show nothing."""
+        text = self.text()
+        if hidden := invisible(text):
+            self.refuse(f"text without characters that nobody sees, and it has {hidden}: delete it")
+        return text
+
+    def person(self) -> str:
+        """Returns the name of somebody: letters or digits are in it, and one name has one spelling (Unicode's NFKC)."""
+        name = unicodedata.normalize("NFKC", self.visible_text())
+        if not any(map(str.isalnum, name)):
+            self.refuse("the name of somebody, with letters or digits")
+        return name
 
     def texts(self, *, empty: bool = False) -> tuple[str, ...]:
         """Returns one text, or the texts of a list that is not empty, as a tuple."""

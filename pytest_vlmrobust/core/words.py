@@ -125,6 +125,42 @@ def on_one_line(text: str, most: int | None = LONGEST) -> str:
     return printable(_BREAKS.sub(" ", text.strip("\t\r\n")).rstrip(), most)
 
 
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""What shows nothing beside the characters that Unicode calls format."""
+_ALIKE = ("LATIN", "GREEK", "CYRILLIC")
+"""Scripts that have letters in common by their looks."""
+
+
+def invisible(text: str) -> str:
+    r"""Returns the first character that shows nothing and makes another text of it; empty where there is none.
+
+    >>> invisible("q\u200b0"), invisible("q0")
+    ('U+200B ZERO WIDTH SPACE', '')
+    """
+    if text.isascii():
+        return ""
+    hidden = (char for char in text if unicodedata.category(char) == "Cf" or _BLANK.match(char))
+    return next((_called(char) for char in hidden), "")
+
+
+def mixed_scripts(text: str) -> str:
+    r"""Returns the first letter that is of another script than those before it in its word, and may look like one of theirs.
+
+    >>> mixed_scripts("j\u0430ne"), mixed_scripts("jane \u0430"), mixed_scripts("\u65e5\u672c a")
+    ('U+0430 CYRILLIC SMALL LETTER A', '', '')
+    """
+    for word in [] if text.isascii() else re.findall(r"[^\W\d_]+", text):
+        named = [(char, script) for char in word if (script := unicodedata.name(char, "").partition(" ")[0]) in _ALIKE]
+        for char, script in named:
+            if script != named[0][1]:
+                return _called(char)
+    return ""
+
+
+def _called(char: str) -> str:
+    return f"U+{ord(char):04X} {unicodedata.name(char, '')}".rstrip()
+
+
 def without_halves(text: str) -> str:
     r"""Returns text with each half of a surrogate pair, which no file in UTF-8 can hold, spelled out; all else stays.
 

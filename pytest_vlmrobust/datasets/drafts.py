@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import unicodedata
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +16,10 @@ from typing import Any
 from pytest_vlmrobust.core.boxes import Localisation
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 from pytest_vlmrobust.core.sample import UNDECLARED, ImageSource, Sample
-from pytest_vlmrobust.core.words import first_few, quantity, without_halves
+from pytest_vlmrobust.core.words import first_few, invisible, mixed_scripts, quantity, without_halves
 
 from .benchmarks import BOX, OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
-from .files import Place, Problems
+from .files import DatasetWarning, Place, Problems
 
 # Drafts, and the checks that turn them into samples.
 
@@ -100,15 +102,28 @@ def _without_letters(options: Mapping[str, str]) -> Mapping[str, str]:
 
 def _note_unfit_ids(drafts: Sequence[Draft], problems: Problems, id_column: str) -> None:
     first: dict[str, int] = {}
+    mixed: dict[str, str] = {}
     for draft in drafts:
+        spelling = unicodedata.normalize("NFKC", draft.id)
+        if letter := mixed_scripts(spelling):
+            mixed[draft.id] = letter
         if not draft.id:
             problems.add(draft.place, id_column, "", "a value: predictions are kept under it")
         elif without_halves(draft.id) != draft.id:
             problems.add(draft.place, id_column, draft.id, "text without half of a surrogate pair, which no file can hold")
-        elif draft.id in first:
-            problems.add(draft.place, id_column, draft.id, f"a value of its own (line {first[draft.id]} has it too)")
+        elif hidden := invisible(draft.id) or invisible(draft.group):
+            problems.add(
+                draft.place, id_column, draft.id, f"an id and a group without characters that nobody sees, such as {hidden}"
+            )
+        elif spelling in first:
+            problems.add(draft.place, id_column, draft.id, f"a value of its own (line {first[spelling]} has it too)")
         else:
-            first[draft.id] = draft.place.line
+            first[spelling] = draft.place.line
+    if mixed:
+        name, letter = next(iter(mixed.items()))
+        many = quantity(len(mixed), "id mixes", "ids mix")
+        text = f"{problems.path}: {many} letters of several scripts, such as {name!r} with {letter}: they may look like other ids"
+        warnings.warn(text, DatasetWarning, stacklevel=2)
 
 
 def _sample(draft: Draft, task: str, problems: Problems) -> Sample:

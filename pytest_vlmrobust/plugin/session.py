@@ -269,7 +269,8 @@ def _guard_exit(say: Callable[[str], None]) -> Callable[[int | None], None]:
     Returns:
         What is called with the exit code of pytest when it is about to end: only after 0 may the process end by ``os._exit(0)``.
     """
-    leave: Callable[[int], NoReturn] = getattr(os._exit, _GUARDED, os._exit)
+    leave = os._exit
+    leave = getattr(leave, _GUARDED, leave)
     process, ended = os.getpid(), 0
 
     def leave_loudly(status: int) -> NoReturn:

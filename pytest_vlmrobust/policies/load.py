@@ -260,7 +260,7 @@ class _Reader:
             where=_read_scope(entries["where"], metric, facts) if "where" in entries else Scope(),
             unless=_read_scope(entries["unless"], metric, facts) if "unless" in entries else None,
             treatment=rule_treatment,
-            reason=entries["reason"].text() if "reason" in entries else "",
+            reason=entries["reason"].visible_text() if "reason" in entries else "",
             evidence=entries["source"].text() if "source" in entries else "",
         )
 
@@ -270,14 +270,14 @@ class _Reader:
         metric, facts = self._metric(entries["metric"])
         return Waiver(
             id=entries["id"].identifier(),
-            owner=entries["owner"].text(),
-            reason=entries["reason"].text(),
+            owner=entries["owner"].person(),
+            reason=entries["reason"].visible_text(),
             expires=entries["expires"].date(),
             metric=metric,
             where=_read_scope(entries["where"], metric, facts),
             cap=_read_quantity(entries["cap"], facts),
             source=entry.where,
-            ticket=entries["ticket"].text() if "ticket" in entries else "",
+            ticket=entries["ticket"].visible_text() if "ticket" in entries else "",
         )
 
     def _metric(self, entry: Entry) -> tuple[str, MetricFacts]:
@@ -402,6 +402,9 @@ def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
             entries[key].fail(
                 f"never matches: {metric} is measured over a whole sweep, which has no {key}. Expected model, dataset or category"
             )
+    for value in entries.values():
+        for part in value.items() if value.is_list else [value]:
+            part.visible_text()
     for level in entries["level"].texts() if "level" in entries else ():
         _check_level(entries["level"], level)
     return Scope(**{key: value.texts() for key, value in entries.items()})

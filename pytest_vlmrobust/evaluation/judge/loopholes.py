@@ -9,6 +9,7 @@ from datetime import date, timedelta
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.words import mixed_scripts
 from pytest_vlmrobust.evaluation.run.plan import GRIDS, PATCHES
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, MetricFacts, Policy, Rule, Tier, Waiver
@@ -135,6 +136,10 @@ def _too_generous(waiver: Waiver, today: date) -> Iterator[Finding]:
     if waiver.expires - today > LONG:
         text = f"{named} expires on {waiver.expires}, in {waiver.expires.year - today.year} years, which is as good as never. "
         yield Finding(waiver.source, f"{text}Give it a date by which somebody reviews it")
+    if letter := mixed_scripts(waiver.owner):
+        yield Finding(
+            waiver.source, f"{named}: its owner mixes letters of several scripts ({letter}), and may look like another one"
+        )
     if _covers_everything(waiver):
         text = f"{named} covers every breach: {waiver.metric} is never worse than its cap of {waiver.cap:g}. "
         yield Finding(waiver.source, f"{text}Lower it to what is known and accepted")

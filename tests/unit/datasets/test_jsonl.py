@@ -231,3 +231,20 @@ def test_pictures_that_viewers_turn_are_noted(folder: Path) -> None:
     (note,) = notes(folder, *rows)
     assert note.startswith("DIR/own.jsonl: 2 pictures are turned in viewers, by their EXIF orientation, which is not applied")
     assert note.endswith("(the first: DIR/own.jsonl:2, id 'q2')")
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ({"id": "q\u200b1"}, "such as U+200B ZERO WIDTH SPACE"),
+        ({"id": "q2", "group": "g\u2060"}, "such as U+2060 WORD JOINER"),
+        ({"id": "\uff51\uff11"}, "a value of its own (line 1 has it too)"),
+    ],
+)
+def test_two_spellings_of_an_id_are_not_two_questions(folder: Path, second: dict[str, str], said: str) -> None:
+    assert said in problem(folder, row(), row(**second))
+
+
+def test_letters_of_another_script_that_look_alike_are_warned_of(folder: Path) -> None:
+    with pytest.warns(DatasetWarning, match=r"1 id mixes letters .* U\+0430 CYRILLIC SMALL LETTER A"):
+        assert len(read(folder, row(id="cat"), row(id="c\u0430t"))) == 2

@@ -345,3 +345,38 @@ def test_a_file_that_would_take_long_to_read_is_refused(load: Load) -> None:
         PolicyError, match=r"the thresholds file has 1,048,\d+ bytes\. Expected at most 1,048,576: several settings"
     ):
         load("version: 1\nrules: [{id: a, metric: accuracy, min: 5%}]\n#" + "x" * LARGEST_POLICY)
+
+
+WAIVED = """
+version: 1
+rules: [{id: drop, metric: accuracy_drop, max: 5pp}]
+waivers:
+- {id: W, owner: OWNER, reason: REASON, expires: 2030-01-01, metric: accuracy_drop, where: {model: MODEL}, cap: 50pp}
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "said"),
+    [
+        ("OWNER", r'"\u200b"', "U+200B ZERO WIDTH SPACE"),
+        ("OWNER", r'"jo\u2060"', "U+2060 WORD JOINER"),
+        ("OWNER", r'"\u3164"', "U+3164 HANGUL FILLER"),
+        ("OWNER", '"-"', "the name of somebody"),
+        ("REASON", r'"\u200d"', "U+200D ZERO WIDTH JOINER"),
+        ("MODEL", r'"ti\u00adny"', "U+00AD SOFT HYPHEN"),
+        ("MODEL", r'[tiny, "ti\u200bny"]', "U+200B ZERO WIDTH SPACE"),
+    ],
+)
+def test_nothing_in_a_waiver_is_hidden_from_its_reader(tmp_path: Path, part: str, text: str, said: str) -> None:
+    content = WAIVED.replace(part, text).replace("OWNER", "jo").replace("REASON", "known").replace("MODEL", "tiny")
+    path = tmp_path / "p.yaml"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(PolicyError, match=r"p\.yaml:5.*" + said.replace("+", r"\+")):
+        load_policy([path], known_metrics=["accuracy_drop"])
+
+
+def test_one_owner_has_one_spelling(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    content = WAIVED.replace("OWNER", r'"\uff2a\uff4f e\u0301"').replace("REASON", "known").replace("MODEL", "tiny")
+    path.write_text(content, encoding="utf-8")
+    assert load_policy([path], known_metrics=["accuracy_drop"]).waivers[0].owner == "Jo \u00e9"
