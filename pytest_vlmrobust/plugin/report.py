@@ -393,17 +393,18 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
     """Believes a GO, and exit code 0, once all other hooks are through, ``pytest_unconfigure`` and cleanups included."""
     register_profiles(config)
-    if not only_shows(config):
+    shows = only_shows(config)  # asked now: a hook may change options
+    if not shows:
         given = config.getoption("xmlpath", default=None)
         config.stash[_PIPE] = _pipe(_expanded(config.invocation_params.dir, given)) if given else None
     try:
         status = yield
     except BaseException as error:
-        status = _look_again(config, None, error)
+        status = None if shows else _look_again(config, None, error)
         if status is None:
             raise
     else:
-        status = _look_again(config, status)
+        status = status if shows else _look_again(config, status)
     if run := config.stash.get(RUN, None):
         run.end_with(status)
         if run.report is not None:
@@ -413,8 +414,6 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
 
 def _look_again(config: pytest.Config, status: int | None, error: BaseException | None = None) -> int | None:
     """Returns the exit code in place of ``status``, which pytest is about to return; ``None`` where an error ends it."""
-    if only_shows(config):
-        return status
     run = config.stash.get(RUN, None)
     if run is None and status == 0 and config.getoption("vlm"):
         _say(config, [f"{Decision.INCOMPLETE}: --vlm names a model, and something ended pytest before it was asked"], aloud=True)

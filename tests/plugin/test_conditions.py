@@ -14,7 +14,7 @@ from pytest_vlmrobust.cli import main
 from .conftest import POLICY, SAMPLES, SUITE, Project
 
 PARTIAL = f"{POLICY}coverage: {{tests: partial}}\n"
-WAIVER = "{{id: W1, owner: jo, reason: known, expires: 2999-01-01, metric: {metric}, where: {where}, cap: 100pp}}"
+WAIVER = "{{id: W1, owner: jo, reason: known, expires: 2030-01-01, metric: {metric}, where: {where}, cap: 100pp}}"
 NOT_ALL = "not GO: 6 of 8 tests were not selected, and GO requires all (coverage tests: whole, built-in default): run without -k"
 
 
