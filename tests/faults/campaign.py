@@ -29,13 +29,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
+from pytest_vlmrobust.evaluation.run import clock
+from pytest_vlmrobust.reporting.directory import NAMES
 from tests.faults import gate
 
 RIGHT = {"GO": 0, "NO-GO": 1}
 WITHOUT_VERDICT = (2, 4, 11)
 """Exit codes of a run that says nothing about the model: interrupted, refused, INCOMPLETE."""
+UNDECIDED, BEHIND = 10, "warning: the clock of this machine says "
+"""Exit code of a run whose clock is behind where waivers would decide, and what it says."""
 IN_WORDS = ("INCOMPLETE", "ERROR: ")
 OURS = ("INTERNALERROR", "Traceback (most recent call last)", "this should not happen")
 NOBODY = 65534
@@ -58,13 +63,10 @@ class Trial:
 
     def check(self, code: int, text: str, what: str) -> None:
         """Notes what is wrong with how a run ended that may have met the fault."""
-        self.ended = (
-            "killed"
-            if code < 0
-            else {RIGHT[self.verdict]: "right verdict", 2: "interrupted", 4: "refused"}.get(code, "incomplete")
-        )
+        words = {RIGHT[self.verdict]: "right verdict", 2: "interrupted", 4: "refused", UNDECIDED: "undecided"}
+        self.ended = "killed" if code < 0 else words.get(code, "incomplete")
         self.look_for_tracebacks(text, what)
-        if code < 0 or code == RIGHT[self.verdict]:
+        if code < 0 or code == RIGHT[self.verdict] or (code == UNDECIDED and BEHIND in text):
             return
         if code not in WITHOUT_VERDICT:
             self.problems.append(f"{what} ended with {code}, and {self.verdict} is right: {text[-1500:]}")
@@ -260,11 +262,12 @@ def disk_full(trial: Trial) -> None:
 def clock_moved(trial: Trial) -> None:
     """Sees the clock jump at a random moment, back or ahead."""
     jump = trial.rng.choice([-86400.0, -3600.0, -1.0, 3600.0, 10 * 365 * 86400.0, -50 * 365 * 86400.0])
-    after = trial.rng.randrange(400)
+    after = trial.rng.choice([-1, trial.rng.randrange(400)])
 
     def deceive() -> None:
         calls, true = iter(range(sys.maxsize)), time.time
         time.time = lambda: true() + (jump if next(calls) > after else 0.0)
+        clock.datetime = type("Moved", (datetime,), {"now": lambda zone: datetime.fromtimestamp(time.time(), zone)})  # type: ignore[misc]
 
     process = gate.start(trial.directory, before=deceive)
     trial.check(process.wait(), process.text, "the run")
@@ -273,28 +276,34 @@ def clock_moved(trial: Trial) -> None:
 
 def clock_set(trial: Trial) -> None:
     """Finds all clocks of its machine set at a random moment, the steady one too; alone or with two workers (libfaketime)."""
-    libraries = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-    if not libraries:
-        raise NotImplementedError("libfaketime is not installed (apt-get install faketime)")
+    _libfaketime()
     clock = trial.directory / "clock"
     clock.write_text("+0", encoding="utf-8")
     workers = ["-p", "xdist", "-n2"] if trial.rng.random() < 0.5 else []
-    environment = {
-        **os.environ,
-        **dict(SLOW),
-        "LD_PRELOAD": str(libraries[0]),
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
-    }
-    command = [sys.executable, "-m", "pytest", *gate.ARGUMENTS, *workers]
-    process = gate.start(trial.directory, before=lambda: os.execve(sys.executable, command, environment))  # noqa: S606 - no shell is needed
+    environment = [*SLOW, ("LD_PRELOAD", _libfaketime()), ("FAKETIME_TIMESTAMP_FILE", str(clock)), ("FAKETIME_NO_CACHE", "1")]
+    process = gate.start_python(trial.directory, *workers, environment=environment)
     deadline = time.monotonic() + 60
     while not (trial.store / "predictions.sqlite").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     _wait(trial, 1.0)
     clock.write_text(trial.rng.choice(["-1d", "-1h", "-2", "+1h", "+10y", "-30y"]), encoding="utf-8")
+    trial.check(process.wait(), process.text, "the run")
+    trial.check_again()
+
+
+def _libfaketime() -> str:
+    libraries = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    if not libraries:
+        raise NotImplementedError("libfaketime is not installed (apt-get install faketime)")
+    return str(libraries[0])
+
+
+def clock_back(trial: Trial) -> None:
+    """Runs once, and again with all clocks set back to a day on which its waivers still held (libfaketime)."""
+    days = trial.rng.choice([gate.EXPIRED + 1, 7, 400, 40 * 365])
+    back = [("LD_PRELOAD", _libfaketime()), ("FAKETIME", f"-{days}d"), ("NO_FAKE_STAT", "1")]
+    trial.check_again()
+    process = gate.start_python(trial.directory, environment=back)
     trial.check(process.wait(), process.text, "the run")
     trial.check_again()
 
@@ -448,20 +457,113 @@ def damaged(trial: Trial) -> None:
     trial.check_again()
 
 
+# What is meant to be harmless: policies, report directories, options, and ways out of a process.
+
+
+def vacuous(trial: Trial) -> None:
+    """Is given a policy in which a rule cannot fail."""
+    policy = trial.directory / "policy.yaml"
+    kept = policy.read_text(encoding="utf-8")
+    rules = ["accuracy_drop, max: 100pp", "worst_case_drop, max: 1.0", "clean_accuracy, min: 0%", "visual_gain, min: -100pp"]
+    loose = f"  - {{id: loose, metric: {trial.rng.choice(rules)}, judge: {trial.rng.choice(['point', 'interval'])}}}\n"
+    policy.write_text(kept.replace("rules:\n", f"rules:\n{loose}"), encoding="utf-8")
+    code, text = gate.run(trial.directory)
+    trial.check(code, text, "the run")
+    if trial.ended != "refused":
+        trial.problems.append(f"it was not refused: {text[-600:]}")
+    policy.write_text(kept, encoding="utf-8")
+    trial.check_again()
+
+
+OLD = "an earlier run: GO"
+DEATHS = (
+    "killed",
+    "disk full",
+    "--vlm-thresholds=none.yaml",
+    "--vlm-dataset=none.jsonl",
+    "--vlm=none",
+    "--vlm-moed=full",
+    "--vlm-plan",
+)
+
+
+def report_directory(trial: Trial) -> None:
+    """Dies in one of many ways, with a report directory that an earlier GO left full."""
+    report = trial.directory / "report"
+    report.mkdir()
+    for name in (*NAMES, "manifest.json"):
+        (report / name).write_text(OLD, encoding="utf-8")
+    death = DEATHS[trial.number % len(DEATHS)]
+    most = int(2 ** trial.rng.uniform(9, 17)) if death == "disk full" else resource.RLIM_INFINITY
+    options = [death] if death.startswith("--") else []
+    limits = (most, most)
+    process = gate.start(
+        trial.directory,
+        "--vlm-report=report",
+        *options,
+        before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
+        environment=SLOW,
+    )
+    if death == "killed":
+        _wait(trial, 0.2)
+        deadline = time.monotonic() + 60
+        while (report / "summary.md").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        _hit(trial, process, signal.SIGKILL)
+    code = process.wait()
+    if death == "--vlm-plan":
+        trial.ended = "planned"
+    else:
+        trial.check(code, process.text, "the run")
+    left = {path.name: path.read_bytes() for path in report.iterdir() if path.name in (*NAMES, "manifest.json")}
+    trial.problems += [f"{name} is of the earlier run" for name, content in left.items() if content == OLD.encode()]
+    signs = (b'"decision": "GO"', b"<title>GO", b"# GO")
+    if code != 0 and trial.verdict != "GO":  # of a GO that was killed after it was decided, the report says what was decided
+        trial.problems += [f"{name} says GO" for name, content in left.items() if any(sign in content for sign in signs)]
+    trial.check_again("--vlm-report=report")
+
+
+def left_by_atexit(trial: Trial) -> None:
+    """Imports a module that leaves the process by ``os._exit(0)`` when Python ends."""
+    suite = trial.directory / "suite" / "test_suite.py"
+    kept = suite.read_text(encoding="utf-8")
+    suite.write_text(f"import atexit, os\n\natexit.register(os._exit, 0)\n{kept}", encoding="utf-8")
+    process = gate.start_python(trial.directory)
+    trial.check(process.wait(), process.text, "the run")
+    suite.write_text(kept, encoding="utf-8")
+    trial.check_again()
+
+
+def set_up_only(trial: Trial) -> None:
+    """Is given an option with which pytest runs no test."""
+    option, code = trial.rng.choice([("--setup-plan", 5), ("--setup-only", 5), ("--vlm-plan", 5), ("--collect-only", 0)])
+    found, text = gate.run(trial.directory, option)
+    trial.ended = "nothing decided"
+    trial.look_for_tracebacks(text, "the run")
+    if found != code or not ("nothing decided" in text or "nothing was asked" in text):
+        trial.problems.append(f"{option} ended with {found}, and {code} is right: {text[-600:]}")
+    trial.check_again()
+
+
 FAULTS: Mapping[str, Fault] = {
     "killed": killed,
     "signalled": signalled,
     "disk full": disk_full,
     "clock moved": clock_moved,
     "clock set": clock_set,
+    "clock back": clock_back,
     "two gates on one store": shared,
     "store of another user": of_another_user,
     "store damaged": damaged,
     "worker killed": worker_killed,
     "controller killed": controller_killed,
     "server killed": server_killed,
+    "vacuous policy": vacuous,
+    "report directory": report_directory,
+    "atexit": left_by_atexit,
+    "set-up plan": set_up_only,
 }
-FEW = ("clock set", "worker killed", "controller killed", "server killed")
+FEW = ("clock set", "clock back", "worker killed", "controller killed", "server killed", "atexit")
 """Faults of which a quarter of the trials are made: they take longer."""
 
 

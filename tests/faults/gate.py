@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
+from pytest_vlmrobust.evaluation.run.clock import utc_today
 from tests import small_gate
 
 SETTINGS = ("grayscale", "flip_v", "invert")
@@ -39,6 +42,13 @@ def slow(ref, options):
 backends.add("slow", slow, replace=True)
 LOST = {lost}
 """
+WAIVERS = """waivers:
+  - {{id: W1, owner: jo, reason: known, expires: {day}, metric: accuracy_drop, where: {{setting: invert}}, cap: 99%}}
+  - {{id: W2, owner: jo, reason: known, expires: {day}, metric: worst_case_drop, where: {{model: m}}, cap: 99%}}
+"""
+"""Waivers that cover what a model that is not good enough breaks, and that ended ``EXPIRED`` days ago: a clock that is set back
+by more would make it GO."""
+EXPIRED = 2
 SAMPLES = 8
 LOST = {"GO": (1,), "NO-GO": (1, 3, 5)}
 """Which samples the model loses when inverted: one of eight is within the bound of 30 pp, three are not."""
@@ -61,7 +71,7 @@ def write(directory: Path, verdict: str = "GO") -> Path:
     """Writes a gate whose model is, or is not, good enough."""
     files = {
         "suite/test_suite.py": small_gate.suite(*SETTINGS),
-        "policy.yaml": small_gate.policy(30),
+        "policy.yaml": small_gate.policy(30) + WAIVERS.format(day=utc_today() - timedelta(days=EXPIRED)),
         "conftest.py": CONFTEST.replace("LOST = {lost}", f"LOST = {LOST[verdict]}"),
         "models.yaml": "models:\n  m: {backend: slow, path: nothing}\n",
         "pytest.ini": "[pytest]\n",
@@ -154,6 +164,14 @@ def start(
     return process
 
 
+def start_python(directory: Path, *arguments: str, environment: Sequence[tuple[str, str]] = ()) -> Process:
+    """Starts the gate of a directory as a user does, in a Python of its own: it ends as Python ends, and variables reach it."""
+    here = str(Path(__file__).resolve().parents[2])
+    variables = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": here, **dict(environment)}
+    command = [sys.executable, "-m", "pytest", *ARGUMENTS, *arguments]
+    return start(directory, before=lambda: os.execve(sys.executable, command, variables))  # noqa: S606 - no shell is needed
+
+
 def serve(port: int, verdict: str) -> int:
     """Forks a server of the gate's model that listens on a port, and returns its process id."""
     import numpy as np
@@ -189,8 +207,6 @@ def serve(port: int, verdict: str) -> int:
 
 
 def _pytest(arguments: Sequence[str]) -> int:
-    import sys
-
     import pytest
 
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)

@@ -47,7 +47,8 @@ def loopholes(policy: Policy, *, today: date, at_hand: metrics.Circumstances | N
     """
     found = [finding for rule in policy.rules for finding in _bounds_nothing(rule, at_hand or metrics.Circumstances())]
     found += _idle_budgets(policy.budgets)
-    return found + [finding for waiver in policy.waivers for finding in _too_generous(waiver, today)]
+    holding = [waiver for waiver in policy.waivers if not waiver.is_expired(today)]
+    return found + [finding for waiver in holding for finding in _too_generous(waiver, today)]
 
 
 def warnings(policies: Iterable[Policy], today: date) -> list[str]:
