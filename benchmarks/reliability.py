@@ -1,11 +1,11 @@
-"""What is promised on a bad day, and how often it was kept: faults survived, inputs tried, mutants found.
+"""What is promised on a bad day, and how often it was kept: inputs tried, mutants found.
 
     python benchmarks/reliability.py                                  # what is not in the rows yet, for this commit and seed
     python benchmarks/reliability.py --only inputs --rounds 10        # ten rounds of a minute for each reader
     python benchmarks/reliability.py --only inputs --rounds 0 --markdown docs/reliability.md   # nothing but the page
 
-The whole takes hours. A row of a few trials, inputs or mutants is kept in ``reliability.jsonl`` as soon as it is measured, and is
-not measured again, so that it may be stopped at any time. The same seed draws the same trials, inputs and mutants: what is
+The whole takes hours. A row of a few inputs or mutants is kept in ``reliability.jsonl`` as soon as it is measured, and is
+not measured again, so that it may be stopped at any time. The same seed draws the same inputs and mutants: what is
 measured at a later commit takes the place of the same row of an earlier one.
 """
 
@@ -18,7 +18,6 @@ import math
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -31,10 +30,8 @@ import mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = Path(__file__).with_suffix(".jsonl")
-TRIALS = {"killed": 100, "store damaged": 30, "server killed": 10}
-"""Trials of a fault in the record; of every other one there are 20."""
-AT_ONCE = {"faults": 5, "mutants": 25}
-"""Trials and mutants of a row."""
+AT_ONCE = 25
+"""Mutants of a row."""
 Row: TypeAlias = dict[str, Any]
 
 
@@ -44,48 +41,16 @@ class Piece:
 
     part: str
     name: str
-    """Of a fault, a reader or a module."""
+    """Of a reader or a module."""
     seed: int
     first: int
-    """The number of its first trial or mutant."""
+    """The number of its first mutant."""
     measure: Callable[[], Row]
 
     @property
     def key(self) -> Row:
         """What a row says of it."""
         return {"part": self.part, "name": self.name, "seed": self.seed, "first": self.first}
-
-
-def faults(options: argparse.Namespace) -> Iterator[Piece]:
-    """Yields a few trials of each fault at a time."""
-    from tests.faults import campaign
-
-    for fault in campaign.FAULTS:
-        count = TRIALS.get(fault, 20)
-        for first in range(0, count, AT_ONCE["faults"]):
-            numbers = range(first, min(count, first + AT_ONCE["faults"]))
-
-            def measure(fault: str = fault, numbers: Sequence[int] = numbers) -> Row:
-                row = campaign.run_trials(fault, numbers, options.seed)
-                return {"trials": row.trials, "survived": row.survived, "ended": row.ended, "problems": row.problems}
-
-            yield Piece("faults", fault, options.seed, first, measure)
-
-
-def table_of_faults(rows: Sequence[Row]) -> list[str]:
-    """Returns the table of the faults that gates met."""
-    from tests.faults import campaign
-
-    lines, every = [campaign.HEADER], []
-    for fault, group in grouped(rows).items():
-        ended = sum((Counter(row["ended"]) for row in group), Counter[str]())
-        problems = [problem for row in group for problem in row["problems"]]
-        every.append(
-            campaign.Row(fault, sum(row["trials"] for row in group), sum(row["survived"] for row in group), ended, problems)
-        )
-    total, survived = sum(row.trials for row in every), sum(row.survived for row in every)
-    lines += [*map(str, every), f"| **all** | **{survived} of {total}** | |"]
-    return [*lines, *(f"\n{problem}" for row in every for problem in row.problems)]
 
 
 def inputs(options: argparse.Namespace) -> Iterator[Piece]:
@@ -135,8 +100,8 @@ def mistakes(options: argparse.Namespace) -> Iterator[Piece]:
     mutants.prepare()
     for module in mutants.TESTS:
         every = mutants.drawn(module, 0, options.seed)
-        for first in range(0, len(every), AT_ONCE["mutants"]):
-            chosen = every[first : first + AT_ONCE["mutants"]]
+        for first in range(0, len(every), AT_ONCE):
+            chosen = every[first : first + AT_ONCE]
 
             def measure(module: str = module, chosen: Sequence[mutants.Mutant] = chosen, count: int = len(every)) -> Row:
                 left = mutants.survivors(module, chosen)
@@ -157,14 +122,13 @@ def table_of_mistakes(rows: Sequence[Row]) -> list[str]:
 
 
 PARTS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[Piece]], Callable[[Sequence[Row]], list[str]]]] = {
-    "faults": (faults, table_of_faults),
     "inputs": (inputs, table_of_inputs),
     "mutants": (mistakes, table_of_mistakes),
 }
 
 
 def grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Returns rows by the fault, reader or module that they are about."""
+    """Returns rows by the reader or module that they are about."""
     names = dict.fromkeys(row["name"] for row in rows)
     return {name: [row for row in rows if row["name"] == name] for name in names}
 
@@ -201,7 +165,7 @@ def main() -> None:
     """Measures what is missing, prints the tables, and writes them into a page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", choices=[*PARTS], action="append")
-    parser.add_argument("--name", action="append", help="a fault, reader or module; default: all of them")
+    parser.add_argument("--name", action="append", help="a reader or module; default: all of them")
     parser.add_argument("--seconds", type=float, default=60.0, help="processor time of a round, for each reader")
     parser.add_argument("--rounds", type=int, default=1, help="of inputs, each with a seed of its own")
     parser.add_argument("--seed", type=int, default=0)

@@ -269,8 +269,7 @@ def _guard_exit(say: Callable[[str], None]) -> Callable[[int | None], None]:
     Returns:
         What is called with the exit code of pytest when it is about to end: only after 0 may the process end by ``os._exit(0)``.
     """
-    leave = os._exit
-    leave = getattr(leave, _GUARDED, leave)
+    leave: Callable[[int], NoReturn] = getattr(os._exit, _GUARDED, os._exit)
     process, ended = os.getpid(), 0
 
     def leave_loudly(status: int) -> NoReturn:
@@ -284,7 +283,7 @@ def _guard_exit(say: Callable[[str], None]) -> Callable[[int | None], None]:
     def end_with(status: int | None) -> None:
         nonlocal ended
         if status == 0:
-            os._exit = leave
+            os._exit = leave  # type: ignore[assignment]  # its argument has no name
         else:
             ended = status or EXIT_CODES[Decision.INCOMPLETE]
 
