@@ -331,10 +331,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Prints the page of the gate below all that pytest prints, so that the decision stands where a reader looks."""
     yield
     if only_shows(config):
-        if _names_gate(config):
-            terminalreporter.write_line(
-                "vlm: nothing was asked and nothing decided: pytest only lists tests, or what they set up"
-            )
+        if _names_gate(config) and (config.option.collectonly or only_sets_up(config)):
+            text = "vlm: nothing was asked and nothing decided: pytest only lists tests, or what they set up"
+            terminalreporter.write_line(text)
         return
     with or_exit():
         _print_end(terminalreporter, config, config.stash[RUN])

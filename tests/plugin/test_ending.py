@@ -271,7 +271,7 @@ def test_what_plain_tests_set_up_is_shown_as_ever_beside_a_model_in_an_ini_file(
     assert NOTHING_DECIDED not in result.outlines
 
 
-@pytest.mark.parametrize("option", ["--help", "--version", "--fixtures", "--fixtures-per-test", "--cache-show", "--markers"])
+@pytest.mark.parametrize("option", ["--version", "--fixtures", "--fixtures-per-test", "--cache-show", "--markers"])
 def test_pytest_that_only_shows_something_says_nothing_of_the_gate(project: Project, option: str) -> None:
     result = project.run(option)
     assert result.ret == 0
