@@ -87,6 +87,7 @@ class FamilyDrops:
 CORRUPTION_ERRORS, TIERS, CATEGORY_DROPS = "corruption_errors", "tiers", "category_drops"
 SIZE_TREND, PROMPT_MODES, PATCH_TASKS = "size_trend", "prompt_modes", "patch_tasks"
 CHAIN_LENGTHS, PATCH_BOXES = "chain_lengths", "patch_boxes"
+EFFECTS, MOST_HARMFUL, TOP_RCE = "effects", "most_harmful", "top_rce"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +95,15 @@ class ModelAnalysis:
     """One row of what a paper computes from several models."""
 
     name: str
-    """The analysis, one of the eight constants above."""
+    """The analysis, one of the constants above."""
     part: str
-    """What the row is about: a family of perturbations, a category of questions, a model or all of them, a family of models or a
-    pair."""
+    """What the row is about: a family of perturbations, a setting, a category of questions, a model or all of them, a family of
+    models or a pair."""
     values: Mapping[str, Estimate]
     """Column to number: the columns are models, or quantities."""
     of: str = ""
-    """Of ``tiers`` the level, of ``patch_tasks`` the task, of ``chain_lengths`` the outcome, of ``patch_boxes`` the patch; empty
-    for the others."""
+    """Of ``tiers``, ``effects``, ``most_harmful`` and ``top_rce`` the level, of ``patch_tasks`` the task, of ``chain_lengths``
+    the outcome, of ``patch_boxes`` the patch; empty for the others."""
     note: str = ""
 
 

@@ -108,10 +108,12 @@ from .resolution import (
     wobble_p_value,
 )
 from .severity import (
+    EFFECTS,
     TIERS,
     TierShares,
     by_level,
     category_sensitivity,
+    mean_effects,
     mean_severity_correlation,
     mean_severity_violation,
     robustness_tier,
@@ -134,6 +136,7 @@ from .statistics.proportions import exact_interval
 from .table import Needs, ScoreTable
 
 __all__ = [
+    "EFFECTS",
     "FAMILY_METRICS",
     "RCI_BANDS",
     "REGISTRY",
@@ -202,6 +205,7 @@ __all__ = [
     "mean_corruption_error",
     "mean_drop",
     "mean_drop_at_low",
+    "mean_effects",
     "mean_harmful_flip_rate",
     "mean_helpful_flip_rate",
     "mean_overlap",

@@ -137,6 +137,45 @@ def by_level(level_of: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return {**{level: part for level, part in parts.items() if part}, **({ALL: every} if every else {})}
 
 
+EFFECTS = ("accuracy_drop", "relative_corruption_error", "harmful_flip_rate", "helpful_flip_rate")
+"""What a setting costs a model, by the names of the metrics."""
+
+
+def mean_effects(cells: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Averages what settings cost, over the cells of a level, of a model or of several models.
+
+    Each cell counts once, so that with the same settings for all models this is the mean of the models' own means.
+
+    Args:
+        cells: of each cell the four ``EFFECTS``, and as ``clean_accuracy`` the accuracy on clean pictures.
+
+    Returns:
+        The means of the ``EFFECTS``; ``conditional_flip_rate``, the mean of harmful flips / clean accuracy (of the answers that
+        were right, how many turn wrong); and ``flip_ratio``, mean harmful / mean helpful flips. NaN for no cells, a missing
+        number, no right answer, or no helpful flip.
+
+    Source: VLM-RobustBench figure 2 (drops), tables 5 and 20 (RCE), 21 (conditional flips), 22 to 24 (flips and their ratio).
+
+    >>> cell = {"accuracy_drop": 0.1, "relative_corruption_error": 0.2, "harmful_flip_rate": 0.2, "helpful_flip_rate": 0.1}
+    >>> effects = mean_effects([{**cell, "clean_accuracy": 0.8}])
+    >>> effects["conditional_flip_rate"], effects["flip_ratio"]
+    (0.25, 2.0)
+    """
+
+    def average(values: Iterable[float]) -> float:
+        return math.fsum(values) / len(cells) if cells else math.nan
+
+    def ratio(part: float, whole: float) -> float:
+        return part / whole if whole > ROUNDING else math.nan
+
+    means = {name: average(cell[name] for cell in cells) for name in EFFECTS}
+    return {
+        **means,
+        "conditional_flip_rate": average(ratio(cell["harmful_flip_rate"], cell["clean_accuracy"]) for cell in cells),
+        "flip_ratio": ratio(means["harmful_flip_rate"], means["helpful_flip_rate"]),
+    }
+
+
 SPATIAL_TYPES = (
     *("upsample", "downsample", "elastic_transform", "zoom_blur", "rotate"),
     *("shear", "affine", "perspective_transform", "pixelate"),

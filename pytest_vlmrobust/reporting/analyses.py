@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from pytest_vlmrobust.metrics.severity import ALL
 
 TIERS, CATEGORY_DROPS, LINEAR_TREND, PATCH_CHANGE = "tiers", "category_drops", "linear_trend", "patch_change"
 GROUP_GAPS, CHAIN_LENGTHS = "group_gaps", "chain_lengths"
+EFFECTS, MOST_HARMFUL = "effects", "most_harmful"
 _EARLY = "stopped early"
 _EXPERIMENTS = {"ladder", "patches", "attempts", "preprocessing"}
 """Families whose settings do not measure the cost of a perturbation."""
@@ -33,7 +34,8 @@ class Analysis:
 
     name: str
     """The analysis: ``tiers`` (shares of settings by tier of severity), ``category_drops`` (mean drop by category of questions,
-    the largest first), ``linear_trend`` (accuracy against resolution), ``patch_change`` (PCRI of the coarsest and the finest
+    the largest first), ``effects`` (mean drop, RCE and flips by level), ``most_harmful`` (the same of each setting, at each level
+    the largest drop first), ``linear_trend`` (accuracy against resolution), ``patch_change`` (PCRI of the coarsest and the finest
     grid), ``group_gaps`` (gap between people in each of several groupings) or ``chain_lengths`` (answers by the words of their
     chain of thought)."""
     model: str
@@ -41,7 +43,8 @@ class Analysis:
     dataset: str
     """The dataset by its short name."""
     part: str
-    """What the row is about: of ``tiers`` a level, ``binary`` or ``all``; of ``category_drops`` and ``linear_trend`` the
+    """What the row is about: of ``tiers`` and ``effects`` a level, ``binary`` or ``all``; of ``most_harmful`` the setting;
+    of ``category_drops`` and ``linear_trend`` the
     category of questions, or ``all``; of ``patch_change`` the grids, ``2 to 3``; of ``group_gaps`` grouping and split,
     ``sex, clean``; of ``chain_lengths`` outcome and pictures, ``right, clean`` or ``fixes, perturbed``."""
     values: dict[str, float] = field(default_factory=dict)
@@ -71,7 +74,7 @@ def analyses(records: Iterable[Record]) -> tuple[Analysis, ...]:
         if record.test == "cell" and not record.task:
             by_sweep.setdefault((record.model, record.dataset), []).append(record)
     rows: list[Analysis] = []
-    for compute in (_tiers, _category_drops, _linear_trends, _patch_changes):
+    for compute in (_tiers, _effects, _most_harmful, _category_drops, _linear_trends, _patch_changes):
         for (model, dataset), cells in by_sweep.items():
             rows += compute(model, dataset, cells)
         if compute is _linear_trends:
@@ -136,6 +139,36 @@ def _tiers(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Anal
         part = cells.only(settings)
         shares = metrics.tier_shares([_value(record, "accuracy_drop") for record in part.complete.values()])
         yield Analysis(TIERS, model, dataset, level, shares._asdict(), len(part.complete), part.missing)
+
+
+def _effects(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Analysis]:
+    """Yields mean drop, RCE and flips of each level and of all settings (VLM-RobustBench tables 20 to 23)."""
+    perturbed = _perturbed(records)
+    cells, costs = _split(perturbed, "accuracy_drop"), _costs(records)
+    for level, settings in metrics.by_level({record.setting: record.level for record in perturbed}).items():
+        part = cells.only(settings)
+        values = metrics.mean_effects([costs(record) for record in part.complete.values()])
+        yield Analysis(EFFECTS, model, dataset, level, values, len(part.complete), part.missing)
+
+
+def _most_harmful(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Analysis]:
+    """Yields what each setting costs, at each level the largest drop first (VLM-RobustBench tables 5, 7, 13, 21, 24 and 25)."""
+    perturbed = _perturbed(records)
+    cells, costs = _split(perturbed, "accuracy_drop"), _costs(records)
+    levels = metrics.by_level({record.setting: record.level for record in perturbed})
+    for settings in [settings for level, settings in levels.items() if level != ALL]:
+        part = cells.only(settings)
+        for record in sorted(part.complete.values(), key=lambda record: -_value(record, "accuracy_drop")):
+            yield Analysis(MOST_HARMFUL, model, dataset, record.setting, metrics.mean_effects([costs(record)]), 1)
+        for setting, reason in part.missing.items():
+            yield Analysis(MOST_HARMFUL, model, dataset, setting, metrics.mean_effects([]), 0, {setting: reason})
+
+
+def _costs(records: Sequence[Record]) -> Callable[[Record], dict[str, float]]:
+    """Returns a function from a cell to what ``mean_effects`` averages."""
+    clean = _split([record for record in records if record.setting == CLEAN_NAME], "accuracy").complete
+    accuracy = _value(clean[CLEAN_NAME], "accuracy") if clean else math.nan
+    return lambda record: {**{name: _value(record, name) for name in metrics.EFFECTS}, "clean_accuracy": accuracy}
 
 
 def _category_drops(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Analysis]:
@@ -286,6 +319,11 @@ _TIER_CAPTION = (
     "Share of the settings in percent: a gain is positive, a loss below 1 point benign, below 3 mild, to 10 moderate, above 10 "
     "catastrophic (VLM-RobustBench, tables 18 and 19; the first counts gains as benign)."
 )
+_EFFECT_CAPTION = (
+    "Mean drop in percentage points, share of the visual gain that is lost (RCE) in percent, answers that turn wrong and right "
+    "in percent of all, those that turn wrong in percent of the right ones, and how many turn wrong for each that turns right "
+    "(VLM-RobustBench, {})."
+)
 _CATEGORY_CAPTION = (
     "Mean drop over all complete settings in percentage points by category of questions, the largest first (VLM-RobustBench, "
     "appendix A.2). These numbers have no interval; those of vlmrobust rank do."
@@ -308,6 +346,8 @@ _CHAIN_CAPTION = (
 )
 _TITLES = {
     TIERS: ("Settings by tier of severity", _TIER_CAPTION, "level"),
+    EFFECTS: ("Cost of each level", _EFFECT_CAPTION.format("tables 20 to 23"), "level"),
+    MOST_HARMFUL: ("Most harmful settings", _EFFECT_CAPTION.format("figure 2, tables 5, 13 and 21"), "setting"),
     CATEGORY_DROPS: ("Questions by how much they suffer", _CATEGORY_CAPTION, "category"),
     LINEAR_TREND: ("Trend over resolutions", _TREND_CAPTION, "category"),
     PATCH_CHANGE: ("Change of PCRI with the grid", _PATCH_CAPTION, "grids"),
@@ -318,8 +358,26 @@ _TITLES = {
 
 
 _NAMES = {"slope_per_pixel": "slope_per_100_pixels"}
-_UNITS = {"slope_per_pixel": (10_000, 2), "slope_per_doubling": (100, 2)}
+_UNITS = {"slope_per_pixel": (10_000, 2), "slope_per_doubling": (100, 2), "flip_ratio": (1, 2)}
 """Value to its factor and decimals where they are not those of a percentage."""
+_FIRST = 5
+"""Settings of a level that a table of the most harmful ones shows, as the papers' tables 13 and 14 do."""
+
+
+def _is_shown(settings: Sequence[tuple[str, ...]]) -> list[bool]:
+    """Returns which rows of settings are among the first of their level; a row is its names, and last a setting."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    shown = []
+    for *names, setting in settings:
+        level = (*names, setting.partition(":")[2])
+        counts[level] += 1
+        shown.append(counts[level] <= _FIRST)
+    return shown
+
+
+def _hidden_note(shown: Sequence[bool], file: str) -> list[str]:
+    hidden = len(shown) - sum(shown)
+    return [f"{quantity(hidden, 'further setting')}: {file}"] if hidden else []
 
 
 def analysis_tables(rows: Sequence[Analysis]) -> list[Table]:
@@ -335,11 +393,14 @@ def _table(name: str, rows: Sequence[Analysis]) -> Table:
     counted = "samples" if name == GROUP_GAPS else "cells"
     columns = list(dict.fromkeys(value for row in rows for value in row.values))
     header = ("model", "dataset", part, *(_NAMES.get(column, column).replace("_", " ") for column in columns), counted)
+    several = name == MOST_HARMFUL
+    shown = _is_shown([(row.model, row.dataset, row.part) for row in rows]) if several else [True] * len(rows)
     lines = [
         (row.model or "all models", row.dataset, row.part, *(_cell(row, column) for column in columns), _counted(row))
-        for row in rows
+        for row, kept in zip(rows, shown, strict=True)
+        if kept
     ]
-    return Table(title, caption, header, lines, _missing_notes(rows), names=3)
+    return Table(title, caption, header, lines, [*_missing_notes(rows), *_hidden_note(shown, "results.json has all")], names=3)
 
 
 def _cell(row: Analysis, column: str) -> str:
@@ -376,6 +437,21 @@ _OF_MODELS = {
         ("family",),
     ),
     ranking.TIERS: ("Settings by tier of severity", _TIER_CAPTION, ("model", "level")),
+    ranking.EFFECTS: (
+        "Cost of each level",
+        f"{_EFFECT_CAPTION.format('tables 20 to 23')} Drops have intervals; all else is the plain mean over the models.",
+        ("model", "level"),
+    ),
+    ranking.MOST_HARMFUL: (
+        "Most harmful settings",
+        "Mean drop in percentage points, the largest over all models first (VLM-RobustBench, figure 2, tables 12 and 15 to 17).",
+        ("setting", "level"),
+    ),
+    ranking.TOP_RCE: (
+        "Settings that destroy most of the visual gain",
+        "Plain mean of the models' own RCE in percent, the largest over all models first (VLM-RobustBench, table 5).",
+        ("setting", "level"),
+    ),
     ranking.CATEGORY_DROPS: (
         "Questions by how much they suffer",
         "Mean drop in percentage points by category of questions, the largest on average first (VLM-RobustBench, A.2).",
@@ -388,7 +464,7 @@ _OF_MODELS = {
     ),
     ranking.PROMPT_MODES: (
         "Ways of asking",
-        "What another prompt mode of the same model changes, in percentage points, paired by sample (VLM-RobustBench, A.4).",
+        "Models in several prompt modes: accuracy, mean drop, shares of tiers; paired differences (VLM-RobustBench, A.4, A.5).",
         ("models",),
     ),
     ranking.CHAIN_LENGTHS: (
@@ -423,9 +499,11 @@ def board_tables(board: Board, *, small: bool = False) -> list[Table]:
 def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
     title, caption, names = _OF_MODELS[name]
     columns = list(dict.fromkeys(value for row in rows for value in row.values))
+    shown = _is_shown([(row.part,) for row in rows]) if name == ranking.MOST_HARMFUL else [True] * len(rows)
     lines = [
         (*((row.part, row.of) if row.of else (row.part,)), *(_estimate(row, column) for column in columns), row.note)
-        for row in rows
+        for row, kept in zip(rows, shown, strict=True)
+        if kept
     ]
     noted = any(row.note for row in rows)
     header = (*names, *(column.replace("_", " ") for column in columns), *(["note"] if noted else []))
@@ -435,14 +513,23 @@ def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
         for value in row.values.values()
         if math.isnan(value.value) and value.reason
     )
-    return Table(title, caption, header, lines if noted else [line[:-1] for line in lines], [*reasons], len(names))
+    return Table(
+        title,
+        caption,
+        header,
+        lines if noted else [line[:-1] for line in lines],
+        [*reasons, *_hidden_note(shown, "models.json has all")],
+        len(names),
+    )
 
 
 def _estimate(row: ModelAnalysis, column: str) -> str:
     known = row.values.get(column)
-    if known is None or math.isnan(known.value):
+    if known is None:
+        return ""
+    if math.isnan(known.value):
         return "undefined"
-    plain = row.name in _PLAIN or column == "r_squared"
+    plain = row.name in _PLAIN or column in ("r_squared", "flip_ratio")
     counted = row.name == ranking.CHAIN_LENGTHS
     value, low, high = (end if plain or counted else 100 * end for end in (known.value, known.low, known.high))
     digits = 3 if plain else 0 if counted else 1

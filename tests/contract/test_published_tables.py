@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.evaluation.after.published import paper
 from pytest_vlmrobust.metrics.side_by_side import SideBySide
 from pytest_vlmrobust.metrics.statistics.curves import rising_fit, wobble
 
@@ -277,9 +278,40 @@ def test_flip_ratios_and_nets_by_level(golden: Callable[[str], Rows]) -> None:
             [0] * harmful + [1] * helpful + [0] * (10000 - harmful - helpful),
         )
         rates = metrics.flip_rates(clean, perturbed)
-        assert rates.harmful / rates.helpful == pytest.approx(float(row["ratio"]), abs=0.02), row
+        cell = {**dict.fromkeys(metrics.EFFECTS, 0.0), "harmful_flip_rate": rates.harmful, "helpful_flip_rate": rates.helpful}
+        effects = metrics.mean_effects([{**cell, "clean_accuracy": 0.9}])
+        assert effects["flip_ratio"] == pytest.approx(float(row["ratio"]), abs=0.02), row
         nets.append(round(100 * metrics.accuracy_drop(clean, perturbed), 2))
     assert nets[:3] == [0.74, 1.88, 4.55]
+
+
+def test_conditional_flips_are_flips_over_clean_accuracy() -> None:
+    """Table 21 from table 25 and the clean accuracy of table 3, within the rounding of both, but for two of the five."""
+    tables = paper("vlm-robustbench").tables
+    about = {"dataset": "MMBench", "model": "Qwen3-VL-8B"}
+    flips = {value.about["setting"]: value.number for value in tables["25"].values if about.items() <= value.about.items()}
+    (clean,) = [one.number for one in tables["3"].values if one.metric == "clean_accuracy" and about.items() <= one.about.items()]
+    apart = {}
+    for value in tables["21"].values:
+        setting = value.about["setting"]
+        cell = {**dict.fromkeys(metrics.EFFECTS, 0.0), "harmful_flip_rate": flips[setting], "clean_accuracy": clean}
+        apart[setting] = abs(100 * metrics.mean_effects([cell])["conditional_flip_rate"] - value.number)
+    assert {setting for setting, off in apart.items() if off > 0.15} == {"elastic_transform:high", "upsample:high"}
+    assert max(apart.values()) < 0.7
+
+
+def test_means_of_model_families_are_those_of_their_models() -> None:
+    """Tables 12 and 15 to 17 from the drops of single models in table 13, within rounding."""
+    published = paper("vlm-robustbench")
+    drops = {(value.about["model"], value.about["setting"]): value.number for value in published.tables["13"].values}
+    checked = 0
+    for value in [one for number in ("12", "15", "16", "17") for one in published.tables[number].values]:
+        members = [(model, value.about["setting"]) for model in published.pools[value.about["pool"]]]
+        if drops.keys() >= {*members}:
+            cells = [{**dict.fromkeys((*metrics.EFFECTS, "clean_accuracy"), 1.0), "accuracy_drop": drops[one]} for one in members]
+            assert metrics.mean_effects(cells)["accuracy_drop"] == pytest.approx(value.number, abs=0.1), value
+            checked += 1
+    assert checked >= 30
 
 
 def test_hand_worked_cases(golden: Callable[[str], Rows]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +20,16 @@ from pytest_vlmrobust.core.ranking import (
     CHAIN_LENGTHS,
     CLEAN_ACCURACY,
     CORRUPTION_ERRORS,
+    EFFECTS,
     MEAN_CORRUPTION_ERROR,
     MEAN_DROP,
+    MOST_HARMFUL,
     PATCH_BOXES,
     PATCH_TASKS,
     PROMPT_MODES,
     SIZE_TREND,
     TIERS,
+    TOP_RCE,
     ModelAnalysis,
 )
 from pytest_vlmrobust.core.words import first_few
@@ -34,13 +37,16 @@ from pytest_vlmrobust.evaluation.judge.baseline import best_scores
 from pytest_vlmrobust.evaluation.judge.context import floors, groups_of
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
-from pytest_vlmrobust.evaluation.run.families import DIRECT, families
+from pytest_vlmrobust.evaluation.run.families import DIRECT, families, family_name
+from pytest_vlmrobust.metrics.severity import ALL
 from pytest_vlmrobust.metrics.statistics.paired import interval_of
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .boards import Part, RankingOptions, contest_estimates
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
     from pytest_vlmrobust.store import Evidence
 
@@ -60,13 +66,36 @@ def analyses(part: Part, options: RankingOptions, refs: Mapping[str, ModelRef]) 
     settings = part.table.settings_with_samples()
     if not settings:
         return ()
+    pools = _pools(options, refs)
     return (
         *_corruption_errors(part, settings, options),
-        *_tiers(part, settings, options),
+        *_tiers(part, settings, pools),
+        *_effects(part, settings, options, pools),
         *_category_drops(part, options),
         *_size_trends(part, settings, options, refs),
-        *_prompt_modes(part, settings, options, refs),
+        *_prompt_modes(part, settings, options, refs, pools),
     )
+
+
+_Pools = Mapping[str, Sequence[int]]
+"""Name to the places of its models: each model alone, several of one family that are asked in one way, all models."""
+
+
+def _pools(options: RankingOptions, refs: Mapping[str, ModelRef]) -> _Pools:
+    by_family: dict[str, list[int]] = {}
+    for place, model in enumerate(options.models):
+        if model in refs and refs[model].family:
+            by_family.setdefault(family_name(refs[model]), []).append(place)
+    several = {f"{name} ({len(places)} models)": places for name, places in by_family.items() if len(places) > 1}
+    each = {model: [place] for place, model in enumerate(options.models)}
+    return {**each, **several, ALL_MODELS: range(len(options.models))}
+
+
+def _weights(places: Sequence[int], options: RankingOptions) -> NDArray[np.float64]:
+    """Returns the weights of a mean over some models."""
+    weights = np.zeros(len(options.models))
+    weights[list(places)] = 1.0 / len(places)
+    return weights
 
 
 def _corruption_errors(part: Part, settings: Sequence[str], options: RankingOptions) -> Iterable[ModelAnalysis]:
@@ -86,15 +115,67 @@ def _corruption_errors(part: Part, settings: Sequence[str], options: RankingOpti
         yield ModelAnalysis(CORRUPTION_ERRORS, family, dict(zip(options.models, values, strict=True)))
 
 
-def _tiers(part: Part, settings: Sequence[str], options: RankingOptions) -> Iterable[ModelAnalysis]:
-    """Yields the shares of settings by tier and level, for each model and for all together (VLM-RobustBench tables 18 and 19)."""
-    levels = metrics.by_level({name: Setting.parse(name).level or "" for name in settings})
-    drops = {model: part.table.drops(settings, place) for place, model in enumerate(options.models)}
-    for name, own in {**{model: [lost] for model, lost in drops.items()}, ALL_MODELS: [*drops.values()]}.items():
+def _tiers(part: Part, settings: Sequence[str], pools: _Pools) -> Iterable[ModelAnalysis]:
+    """Yields the shares of settings by tier and level, of each pool (VLM-RobustBench tables 11, 18 and 19)."""
+    for name, places in pools.items():
+        for level, counted in _by_level(settings).items():
+            yield ModelAnalysis(TIERS, name, _tier_shares(part, counted, places), level)
+
+
+def _tier_shares(part: Part, settings: Sequence[str], places: Sequence[int]) -> dict[str, Estimate]:
+    drops = [drop for place in places for drop in part.table.drops(settings, place).values()]
+    return {tier: Estimate(share, len(drops)) for tier, share in metrics.tier_shares(drops)._asdict().items()}
+
+
+def _by_level(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    return metrics.by_level({name: Setting.parse(name).level or "" for name in settings})
+
+
+_DROP, _RCE = "accuracy_drop", "relative_corruption_error"
+_TOP = 6
+"""How many settings with the largest RCE are named, as in table 5."""
+
+
+def _effects(part: Part, settings: Sequence[str], options: RankingOptions, pools: _Pools) -> Iterable[ModelAnalysis]:
+    """Yields what levels and settings cost each pool (VLM-RobustBench figure 2 and tables 5, 12, 15 to 17 and 20 to 23).
+
+    Drops have intervals. All other numbers are plain means over the models.
+    """
+    costs = {setting: [_costs(part, setting, place) for place in range(len(options.models))] for setting in settings}
+    levels = _by_level(settings)
+
+    def mean(places: Sequence[int], counted: Sequence[str]) -> dict[str, Estimate]:
+        cells = [costs[setting][place] for place in places for setting in counted]
+        why = {name: next((cell[name].reason for cell in cells if math.isnan(cell[name].value)), "") for name in metrics.EFFECTS}
+        means = metrics.mean_effects([{name: cost.value for name, cost in cell.items()} for cell in cells])
+        values = {name: Estimate(value, _samples(part), reason=why.get(name, "")) for name, value in means.items()}
+        return values | {_DROP: _estimate(part.table.weighted_drop(_weights(places, options), counted), part, options)}
+
+    for name, places in pools.items():
         for level, counted in levels.items():
-            cells = [lost[setting] for lost in own for setting in counted]
-            values = {tier: Estimate(share, len(cells)) for tier, share in metrics.tier_shares(cells)._asdict().items()}
-            yield ModelAnalysis(TIERS, name, values, level)
+            yield ModelAnalysis(EFFECTS, name, mean(places, counted), level)
+    by_setting = {setting: {name: mean(places, [setting]) for name, places in pools.items()} for setting in settings}
+    for level, counted in levels.items():
+        analysis, effect = (TOP_RCE, _RCE) if level == ALL else (MOST_HARMFUL, _DROP)
+        rows = {setting: {name: own[effect] for name, own in by_setting[setting].items()} for setting in counted}
+        known = [setting for setting, own in rows.items() if not math.isnan(own[ALL_MODELS].value)]
+        known.sort(key=lambda setting: -rows[setting][ALL_MODELS].value)
+        for setting in known[:_TOP] if level == ALL else known:
+            yield ModelAnalysis(analysis, setting, rows[setting], level)
+
+
+def _costs(part: Part, setting: str, place: int) -> dict[str, Estimate]:
+    """Returns what a setting costs one model, over the samples that count for all models."""
+    kept = np.flatnonzero(part.table.complete_samples(setting))
+    table = ScoreTable(
+        part.table.clean[place, kept],
+        {setting: part.table.by_setting[setting][place, kept]},
+        None if part.no_image is None else part.no_image[place, kept],
+        groups=None if part.table.groups is None else [part.table.groups[row] for row in kept],
+    )
+    costs = {name: metrics.estimate(name, table, setting, None) for name in metrics.EFFECTS}
+    costs = {name: cost if cost.valid else replace(cost, value=math.nan) for name, cost in costs.items()}
+    return {**costs, "clean_accuracy": Estimate(float(table.clean.mean()), table.samples)}
 
 
 def _category_drops(part: Part, options: RankingOptions) -> Iterable[ModelAnalysis]:
@@ -131,18 +212,28 @@ def _size_trends(
 
 
 def _prompt_modes(
-    part: Part, settings: Sequence[str], options: RankingOptions, refs: Mapping[str, ModelRef]
+    part: Part, settings: Sequence[str], options: RankingOptions, refs: Mapping[str, ModelRef], pools: _Pools
 ) -> Iterable[ModelAnalysis]:
-    """Yields what another way of asking changes, paired by sample (VLM-RobustBench A.4 and A.5)."""
-    for first, second in mode_pairs(refs):
-        weights = np.zeros(len(options.models))
-        weights[options.models.index(second)], weights[options.models.index(first)] = 1.0, -1.0
-        values = {
+    """Yields accuracy, mean drop and tiers of the models that are asked in several ways, and what changes, paired by sample.
+
+    Source: VLM-RobustBench A.4 (table 10) and A.5 (table 11, over the models of a family).
+    """
+
+    def values(weights: NDArray[np.float64]) -> dict[str, Estimate]:
+        return {
             CLEAN_ACCURACY.name: _estimate(part.table.weighted_accuracy(weights), part, options),
             MEAN_DROP.name: _estimate(part.table.weighted_drop(weights, settings), part, options),
         }
+
+    several = {options.models.index(name) for pair in mode_pairs(refs) for name in pair}
+    for name, places in pools.items():
+        if name != ALL_MODELS and several.issuperset(places):
+            own = values(_weights(places, options)) | _tier_shares(part, settings, places)
+            yield ModelAnalysis(PROMPT_MODES, name, own, note=refs[options.models[places[0]]].prompt_mode)
+    for first, second in mode_pairs(refs):
+        change = _weights([options.models.index(second)], options) - _weights([options.models.index(first)], options)
         note = f"{refs[second].prompt_mode} minus {refs[first].prompt_mode}"
-        yield ModelAnalysis(PROMPT_MODES, f"{second} minus {first}", values, note=note)
+        yield ModelAnalysis(PROMPT_MODES, f"{second} minus {first}", values(change), note=note)
 
 
 def mode_pairs(refs: Mapping[str, ModelRef]) -> list[tuple[str, str]]:

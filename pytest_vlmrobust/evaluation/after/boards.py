@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pytest_vlmrobust.metrics.scores import Scores
+
 
 MEAN_ACCURACY, CLEAN_ACCURACY = ranking.MEAN_ACCURACY.name, ranking.CLEAN_ACCURACY.name
 MEAN_DROP, WORST, ERROR = ranking.MEAN_DROP.name, ranking.WORST_CASE_DROP.name, ranking.MEAN_CORRUPTION_ERROR.name
@@ -53,6 +55,8 @@ class Part:
     """The family of each setting of the table."""
     categories: Sequence[str] = ()
     """The category of each sample."""
+    no_image: Scores | None = None
+    """Scores without the pictures, shape (M, N); ``None`` where a model was not asked without them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

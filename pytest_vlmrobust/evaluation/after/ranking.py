@@ -269,7 +269,9 @@ def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], l
     groups = [sample.group or sample.id for sample in samples]
     table = SideBySide(_align(_scores(models, dataset, CLEAN), rows), by_setting, groups)
     by_name = {name: _family(Setting.parse(name)) for name in by_setting}
-    return Part(dataset, table, by_name, [sample.category for sample in samples])
+    asked_blind = all(Cell(model.own, dataset, NO_IMAGE) in model.entry.run.evidence.cells() for model in models)
+    no_image = _align(_scores(models, dataset, NO_IMAGE), rows) if asked_blind else None
+    return Part(dataset, table, by_name, [sample.category for sample in samples], no_image)
 
 
 def _scores(models: Sequence[_Model], dataset: str, setting: Setting) -> list[list[float]]:

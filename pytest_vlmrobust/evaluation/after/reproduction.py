@@ -356,6 +356,8 @@ class _Beside:
         wanted, found = self.models(value)
         if value.metric in ("size_slope", "r_squared"):
             return self._slope(value, found)
+        if value.metric == "flip_ratio":
+            return self._flip_ratio(value)
         if value.metric == "tail_share" and len(found) > 1:
             return _pooled_tail_share([scores.part(value.about) for own in found.values() for scores in own])
         by_model = {model: self._mean([self._of_one(value, scores) for scores in own], "runs") for model, own in found.items()}
@@ -422,6 +424,15 @@ class _Beside:
         order = places(scores.entry, reference.entry, scores.dataset)
         return {name: values[order] for name, values in reference.part(value.about).by_setting.items()}
 
+    def _flip_ratio(self, value: PublishedValue) -> Estimate:
+        """Returns the ratio of mean flips; over models the ratio of their means, as table 22 of VLM-RobustBench has it."""
+        harmful, helpful = (
+            self.estimate(dataclasses.replace(value, metric=f"mean_{sign}_flip_rate")) for sign in ("harmful", "helpful")
+        )
+        if not helpful.value > 0.0:
+            return Estimate(math.nan, helpful.n, reason=helpful.reason or "no answer turns right")
+        return Estimate(harmful.value / helpful.value, helpful.n, reason=harmful.reason)
+
     def _slope(self, value: PublishedValue, found: Mapping[str, Sequence[_Scores]]) -> Estimate:
         models = [model for model in found if model in self.paper.parameters]
         sizes = [self.paper.parameters[model] for model in models]
@@ -469,13 +480,6 @@ def _tier_count(table: ScoreTable, about: Mapping[str, str], confidence: float) 
     return dataclasses.replace(own, value=own.value + gains)
 
 
-def _flip_ratio(table: ScoreTable, _about: Mapping[str, str], _confidence: float) -> Estimate:
-    harmful, helpful = (metrics.estimate(f"mean_{sign}_flip_rate", table).value for sign in ("harmful", "helpful"))
-    if not helpful > 0.0:
-        return Estimate(math.nan, table.samples, reason="no answer turns right")
-    return Estimate(harmful / helpful, table.samples)
-
-
 def _lost_share(table: ScoreTable, about: Mapping[str, str], confidence: float) -> Estimate:
     """Returns the share of the answers that are right on clean pictures which turn wrong."""
     right = table.clean == 1.0
@@ -491,7 +495,6 @@ def _unknown(_confidence: float) -> tuple[float, float]:
 _OF_A_TABLE: Mapping[str, Callable[[ScoreTable, Mapping[str, str], float], Estimate]] = {
     "tier_share": _tier_share,
     "tier_count": _tier_count,
-    "flip_ratio": _flip_ratio,
     "lost_share": _lost_share,
 }
 

@@ -37,7 +37,7 @@ def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
     by_family: dict[str, dict[float, str]] = {}
     for name, ref in models.items():
         if ref.family and ref.parameters_billion is not None:
-            by_family.setdefault(_called(ref), {}).setdefault(ref.parameters_billion, name)
+            by_family.setdefault(family_name(ref), {}).setdefault(ref.parameters_billion, name)
     sized = {family: sorted(by_size.items()) for family, by_size in by_family.items() if len(by_size) > 1}
     if alike := [family for family in sized if family in models]:
         raise UsageError(f"the family {alike[0]!r} has the name of a model of the run: rename one of them in the models file")
@@ -72,6 +72,6 @@ def twin(models: Mapping[str, ModelRef], name: str) -> str:
     return next(iter(alike), "")
 
 
-def _called(ref: ModelRef) -> str:
-    """A family that is asked in another mode than the direct one is another family: sizes are compared like for like."""
+def family_name(ref: ModelRef) -> str:
+    """Returns the family of a model, with its prompt mode unless it is direct: sizes and means are compared like for like."""
     return ref.family if ref.prompt_mode == DIRECT else f"{ref.family}-{ref.prompt_mode}"

@@ -49,6 +49,53 @@ def test_tiers_are_shares_of_the_settings_of_each_level() -> None:
     assert (found["low"].cells, found["all"].cells, found["all"].missing) == (2, 4, {})
 
 
+def costs(setting: str, harmful: float, helpful: float, rce: float = 0.5, **changes: Any) -> Record:
+    drop = harmful - helpful
+    measures = {"accuracy": 0.8 - drop, "accuracy_drop": drop, "relative_corruption_error": rce}
+    measures |= {"harmful_flip_rate": harmful, "helpful_flip_rate": helpful}
+    return cell(setting, measures=tuple(Measure(name, value, n=100) for name, value in measures.items()), **changes)
+
+
+def test_levels_cost_drops_rce_and_flips() -> None:
+    clean = cell("clean", family="", clean=0.8)
+    settings = (costs("fog:low", 0.1, 0.02, rce=0.2), costs("rain:low", 0.3, 0.08, rce=0.6), costs("fog:high", 0.4, 0.0, rce=1.0))
+    found = rows("effects", clean, *settings)
+    assert list(found) == ["low", "high", "all"]
+    assert found["low"].values == pytest.approx(
+        {
+            "accuracy_drop": (0.08 + 0.22) / 2,
+            "relative_corruption_error": 0.4,
+            "harmful_flip_rate": 0.2,
+            "helpful_flip_rate": 0.05,
+            "conditional_flip_rate": (0.1 / 0.8 + 0.3 / 0.8) / 2,
+            "flip_ratio": 0.2 / 0.05,
+        }
+    )
+    assert found["all"].values["relative_corruption_error"] == pytest.approx(0.6)
+    assert math.isnan(found["high"].values["flip_ratio"])
+    without = rows("effects", *settings)["low"].values
+    assert math.isnan(without["conditional_flip_rate"])
+    assert without["harmful_flip_rate"] == pytest.approx(0.2)
+    blind = rows("effects", clean, costs("fog:low", 0.1, 0.0, rce=math.nan))["low"].values
+    assert math.isnan(blind["relative_corruption_error"])
+    assert blind["accuracy_drop"] == pytest.approx(0.1)
+
+
+def test_the_most_harmful_settings_of_each_level_come_first() -> None:
+    names = ("fog", "rain", "snow", "frost", "blur", "noise")
+    low = [costs(f"{name}:low", 0.01 * place, 0.0) for place, name in enumerate(names)]
+    failed, high = costs("spatter:low", 0.9, 0.0, n_errors=1), costs("fog:high", 0.5, 0.0)
+    records = (cell("clean", family="", clean=0.8), *low, failed, high)
+    found = rows("most_harmful", *records)
+    assert list(found) == [f"{name}:low" for name in ("noise", "blur", "frost", "snow", "rain", "fog", "spatter")] + ["fog:high"]
+    assert found["noise:low"].values["conditional_flip_rate"] == pytest.approx(0.05 / 0.8)
+    assert (found["spatter:low"].cells, found["spatter:low"].missing) == (0, {"spatter:low": "1 of 100 inferences failed"})
+    assert math.isnan(found["spatter:low"].values["accuracy_drop"])
+    (table,) = [one for one in analysis_tables(list(found.values())) if one.title == "Most harmful settings"]
+    assert [row[2] for row in table.rows] == ["noise:low", "blur:low", "frost:low", "snow:low", "rain:low", "fog:high"]
+    assert table.notes[-1] == "2 further settings: results.json has all"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -137,7 +184,7 @@ def test_tasks_of_the_observatory_and_summaries_are_no_part_of_it() -> None:
 
 
 def test_tables_say_what_is_missing_and_how_to_ask_for_it() -> None:
-    (table,) = analysis_tables(analyses([cell("fog:low", 0.2), cell("rain:low", n_requested=12, n_samples=100)]))
+    table, *_ = analysis_tables(analyses([cell("fog:low", 0.2), cell("rain:low", n_requested=12, n_samples=100)]))
     assert table.rows[0] == ("m", "d", "low", "0.0", "0.0", "0.0", "0.0", "100.0", "1 of 2")
     (note,) = table.notes
     assert note == (

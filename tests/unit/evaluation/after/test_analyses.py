@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -81,6 +82,53 @@ def test_tiers_of_each_model_and_level(tmp_path: Path) -> None:
     assert every["benign"].n == 6
 
 
+def test_costs_are_averaged_over_families_and_over_all_models(tmp_path: Path) -> None:
+    refs = {"a": ref("a", 1), "b": ref("b", 4), "c": ref("c", 4, family="other")}
+    directory = run(tmp_path, {"a": A, "b": B, "c": model({"fog:low": 60})}, refs)
+    assert "without images" in found(directory, "effects")["all models all"].values["relative_corruption_error"].reason
+    assert found(directory, "top_rce") == {}
+    with Evidence.open(directory) as evidence:
+        for name, right in (("a", 20), ("b", 10), ("c", 0)):
+            put(evidence, name, "no_image", [float(place >= N - right) for place in range(N)])
+    clean, gain = {"a": 60, "b": 50, "c": 60}, {"a": 40, "b": 40, "c": 60}
+    lost = {"a": {"fog:low": 6, "fog:high": 12, "flip_v": 30}, "b": {"fog:high": 3, "flip_v": 30}, "c": {"fog:low": 60}}
+    pools = {"a": "a", "b": "b", "c": "c", "fam (2 models)": "ab", "all models": "abc"}
+    levels = {"low": ["fog:low"], "high": ["fog:high"], "binary": ["flip_v"], "all": ["fog:low", "fog:high", "flip_v"]}
+    effects = found(directory, "effects")
+    assert list(effects) == [f"{pool} {level}" for pool in pools for level in levels]
+    for pool, level in itertools.product(pools, levels):
+        own = effects[f"{pool} {level}"].values
+        cells = [(name, lost[name].get(setting, 0)) for name in pools[pool] for setting in levels[level]]
+        assert own["accuracy_drop"].value == pytest.approx(np.mean([count / N for _, count in cells]))
+        assert own["accuracy_drop"].low <= own["accuracy_drop"].value <= own["accuracy_drop"].high
+        assert own["harmful_flip_rate"].value == pytest.approx(own["accuracy_drop"].value)
+        assert own["relative_corruption_error"].value == pytest.approx(np.mean([count / gain[name] for name, count in cells]))
+        assert own["conditional_flip_rate"].value == pytest.approx(np.mean([count / clean[name] for name, count in cells]))
+        assert math.isnan(own["flip_ratio"].value)
+    harmful = found(directory, "most_harmful")
+    assert list(harmful) == ["fog:low low", "fog:high high", "flip_v binary"]
+    assert {name: drop.value for name, drop in harmful["fog:high high"].values.items()} == pytest.approx(
+        {"a": 12 / N, "b": 3 / N, "c": 0.0, "fam (2 models)": 7.5 / N, "all models": 5 / N}
+    )
+    top = found(directory, "top_rce")
+    assert list(top) == ["flip_v all", "fog:low all", "fog:high all"]
+    assert top["flip_v all"].values["all models"].value == pytest.approx((30 / 40 + 30 / 40) / 3)
+
+
+def test_samples_without_a_score_are_no_part_of_costs(tmp_path: Path) -> None:
+    directory = run(tmp_path, {"a": A, "b": B})
+    with Evidence.open(directory) as evidence:
+        put(evidence, "a", "fog:low", [math.nan] * 6 + [1.0] * 54)
+        for name in "ab":
+            put(evidence, name, "no_image", [math.nan] + [0.0] * (N - 1))
+    low = found(directory, "effects")["a low"].values
+    assert low["accuracy_drop"].value == low["harmful_flip_rate"].value == 0.0
+    assert low["relative_corruption_error"].value == 0.0
+    high = found(directory, "effects")["a high"].values["relative_corruption_error"]
+    assert math.isnan(high.value)
+    assert high.reason
+
+
 def test_corruption_errors_by_family_need_a_reference(tmp_path: Path) -> None:
     directory = run(tmp_path, {"a": A, "b": B})
     assert found(directory, "corruption_errors") == {}
@@ -127,13 +175,26 @@ def test_the_drop_of_a_family_has_a_slope_with_an_interval(tmp_path: Path) -> No
 
 def test_ways_of_asking_one_model_are_paired(tmp_path: Path) -> None:
     refs = {"d": ref("d", 4), "c": ref("c", 4, "cot"), "other": ref("other", 8)}
-    (row,) = found(run(tmp_path, {"c": B, "d": A, "other": A}, refs), "prompt_modes").values()
-    assert (row.part, row.note) == ("c minus d", "cot minus direct")
+    rows = found(run(tmp_path, {"c": B, "d": A, "other": A}, refs), "prompt_modes")
+    assert {name: row.note for name, row in rows.items()} == {"c": "cot", "d": "direct", "c minus d": "cot minus direct"}
+    assert rows["c"].values["clean_accuracy"].value == pytest.approx(50 / 60)
+    assert rows["d"].values["mean_drop"].value == pytest.approx(48 / 180)
+    assert rows["d"].values["catastrophic"].value == pytest.approx(2 / 3)
+    row = rows["c minus d"]
     clean, drop = row.values["clean_accuracy"], row.values["mean_drop"]
     assert clean.value == pytest.approx(-10 / 60)
     assert drop.value == pytest.approx((33 - 48) / 180)
     assert clean.low < clean.value < clean.high < 0.0
     assert drop.low < drop.value < drop.high
+
+
+def test_ways_of_asking_are_averaged_over_the_models_of_a_family(tmp_path: Path) -> None:
+    refs = {"d4": ref("d4", 4), "c4": ref("c4", 4, "cot"), "d8": ref("d8", 8), "c8": ref("c8", 8, "cot")}
+    rows = found(run(tmp_path, {"d4": A, "c4": B, "d8": model({}), "c8": B}, refs), "prompt_modes")
+    assert {*rows} == {"d4", "c4", "d8", "c8", "fam (2 models)", "fam-cot (2 models)", "c4 minus d4", "c8 minus d8"}
+    assert rows["fam (2 models)"].values["mean_drop"].value == pytest.approx((48 / 180 + 0) / 2)
+    assert rows["fam (2 models)"].values["benign"].value == pytest.approx(3 / 6)
+    assert rows["fam-cot (2 models)"].note == "cot"
 
 
 def test_models_of_one_location_are_one_model() -> None:

@@ -230,7 +230,7 @@ def test_corruption_errors_need_the_reference_model(tmp_path: Path) -> None:
 
 
 def test_other_tables_of_vlm_robustbench(tmp_path: Path) -> None:
-    one = run(tmp_path / "one", {"Qwen3-VL-8B": {**QWEN, "rotate:high": 22}, "Qwen3-VL-4B": QWEN})
+    one = run(tmp_path / "one", {"Qwen3-VL-8B": {**QWEN, "rotate:high": 22, "fog:low": 7}, "Qwen3-VL-4B": QWEN})
     values = found(reproduce("vlm-robustbench", runs=[("", one)]))
 
     def ours(name: str) -> float:
@@ -242,9 +242,10 @@ def test_other_tables_of_vlm_robustbench(tmp_path: Path) -> None:
     assert ours("lost_share MMBench Qwen3-VL-8B glass_blur:low") == pytest.approx(100 * 5 / 90)
     assert ours("harmful_flip_rate MMBench Qwen3-VL-8B glass_blur:low") == pytest.approx(5.0)
     assert ours("flip_ratio Qwen3-VL-4B MMBench") == pytest.approx(35.0 / 1.0)
+    assert ours("flip_ratio MMBench low") == pytest.approx((5 + 5) / (1 + 3))  # of the means over both models
     assert ours("tail_share MMBench") == 100.0
     assert "3 of 3 catastrophic cells" in (values["tail_share MMBench"].ours or pytest.fail("none")).reason
-    slope = (drop := {4: 34 / 4, 8: 46 / 5})[8] - drop[4]
+    slope = (drop := {4: 34 / 4, 8: 44 / 5})[8] - drop[4]
     assert ours("size_slope Qwen3-VL MMBench") == pytest.approx(slope / math.log10(2))
     assert ours("r_squared Qwen3-VL MMBench") == pytest.approx(1.0)
     interval = values["size_slope Qwen3-VL MMBench"].ours
