@@ -58,6 +58,30 @@ def test_a_report_that_is_made_later_has_the_same_page(project: Project) -> None
     assert '<a href="models.html">Models</a>' in (project.path / "later" / "report.html").read_text()
 
 
+def test_a_report_directory_ranks_as_its_run_does(project: Project) -> None:
+    """Family, size and prompt mode are in both manifests, so that a report that CI keeps has the slope and the prompt modes."""
+    entries = {
+        "small": {"parameters_billion": 1},
+        "large": {"parameters_billion": 4},
+        "thinks": {"parameters_billion": 4, "prompt_mode": "thinking"},
+    }
+    for name in entries:
+        project.script({"setting": "invert", "answer": "A"}, name=name)
+    models = {name: {"backend": "scripted", "path": f"{name}.yaml", "family": "fam", **entry} for name, entry in entries.items()}
+    (project.path / "models.yaml").write_text(json.dumps({"models": models}))
+    named = [f"--vlm={name}" for name in entries]
+    project.run("--vlm-report=out", "--vlm-models=models.yaml", "--vlm-answer=text", *named, models=())
+    found = []
+    for place, directory in enumerate((run_of(project), project.path / "out")):
+        assert main(["rank", str(directory), "--out", str(project.path / f"r{place}")]) == 0
+        found.append(json.loads((project.path / f"r{place}" / "models.json").read_text()))
+    assert found[0]["boards"] == found[1]["boards"]
+    assert found[0]["left_out"] == found[1]["left_out"]
+    assert {"size_trend", "prompt_modes", "chain_lengths", "effects"} <= {
+        row["name"] for row in found[1]["boards"][0]["analyses"]
+    }
+
+
 def test_a_bundle_has_the_pages_that_the_run_has(project: Project) -> None:
     project.script({"setting": "invert", "answer": "A"}, name="other")
     project.run(models=("model", "other"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.ranking import BY, Board, ModelAnalysis, Ranking
@@ -17,10 +19,10 @@ from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.judge.baseline import refuse_unlike_answers
 from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
 from pytest_vlmrobust.evaluation.run.families import DIRECT
+from pytest_vlmrobust.evaluation.run.manifest import ORIGIN
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
-from pytest_vlmrobust.store.run_directory import read_docket
 
-from .comparison import SHOWN, Entry, differing_conditions, places
+from .comparison import SHOWN, Entry, differing_conditions, manifest, places
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,24 +113,33 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
         refuse_unlike_answers({one.name: one.entry.run.answered_by(Cell(one.own, dataset, CLEAN)) for one in models}, dataset)
     parts = [_part(models, dataset, settings, left_out) for dataset, settings in common.items()]
     options = RankingOptions(names, by, reference, confidence)
+    refs = _refs(models)
+    if unknown := [name for name in names if name not in refs]:
+        left_out.append(
+            f"family, size and prompt mode of {first_few(unknown, SHOWN)} are unknown: no manifest.json beside the "
+            "predictions.sqlite gives them. Without them there is no mean by family, size_trend, prompt_modes and chain_lengths"
+        )
     return Ranking(
         runs=tuple(entry.where for entry in entries),
         models=names,
         by=by,
         reference=reference,
-        boards=_with_analyses(boards(parts, options), parts, options, models),
+        boards=_with_analyses(boards(parts, options), parts, options, models, refs),
         left_out=(*left_out, *differing_conditions(entries, common)),
         confidence=confidence,
     )
 
 
 def _with_analyses(
-    boards: Sequence[Board], parts: Sequence[Part], options: RankingOptions, models: Sequence[_Model]
+    boards: Sequence[Board],
+    parts: Sequence[Part],
+    options: RankingOptions,
+    models: Sequence[_Model],
+    refs: Mapping[str, ModelRef],
 ) -> tuple[Board, ...]:
     """Returns the boards with what the papers compute: of each dataset, and on the first one PCRI by task over datasets."""
     from .analyses import analyses, patch_analyses, patch_boxes, patch_indices
 
-    refs = {model.name: ref for model in models if (ref := _ref(model)) is not None}
     by_dataset = {part.dataset: analyses(part, options, refs) for part in parts}
     by_dataset = {
         name: (*rows, *_chain_lengths(models, name, next(part for part in parts if part.dataset == name), refs))
@@ -167,12 +178,16 @@ def _chain_lengths(models: Sequence[_Model], dataset: str, part: Part, refs: Map
         yield from chain_lengths((plain, thinking), cells)
 
 
-def _ref(model: _Model) -> ModelRef | None:
-    """Returns what the run of a model says about it; nothing for evidence that was copied without ``docket.json``."""
-    try:
-        return ModelRef(**read_docket(model.entry.run.evidence.path.parent)["models"][model.own])
-    except (StoreError, KeyError, TypeError):
-        return None
+def _refs(models: Sequence[_Model]) -> dict[str, ModelRef]:
+    """Returns what the manifests of the runs say about models; those that none describes are absent."""
+    refs = {}
+    for model in models:
+        every = manifest(model.entry).get("models")
+        known = every.get(model.own) if isinstance(every, dict) else None
+        if isinstance(known, dict):
+            with contextlib.suppress(TypeError):
+                refs[model.name] = from_plain({"name": model.own} | {key: known.get(key) for key in ORIGIN}, ModelRef)
+    return refs
 
 
 def _models(entries: Sequence[Entry]) -> list[_Model]:

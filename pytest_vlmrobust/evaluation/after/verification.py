@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.canaries import NOT_PROBED, SAMPLED
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest, changed_policies
 from pytest_vlmrobust.evaluation.judge.replay import Replay, Rescored
+from pytest_vlmrobust.evaluation.run.manifest import model_origin
 from pytest_vlmrobust.policies import Mode
 from pytest_vlmrobust.policies.policy import policy_content
 from pytest_vlmrobust.store import Evidence, read_journal
@@ -34,8 +35,6 @@ from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 # Consistency: what the files of a run say of the same thing, held against each other.
 
 
-_ORIGIN = ("backend", "location", "revision", "prompt_mode")
-"""Fields of a model that both the manifest and ``docket.json`` give."""
 _BLIND = "no_image"
 """How the settings name the absence of a reference model."""
 
@@ -48,7 +47,7 @@ def manifest_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]
         PolicyError: a policy that cannot be honoured.
     """
     inputs = JudgeInputs.read(run)
-    models = {name: {part: asdict(ref)[part] for part in _ORIGIN} for name, ref in inputs.models.items()}
+    models = {name: model_origin(ref) for name, ref in inputs.models.items()}
     policies = {name: policy_content(inputs.policies[name]) for name in inputs.models if name in inputs.policies}
     settings = manifest.get("settings")
     reference = settings.get("vlm_reference") if isinstance(settings, dict) else None

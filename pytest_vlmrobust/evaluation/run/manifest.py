@@ -91,7 +91,7 @@ def origins(
         "scoring": scoring_rules(),
         "settings": dict(settings),
         "command": dict(command),
-        "models": {name: _model_origin(ref) for name, ref in models.items()},
+        "models": {name: model_origin(ref) for name, ref in models.items()},
         "policies": {name: policy_content(policy) for name, policy in policies.items()},
     }
 
@@ -116,9 +116,9 @@ def measured_facts(
     datasets = [name for name in dict.fromkeys(record.dataset for record in records) if name]
     return {
         "models": {
-            name: {**_model_origin(ref), "fingerprint": {"error": problems[name]["problem"]}}
+            name: {**model_origin(ref), "fingerprint": {"error": problems[name]["problem"]}}
             if name in problems
-            else {**_model_origin(ref), "fingerprint": _or_error(partial(_fingerprint, hold_backend, ref))}
+            else {**model_origin(ref), "fingerprint": _or_error(partial(_fingerprint, hold_backend, ref))}
             for name, ref in models.items()
         },
         "datasets": {name: _or_error(partial(_digest, data, name)) for name in datasets},
@@ -126,9 +126,13 @@ def measured_facts(
     }
 
 
-def _model_origin(ref: ModelRef) -> dict[str, object]:
-    """Returns where a model is from and how it is asked."""
-    return {"backend": ref.backend, "location": ref.location, "revision": ref.revision, "prompt_mode": ref.prompt_mode}
+ORIGIN = ("backend", "location", "revision", "prompt_mode", "family", "parameters_billion")
+"""Fields of a model that a manifest gives."""
+
+
+def model_origin(ref: ModelRef) -> dict[str, object]:
+    """Returns where a model is from, how it is asked, and its family and size."""
+    return {name: getattr(ref, name) for name in ORIGIN}
 
 
 def _digest(data: RunData, name: str) -> str:

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,10 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.after.analyses import mode_pairs
 from pytest_vlmrobust.evaluation.after.ranking import rank
 from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
+from pytest_vlmrobust.evaluation.run.manifest import model_origin
 from pytest_vlmrobust.reporting.html.models import render_models
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
-from pytest_vlmrobust.store.run_directory import write_docket
+from pytest_vlmrobust.store.run_directory import write_manifest
 
 N = 60
 SETTINGS = ("clean", "fog:low", "fog:high", "flip_v")
@@ -46,7 +46,7 @@ def run(directory: Path, models: Mapping[str, Right], refs: Mapping[str, ModelRe
             for setting in SETTINGS:
                 put(evidence, name, setting, scores(setting))
     if refs is not None:
-        write_docket(directory, {"models": {name: asdict(ref) for name, ref in refs.items()}}, [])
+        write_manifest(directory, {"models": {name: model_origin(ref) for name, ref in refs.items()}})
     return directory
 
 
@@ -170,7 +170,17 @@ def test_the_drop_of_a_family_has_a_slope_with_an_interval(tmp_path: Path) -> No
     assert row.values["slope"].low < row.values["slope"].value < row.values["slope"].high < 0.1
     assert row.values["r_squared"].value == pytest.approx(np.corrcoef([0, 1, 2], drops)[0, 1] ** 2)
     assert row.note == "s (1 B), m (10 B), l (100 B)"
-    assert found(run(tmp_path / "bare", models), "size_trend") == {}
+    bare = run(tmp_path / "bare", models)
+    assert found(bare, "size_trend") == {}
+    (said,) = rank([("", bare)]).left_out
+    assert said.startswith("family, size and prompt mode of l, m, s are unknown: no manifest.json")
+
+
+@pytest.mark.parametrize("models", [[], {"a": "x"}, {"a": {"backend": 3, "location": ""}}, {}])
+def test_a_manifest_that_does_not_say_what_models_are_is_named(tmp_path: Path, models: object) -> None:
+    directory = run(tmp_path, {"a": A, "b": B})
+    write_manifest(directory, {"models": models})
+    assert rank([("", directory)]).left_out[0].startswith("family, size and prompt mode of a, b are unknown")
 
 
 def test_ways_of_asking_one_model_are_paired(tmp_path: Path) -> None:

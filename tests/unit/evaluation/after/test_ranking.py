@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
-from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
 from pytest_vlmrobust.core.ranking import BY, QUANTITIES, Board
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.comparison import Entry
 from pytest_vlmrobust.evaluation.after.ranking import UNREGISTERED, rank, rank_entries, rank_run
+from pytest_vlmrobust.evaluation.run.manifest import model_origin
 from pytest_vlmrobust.metrics import ScoreTable
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 
@@ -46,6 +47,9 @@ def scripted(share: float, seed: int = 0, **other: float) -> Callable[[str], Sco
     return scores
 
 
+MODELS = {name: model_origin(ModelRef(name, "scripted", name)) for name in "abcd"}
+
+
 def run(
     directory: Path,
     models: Mapping[str, Callable[[str], Scores]],
@@ -60,6 +64,7 @@ def run(
             for model, scores in models.items():
                 for setting in settings:
                     evidence.put_cell(stored(model, dataset, setting, scores(setting).tolist()))
+    write_manifest(directory, {"models": MODELS})
     return directory
 
 
@@ -251,7 +256,7 @@ def test_other_pictures_are_refused_and_unknown_ones_are_said(tmp_path: Path) ->
 def test_runs_with_other_seeds_are_said(tmp_path: Path) -> None:
     runs = [run(tmp_path / name, {name: scripted(0.5)}) for name in ("a", "b")]
     for seed, path in enumerate(runs):
-        write_manifest(path, {"settings": {"vlm_seed": seed}, "version": "1"})
+        write_manifest(path, {"settings": {"vlm_seed": seed}, "version": "1", "models": MODELS})
     said = rank([("", path) for path in runs]).left_out
     assert said[-1] == (
         f"the runs have different seeds of perturbations (0 in {runs[0]}, 1 in {runs[1]}): perturbed pictures may differ"
