@@ -218,6 +218,10 @@ class Record:
     """Of a model that reasons, how many answers have a chain of thought of so many words, by outcome: ``right, 64 to 127``
     (or ``wrong``, ``unread``; of ``thinking_gain``, beside the model without thinking, ``fixes``, ``does not fix``, ``breaks``,
     ``keeps``). Absent of any other."""
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Of a sweep of the Observatory, part to name to number: of ``identity_accuracy`` by attribute the mean overlap of its boxes,
+    quartiles and gap; of ``split_group_gap`` by grouping the mean of each group and the signed gap; of ``split_position_gap`` by
+    group of people the accuracy and the gap; ``samples`` is how many these rest on. Absent of any other."""
     positions: tuple[float, ...] = ()
     """Under ``patches:n``, the share of all right answers that each position gives alone, row by row; empty where patches were
     left out."""
@@ -288,7 +292,7 @@ class Record:
         return record
 
 
-ABSENT_IF_ZERO = ("n_samples", "chains")
+ABSENT_IF_ZERO = ("n_samples", "chains", "parts")
 """Fields that earlier releases did not write: left out where empty, so that the digest of an older report.html stays."""
 
 

@@ -174,3 +174,11 @@ def clusters_of(groups: Sequence[str] | None, samples: int) -> Clusters:
     if groups is not None and len(groups) != samples:
         raise ValueError(f"{len(groups)} source images for {samples} samples: expected one for each sample, or None")
     return Clusters.of(groups, samples)
+
+
+FIVE_NUMBERS = ("lowest", "lower_quartile", "median", "upper_quartile", "highest")
+
+
+def five_numbers(values: Scores) -> dict[str, float]:
+    """Returns the five numbers of a box plot of at least one value; NaN if a value is missing."""
+    return dict(zip(FIVE_NUMBERS, np.quantile(values, (0.0, 0.25, 0.5, 0.75, 1.0)).tolist(), strict=True))

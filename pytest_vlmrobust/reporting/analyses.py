@@ -18,11 +18,13 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.ranking import Board, ModelAnalysis
 from pytest_vlmrobust.core.record import CHAIN_BINS, Measure, Record
 from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.metrics.scores import FIVE_NUMBERS
 from pytest_vlmrobust.metrics.severity import ALL
 
 TIERS, CATEGORY_DROPS, LINEAR_TREND, PATCH_CHANGE = "tiers", "category_drops", "linear_trend", "patch_change"
 GROUP_GAPS, CHAIN_LENGTHS = "group_gaps", "chain_lengths"
 EFFECTS, MOST_HARMFUL = "effects", "most_harmful"
+ATTRIBUTES, POSITION_GAPS = "attributes", "position_gaps"
 _EARLY = "stopped early"
 _EXPERIMENTS = {"ladder", "patches", "attempts", "preprocessing"}
 """Families whose settings do not measure the cost of a perturbation."""
@@ -36,21 +38,23 @@ class Analysis:
     """The analysis: ``tiers`` (shares of settings by tier of severity), ``category_drops`` (mean drop by category of questions,
     the largest first), ``effects`` (mean drop, RCE and flips by level), ``most_harmful`` (the same of each setting, at each level
     the largest drop first), ``linear_trend`` (accuracy against resolution), ``patch_change`` (PCRI of the coarsest and the finest
-    grid), ``group_gaps`` (gap between people in each of several groupings) or ``chain_lengths`` (answers by the words of their
-    chain of thought)."""
+    grid), ``group_gaps`` (gaps between groups of people, also signed), ``attributes`` (overlap of the boxes of each attribute),
+    ``position_gaps`` (gap between positions of each group of people) or ``chain_lengths`` (answers by the words of their chain of
+    thought)."""
     model: str
     """The model by its short name; empty for the points of all models together."""
     dataset: str
     """The dataset by its short name."""
     part: str
-    """What the row is about: of ``tiers`` and ``effects`` a level, ``binary`` or ``all``; of ``most_harmful`` the setting;
-    of ``category_drops`` and ``linear_trend`` the
-    category of questions, or ``all``; of ``patch_change`` the grids, ``2 to 3``; of ``group_gaps`` grouping and split,
-    ``sex, clean``; of ``chain_lengths`` outcome and pictures, ``right, clean`` or ``fixes, perturbed``."""
+    """What the row is about: of ``tiers`` and ``effects`` a level, ``binary`` or ``all``; of ``most_harmful`` the setting; of
+    ``category_drops`` and ``linear_trend`` the category of questions, or ``all``; of ``patch_change`` the grids, ``2 to 3``; of
+    ``group_gaps`` grouping and split, ``sex, clean``; of ``attributes`` and ``position_gaps`` attribute or group and split,
+    ``mouth, observatory_ood``; of ``chain_lengths`` outcome and pictures, ``right, clean`` or ``fixes, perturbed``."""
     values: dict[str, float] = field(default_factory=dict)
     """Name to number; ``null`` where it is undefined, as without any complete cell."""
     cells: int = 0
-    """Complete cells that the numbers rest on, baselines not counted; of ``group_gaps`` the samples whose group is known."""
+    """Complete cells that the numbers rest on, baselines not counted; of ``group_gaps``, ``attributes`` and
+    ``position_gaps`` the samples that are known."""
     missing: dict[str, str] = field(default_factory=dict)
     """Setting of each cell that it lacks, with the reason: the test stopped early, inferences failed, nothing was asked."""
 
@@ -79,7 +83,12 @@ def analyses(records: Iterable[Record]) -> tuple[Analysis, ...]:
             rows += compute(model, dataset, cells)
         if compute is _linear_trends:
             rows += _pooled_trends(by_sweep)
-    return (*rows, *_group_gaps(records), *_chain_lengths(records))
+    of_people = (
+        *_group_gaps(records),
+        *_in_parts(ATTRIBUTES, "identity_accuracy", records),
+        *_in_parts(POSITION_GAPS, "split_position_gap", records),
+    )
+    return (*rows, *of_people, *_chain_lengths(records))
 
 
 def _split(records: Iterable[Record], metric: str) -> _Cells:
@@ -259,16 +268,44 @@ _GAP = "split_group_gap"
 
 
 def _group_gaps(records: Iterable[Record]) -> Iterable[Analysis]:
-    """Yields the gap between people in each grouping, where there are several; the intervals hold together at 90 %."""
+    """Yields the gap between people in each grouping, the mean of each group and, of two, the signed gap (section 3.3).
+
+    Where there are several groupings, the intervals hold together at 90 %.
+    """
     for record in records:
-        early = f"{_EARLY}: {record.n_requested} of {record.n_samples} answers" if record.n_samples else ""
-        for one in record.measures if record.metric == _GAP else ():
-            if one.category:
-                known = not early and math.isfinite(one.value)
-                values = {"gap": one.value, "low": one.low, "high": one.high} if known else {}
-                missing = {} if known else {record.split: early or one.reason or f"{_GAP} is unknown"}
-                part = f"{one.category}, {record.split}"
-                yield Analysis(GROUP_GAPS, record.model, record.dataset, part, values, one.n if known else 0, missing)
+        gaps = [one for one in record.measures if one.metric == _GAP]
+        for one in [one for one in gaps if one.category] or gaps:
+            known = not _unknown(record) and math.isfinite(one.value)
+            grouping = one.category or "group"
+            gap = {"gap": one.value, "low": one.low, "high": one.high}
+            values = gap | _in_order(record.parts.get(grouping, {})) if known else {}
+            missing = {} if known else {record.split: _unknown(record) or one.reason or f"{_GAP} is unknown"}
+            part = f"{grouping}, {record.split}"
+            yield Analysis(GROUP_GAPS, record.model, record.dataset, part, values, one.n if known else 0, missing)
+
+
+def _unknown(record: Record) -> str:
+    """Returns why a sweep of the Observatory has no parts, or an empty string."""
+    return record.not_asked or (f"{_EARLY}: {record.n_requested} of {record.n_samples} answers" if record.n_samples else "")
+
+
+def _in_order(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Returns the numbers of a part without its count of samples, in the order of columns."""
+    known = ("signed_gap", "mean_overlap", *FIVE_NUMBERS, "accuracy")
+    order = [*(name for name in known if name in numbers), *sorted(numbers.keys() - {*known, "samples"})]
+    return {name: numbers[name] for name in order}
+
+
+def _in_parts(name: str, metric: str, records: Iterable[Record]) -> Iterable[Analysis]:
+    """Yields what is known of a sweep by attribute or by group of people (The Perceptual Observatory, figures 5 and 6)."""
+    for record in records:
+        if (record.test, record.metric) != ("sweep", metric) or not record.task:
+            continue
+        for part, numbers in sorted(record.parts.items()):
+            n = int(numbers.get("samples", 0))
+            yield Analysis(name, record.model, record.dataset, f"{part}, {record.split}", _in_order(numbers), n)
+        if (why := _unknown(record)) and (name != ATTRIBUTES or "guided" in record.task):
+            yield Analysis(name, record.model, record.dataset, record.split, missing={record.split: why})
 
 
 def _chain_lengths(records: Sequence[Record]) -> Iterable[Analysis]:
@@ -337,8 +374,17 @@ _PATCH_CAPTION = (
     "says little where the index is near 0."
 )
 _GAP_CAPTION = (
-    "Largest minus smallest mean score of groups of people in percentage points, in each of several groupings. The intervals "
-    "hold together for all groupings of a task and split at 90 %: each of k is at 1 - 0.1 / k. No rule applies to them."
+    "Largest minus smallest mean score of groups of people in percentage points; of two groups also the signed gap, that which "
+    "comes last in the alphabet minus the other: male minus female, as in The Perceptual Observatory (section 3.3). The "
+    "intervals hold together for all groupings of a task and split at 90 %: each of k is at 1 - 0.1 / k."
+)
+_ATTRIBUTE_CAPTION = (
+    "Overlap with the true box in percent, over all answers about the pictures: mean and quartiles; and its signed gap between "
+    "two groups of people in percentage points (The Perceptual Observatory, figure 5). These numbers have no interval."
+)
+_POSITION_CAPTION = (
+    "Accuracy in percent and the best minus the worst position of the target in percentage points, of each group of people (The "
+    "Perceptual Observatory, figure 6). Smaller groups have larger gaps by chance. These numbers have no interval."
 )
 _CHAIN_CAPTION = (
     "How many answers have a chain of thought of so many words, by outcome: right, wrong or unread; and beside the same "
@@ -351,12 +397,16 @@ _TITLES = {
     CATEGORY_DROPS: ("Questions by how much they suffer", _CATEGORY_CAPTION, "category"),
     LINEAR_TREND: ("Trend over resolutions", _TREND_CAPTION, "category"),
     PATCH_CHANGE: ("Change of PCRI with the grid", _PATCH_CAPTION, "grids"),
-    GROUP_GAPS: ("Gaps in several groupings of people", _GAP_CAPTION, "grouping, pictures"),
+    GROUP_GAPS: ("Gaps between groups of people", _GAP_CAPTION, "grouping, pictures"),
+    ATTRIBUTES: ("Attributes that are to be found", _ATTRIBUTE_CAPTION, "attribute, pictures"),
+    POSITION_GAPS: ("Gaps between positions, by group of people", _POSITION_CAPTION, "group, pictures"),
     CHAIN_LENGTHS: ("Length of chains of thought and outcome", _CHAIN_CAPTION, "outcome, pictures"),
 }
 """Analysis to the title of its table, its caption, and what a row is about."""
 
 
+_OF_SAMPLES = (GROUP_GAPS, ATTRIBUTES, POSITION_GAPS)
+"""Analyses that count samples, and not cells."""
 _NAMES = {"slope_per_pixel": "slope_per_100_pixels"}
 _UNITS = {"slope_per_pixel": (10_000, 2), "slope_per_doubling": (100, 2), "flip_ratio": (1, 2)}
 """Value to its factor and decimals where they are not those of a percentage."""
@@ -390,7 +440,7 @@ def analysis_tables(rows: Sequence[Analysis]) -> list[Table]:
 
 def _table(name: str, rows: Sequence[Analysis]) -> Table:
     title, caption, part = _TITLES[name]
-    counted = "samples" if name == GROUP_GAPS else "cells"
+    counted = "samples" if name in _OF_SAMPLES else "cells"
     columns = list(dict.fromkeys(value for row in rows for value in row.values))
     header = ("model", "dataset", part, *(_NAMES.get(column, column).replace("_", " ") for column in columns), counted)
     several = name == MOST_HARMFUL
@@ -410,7 +460,7 @@ def _cell(row: Analysis, column: str) -> str:
 
 
 def _counted(row: Analysis) -> str:
-    return f"{row.cells} of {row.cells + len(row.missing)}" if row.missing and row.name != GROUP_GAPS else str(row.cells)
+    return f"{row.cells} of {row.cells + len(row.missing)}" if row.missing and row.name not in _OF_SAMPLES else str(row.cells)
 
 
 def _missing_notes(rows: Sequence[Analysis]) -> list[str]:

@@ -187,6 +187,49 @@ def test_planted_biases_fail_where_they_are_and_nowhere_else(observatory: Observ
     assert value(records["idle-people.pointing-identity_accuracy-clean"]) == 0.25
 
 
+def test_attributes_and_positions_are_shown_for_each_group_of_people(observatory: Observatory) -> None:
+    """Under one illusion half of the mouth of men is drawn, and men are always seen in the first cell."""
+
+    def half_a_mouth(sample: Sample) -> str:
+        boxes = json.loads(right(sample))
+        if sample.keys["group"] == "male":
+            boxes["mouth"]["x2"] = (boxes["mouth"]["x1"] + boxes["mouth"]["x2"]) / 2
+        return json.dumps(boxes)
+
+    posterize, halftone = SPLITS
+    men = {sample.id for sample in samples_of("pointing") if sample.keys["group"] == "male"}
+    corner = [rule for rule in rules("pointing", "Which cell", cornered, halftone) if rule["sample"] in men]
+    observatory.script("biased", *rules("guided", "Find the box", half_a_mouth, halftone), *corner)
+    observatory.keep("test_identity", "test_position")
+    observatory.run("--vlm=scripted:biased.yaml", "--vlm-mode=full", "-k", "guided and not semi or pointing")
+    text = (observatory.path / "report" / "results.json").read_text(encoding="utf-8")
+    rows = {(row["name"], row["dataset"], row["part"]): row for row in json.loads(text)["analyses"]}
+
+    def values(name: str, task: str, part: str) -> dict[str, float]:
+        found: dict[str, float] = rows[name, f"people.{task}", part]["values"]
+        return found
+
+    five = {"lowest": 0.5, "lower_quartile": 0.5, "median": 0.75, "upper_quartile": 1.0, "highest": 1.0}
+    assert values("attributes", "guided", f"mouth, {halftone}") == pytest.approx(
+        {"mean_overlap": (4 * 0.5 + 4) / 8, "signed_gap by group": 0.5 - 1.0, **five}
+    )
+    for part in (f"nose, {halftone}", "mouth, clean", f"mouth, {posterize}"):
+        assert values("attributes", "guided", part)["mean_overlap"] == pytest.approx(1.0)
+        assert values("attributes", "guided", part)["signed_gap by group"] == pytest.approx(0.0)
+    assert values("group_gaps", "pointing", f"group, {halftone}")["signed_gap"] == pytest.approx(0.25 - 1.0)
+    overlap = values("group_gaps", "guided", f"group, {halftone}")
+    assert (overlap["mean of male"], overlap["mean of female"]) == pytest.approx(((3 + 0.5) / 4, 1.0))
+    assert overlap["signed_gap"] == pytest.approx(-0.125)
+    assert values("position_gaps", "pointing", f"male, {halftone}") == pytest.approx({"accuracy": 0.25, "position_gap": 1.0})
+    assert values("position_gaps", "pointing", f"female, {halftone}") == pytest.approx({"accuracy": 1.0, "position_gap": 0.0})
+    assert {row["cells"] for (name, *_), row in rows.items() if name == "attributes"} == {8}
+    page = (observatory.path / "report" / "report.html").read_text(encoding="utf-8")
+    assert "Attributes that are to be found" in page
+    assert "Gaps between positions, by group of people" in page
+    (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
+    assert verify(run, last_records(run)).differences == ()
+
+
 @pytest.mark.parametrize("failing", ["clean", "no_image"])
 def test_inferences_that_fail_are_named_wherever_something_rests_on_them(observatory: Observatory, failing: str) -> None:
     once = {"setting": failing, "sample": matching()[-1]["sample"], "error": "too slow"}
@@ -359,6 +402,9 @@ def test_gaps_in_several_groupings_share_one_level(observatory: Observatory) -> 
     assert {*rows} == {f"{name}, {split}" for name in ("group", "sex", "age") for split in ("clean", *SPLITS)}
     gaps = {name: rows[f"{name}, clean"]["values"]["gap"] for name in ("group", "sex", "age")}
     by_age = {"young": 4 / 6, "middle": 4 / 6, "old": 1.0}  # 0 and 4 are young, 1 and 13 middle-aged
+    assert rows["sex, clean"]["values"]["signed_gap"] == pytest.approx(1 / 12 - 3 / 12 + 2 * (3 / 12 - 1 / 12))  # m minus f
+    means = {name: rows["age, clean"]["values"][f"mean of {name}"] for name in by_age}
+    assert means == pytest.approx(by_age)
     assert gaps == pytest.approx({"group": 0.0, "sex": 3 / 12 - 1 / 12, "age": max(by_age.values()) - min(by_age.values())})
     assert [rows[f"{name}, clean"]["cells"] for name in gaps] == [24, 24, 18]
 
@@ -380,7 +426,7 @@ def test_gaps_in_several_groupings_share_one_level(observatory: Observatory) -> 
     assert [measure["category"] for measure in record["measures"]] == ["", "group", "age", "sex"]
     assert {measure["rule"] for measure in record["measures"][1:]} == {""}
     assert any(note.startswith("sex: f 0.750 [") and ", m 0.917 [" in note for note in record["notes"])
-    assert "Gaps in several groupings of people" in (observatory.path / "report" / "report.html").read_text()
+    assert "Gaps between groups of people" in (observatory.path / "report" / "report.html").read_text()
     (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
     assert verify(run, last_records(run)).differences == ()
 

@@ -38,6 +38,7 @@ from pytest_vlmrobust.evaluation.judge.context import floors, groups_of
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
 from pytest_vlmrobust.evaluation.run.families import DIRECT, families, family_name
+from pytest_vlmrobust.metrics.scores import five_numbers
 from pytest_vlmrobust.metrics.severity import ALL
 from pytest_vlmrobust.metrics.statistics.paired import interval_of
 from pytest_vlmrobust.metrics.table import ScoreTable
@@ -387,14 +388,9 @@ def patch_boxes(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
         known = [one.contributions for one in indices if one.grid == grid and not any(map(math.isnan, one.contributions))]
         shares = np.array([own for own in known if own])
         for place in range(grid**2 if len(shares) > 1 else 0):
-            box = np.quantile(shares[:, place], (0.0, 0.25, 0.5, 0.75, 1.0)).tolist()
-            values = {name: Estimate(value, len(shares)) for name, value in zip(BOX, box, strict=True)}
+            values = {name: Estimate(value, len(shares)) for name, value in five_numbers(shares[:, place]).items()}
             rows.append(ModelAnalysis(PATCH_BOXES, f"{grid} x {grid}", values, f"patch {place + 1}"))
     return tuple(rows)
-
-
-BOX = ("lowest", "lower_quartile", "median", "upper_quartile", "highest")
-"""The five numbers of a box plot."""
 
 
 def _mean(values: Sequence[float]) -> float:

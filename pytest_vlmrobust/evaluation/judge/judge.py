@@ -185,6 +185,7 @@ class Judge:
             gaps: tuple[str, ...] = ()
             read: list[str] = []
             by_grouping = observatory.grouping_measures(sweep.metric, people, None, None, refusal)
+            scores = None
             used: Sequence[Setting] = (CLEAN, NO_IMAGE)
         else:
             table = self._sweep_table(sweep, needs, asked)
@@ -216,6 +217,8 @@ class Judge:
             more += canaries.warnings_about_rungs(sweep.model, results)
         changes = {} if refusal else self._chains_by_change(sweep, needs, asked)
         facts = {"notes": notes, "not_asked": refusal, "categories": by_stratum, "chains": changes}
+        if scores is not None and self._is_task(sweep.dataset) and not refusal and self.early is None:
+            facts["parts"] = observatory.parts(sweep.metric, scores.table, results, people)
         return self.summary("sweep", sweep, estimate, results, before, more=more, **facts)
 
     def _chains_by_change(self, sweep: SweepMetric, needs: set[metrics.Needs], asked: Sequence[Setting]) -> dict[str, float]:

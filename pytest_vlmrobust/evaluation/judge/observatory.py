@@ -18,9 +18,10 @@ from pytest_vlmrobust.evaluation.run.prompts import told_overlaps
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.evaluation.tasks.material import GROUPING, NEIGHBOURS_BY
+from pytest_vlmrobust.metrics.scores import five_numbers, per_sample
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
 from pytest_vlmrobust.policies import JudgedTest
-from pytest_vlmrobust.scoring import better_convention, box_coverage
+from pytest_vlmrobust.scoring import better_convention, box_coverage, box_scores
 
 from .context import CellScores, PlannedTest
 
@@ -143,6 +144,75 @@ def grouping_notes(by_name: Mapping[str, Sequence[str]], table: ScoreTable) -> t
     """Returns the mean score of each group of each grouping but ``group``, as :func:`compared_means` has them."""
     means_by_name = {name: _means_by(people, table) for name, people in by_name.items() if name != "group"}
     return tuple(f"{name}: {means_by_label}" for name, means_by_label in means_by_name.items() if means_by_label)
+
+
+def parts(
+    metric: str, table: ScoreTable, results: Sequence[CellResult], by_name: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """Returns what the paper shows of a sweep in parts: its signed gap (section 3.3), and its figures 5 and 6.
+
+    Args:
+        metric: ``split_group_gap`` (the groups of each grouping), ``split_position_gap`` (each group of people) or
+            ``identity_accuracy`` (each attribute that is to be found); of any other the result is empty.
+        table: scores of N samples under the settings of a split.
+        results: of these settings, among others.
+        by_name: grouping to the group of each sample, see :func:`groupings`; empty where ``group`` is the only one.
+    """
+    results = [result for result in results if str(result.cell.setting) in table.by_setting]
+    samples = results[0].samples if results else ()
+    people = by_name or {"group": [sample.keys.get("group", "") for sample in samples]}
+    if metric == "split_group_gap":
+        return {name: _by_group(per_sample(table.by_setting), labels) for name, labels in people.items()}
+    if metric == "split_position_gap":
+        scores, positions = per_sample(table.by_setting), table.positions or ()
+        rows = {
+            group if name == "group" else f"{name} {group}": [row for row, own in enumerate(labels) if own == group]
+            for name, labels in people.items()
+            for group in sorted({*labels} - {""})
+        }
+        return {
+            group: {
+                "samples": len(own),
+                "accuracy": float(scores[own].mean()),
+                "position_gap": metrics.position_gap(scores[own], [positions[row] for row in own]),
+            }
+            for group, own in rows.items()
+        }
+    return _by_attribute(samples, results, people) if metric == "identity_accuracy" else {}
+
+
+def _by_group(scores: NDArray[np.float64], labels: Sequence[str]) -> dict[str, float]:
+    """Returns the mean of each group and, of two groups, GAP: that which comes last in the alphabet, as male, minus the other."""
+    import numpy as np
+
+    groups = sorted({*labels} - {""}, reverse=True)
+    means = {f"mean of {group}": float(scores[np.array(labels) == group].mean()) for group in groups}
+    gap = {"signed_gap": metrics.signed_group_gap(scores, labels, *groups)} if len(groups) == 2 else {}
+    return {**gap, **means, "samples": sum(map(bool, labels))}
+
+
+def _by_attribute(
+    samples: Sequence[Sample], results: Sequence[CellResult], people: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """Returns how well each attribute was found, over all answers of a split, and the gaps between groups of people."""
+    import numpy as np
+
+    found = [
+        [box_scores(sample, prediction).overlaps if sample.localisation else {} for sample, prediction in pairs]
+        for pairs in (zip(result.samples, result.predictions, strict=True) for result in results)
+    ]
+    by_name: dict[str, dict[str, float]] = {}
+    for attribute in dict.fromkeys(name for overlaps in found for own in overlaps for name in own):
+        rows = [row for row in range(len(samples)) if attribute in found[0][row]]
+        overlaps = np.array([[own[row][attribute] for row in rows] for own in found])
+        gaps = {name: _by_group(overlaps.mean(axis=0), [labels[row] for row in rows]) for name, labels in people.items()}
+        by_name[attribute] = {
+            "samples": len(rows),
+            "mean_overlap": float(overlaps.mean()),
+            **five_numbers(overlaps),
+            **{f"signed_gap by {name}": gap["signed_gap"] for name, gap in gaps.items() if "signed_gap" in gap},
+        }
+    return by_name
 
 
 def _means_by(labels: Sequence[str], table: ScoreTable) -> str:

@@ -238,6 +238,36 @@ def test_a_gap_in_a_grouping_that_is_not_known_says_why() -> None:
     assert table.rows == [("m", "d", "sex, clean", "20.0", "10.0", "40.0", "90")]
 
 
+def test_the_signed_gap_and_the_mean_of_each_group_stand_beside_the_gap() -> None:
+    facts: dict[str, Any] = {"metric": "split_group_gap", "split": "clean", "task": "matching"}
+    means = {"samples": 40.0, "mean of male": 0.7, "signed_gap": -0.2, "mean of female": 0.9}
+    gap = Record(
+        "sweep", "m-d-gap", "m", "d", measures=(Measure("split_group_gap", 0.2, 0.1, 0.3, 40),), parts={"group": means}, **facts
+    )
+    row = rows("group_gaps", gap)["group, clean"]
+    assert list(row.values.items()) == [
+        ("gap", 0.2),
+        ("low", 0.1),
+        ("high", 0.3),
+        ("signed_gap", -0.2),
+        ("mean of female", 0.9),
+        ("mean of male", 0.7),
+    ]
+    assert rows("group_gaps", Record.from_json(gap.to_json()))["group, clean"] == row
+
+
+def test_parts_of_a_sweep_that_was_not_asked_in_full_are_named() -> None:
+    facts: dict[str, Any] = {"metric": "split_position_gap", "split": "observatory_ood", "task": "pointing"}
+    early = Record("sweep", "m-d-gap", "m", "d", n_requested=12, n_samples=100, **facts)
+    assert rows("position_gaps", early)["observatory_ood"].missing == {"observatory_ood": "stopped early: 12 of 100 answers"}
+    (table,) = analysis_tables(analyses([early]))
+    assert table.rows == [("m", "d", "observatory_ood", "0")]
+    assert table.notes[0].startswith("m on d lacks 1 cell: observatory_ood (stopped early")
+    matching = dataclasses.replace(early, metric="identity_accuracy", task="matching")
+    assert rows("attributes", matching) == {}
+    assert rows("attributes", dataclasses.replace(matching, task="guided"))["observatory_ood"].cells == 0
+
+
 def test_lengths_of_chains_are_added_up_over_perturbed_cells() -> None:
     records = (
         cell("clean", family="", chains={"right, to 31": 3.0, "wrong, 32 to 63": 1.0}),
