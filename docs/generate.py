@@ -81,6 +81,7 @@ _JSON_TYPES = {
     "tuple[str, ...]": "list of texts",
     "tuple[float, ...]": "list of numbers",
     "dict[str, float]": "object of numbers or null",
+    "dict[str, dict[str, float]]": "object of objects of numbers or null",
     "dict[str, str]": "object of texts",
 }
 

@@ -42,6 +42,9 @@ BY_MODE = {
     "thinking": Generation(max_new_tokens=8192, temperature=0.6, top_p=0.95, top_k=20),
 }
 
+PRESETS: dict[str, dict[str, float | int]] = {"observatory": {"temperature": 0.2, "top_p": 0.95, "top_k": 32}}
+"""Named parameters for the models file; ``observatory``: The Perceptual Observatory, section 4.2."""
+
 _BOUNDS: dict[str, tuple[Callable[[float], bool], str]] = {
     "max_new_tokens": (lambda value: value >= 1, "a whole number of 1 or more"),
     "temperature": (lambda value: value >= 0, "a number of 0 (greedy) or more"),

@@ -25,7 +25,7 @@ from pytest_vlmrobust.core.errors import ModelError, did_you_mean
 from pytest_vlmrobust.core.prediction import ANSWERS, PROMPT_MODES, ModelRef
 
 from .devices import SPREADS
-from .generation import generation_for
+from .generation import PRESETS, generation_for
 from .protocol import DEVICE
 from .served import Served, read_urls
 
@@ -38,7 +38,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HERE, _SERVED = "transformers", "openai"
 _LOADED_HERE = ("remote_code", "adapter", "quantization", "device_map", "max_memory")
 _OF_SERVERS = ("url", "model", "key_variable", "time_limit", "tokenizer")
-_GENERATION = "a mapping such as {max_new_tokens: 512}"
+_GENERATION = f"a mapping such as {{max_new_tokens: 512}}, or {', '.join(PRESETS)}"
 _PIXELS = "a whole number of pixels above 0"
 _DEVICES = ("cpu", *(f"cuda:{number}" for number in range(16)))
 _MEMORY = re.compile(r"\d+(\.\d+)?(GiB|MiB|GB|MB)")
@@ -89,6 +89,13 @@ def _place_of_tokenizer(entry: Entry) -> str:
     return str(path.resolve()) if path.is_dir() else entry.text()
 
 
+def _generation(entry: Entry) -> dict[str, Any]:
+    """Returns generation parameters, written one by one or as the name of a preset."""
+    if not (entry.is_mapping or entry.is_list) and (name := entry.scalar()) in PRESETS:
+        return dict(PRESETS[name])
+    return {key: value.scalar() for key, value in entry.table(_GENERATION).items()}
+
+
 FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "backend": lambda entry: entry.text("the name of a backend"),
     "path": lambda entry: entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a file of scripted answers"),
@@ -101,7 +108,7 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "device_map": _device_map,
     "max_memory": _max_memory,
     "prompt_mode": lambda entry: entry.one_of(PROMPT_MODES),
-    "generation": lambda entry: {key: value.scalar() for key, value in entry.table(_GENERATION).items()},
+    "generation": _generation,
     "min_pixels": lambda entry: entry.whole_number(_PIXELS, low=1),
     "max_pixels": lambda entry: entry.whole_number(_PIXELS, low=1),
     "box_convention": lambda entry: entry.one_of(CONVENTIONS),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust.backends.generation import Generation, generation_for
 from pytest_vlmrobust.backends.models_file import read_models
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.prediction import ModelRef
@@ -60,6 +61,13 @@ def test_reads_every_field_and_keeps_the_order(tmp_path: Path) -> None:
     )
     assert models["hosted"].location == "Qwen/Qwen2-VL-2B-Instruct"
     assert models["hosted"].revision.startswith("895c")
+
+
+def test_generation_can_be_named(tmp_path: Path) -> None:
+    entry = read_models(_write(tmp_path, "models: {m: {path: x, prompt_mode: thinking, generation: observatory}}"))["m"]
+    assert generation_for(entry) == Generation(max_new_tokens=8192, temperature=0.2, top_p=0.95, top_k=32)
+    with pytest.raises(ModelError, match=r"is the text 'observatry'\. Expected a mapping such as \{max_new_tokens: 512\}, or observatory"):
+        read_models(_write(tmp_path, "models: {m: {path: x, generation: observatry}}"))
 
 
 def test_a_file_of_scripted_answers_can_be_entered(tmp_path: Path) -> None:
