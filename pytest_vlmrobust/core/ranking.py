@@ -87,6 +87,7 @@ class FamilyDrops:
 CORRUPTION_ERRORS, TIERS, CATEGORY_DROPS = "corruption_errors", "tiers", "category_drops"
 SIZE_TREND, PROMPT_MODES, PATCH_TASKS = "size_trend", "prompt_modes", "patch_tasks"
 CHAIN_LENGTHS, PATCH_BOXES = "chain_lengths", "patch_boxes"
+RCI_BANDS, RCI_CORRELATIONS = "rci_bands", "rci_correlations"
 EFFECTS, MOST_HARMFUL, TOP_RCE = "effects", "most_harmful", "top_rce"
 
 
@@ -98,12 +99,12 @@ class ModelAnalysis:
     """The analysis, one of the constants above."""
     part: str
     """What the row is about: a family of perturbations, a setting, a category of questions, a model or all of them, a family of
-    models or a pair."""
+    models or a pair; of ``rci_bands`` a dataset."""
     values: Mapping[str, Estimate]
     """Column to number: the columns are models, or quantities."""
     of: str = ""
     """Of ``tiers``, ``effects``, ``most_harmful`` and ``top_rce`` the level, of ``patch_tasks`` the task, of ``chain_lengths``
-    the outcome, of ``patch_boxes`` the patch; empty for the others."""
+    the outcome, of ``patch_boxes`` the patch, of ``rci_bands`` and ``rci_correlations`` the grid; empty for the others."""
     note: str = ""
 
 

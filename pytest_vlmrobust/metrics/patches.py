@@ -261,6 +261,32 @@ def rci_band(value: float) -> str:
     )
 
 
+def percentile_bands(values: Mapping[str, float]) -> dict[str, str]:
+    """Names the band of each dataset among others, by the fifth of them that its index lies in: percentile-based calibration.
+
+    Args:
+        values: dataset to its index; at least as many as there are bands.
+
+    Returns:
+        Dataset to one of :data:`RCI_BANDS`: up to the 20th percentile of the indices ``strong local``, and so on. Empty for fewer
+        datasets: they are no scale.
+
+    Raises:
+        ValueError: an index is NaN.
+
+    Source: RCI section 3.2, which recommends percentiles and gives none. Fifths, one for each band, are ours.
+
+    >>> percentile_bands({"a": -0.5, "b": -0.2, "c": 0.0, "d": 0.1, "e": 0.2})["b"]
+    'moderate local'
+    """
+    if any(map(math.isnan, values.values())):
+        raise ValueError("an index is NaN: an index that is unknown has no band. Leave it out")
+    if len(values) < len(RCI_BANDS):
+        return {}
+    ends = np.quantile(list(values.values()), np.arange(1, len(RCI_BANDS)) / len(RCI_BANDS))
+    return {name: RCI_BANDS[int((ends < value - ROUNDING).sum())] for name, value in values.items()}
+
+
 def patch_contribution(patches: ArrayLike) -> tuple[float, ...]:
     """Share of all correct answers that each patch position gives when it is seen alone: the map of spatial bias.
 

@@ -478,7 +478,7 @@ def _missing_note(sweep: str, missing: Mapping[str, str]) -> str:
     return f"{sweep} lacks {quantity(len(missing), 'cell')}: {shown}{more}"
 
 
-_SMALL = (ranking.SIZE_TREND, ranking.PROMPT_MODES, ranking.PATCH_TASKS)
+_SMALL = (ranking.SIZE_TREND, ranking.PROMPT_MODES, ranking.PATCH_TASKS, ranking.RCI_CORRELATIONS)
 """Analyses of few rows, which a terminal has room for."""
 _OF_MODELS = {
     ranking.CORRUPTION_ERRORS: (
@@ -529,11 +529,21 @@ _OF_MODELS = {
     ),
     ranking.PATCH_TASKS: (
         "PCRI by task",
-        "Plain mean over datasets, without an interval, and its fall from the coarsest grid (PCRI, figures 3 to 7).",
+        "Plain mean over datasets, without an interval, and its fall from the coarsest grid (PCRI, figures 2 to 7).",
         ("model", "task"),
     ),
+    ranking.RCI_BANDS: (
+        "RCI of each dataset",
+        "The band is that of the mean over models (RCI, section 3.2); by percentile, that of its fifth of all datasets.",
+        ("dataset", "grid"),
+    ),
+    ranking.RCI_CORRELATIONS: (
+        "Agreement of models about RCI",
+        "Correlation over the datasets that both have an index of (RCI, section 4.2.1 and figure 2).",
+        ("models", "grid"),
+    ),
 }
-_PLAIN = {ranking.CORRUPTION_ERRORS, ranking.PATCH_TASKS}
+_PLAIN = {ranking.CORRUPTION_ERRORS, ranking.PATCH_TASKS, ranking.RCI_BANDS, ranking.RCI_CORRELATIONS}
 """Analyses whose numbers are ratios; all others are fractions, shown in percent or percentage points."""
 
 

@@ -27,6 +27,8 @@ from pytest_vlmrobust.core.ranking import (
     PATCH_BOXES,
     PATCH_TASKS,
     PROMPT_MODES,
+    RCI_BANDS,
+    RCI_CORRELATIONS,
     SIZE_TREND,
     TIERS,
     TOP_RCE,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.store import Evidence
 
 
+ALL_TASKS = "all tasks"
+"""What a row over all datasets is about."""
 ALL_MODELS = "all models"
 """What a row of all models together is about."""
 
@@ -357,14 +361,14 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
 
 
 def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
-    """Returns the plain mean of PCRI over the datasets of each task, and its relative change (PCRI figures 3 to 7).
+    """Returns the plain mean of PCRI over all datasets and over those of each task, and its change (PCRI figures 2 to 7).
 
     A dataset counts for a model if its index is known on the coarsest and the finest grid; others are named. The mean has no
     interval: a few datasets are no sample of a task.
     """
     rows = []
-    for task, model in dict.fromkeys((one.task, one.model) for one in indices):
-        own = [one for one in indices if (one.task, one.model) == (task, model)]
+    for task, model in dict.fromkeys((task, one.model) for one in indices for task in (ALL_TASKS, one.task)):
+        own = [one for one in indices if one.model == model and task in (ALL_TASKS, one.task)]
         grids = sorted({one.grid for one in own})
         known = {(one.dataset, one.grid): one.index.value for one in own if not math.isnan(one.index.value)}
         datasets = list(dict.fromkeys(one.dataset for one in own))
@@ -378,6 +382,37 @@ def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
         named = [f"{name} ({reason or 'not asked on every grid'})" for name, reason in lacking.items()]
         note = f"of {', '.join(counted) or 'no dataset'}" + (f"; lacks {first_few(named)}" if named else "")
         rows.append(ModelAnalysis(PATCH_TASKS, model, values, task, note))
+    return tuple(rows)
+
+
+def rci_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
+    """Returns RCI of each dataset with its bands, and how models agree about datasets, by grid.
+
+    The band of a dataset is that of the mean over models (RCI section 3.2). The correlation of two models is over the datasets
+    that both have an index of (section 4.2.1 and figure 2).
+    """
+    rows = []
+    for grid in sorted({one.grid for one in indices}):
+        by_dataset: dict[str, dict[str, Estimate]] = {}
+        for one in indices:
+            if one.grid == grid:
+                by_dataset.setdefault(one.dataset, {})[one.model] = one.index
+        means = {name: _mean([index.value for index in own.values()]) for name, own in by_dataset.items()}
+        known = {name: mean for name, mean in means.items() if not math.isnan(mean)}
+        by_percentile, of = metrics.percentile_bands(known), f"{grid} x {grid}"
+        for name, own in by_dataset.items():
+            band = metrics.rci_band(means[name]) if name in known else "no band"
+            among = by_percentile.get(name, f"needs {len(metrics.RCI_BANDS)} datasets" if name in known else "no band")
+            mean = {ALL_MODELS: Estimate(means[name], len(own))}
+            rows.append(ModelAnalysis(RCI_BANDS, name, own | mean, of, f"{band}; by percentile: {among}"))
+        models = dict.fromkeys(one.model for one in indices)
+        for pair in itertools.combinations(models, 2):
+            both = [{name: own[model].value for name, own in by_dataset.items()} for model in pair]
+            shared = [name for name in by_dataset if not any(math.isnan(own[name]) for own in both)]
+            found = metrics.rci_correlation(*({name: own[name] for name in shared} for own in both))
+            values = {"pearson": Estimate(found.pearson, found.datasets), "spearman": Estimate(found.spearman, found.datasets)}
+            if len(shared) > 1:
+                rows.append(ModelAnalysis(RCI_CORRELATIONS, " and ".join(pair), values, of, f"over {len(shared)} datasets"))
     return tuple(rows)
 
 

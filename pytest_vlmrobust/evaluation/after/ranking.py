@@ -138,7 +138,7 @@ def _with_analyses(
     refs: Mapping[str, ModelRef],
 ) -> tuple[Board, ...]:
     """Returns the boards with what the papers compute: of each dataset, and on the first one PCRI by task over datasets."""
-    from .analyses import analyses, patch_analyses, patch_boxes, patch_indices
+    from .analyses import analyses, patch_analyses, patch_boxes, patch_indices, rci_analyses
 
     by_dataset = {part.dataset: analyses(part, options, refs) for part in parts}
     by_dataset = {
@@ -154,7 +154,7 @@ def _with_analyses(
     ]
     asked = Counter((index.dataset, index.grid) for index in indices)
     of_all = [index for index in indices if asked[index.dataset, index.grid] == len(models)]
-    by_dataset[boards[0].dataset] += (*patch_analyses(of_all), *patch_boxes(of_all))
+    by_dataset[boards[0].dataset] += (*patch_analyses(of_all), *rci_analyses(of_all), *patch_boxes(of_all))
     return tuple(replace(board, analyses=by_dataset[board.dataset]) for board in boards)
 
 

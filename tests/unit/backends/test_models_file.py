@@ -66,7 +66,7 @@ def test_reads_every_field_and_keeps_the_order(tmp_path: Path) -> None:
 def test_generation_can_be_named(tmp_path: Path) -> None:
     entry = read_models(_write(tmp_path, "models: {m: {path: x, prompt_mode: thinking, generation: observatory}}"))["m"]
     assert generation_for(entry) == Generation(max_new_tokens=8192, temperature=0.2, top_p=0.95, top_k=32)
-    with pytest.raises(ModelError, match=r"is the text 'observatry'\. Expected a mapping such as \{max_new_tokens: 512\}, or observatory"):
+    with pytest.raises(ModelError, match=r"is the text 'observatry'\. Expected a mapping such as .*, or observatory"):
         read_models(_write(tmp_path, "models: {m: {path: x, generation: observatry}}"))
 
 

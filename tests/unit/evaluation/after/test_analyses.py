@@ -14,10 +14,12 @@ import pytest
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
 from pytest_vlmrobust.core.ranking import ModelAnalysis
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.after.analyses import mode_pairs
+from pytest_vlmrobust.evaluation.after.analyses import PatchIndex, mode_pairs, patch_analyses, rci_analyses
+from pytest_vlmrobust.evaluation.after.published import paper
 from pytest_vlmrobust.evaluation.after.ranking import rank
 from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
 from pytest_vlmrobust.evaluation.run.manifest import model_origin
@@ -50,11 +52,11 @@ def run(directory: Path, models: Mapping[str, Right], refs: Mapping[str, ModelRe
     return directory
 
 
-def put(evidence: Evidence, name: str, setting: str, scores: list[float], views: int = 1) -> None:
+def put(evidence: Evidence, name: str, setting: str, scores: list[float], views: int = 1, data: str = "data") -> None:
     answers = [
         Answer("k", Prediction("", "generate"), Score(one, "", None, "error" if math.isnan(one) else "scored")) for one in scores
     ]
-    evidence.put_cell(StoredCell(Cell(name, "data", Setting.parse(setting)), views, tuple(answers)))
+    evidence.put_cell(StoredCell(Cell(name, data, Setting.parse(setting)), views, tuple(answers)))
 
 
 def found(directory: Path, name: str, **options: Any) -> dict[str, ModelAnalysis]:
@@ -227,9 +229,78 @@ def test_pcri_by_task(tmp_path: Path) -> None:
     assert {name: value.value for name, value in rows["a choice"].values.items()} == pytest.approx(
         {"2 x 2": 0.1, "3 x 3": 0.3, "relative_change": -2.0}
     )
-    assert rows["a choice"].note == "of data"
+    assert rows["a choice"].note == rows["a all tasks"].note == "of data"
     assert all(math.isnan(value.value) for value in rows["b choice"].values.values())
     assert rows["b choice"].note.startswith("of no dataset; lacks data (")
+
+
+def index(model: str, dataset: str, value: float, task: str = "choice", grid: int = 2) -> PatchIndex:
+    return PatchIndex(model, dataset, task, grid, Estimate(value, 9, reason="" if value == value else "no gain"))  # noqa: PLR0124
+
+
+def test_one_pcri_of_a_model_is_the_mean_over_all_datasets() -> None:
+    """Figure 2 of PCRI, from the published indices of its tables 5 to 7."""
+    printed = [
+        (one.about["model"], one.about["dataset"], number, one.about["setting"], one.number)
+        for number in "567"
+        for one in paper("pcri").tables[number].values
+        if one.metric == "pcri" and not math.isnan(one.number)
+    ]
+    assert len(printed) > 300
+    rows = patch_analyses([index(model, data, value, task, int(setting[-1])) for model, data, task, setting, value in printed])
+    overall = {row.part: row for row in rows if row.of == "all tasks"}
+    for model in {name for name, *_ in printed}:
+        for grid in (2, 3):
+            own = [value for name, _, _, setting, value in printed if (name, setting) == (model, f"patches:{grid}")]
+            assert overall[model].values[f"{grid} x {grid}"].value == pytest.approx(sum(own) / len(own))
+
+
+def test_rci_of_the_paper_has_its_bands_and_its_agreement(golden: Callable[[str], list[dict[str, str]]]) -> None:
+    """Table 2 of RCI: the models agree with r >= 0.91 (section 4.2.1); bands by percentile are fifths of thirteen datasets."""
+    columns = {model: f"{model}_n2" for model in ("internvl2_5_1b", "qwen2_vl_2b", "molmo_1b")}
+    table = golden("rci_table2")
+    rows = rci_analyses([index(model, row["dataset"], float(row[column])) for row in table for model, column in columns.items()])
+    agreement = [row for row in rows if row.name == "rci_correlations"]
+    assert len(agreement) == 3
+    assert all(row.values["pearson"].value >= 0.905 and row.note == "over 13 datasets" for row in agreement)
+    bands = {row.part: row for row in rows if row.name == "rci_bands"}
+    means = {row["dataset"]: sum(float(row[column]) for column in columns.values()) / 3 for row in table}
+    ordered = sorted(means, key=means.__getitem__)
+    for name, row in bands.items():
+        assert row.values["all models"].value == pytest.approx(means[name])
+        fifth = math.ceil(5 * ordered.index(name) / 12) or 1  # the ends of fifths of 13 are 2.4, 4.8, 7.2 and 9.6 steps up
+        assert row.note == f"{metrics.rci_band(means[name])}; by percentile: {metrics.RCI_BANDS[fifth - 1]}"
+
+
+def test_few_datasets_and_unknown_indices_have_no_band_by_percentile() -> None:
+    rows = rci_analyses([index(model, data, 0.1 if model == data else math.nan) for model in "ab" for data in "ab"])
+    assert [row.note for row in rows] == ["no band; by percentile: no band"] * 2
+    rows = rci_analyses([index(model, data, 0.35) for model in "ab" for data in "cd"])
+    assert rows[0].note == "strong global; by percentile: needs 5 datasets"
+    assert math.isnan(rows[-1].values["pearson"].value)
+    with pytest.raises(ValueError, match="NaN"):
+        metrics.percentile_bands({"a": math.nan})
+
+
+def test_reference_models_of_separate_runs_are_correlated(tmp_path: Path) -> None:
+    runs = []
+    for name, rights in (("a", (54, 40)), ("b", (50, 45))):
+        directory = run(tmp_path / name, {name: model({})}, {name: ref(name, 1)})
+        with Evidence.open(directory) as evidence:
+            samples = evidence.samples("data")
+            evidence.put_samples("more", "e", samples)
+            for data, right in zip(("data", "more"), rights, strict=True):
+                for setting in ("clean", "fog:low"):
+                    put(evidence, name, setting, [1.0] * N, data=data)
+                best = [float(place < right) for place in range(N)]
+                put(evidence, name, "patches:2", [score for one in best for score in (one, 0.0, 0.0, 0.0)], 4, data=data)
+        runs.append(("", directory))
+    rows = [row for row in rank(runs).boards[0].analyses if row.name.startswith("rci")]
+    assert [row.part for row in rows] == ["data", "more", "a and b"]
+    assert rows[0].values["a"].value == pytest.approx(1 - 54 / 60)
+    assert rows[0].values["all models"].value == pytest.approx(1 - 52 / 60)
+    assert rows[2].values["pearson"].value == pytest.approx(1.0)
+    assert "Agreement of models about RCI" in render_models(rank(runs))
 
 
 def test_pcri_of_a_model_that_is_not_above_chance_is_no_part_of_the_mean(tmp_path: Path) -> None:
