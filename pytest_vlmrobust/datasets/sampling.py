@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import overload
+from typing import Any, cast, overload
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, derive_seed, rank_seed
@@ -16,9 +16,11 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line
 
 from .benchmarks import GROUP
-from .protocol import Dataset, keeps_together
+from .protocol import ACCURACY, Dataset, keeps_together
 
-_SPEC = re.compile(r"(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?P<percent>%?)")
+BY_ROW = "rows"
+"""What stands behind the size where samples that count only together are drawn one by one."""
+_SPEC = re.compile(rf"(?P<number>[0-9]{{1,18}}(?:\.[0-9]{{1,18}})?)\s*(?P<percent>%?)\s*(?:{BY_ROW})?")
 _SHOWN = 40
 """Characters of what was asked for in a message."""
 
@@ -45,6 +47,28 @@ class Subset(Sequence[Sample]):
 
     def __iter__(self) -> Iterator[Sample]:
         return iter(self.taken)
+
+
+class DrawnByRow:
+    """A dataset whose samples are drawn, and count, one by one, although copies of a question count only together there.
+
+    Its metric is then accuracy: a metric of whole groups would take a question for right whose wrong copy was not drawn.
+    """
+
+    keeps_together = ()
+    corpus_metric = ACCURACY
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dataset, name)
+
+
+def drawn_by(dataset: Dataset, spec: str) -> Dataset:
+    """Returns the dataset as the size of a subset, ``20%`` or ``20%rows``, says that its samples are drawn."""
+    by_row = spec.strip().endswith(BY_ROW) and keeps_together(dataset)
+    return cast("Dataset", DrawnByRow(dataset)) if by_row else dataset
 
 
 def chosen(dataset: Dataset, spec: str | None) -> Sequence[Sample]:
@@ -139,7 +163,10 @@ def count_of(spec: str, available: int) -> int:
     percent = bool(match and match["percent"])
     if number <= 0 or (percent and number > 100) or (not percent and number.denominator != 1):
         shown = on_one_line(spec, _SHOWN)
-        raise UsageError(f"sample size {shown!r}: expected a count such as '200', or a percentage in (0, 100] such as '20%'")
+        raise UsageError(
+            f"sample size {shown!r}: expected a count such as '200', or a percentage in (0, 100] such as '20%', and behind it "
+            f"'{BY_ROW}' to draw copies of a question one by one"
+        )
     if not available:
         raise DatasetError(f"sample size {spec!r} of a dataset without samples: there is nothing to take from")
     return max(1, int(available * number / 100 + Fraction(1, 2))) if percent else int(number)

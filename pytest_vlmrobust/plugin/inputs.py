@@ -97,7 +97,8 @@ class RunInputs:
 
         small = all(ref.trained_long_edge is not None and ref.trained_long_edge <= SMALL_EDGE for ref in self.models.values())
         given = data_directory(self.settings)
-        return RunData(self.settings.vlm_dataset, self._path(given, "--vlm-data") if given else None, small=small)
+        folder = self._path(given, "--vlm-data") if given else None
+        return RunData(self.settings.vlm_dataset, folder, small=small, sample=self.settings.vlm_sample)
 
     @cached_property
     def clock(self) -> Clock:

@@ -82,7 +82,7 @@ class Settings:
     vlm_sample: str = option(
         "",
         "evaluate N samples or P%% of each dataset, stratified by category, seed 42; where questions count only together "
-        "(copies of one, those about one identity) N groups of them",
+        "(copies of one, those about one identity) N groups of them; 20%%rows draws copies one by one",
         metavar="N|P%",
     )
     vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")

@@ -53,6 +53,8 @@ class Paper:
     """Metrics that are printed as they are, whatever ``scale`` is."""
     settings: str = ""
     """The settings that summaries are taken over, by the name of their suite; empty for whatever a metric reads."""
+    sample: str = ""
+    """How much of each dataset was asked and how it was drawn, as after ``--vlm-sample``; empty where all was."""
     dataset: str = ""
     """The dataset of all numbers that name none."""
     pool: str = ""
@@ -125,6 +127,7 @@ def paper(name: str) -> Paper:
         notes=tuple(content.get("notes", ())),
         plain=frozenset(content.get("plain", ())),
         settings=content.get("settings", ""),
+        sample=content.get("sample", ""),
         dataset=content.get("dataset", ""),
         pool=content.get("pool", ""),
         pools={pool: tuple(models) for pool, models in content.get("pools", {}).items()},

@@ -42,6 +42,7 @@ from pytest_vlmrobust.core.publication import (
     Reproduction,
 )
 from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.datasets.sampling import BY_ROW
 from pytest_vlmrobust.evaluation.judge.context import floors, groups_of
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUB_TASK, macro_estimate, rows_of
 from pytest_vlmrobust.evaluation.run.answers import chances
@@ -165,15 +166,29 @@ class _Runs:
     def notes(self) -> list[str]:
         """Returns a sentence about models and datasets that the paper does not have."""
         known = self.paper.known()
+        drawn = {entry.where: manifest(entry).get("settings", {}).get("vlm_sample") for entry in self.entries}
+        said = [
+            f"{where} has {_drawn(spec)}; the paper has {_drawn(self.paper.sample)}"
+            for where, spec in drawn.items()
+            if self.paper.sample and spec != self.paper.sample
+        ]
         strange = {
             "models": sorted({name for name in self._models.values() if not any(self._is(name, other) for other in known)}),
             "datasets": sorted(name for name in self._datasets if not any(self._is(name, other) for other in known)),
         }
-        return [
+        return said + [
             f"{what} of the runs that {self.paper.title} does not have: {first_few(names)}. --as OURS=THEIRS says which are meant"
             for what, names in strange.items()
             if names
         ]
+
+
+def _drawn(spec: str | None) -> str:
+    """Says how the samples of a run were drawn, by its ``--vlm-sample``; ``None`` where its manifest does not say it."""
+    if spec is None:
+        return "samples that were drawn in a way that its manifest does not say"
+    how = "by row" if spec.endswith(BY_ROW) else "by question with all its copies"
+    return f"samples drawn {how} (--vlm-sample={spec})" if spec else "all samples"
 
 
 def _full_name(entry: Entry, own: str) -> str:

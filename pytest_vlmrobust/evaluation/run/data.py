@@ -63,6 +63,7 @@ class RunData:
         named: as typed after ``--vlm-dataset``; the embedded ones where nothing is.
         data_dir: where names of benchmarks are looked up.
         small: of the embedded collections, take those with small pictures.
+        sample: how much of each dataset is asked, as after ``--vlm-sample``; empty for all.
 
     Raises:
         UsageError: on first use, two datasets that would share a name.
@@ -71,6 +72,7 @@ class RunData:
     named: Sequence[str]
     data_dir: Path | None = None
     small: bool = False
+    sample: str = ""
     _opened: dict[str, Collection | None] = field(default_factory=dict)
     _looked: dict[str, Dataset] = field(default_factory=dict)
 
@@ -106,7 +108,7 @@ class RunData:
     def factories(self) -> dict[str, Callable[[], Dataset]]:
         """What opens each dataset, by its name in test ids."""
         found: dict[str, Callable[[], Dataset]] = {
-            short: partial(resolve, typed, data_dir=self.data_dir) for short, typed in self.questions.items()
+            short: partial(self._questions, typed) for short, typed in self.questions.items()
         }
         for short, typed in self.collections.items():
             found.update({f"{short}.{task}": partial(self._of_task, typed, task) for task in TASKS})
@@ -228,6 +230,9 @@ class RunData:
                 return sampling.chosen(self._looked_at(name), sample or None)
         except VlmRobustError:
             return ()
+
+    def _questions(self, typed: str) -> Dataset:
+        return sampling.drawn_by(resolve(typed, data_dir=self.data_dir), self.sample)
 
     def _looked_at(self, name: str) -> Dataset:
         """Returns a dataset for a look at it before the run: read once, and apart from the one that the run asks from."""

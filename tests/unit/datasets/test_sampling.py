@@ -68,12 +68,15 @@ def test_a_small_percentage_takes_one() -> None:
     assert len(take(samples(a=3), "0.5%")) == 1
 
 
-@pytest.mark.parametrize(("spec", "available", "count"), [("20%", 4329, 866), ("12.5%", 8, 1), ("50%", 3, 2), (" 7 ", 3, 7)])
+@pytest.mark.parametrize(
+    ("spec", "available", "count"),
+    [("20%", 4329, 866), ("20%rows", 4329, 866), ("12.5%", 8, 1), ("50%", 3, 2), (" 7 ", 3, 7), ("7 rows", 3, 7)],
+)
 def test_count(spec: str, available: int, count: int) -> None:
     assert count_of(spec, available) == count
 
 
-@pytest.mark.parametrize("spec", ["", "0", "0%", "-5", "many", "101%", "1.5", "20 percent", "1/3", "nan%"])
+@pytest.mark.parametrize("spec", ["", "0", "0%", "-5", "many", "101%", "1.5", "20 percent", "rows", "20% row", "1/3", "nan%"])
 def test_a_size_that_makes_no_sense(spec: str) -> None:
     with pytest.raises(UsageError, match=r"^sample size .*: expected a count such as '200', or a percentage in \(0, 100\]"):
         take(samples(a=3), spec)

@@ -25,7 +25,7 @@ from pytest_vlmrobust.core.publication import AGREES, COMPATIBLE, DECLARED, DIFF
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.after.published import paper, papers
 from pytest_vlmrobust.evaluation.after.reproduction import parse_names, reproduce
-from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+from pytest_vlmrobust.store import Answer, Evidence, StoredCell, write_manifest
 
 N = 100
 Rows = list[dict[str, str]]
@@ -227,6 +227,20 @@ def test_corruption_errors_need_the_reference_model(tmp_path: Path) -> None:
     assert errors["mean_corruption_error MMBench Qwen3-VL-4B blur"] == pytest.approx(50.0)
     assert errors["mean_corruption_error MMBench Qwen3-VL-4B weather"] == pytest.approx(200.0)
     assert errors["mean_corruption_error Gemma-3-12B MMBench"] == pytest.approx(100.0)
+
+
+def test_how_samples_were_drawn_stands_beside_the_table(tmp_path: Path) -> None:
+    paths = [run(tmp_path / name, {"Qwen3-VL-4B": {**QWEN, "clean": place}}) for place, name in enumerate(("q", "r", "a", "u"))]
+    for path, spec in zip(paths, ("20%", "20%rows", ""), strict=False):
+        write_manifest(path, {"run": path.name, "settings": {"vlm_sample": spec}})
+    notes = [note for note in reproduce("vlm-robustbench", "3", runs=[("", path) for path in paths]).notes if "samples" in note]
+    paper_has = "the paper has samples drawn by row (--vlm-sample=20%rows)"
+    assert notes == [
+        f"{paths[0]} has samples drawn by question with all its copies (--vlm-sample=20%); {paper_has}",
+        f"{paths[2]} has all samples; {paper_has}",
+        f"{paths[3]} has samples that were drawn in a way that its manifest does not say; {paper_has}",
+    ]
+    assert not any("drawn" in note for note in reproduce("rci", "2", runs=[("", paths[0])]).notes)
 
 
 def test_other_tables_of_vlm_robustbench(tmp_path: Path) -> None:

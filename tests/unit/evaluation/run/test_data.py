@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,41 @@ from PIL import Image
 
 from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.datasets import corpus_metric
+from pytest_vlmrobust.datasets.sampling import DrawnByRow, chosen
 from pytest_vlmrobust.evaluation.judge.required_cells import required_cells
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.tasks import TASKS
+
+
+def circular(folder: Path, questions: int) -> Path:
+    """Writes a benchmark whose question is asked four times, its options rotated, and counts if all four are right."""
+    image = base64.b64encode((folder / "white.png").read_bytes()).decode()
+    lines = ["index\timage\tquestion\tA\tB\tC\tD\tanswer\tcategory"]
+    lines += [
+        f"{place * 1_000_000 + number}\t{image}\tWhich?\ta\tb\tc\td\t{letter}\t{'xy'[number % 2]}"
+        for place, letter in enumerate("ABCD")
+        for number in range(questions)
+    ]
+    (file := folder / "MMBench_DEV_EN.tsv").write_text("\n".join(lines))
+    return file
+
+
+def test_copies_of_a_question_can_be_drawn_by_row(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8), "white").save(tmp_path / "white.png")
+    file = circular(tmp_path, 20)
+    for spec, groups, metric in (("20%", 4, "circular"), ("20%rows", 10, "accuracy"), ("16 rows", 10, "accuracy")):
+        data = RunData((str(file),), sample=spec)
+        dataset = data.open("MMBench_DEV_EN")
+        assert (dataset.name, corpus_metric(dataset)) == ("MMBench_DEV_EN", metric)
+        taken = chosen(dataset, spec)
+        assert (len(taken), len({sample.group for sample in taken})) == (16, groups)
+        assert {name: sum(sample.category == name for sample in taken) for name in "xy"} == {"x": 8, "y": 8}
+        assert data.samples_asked(["MMBench_DEV_EN"], spec) == {"MMBench_DEV_EN": (16, 80)}
+        assert dataset.digest == RunData((str(file),)).open("MMBench_DEV_EN").digest
+    shapes = RunData(("shapes",), sample="20%rows").open("shapes")
+    assert not isinstance(shapes, DrawnByRow)  # no question counts only together with others
+    assert [sample.id for sample in chosen(shapes, "20%rows")] == [sample.id for sample in chosen(shapes, "20%")]
 
 
 def test_without_names_the_embedded_data_are_asked() -> None:
