@@ -14,6 +14,7 @@ PAGES = [
 ]
 WALKS = [
     ROOT / "docs" / "tutorial.md",
+    ROOT / "docs" / "papers.md",
     *sorted(page for page in (ROOT / "docs" / "how-to").glob("*.md") if page.stem != "illusions"),
 ]
 """Pages whose blocks build on each other: a test does what they say, from top to bottom, in one directory."""
