@@ -271,6 +271,9 @@ def _add_compare(commands: Commands) -> None:
     compare.add_argument("after", metavar="B", type=run_directory, help="the later run")
     compare.add_argument("--out", type=typed_path, metavar="DIR", help="write comparison.json and comparison.md there")
     compare.add_argument("--model", default="", metavar="NAME", help="a model of the later run (default: all of them)")
+    compare.add_argument(
+        "--samples", choices=["common"], help="leave out samples that only one of the runs has, where they are refused otherwise"
+    )
     compare.set_defaults(run=_compare)
 
 
@@ -278,7 +281,7 @@ def _compare(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.after.comparison import compare
     from pytest_vlmrobust.reporting.comparison import render_comparison, write_comparison
 
-    comparison = compare(options.before, options.after, model=options.model)
+    comparison = compare(options.before, options.after, model=options.model, common=options.samples == "common")
     if options.out:
         write_comparison(options.out, comparison)
     show(render_comparison(comparison, width=width(), color=in_color()).rstrip("\n"))

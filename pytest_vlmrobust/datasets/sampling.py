@@ -15,8 +15,8 @@ from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, derive_seed, rank_see
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line
 
-from .benchmarks import GROUP
-from .protocol import ACCURACY, Dataset, keeps_together
+from .benchmarks import ACCURACY, GROUP
+from .protocol import Dataset, keeps_together
 
 BY_ROW = "rows"
 """What stands behind the size where samples that count only together are drawn one by one."""

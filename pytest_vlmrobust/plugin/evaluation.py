@@ -307,6 +307,7 @@ class RunEvaluation(RunInputs):
             tasks={name: task for name, task in self.data.tasks.items() if name in asked},
             lacking=self.data.lacking_of(asked),
             baseline=self.baseline is not None,
+            common=self.baseline is not None and self.baseline.common,
             attempts=self.settings.vlm_patch_attempts,
         ).write(self.directories.run)
         self.written[self.directories.run / DOCKET_FILE] = sha256

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, typed_path
 
-from .options import Settings, data_directory
+from .options import COMMON, Settings, data_directory
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.prediction import ModelRef
@@ -174,7 +174,8 @@ class RunInputs:
             raise UsageError(
                 "--vlm-baseline=latest: a gate compares with a run that somebody chose. Name it as `vlmrobust runs` does"
             )
-        baseline = Baseline.open(directory, known=[run.name for run in newest_runs(self.directories.earlier)])
+        known = [run.name for run in newest_runs(self.directories.earlier)]
+        baseline = Baseline.open(directory, common=self.settings.vlm_baseline_samples == COMMON, known=known)
         if baseline.stopped_early:
             baseline.close()
             raise UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse as arguments
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -21,7 +21,15 @@ ENGINES = ("local", "ray")
 """What ``--vlm-engine`` takes."""
 MODES = ("full", "adaptive")
 """What ``--vlm-mode`` takes."""
-_CHOICES = {"vlm_mode": MODES, "vlm_answer": ANSWERS, "vlm_rerun": RERUN, "vlm_engine": ENGINES}
+COMMON = "common"
+"""What ``--vlm-baseline-samples`` takes."""
+_CHOICES: Mapping[str, Collection[str]] = {
+    "vlm_mode": MODES,
+    "vlm_answer": ANSWERS,
+    "vlm_rerun": RERUN,
+    "vlm_engine": ENGINES,
+    "vlm_baseline_samples": (COMMON,),
+}
 """Options that take one of a few words."""
 AUTO = "auto"
 ENVIRONMENT_DATA = ("VLMROBUST_DATA", "LMUData")
@@ -121,6 +129,11 @@ class Settings:
         metavar="NAME",
     )
     vlm_baseline: str = option("", "directory of an earlier run that each cell is compared with, paired by sample", metavar="RUN")
+    vlm_baseline_samples: str = option(
+        "",
+        "common: leave out samples that only this run or only its baseline has, where they are refused otherwise",
+        metavar=COMMON,
+    )
     vlm_update_baseline: bool = option(
         False,
         "put the evidence of this run into the directory of --vlm-baseline when it ends GO; refused where CI is set",
@@ -274,6 +287,8 @@ class Settings:
             )
         if self.vlm_update_baseline and not self.vlm_baseline:
             raise UsageError("--vlm-update-baseline needs --vlm-baseline DIR, which says where the baseline is")
+        if self.vlm_baseline_samples and not self.vlm_baseline:
+            raise UsageError("--vlm-baseline-samples needs --vlm-baseline DIR: nothing is compared without it")
         if self.vlm_batch_size != AUTO and int(self.vlm_batch_size) > MOST_IN_A_BATCH:
             raise UsageError(f"--vlm-batch-size {self.vlm_batch_size}: expected at most {MOST_IN_A_BATCH}, or auto")
         if self.vlm_aa and self.vlm_offline:

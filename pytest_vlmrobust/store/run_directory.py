@@ -283,6 +283,7 @@ class Docket(TypedDict, total=False):
     latest: str
     reference: str | None
     baseline: bool
+    common: bool
     attempts: bool
     models: dict[str, ModelRef]
     policies: dict[str, _Applied]

@@ -12,7 +12,8 @@ from PIL import Image
 
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.store import Evidence, Journal
+from pytest_vlmrobust.evaluation.after.verification import verify
+from pytest_vlmrobust.store import Evidence, Journal, last_records
 from tests.small_gate import write_questions
 
 from .conftest import SAMPLES, SUITE, WORKERS_IF_SLOW, Project, make_project
@@ -69,6 +70,65 @@ def test_a_worse_model_is_found_with_the_samples_that_broke(pytester: pytest.Pyt
         found = records(project)
         assert found["newer-data-invert"].broken == ("q2", "q5")
         assert found["newer-data-flip_v"].fixed == ("q7",)
+
+
+def changed_questions(project: Project) -> None:
+    """Removes the first four questions, and adds four."""
+    data = project.path / "data.jsonl"
+    lines = [json.loads(line) for line in data.read_text().splitlines()]
+    added = [{**line, "id": f"q{SAMPLES + number}", "question": f"New {number}?"} for number, line in enumerate(lines[:4])]
+    data.write_text("\n".join(json.dumps(line) for line in [*lines[4:], *added]))
+
+
+def test_a_test_set_that_grew_is_compared_on_its_common_samples(compared: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    compared.run("--vlm-report=first")
+    changed_questions(compared)
+    compared.script(*({"setting": "invert", "sample": name, "answer": "A"} for name in ("q5", "q9")), name="newer")
+    refused = compared.run("--vlm-baseline=first", models=("newer",))
+    refused.stdout.fnmatch_lines(["*4 are not in the baseline (q10, q11, q8 and 1 more)*--vlm-baseline-samples=common*"])
+    options = ("--vlm-baseline=first", "--vlm-baseline-samples=common", "--vlm-report=out")
+    result = compared.run(*options, models=("newer",))
+    said = "data is compared with its baseline on 4 common samples: 4 of this run and 4 of the baseline are left out"
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*baseline_drop 0.250 > 0.100 (rule loss, policy.yaml:6)*"])
+    found = records(compared)
+    values = {m.metric: (m.value, m.n) for m in found["newer-data-invert"].measures}
+    assert values["baseline_drop"] == (0.25, 4)
+    assert values["accuracy"] == (0.75, 8)
+    assert found["newer-data-invert"].broken == ("q5",)
+    mean = next(m for m in found["newer-data-mean_baseline_drop"].measures if m.metric == "mean_baseline_drop")
+    assert (mean.value, mean.n) == (0.25 / 4, 4)
+    for name in ("newer-data-invert", "newer-data-clean", "newer-data-mean_baseline_drop"):
+        assert said in found[name].notes
+    for report in ("report.html", "summary.md", "results.json", "model_card.md"):
+        assert said in (compared.path / "out" / report).read_text()
+    runs = (compared.path / ".vlmrobust" / "runs").iterdir()
+    (run,) = [one for one in runs if '"vlm_baseline_samples": "common"' in (one / "manifest.json").read_text()]
+    assert verify(run, last_records(run)).differences == ()
+    capsys.readouterr()
+    assert main(["compare", str(compared.path / "first"), str(compared.path / "out")]) == 4
+    assert "vlmrobust compare --samples=common" in capsys.readouterr().err
+    runs_of = [str(compared.path / name) for name in ("first", "out")]
+    assert main(["compare", *runs_of, "--samples=common", "--out", str(compared.path / "c")]) == 0
+    assert said in capsys.readouterr().out.replace("\n", " ")
+    written = json.loads((compared.path / "c" / "comparison.json").read_text())
+    (cell,) = [one for one in written["cells"] if one["setting"] == "invert"]
+    assert (cell["n"], cell["then"], cell["now"], cell["broken"]) == (4, 1.0, 0.75, ["q5"])
+    assert said in written["notes"]
+
+
+def test_questions_in_common_are_needed_and_must_be_the_same(compared: Project) -> None:
+    compared.run("--vlm-report=first")
+    common = ("--vlm-baseline=first", "--vlm-baseline-samples=common")
+    data = compared.path / "data.jsonl"
+    lines = [json.loads(line) for line in data.read_text().splitlines()]
+    data.write_text("\n".join(json.dumps({**line, "id": f"n{line['id']}"}) for line in lines))
+    compared.run(*common).stdout.fnmatch_lines(["*of 8 samples here, 8 are not in the baseline*8 are only there*"])
+    data.write_text("\n".join(json.dumps({**line, "question": "Another?"}) for line in lines[:4]))
+    compared.run(*common).stdout.fnmatch_lines(["*of 4 samples here, 4 ask something else there*"])
+    result = compared.run("--vlm-baseline-samples=common")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*--vlm-baseline-samples needs --vlm-baseline DIR*"])
 
 
 def test_the_mean_over_settings_fails_too(compared: Project) -> None:

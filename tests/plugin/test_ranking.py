@@ -60,7 +60,7 @@ def test_a_report_that_is_made_later_has_the_same_page(project: Project) -> None
 
 def test_a_report_directory_ranks_as_its_run_does(project: Project) -> None:
     """Family, size and prompt mode are in both manifests, so that a report that CI keeps has the slope and the prompt modes."""
-    entries = {
+    entries: dict[str, dict[str, object]] = {
         "small": {"parameters_billion": 1},
         "large": {"parameters_billion": 4},
         "thinks": {"parameters_billion": 4, "prompt_mode": "thinking"},

@@ -176,7 +176,7 @@ def _costs(part: Part, setting: str, place: int) -> dict[str, Estimate]:
         part.table.clean[place, kept],
         {setting: part.table.by_setting[setting][place, kept]},
         None if part.no_image is None else part.no_image[place, kept],
-        groups=None if part.table.groups is None else [part.table.groups[row] for row in kept],
+        groups=None if part.table.groups is None else [part.table.groups[row] for row in kept.tolist()],
     )
     costs = {name: metrics.estimate(name, table, setting, None) for name in metrics.EFFECTS}
     costs = {name: cost if cost.valid else replace(cost, value=math.nan) for name, cost in costs.items()}

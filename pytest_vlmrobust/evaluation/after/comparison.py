@@ -18,6 +18,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, read_manifest
 
@@ -30,13 +31,14 @@ CONFIDENCE = 0.90
 _BASELINES = (CLEAN, NO_IMAGE)
 
 
-def compare(before: Path, after: Path, *, model: str = "", confidence: float = CONFIDENCE) -> Comparison:
+def compare(before: Path, after: Path, *, model: str = "", common: bool = False, confidence: float = CONFIDENCE) -> Comparison:
     """Returns what changed from one run to another, over every cell that both measured.
 
     Args:
         before: the directory of the earlier run.
         after: the directory of the later run.
         model: a model of the later run; all of them where nothing is said.
+        common: whether samples that only one of the runs has are left out instead of refused.
         confidence: two-sided level of the intervals, in (0, 1).
 
     Raises:
@@ -46,7 +48,7 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
             letters and the other one by text.
         StoreError: the evidence cannot be read, or its scores are not those of its answers.
     """
-    then, now = Baseline.open(before), Baseline.open(after)
+    then, now = Baseline.open(before, common=common), Baseline.open(after)
     try:
         pairs = _models(then, now, model)
         ours = {cell for cell in now.evidence.cells() if cell.model in pairs}
@@ -73,7 +75,10 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
             early_changed=sum(changed for _, changed, _ in early),
             early_alone=sum(alone for _, _, alone in early),
             confidence=confidence,
-            notes=_missing_picture_notes({str(before): then, str(after): now}, {change.dataset for change in cells}),
+            notes=(
+                *_missing_picture_notes({str(before): then, str(after): now}, {change.dataset for change in cells}),
+                *(note for name in sorted({change.dataset for change in cells}) for note in then.left_out(name, now)),
+            ),
         )
     finally:
         then.close()
@@ -171,8 +176,9 @@ class _Pair:
     def _cell(self, cell: Cell) -> CellChange:
         import numpy as np
 
-        samples = self.now.samples(cell.dataset)
-        before, after = self.then.scores(cell, self.now), self._scores(cell)
+        kept = self.then.kept(cell.dataset, self.now)
+        samples = [sample for sample, own in zip(self.now.samples(cell.dataset), kept, strict=True) if own]
+        before, after = self.then.scores(cell, self.now)[kept], self._scores(cell)[kept]
         changed = metrics.changed_samples([sample.id for sample in samples], before, after)
         clean = _with_model(self.model, Cell("", cell.dataset, CLEAN))
         paired = cell != clean and self.then.has_cell(clean) and clean in self.now.evidence.cells()
@@ -201,12 +207,13 @@ class _Pair:
         """Returns the scores of both runs; ``clean`` may be any cell if nothing is computed from clean scores."""
         samples = self.now.samples(dataset)
         then = {str(cell.setting): self.then.scores(cell, self.now) for cell in {*cells, clean}}
-        return ScoreTable(
+        table = ScoreTable(
             clean=self._scores(clean),
             by_setting={str(cell.setting): self._scores(cell) for cell in cells},
             groups=_groups(samples),
             baseline_by_setting=then,
         )
+        return rows_of(table, self.then.kept(dataset, self.now))
 
     def _scores(self, cell: Cell) -> NDArray[np.float64]:
         import numpy as np

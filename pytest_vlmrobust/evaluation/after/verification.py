@@ -144,7 +144,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
         for name, claimed in inputs.applied.items()
         if inputs.policies[name].sha256 != claimed
     ]
-    baseline = Baseline.open(run / BASELINE, trusting=True) if inputs.baseline else None
+    baseline = Baseline.open(run / BASELINE, trusting=True, common=inputs.common) if inputs.baseline else None
     try:
         with Evidence.open(run, read_only=True) as evidence:
             problems += foreign_evidence(evidence, inputs)

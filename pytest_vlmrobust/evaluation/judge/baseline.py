@@ -42,6 +42,8 @@ class Baseline:
     evidence: Evidence
     trusting: bool = False
     """Whether stored scores that differ from recomputed ones are noted in ``rescored`` instead of refused."""
+    common: bool = False
+    """Whether samples that only one of the runs has are left out instead of refused."""
     rescored: list[Rescored] = field(default_factory=list)
     """Answers whose stored score differs from the recomputed score."""
 
@@ -55,12 +57,13 @@ class Baseline:
         self._answered: dict[Cell, frozenset[str]] = {}
 
     @classmethod
-    def open(cls, run: Path, *, trusting: bool = False, known: Iterable[str] = ()) -> Baseline:
+    def open(cls, run: Path, *, trusting: bool = False, common: bool = False, known: Iterable[str] = ()) -> Baseline:
         """Opens the evidence of a run: a directory below ``runs`` of a store, or a ``--vlm-report`` directory.
 
         Args:
             run: the directory.
             trusting: whether stored scores that differ from recomputed ones are only noted, see ``rescored``.
+            common: whether samples that only one of the runs has are left out instead of refused.
             known: names that ``run`` may have been meant for.
 
         Raises:
@@ -71,7 +74,7 @@ class Baseline:
                 f"{str(run)!r} holds no predictions.sqlite: expected the directory of a run, its name in the store, or a "
                 f"directory that --vlm-report wrote.{did_you_mean(run.name, known)}"
             )
-        baseline = cls(Evidence.open(run, read_only=True), trusting)
+        baseline = cls(Evidence.open(run, read_only=True), trusting, common)
         if not baseline._cells:
             raise UsageError(f"{str(run)!r}: the run measured nothing that could be compared with")
         return baseline
@@ -139,8 +142,8 @@ class Baseline:
     def scores(self, cell: Cell, now: Questions) -> NDArray[np.float64]:
         """Returns the earlier scores of the samples of this run, shape (N,); the best view counts if there are several.
 
-        Scores are recomputed from the stored answers, and NaN if an inference failed. Pictures are compared if both runs have
-        their digests.
+        Scores are recomputed from the stored answers, and NaN if an inference failed or the sample is only in this run, see
+        :meth:`kept`. Pictures are compared if both runs have their digests.
 
         Raises:
             DatasetError: the earlier run asked other samples, or about other pictures.
@@ -151,7 +154,28 @@ class Baseline:
 
         places = self._places(cell.dataset, now)
         best = self.own_scores(self._earlier_cell(cell))
-        return np.array([best[place] for place in places], float)
+        return np.array([np.nan if place is None else best[place] for place in places], float)
+
+    def kept(self, dataset: str, now: Questions) -> list[bool]:
+        """Returns which samples of this run are compared: those that the earlier run has, too.
+
+        Raises:
+            DatasetError: the earlier run asked other samples, or about other pictures.
+        """
+        return [place is not None for place in self._places(dataset, now)]
+
+    def left_out(self, dataset: str, now: Questions) -> tuple[str, ...]:
+        """Returns how many samples are compared and how many are left out; nothing where none is.
+
+        Raises:
+            DatasetError: the earlier run asked other samples, or about other pictures.
+        """
+        kept = self.kept(dataset, now)
+        alone, gone = len(kept) - sum(kept), len(self.samples(dataset)) - sum(kept)
+        if not (alone or gone):
+            return ()
+        shared = quantity(sum(kept), "common sample")
+        return (f"{dataset} {ON_COMMON} {shared}: {alone} of this run and {gone} of the baseline are left out",)
 
     def own_scores(self, cell: Cell) -> list[float]:
         """Returns the recomputed scores of a cell of the earlier run, a number for each sample; see :meth:`scores`.
@@ -245,14 +269,14 @@ class Baseline:
     def _earlier_cell(self, cell: Cell) -> Cell:
         return Cell(self.model(cell.model), cell.dataset, cell.setting)
 
-    def _places(self, dataset: str, now: Questions) -> tuple[int, ...]:
-        """Returns the index in the earlier run of each sample of this run; cached while these are the same objects."""
+    def _places(self, dataset: str, now: Questions) -> tuple[int | None, ...]:
+        """Returns the index in the earlier run of each sample, ``None`` where it lacks it; cached while these are the same."""
         samples, pictures = now.samples(dataset), now.pictures(dataset)
         paired = self._paired.get(dataset)
         if paired is None or paired.samples is not samples or paired.pictures is not pictures:
             self._check_same(dataset, samples, pictures)
             place = {sample.id: index for index, sample in enumerate(self.samples(dataset))}
-            paired = _Pairing(samples, pictures, tuple(place[sample.id] for sample in samples))
+            paired = _Pairing(samples, pictures, tuple(place.get(sample.id) for sample in samples))
             self._paired[dataset] = paired
         return paired.places
 
@@ -261,9 +285,12 @@ class Baseline:
         before, after = ({sample.id: sample.asked for sample in each} for each in (self.samples(dataset), samples))
         shown = self.pictures(dataset)
         common = before.keys() & after.keys()
-        differ = {
+        alone = {
             "are not in the baseline": after.keys() - before.keys(),
             "are only there": before.keys() - after.keys(),
+        }
+        differ = {
+            **(alone if not (self.common and common) else {}),
             "ask something else there": {name for name in common if before[name] != after[name]},
             "show other pictures there": {
                 name for name in common & shown.keys() & pictures.keys() if not shown[name].same_as(pictures[name])
@@ -274,10 +301,14 @@ class Baseline:
             raise DatasetError(
                 f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(differences)}. "
                 "Expected the same samples in both runs: the same dataset with the same pictures, and the same --vlm-sample. "
-                "Where questions or pictures were changed on purpose, run the earlier model on them and compare with that run"
+                "Where samples were only added or removed, --vlm-baseline-samples=common (vlmrobust compare --samples=common) "
+                "compares those that both have. Where questions or pictures were changed on purpose, run the earlier model on "
+                "them and compare with that run"
             )
 
 
+ON_COMMON = "is compared with its baseline on"
+"""What a note says of a dataset that has samples which only one of the runs has."""
 UNLIKE_ANSWERS = (
     "A letter can always be read, and text cannot; and a schema is part of what is asked: the difference would be that of two "
     "ways of asking. Run both with the same --vlm-answer; --vlm-answer=text is what every model can do"
@@ -323,11 +354,11 @@ def answered_by(samples: Sequence[Sample], predictions: Sequence[Prediction], vi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairing:
-    """Indices of the earlier run's samples, in the order of the samples of this run."""
+    """Indices of the earlier run's samples, in the order of the samples of this run; ``None`` for one that it lacks."""
 
     samples: Sequence[Sample]
     pictures: Mapping[str, PictureDigests]
-    places: tuple[int, ...]
+    places: tuple[int | None, ...]
 
 
 def baseline_scores(baseline: Baseline, model: str, dataset: str, now: Questions, table: ScoreTable) -> dict[str, Any]:
@@ -357,7 +388,9 @@ def changed_samples(baseline: Baseline, cell: Cell, now: Questions, values: NDAr
     """
     if not baseline.has_cell(cell):
         return metrics.ChangedSamples((), (), ())
-    return metrics.changed_samples([sample.id for sample in now.samples(cell.dataset)], baseline.scores(cell, now), values)
+    kept = baseline.kept(cell.dataset, now)
+    names = [sample.id for sample, own in zip(now.samples(cell.dataset), kept, strict=True) if own]
+    return metrics.changed_samples(names, baseline.scores(cell, now)[kept], values[kept])
 
 
 def best_scores(stored: StoredCell, samples: Sequence[Sample], scores: Sequence[Score]) -> list[float]:

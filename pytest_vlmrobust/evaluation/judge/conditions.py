@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import points, quantity
 from pytest_vlmrobust.datasets import names as shipped_datasets
+from pytest_vlmrobust.evaluation.judge.baseline import ON_COMMON
 from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies import (
     BlindModels,
@@ -127,6 +128,7 @@ class Conditions:
         warnings = [*_stopped_early(records), *self._pictures_not_compared(records)]
         warnings += filter(None, [self.behind])
         warnings += loophole_warnings(self.policies.values(), self.today)
+        warnings += [note for record in records for note in record.notes if ON_COMMON in note]
         warnings += [_ran_code(ref) for ref in self.models.values() if ref.remote_code]
         unmet, whole = self._unmet_rules(records), self.is_whole and self._has_ended(records)
         worth_saying = {WaiverState.EXPIRED, WaiverState.EXCEEDED, *([WaiverState.UNNEEDED] if whole else [])}

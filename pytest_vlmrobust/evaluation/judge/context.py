@@ -198,7 +198,7 @@ class CellScores:
 
     @cached_property
     def table_with_baseline(self) -> ScoreTable:
-        """The same scores, with those of the earlier run.
+        """The same scores, with those of the earlier run; of the samples that both have.
 
         Raises:
             DatasetError: the earlier run asked other samples, or about other pictures, or was answered in another way.
@@ -210,7 +210,9 @@ class CellScores:
         scores = (
             {} if self.earlier is None else {str(c.setting): self.earlier.scores(c, self.measured) for c in (clean, self.cell)}
         )
-        return dataclasses.replace(self.table, baseline_by_setting=scores)
+        table = dataclasses.replace(self.table, baseline_by_setting=scores)
+        kept = [] if self.earlier is None else self.earlier.kept(self.cell.dataset, self.measured)
+        return table if all(kept) else rows_of(table, kept)
 
     def category(self, name: str) -> CellScores:
         """Returns the scores of the samples of one category."""

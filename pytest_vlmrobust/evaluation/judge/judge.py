@@ -71,7 +71,7 @@ from .context import (
 )
 from .measurements import applying, estimate_all, judged_test, judged_tests, with_kept_labels
 from .required_cells import WITHOUT_SETTINGS, attempts_note, attempts_of
-from .strata import estimates_by_stratum
+from .strata import estimates_by_stratum, rows_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -159,6 +159,7 @@ class Judge:
                 *(attempts_note(tried) for tried in attempts),
                 *self._task_notes(result),
                 *self._guess_notes(cell, measures),
+                *(self.baseline.left_out(cell.dataset, self.evaluator) if self.baseline and self.baseline.has_cell(cell) else ()),
             ),
             examples=examples(scores.clean, result, self.evaluator.album),
             **about,
@@ -190,8 +191,8 @@ class Judge:
         else:
             table = self._sweep_table(sweep, needs, asked)
             used = self._settings_read(sweep, table, asked)
-            samples: Sequence[Sample] = self.evaluator.samples(sweep.dataset)
-            read = [small_categories(needs, self._whole.samples(sweep.dataset))]
+            table, samples, read = self._on_common(sweep.dataset, needs, table)
+            read.append(small_categories(needs, self._whole.samples(sweep.dataset)))
             about = metrics.get(sweep.metric)
             if about.label_preserving:
                 table, samples, changed = with_kept_labels(table, samples)
@@ -453,6 +454,17 @@ class Judge:
         if metrics.Needs.FLOORS in needs:
             added |= floors(self.evaluator.samples(sweep.dataset))
         return dataclasses.replace(table, **added) if added else table
+
+    def _on_common(
+        self, dataset: str, needs: set[metrics.Needs], table: ScoreTable
+    ) -> tuple[ScoreTable, Sequence[Sample], list[str]]:
+        """Returns the scores and samples that a summary metric is about, and what a comparison with the baseline leaves out."""
+        samples = self.evaluator.samples(dataset)
+        if metrics.Needs.BASELINE_BY_SETTING not in needs or self.baseline is None:
+            return table, samples, []
+        kept = self.baseline.kept(dataset, self.evaluator)
+        both = [sample for sample, own in zip(samples, kept, strict=True) if own]
+        return rows_of(table, kept), both, [*self.baseline.left_out(dataset, self.evaluator)]
 
     def _refuse_unlike_answers(self, models: Iterable[str], dataset: str) -> None:
         """Refuses to compare models that did not all answer by one method, letters or text.

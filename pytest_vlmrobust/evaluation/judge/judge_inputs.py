@@ -78,6 +78,8 @@ class JudgeInputs:
     """Dataset to what its collection lacks, for datasets that ask nothing."""
     baseline: bool = False
     """Whether cells are compared with an earlier run."""
+    common: bool = False
+    """Whether samples that only one of the two has are left out of that."""
     attempts: bool = False
     """Whether patches are compared with attempts at the whole picture even if no rule asks for it."""
     latest: date | None = None
@@ -119,6 +121,7 @@ class JudgeInputs:
             "latest": (self.latest or self.today).isoformat(),
             "reference": self.reference,
             "baseline": self.baseline,
+            "common": self.common,
             "attempts": self.attempts,
             "models": {name: asdict(ref) for name, ref in self.models.items()},
             "tasks": dict(self.tasks),
@@ -154,6 +157,7 @@ class JudgeInputs:
                 tasks=data["tasks"],
                 lacking=data.get("lacking", {}),
                 baseline=data["baseline"],
+                common=data.get("common", False),
                 attempts=data.get("attempts", False),
                 applied={name: entry["sha256"] for name, entry in data["policies"].items()},
             )
