@@ -407,7 +407,17 @@ _TITLES = {
 
 _OF_SAMPLES = (GROUP_GAPS, ATTRIBUTES, POSITION_GAPS)
 """Analyses that count samples, and not cells."""
-_NAMES = {"slope_per_pixel": "slope_per_100_pixels"}
+_NAMES = {
+    "slope_per_pixel": "slope_per_100_pixels",
+    "accuracy_drop": "drop",
+    "relative_corruption_error": "RCE",
+    "harmful_flip_rate": "harmful_flips",
+    "helpful_flip_rate": "helpful_flips",
+    "conditional_flip_rate": "harmful_of_right",
+    "lower_quartile": "25_%",
+    "upper_quartile": "75_%",
+}
+"""Value to its name in the header of a table, where that is another one."""
 _UNITS = {"slope_per_pixel": (10_000, 2), "slope_per_doubling": (100, 2), "flip_ratio": (1, 2)}
 """Value to its factor and decimals where they are not those of a percentage."""
 _FIRST = 5
@@ -566,7 +576,7 @@ def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
         if kept
     ]
     noted = any(row.note for row in rows)
-    header = (*names, *(column.replace("_", " ") for column in columns), *(["note"] if noted else []))
+    header = (*names, *(_NAMES.get(column, column).replace("_", " ") for column in columns), *(["note"] if noted else []))
     reasons = dict.fromkeys(
         f"{row.part} is undefined: {value.reason}"
         for row in rows

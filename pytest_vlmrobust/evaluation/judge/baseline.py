@@ -301,12 +301,15 @@ class Baseline:
             raise DatasetError(
                 f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(differences)}. "
                 "Expected the same samples in both runs: the same dataset with the same pictures, and the same --vlm-sample. "
-                "Where samples were only added or removed, --vlm-baseline-samples=common (vlmrobust compare --samples=common) "
-                "compares those that both have. Where questions or pictures were changed on purpose, run the earlier model on "
-                "them and compare with that run"
+                f"{_ADDED if any(alone.values()) and not self.common else ''}"
+                "Where questions or pictures were changed on purpose, run the earlier model on them and compare with that run"
             )
 
 
+_ADDED = (
+    "Where samples were only added or removed, --vlm-baseline-samples=common (vlmrobust compare --samples=common) compares those "
+    "that both have. "
+)
 ON_COMMON = "is compared with its baseline on"
 """What a note says of a dataset that has samples which only one of the runs has."""
 UNLIKE_ANSWERS = (

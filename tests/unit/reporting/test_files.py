@@ -50,9 +50,11 @@ def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
     assert results["decision"] == "NO-GO"
     every = {"key", *(field.name for field in dataclasses.fields(Record))}
     for written in results["records"]:
-        assert set(written) == every - {"n_samples", "chains"}  # left out where they are empty, as of earlier releases
+        assert set(written) == every - {"n_samples", "chains", "parts"}  # left out where they are empty, as of earlier releases
         assert set(written["measures"][0]) == {field.name for field in dataclasses.fields(Measure)}
-    stopped = json.loads(dataclasses.replace(record("a"), n_samples=128, chains={"right, to 31": 3.0}).to_json())
+    stopped = json.loads(
+        dataclasses.replace(record("a"), n_samples=128, chains={"right, to 31": 3.0}, parts={"mouth": {"samples": 9.0}}).to_json()
+    )
     assert {"key", *stopped} == every
     assert [Record.from_json(json.dumps(one)) for one in results["records"]] == [record("a"), record("b", Outcome.FAIL)]
 
