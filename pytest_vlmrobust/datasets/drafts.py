@@ -6,7 +6,6 @@ import ast
 import hashlib
 import re
 import unicodedata
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from pytest_vlmrobust.core.sample import UNDECLARED, ImageSource, Sample
 from pytest_vlmrobust.core.words import first_few, invisible, mixed_scripts, quantity, without_halves
 
 from .benchmarks import BOX, OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
-from .files import DatasetWarning, Place, Problems
+from .files import Place, Problems
 
 # Drafts, and the checks that turn them into samples.
 
@@ -122,8 +121,9 @@ def _note_unfit_ids(drafts: Sequence[Draft], problems: Problems, id_column: str)
     if mixed:
         name, letter = next(iter(mixed.items()))
         many = quantity(len(mixed), "id mixes", "ids mix")
-        text = f"{problems.path}: {many} letters of several scripts, such as {name!r} with {letter}: they may look like other ids"
-        warnings.warn(text, DatasetWarning, stacklevel=2)
+        problems.notes.append(
+            f"{problems.path}: {many} letters of several scripts, such as {name!r} with {letter}: they may look like other ids"
+        )
 
 
 def _sample(draft: Draft, task: str, problems: Problems) -> Sample:
