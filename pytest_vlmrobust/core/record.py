@@ -21,6 +21,8 @@ PARTIAL = "from a part of the samples: enough for the verdict"
 """What that mark says."""
 BUDGET_METRICS = ("error_rate", "unparsed_rate", "refusal_rate")
 """What budgets bound, and no rule: a waiver cannot cover it."""
+MOST_OFTEN = "most often "
+"""Stands in the reason of a budget before what left most answers failed or unread."""
 LARGEST_DROP = "largest drop in what was asked: "
 """How the note of a test begins that stopped early and names the setting of the largest drop, behind ``at``."""
 SCHEMA_VERSION = 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import MOST_OFTEN, Measure, Record
 from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, printable, quantity
 
 _WIDTH = 28
@@ -26,6 +26,7 @@ def explain(record: Record, again: str = "") -> str:
     """
     lines = [on_one_line(record.reason), *(_measure_line(measure) for measure in record.measures)]
     lines.append(_line("answers", _answers(record)))
+    lines += [_line("unread", on_one_line(why, None)) for measure in record.measures if (why := _why_unread(measure))]
     changes = {"newly wrong": record.worst, "broken since the baseline": record.broken, "fixed since the baseline": record.fixed}
     lines += [_line(title, first_few(ids, _MOST)) for title, ids in changes.items() if ids]
     lines += [_line("again", again)] if again else []
@@ -39,6 +40,11 @@ def _answers(record: Record) -> str:
     parts += [f"{record.n_refused} refused"] if record.n_refused else []
     parts += [quantity(record.n_guessed, "guess", "guesses")] if record.n_guessed else []
     return f"{record.n_requested}: {', '.join(parts)}"
+
+
+def _why_unread(measure: Measure) -> str:
+    """Returns which rule left most answers unread, and what to do, as the budget of unread answers says it."""
+    return measure.reason.partition(f"; {MOST_OFTEN}")[2] if measure.metric == "unparsed_rate" else ""
 
 
 def _measure_line(measure: Measure) -> str:

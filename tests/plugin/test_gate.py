@@ -160,7 +160,33 @@ def test_unreadable_answers_are_counted_apart(project: Project) -> None:
     project.script({"setting": "invert", "answer": "Hm."})
     result = project.run()
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*unparsed_rate *1.000 *n=8  FAIL 0.05", "FAIL model-data: model on data: unparsed_rate 0.200*"])
+    result.stdout.fnmatch_lines(
+        [
+            "*unparsed_rate *1.000 *n=8  FAIL 0.05",
+            "FAIL model-data: model on data: unparsed_rate 0.200*most often 'none', 8 of them*",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "rule", "advice"),
+    [
+        ("Hm.", "none", "use a prompt that asks for the letter alone, or --vlm-answer=letters"),
+        ("<mull>It has ears.</mull>", "none", "a thinking mark that is not known"),
+        ("<think>It may be A", "unfinished_thinking", "max_new_tokens"),
+        ("A or B", "ambiguous", "names several answers"),
+    ],
+)
+def test_a_test_that_fails_for_unread_answers_says_why_and_what_to_do(
+    project: Project, answer: str, rule: str, advice: str
+) -> None:
+    project.script({"setting": "invert", "answer": answer})
+    result = project.run()
+    assert result.ret == 1
+    said = " ".join(result.stdout.str().split())
+    assert f"unread '{rule}', 8 of 8, such as" in said
+    assert answer in said
+    assert advice in said
 
 
 LENIENT = policy(90).replace("point", "interval")
@@ -184,7 +210,9 @@ def test_a_budget_that_only_all_cells_break_is_no_go_in_every_report(any_project
     result = any_project.run("--vlm-report=out")
     assert result.ret == 1
     said = "unparsed_rate 0.100 > 0.050 (rule max_unparsed_rate, built-in default): no answer could be read in 4 of 40 texts"
-    result.stdout.fnmatch_lines([f"FAIL model-data: model on data: {said}", "NO-GO  1 verdict broke a bound"])
+    result.stdout.fnmatch_lines(
+        [f"FAIL model-data: model on data: {said}; most often 'none', 4 of them. *", "NO-GO  1 verdict broke a bound"]
+    )
     found = json.loads((any_project.path / "out" / "results.json").read_text(encoding="utf-8"))
     (record,) = [one for one in found["records"] if one["test"] == "budget"]
     assert (found["decision"], record["outcome"], record["n_unparsed"], record["n_requested"]) == ("NO-GO", "FAIL", 4, 48)

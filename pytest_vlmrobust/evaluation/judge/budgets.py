@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.cell import NO_IMAGE
 from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, REFUSALS
-from pytest_vlmrobust.core.record import BUDGET, Measure, Record
+from pytest_vlmrobust.core.record import BUDGET, MOST_OFTEN, Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.evaluation.run.results import (
@@ -185,6 +185,35 @@ def commonest_error(results: Sequence[CellResult]) -> str:
     return reasons.most_common(1)[0][0] if reasons else ""
 
 
+_ADVICE = {
+    "unfinished_thinking": "The text ended while the model was thinking. Raise max_new_tokens in the models file",
+    "truncated": "The text was cut off before its answer. Raise max_new_tokens in the models file",
+    "too_long": "The model does not stop. Set max_new_tokens in the models file, and look at its stop tokens",
+    "empty": "The model wrote nothing. Look at its chat template and its stop tokens",
+    "no_letter": "The server lists none of the letters. Ask by text: --vlm-answer=text",
+    "ambiguous": "The text names several answers. If one of them stands in a thinking mark that is not known, report the mark; "
+    "else use a prompt that asks for the letter alone, or --vlm-answer=letters",
+    "none": "If the text has a thinking mark that is not known, report the mark; else use a prompt that asks for the letter "
+    "alone, or --vlm-answer=letters",
+}
+"""What to do where a rule left answers unread."""
+_LONGEST_EXAMPLE = 160
+
+
+def why_unread(results: Sequence[CellResult]) -> str:
+    """Returns which rule left most answers of a test unread, one such answer, and what to do."""
+    unread = [
+        (score.rule, prediction.text)
+        for result in results
+        for score, prediction in zip(result.scores, result.predictions, strict=True)
+        if score.state == "unparsed" and score.rule not in REFUSALS
+    ]
+    rule, count = Counter(rule for rule, _ in unread).most_common(1)[0]
+    example = min((text for each, text in unread if each == rule), key=lambda text: (len(text), text))
+    shown = f"such as {on_one_line(example, _LONGEST_EXAMPLE)!r}. " if example.strip() else ""
+    return f"{MOST_OFTEN}'{rule}', {count} of {len(unread)}, {shown}{_ADVICE.get(rule, _ADVICE['none'])}"
+
+
 def failure_measures(budgets: Budgets, results: Sequence[CellResult]) -> list[Measure]:
     """Returns why the answers of a test say too little: none was asked for, none came, or one failed where none may."""
     requested, failed = sum(result.n_requested for result in results), sum(result.count("error") for result in results)
@@ -229,6 +258,8 @@ def budget_measures(policy: Policy, results: Sequence[CellResult], today: date, 
         measure = _measure(verdict, estimate)
         if excused and verdict.outcome is Outcome.FAIL:  # the model is not shown to do the task at all
             measure = replace(measure, outcome=Outcome.MEASURED, rule="", threshold="", reason=f"{measure.reason}; {excused}")
+        if share.metric == "unparsed_rate":
+            measure = replace(measure, reason=f"{measure.reason}; {why_unread(results)}")
         error = commonest_error(results) if verdict.outcome is Outcome.ERROR else ""
         measures.append(replace(measure, reason=f"{measure.reason}; most often: {error}") if error else measure)
     return measures
@@ -291,6 +322,11 @@ def budget_records(
         if not measures:
             continue
         measures = [replace(each, reason=on_one_line(f"{model} on {dataset}: {each.reason}", None)) for each in measures]
+        unread = Counter(rule for each in scores for rule in _unread_rules(each)).most_common(1)
+        if unread and measures[0].metric == "unparsed_rate":
+            ((rule, count),) = unread
+            said = f"{measures[0].reason}; {MOST_OFTEN}'{rule}', {count} of them. {_ADVICE.get(rule, _ADVICE['none'])}"
+            measures[0] = replace(measures[0], reason=said)
         worst = min(measures, key=lambda measure: WORST_FIRST.index(measure.outcome))
         record = Record(
             test=BUDGET,
@@ -309,6 +345,13 @@ def budget_records(
         )
         records.append(record)
     return records
+
+
+def _unread_rules(scores: StoredScores) -> list[str]:
+    """Returns the rule of every answer of a cell that could not be read and counts for the budget."""
+    if scores.cell.setting == NO_IMAGE:
+        return []
+    return [rule for state, rule in zip(scores.states, scores.rules, strict=True) if state == "unparsed" and rule not in REFUSALS]
 
 
 def _dataset_measures(policy: Policy, answers: _Answers, clusters: Clusters, today: date) -> list[Measure]:
