@@ -347,9 +347,10 @@ def columns() -> str:
     return table(("column", "holds"), [(f"`{name}`", about) for name, about in results.CSV_COLUMNS.items()])
 
 
-def described(header: Sequence[str], functions: Mapping[str, Callable[..., Any]]) -> str:
-    """Returns the table of functions by name, with what the first line of each says."""
-    return table(header, [(f"`{name}`", plain(first_line(function.__doc__))) for name, function in functions.items()])
+def described(header: Sequence[str], entries: Mapping[str, Callable[..., Any] | str]) -> str:
+    """Returns the table of entries by name: texts, or functions with what the first line of each says."""
+    said = {name: entry if isinstance(entry, str) else first_line(entry.__doc__) for name, entry in entries.items()}
+    return table(header, [(f"`{name}`", plain(text)) for name, text in said.items()])
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -8,10 +8,10 @@ from .box_answers import BOX_RULES, BoxExtraction, extract_boxes
 from .boxes import BoxScores, ConventionFit, better_convention, box_coverage, box_scores, convention_fits, read_boxes
 from .choice import CHOICE_RULES, extract_choice
 from .corpus import CORPUS_METRICS, Answered, CorpusMetric, CorpusScore, Sums, corpus_score
-from .extraction import Extraction
 from .grading import OPEN_RULES, extract_open, normalised
-from .phrases import scoring_rules
 from .scorers import SCORERS, Scorer, check_scoring, names, register, score
+from .text import Extraction
+from .words import scoring_rules
 from .yes_no import YES_NO_RULES, extract_yes_no
 
 __all__ = [

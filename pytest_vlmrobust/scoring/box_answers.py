@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from .answer_text import answer_tag, final_words
 from .box_forms import (
     Asked,
     RawBox,
@@ -26,9 +27,8 @@ from .box_forms import (
     ref_box,
     unread_attributes,
 )
-from .extraction import Stop, is_refusal
 from .json_answers import Document, read_json
-from .text import answer_tag, final_words, plain_text, straighten
+from .text import Stop, is_refusal, plain_text, straighten
 
 # Which of the boxes in a text are the answer? The last group of boxes that belong together.
 #

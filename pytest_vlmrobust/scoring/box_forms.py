@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from pytest_vlmrobust.core.boxes import Box, BoxSpace
 
-from .extraction import Stop
 from .json_answers import read_json
+from .text import Stop
 
 LARGEST = 1e6
 """Larger numbers are not read as coordinates."""

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
-from .extraction import Stop
+from .text import Stop
 
 DEEPEST = 24
 """Most levels of nesting that are read."""
@@ -228,10 +228,11 @@ def final_answer(text: str, document: Document) -> str | Stop | None:
 def lesser_answer(document: Document) -> str | Stop | None:
     """Returns the words of the last ``answer``, ``choice`` or ``option`` of an object that has other members, too.
 
-    With several outermost objects, an ``answer`` that is the only member counts too; a ``cell`` of an outermost object always
-    does. Returns a stop where one object or list has several answers: it discusses the options, and the choice is unknown.
+    An only member of an outermost object counts, too; of several objects, if it is called ``answer`` or ``cell``. Returns a stop
+    where one object or list has several answers: it discusses the options, and the choice is unknown.
     """
-    alone = {"answer", "cell"} if sum(isinstance(item.value, dict) for item in document.values) > 1 else {"cell"}
+    several = sum(isinstance(item.value, dict) for item in document.values) > 1
+    alone = {"answer", "cell"} if several else {"cell", *LESSER_KEYS}
     for item in reversed(document.values):
         phrases = set(_lesser(item.value)) or _outermost(item.value, alone)
         if phrases:
@@ -281,4 +282,4 @@ def _phrase_of_object(members: dict[str, Any]) -> str | Stop:
     column = members.get("column", members.get("col"))
     if "row" in members and column is not None:
         return f"[{members['row']},{column}]"
-    return next((_phrase(members[key]) for key in (*LESSER_KEYS, "cell") if key in members), Stop.NONE)
+    return next((_phrase(members[key]) for key in (*LESSER_KEYS, "letter", "cell") if key in members), Stop.NONE)

@@ -7,20 +7,16 @@ Exactly one marked option is the answer. Several are ambiguous, and so are numbe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from .extraction import WORD, Outcome, Stop, word
 from .json_answers import Document
 from .options import Options
-from .phrases import meanings
-from .text import fold_case, strip_ends
+from .text import WORD, Outcome, Stop, fold_case, strip_ends
 
-_TRUE: Final = frozenset(
-    {"true", "yes", "correct", "right", "selected", "chosen", "checked", "x", "match", "matches", "✓", "✔", "✅"}
-)
+_TRUE: Final = frozenset(["true", "yes", "correct", "right", "selected", "chosen", "checked", "x", "match", "✓", "✔", "✅"])
 _FALSE: Final = frozenset(
-    {"false", "no", "incorrect", "wrong", "not selected", "unselected", "unchecked", "", "not correct", "✗", "❌"}
+    ["false", "no", "incorrect", "wrong", "not selected", "unselected", "unchecked", "", "not correct", "✗", "❌"]
 )
 _ENOUGH = 0.5
 """A probability above this is the largest, whatever the others are."""
@@ -106,8 +102,8 @@ def _most_probable(shares: Mapping[str, float], expected: int) -> Outcome:
 
 
 def _mark(said: Any) -> Mark:
-    if isinstance(said, bool):
-        return said
+    if isinstance(said, bool) or said is None:
+        return bool(said)
     if isinstance(said, int | float):
         return float(said)
     if isinstance(said, dict):
@@ -129,6 +125,7 @@ _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s?(%)?")
 
 
 _BOX = re.compile(r"[☑☒☐✅✓✔✗✘✕❌●◉○◯■□⬜]|\[\s?[xX✓✔✗✘]?\s?\]|\((?:\s|\s?[xX✓✔✗✘]\s?)?\)")
+_MOST_BOXES = 100
 _CHECKED: Final = frozenset("☑✅✓✔●◉■")
 _CROSS: Final = frozenset("xX☒✗✘✕❌")
 _BULLET = " \t-:;,|/•\u2013=."
@@ -147,30 +144,21 @@ _BEFORE_MARKS = re.compile(r"[\W_]*+(?:\d{1,2}[.)])?[\W_]*+")
 def marked_in_text(text: str, options: Options) -> Outcome:
     """Returns the option that check boxes, ticks, or words and numbers behind the letters say is the answer."""
     text = text.replace("\ufe0f", "")  # the tick in colour is the same tick
-    boxes = list(_BOX.finditer(text))
+    boxes = list(_BOX.finditer(text))[:_MOST_BOXES]
     if boxes and not any(strip_ends(box[0]) and strip_ends(box[0]).upper() in options.letters for box in boxes):
-        for labels in (_behind(text, boxes), _before(text, boxes)):
+        starts, ends = [box.start() for box in boxes], [box.end() for box in boxes]
+        behind = [text[end:start].partition("\n")[0] for end, start in zip(ends, [*starts[1:], len(text)], strict=True)]
+        ahead = [text[end:start].strip().rpartition("\n")[2] for end, start in zip([0, *ends[:-1]], starts, strict=True)]
+        for labels in (behind, ahead):
             named = [_option(label.strip(_BULLET), options) for label in labels]
             if all(named) and len(set(named)) == len(named):
-                return _ticked(dict(zip(map(str, named), boxes, strict=True)))
+                return _ticked(dict(zip(map(str, named), (box[0] for box in boxes), strict=True)))
     return _in_words(text, options)
 
 
-def _behind(text: str, boxes: Sequence[re.Match[str]]) -> list[str]:
-    """Returns what stands behind each box, up to the next one or to the end of its line."""
-    ends = [*[box.start() for box in boxes][1:], len(text)]
-    return [text[box.end() : end].partition("\n")[0] for box, end in zip(boxes, ends, strict=True)]
-
-
-def _before(text: str, boxes: Sequence[re.Match[str]]) -> list[str]:
-    """Returns what stands before each box, from the one before it or from the beginning of its line."""
-    starts = [0, *[box.end() for box in boxes][:-1]]
-    return [text[start : box.start()].strip().rpartition("\n")[2] for box, start in zip(boxes, starts, strict=True)]
-
-
-def _ticked(boxes: Mapping[str, re.Match[str]]) -> Outcome:
+def _ticked(boxes: Mapping[str, str]) -> Outcome:
     """Returns the only option with a tick; where nothing is ticked, a cross is one in brackets or among empty boxes."""
-    glyphs = {letter: "".join(box[0].strip("[]() ").split()) or "☐" for letter, box in boxes.items()}
+    glyphs = {letter: "".join(box.strip("[]() ").split()) or "☐" for letter, box in boxes.items()}
     ticked = [letter for letter, glyph in glyphs.items() if glyph in _CHECKED]
     if not ticked and any(glyph in "☐○◯□⬜xX" for glyph in glyphs.values()):
         ticked = [letter for letter, glyph in glyphs.items() if glyph in _CROSS]
@@ -198,44 +186,3 @@ def _in_words(text: str, options: Options) -> Outcome:
     outcome = _marked(table, options)
     repeated = any(fold_case(said) == fold_case(options.raw[letter]) for letter, said in table.items())
     return None if repeated else outcome
-
-
-# Remarks: a line for each option, with what is said of it.
-
-
-_REMARK = re.compile(
-    rf"^[\s*#|>•·-]*(?:\d{{1,2}}[.)]\s*)?(?:[Oo]ption\s)?[(\[]?(?P<letter>[A-Z])(?![{WORD}'])[)\].]{{0,2}}(?:\s?(?:选项|選項|项))?"
-    r"(?P<said>.*)$"
-)
-_DISAPPROVED = re.compile(
-    r"\b(?:no|not|none|never|neither|nor|wrong|incorrect|false|absent|missing|lacks?|without|excluded|eliminated|unlikely|too|fails?"
-    r"|cannot|impossible|ruled out|mismatch)\b|n't\b|不|没|沒|错|錯|无|[❌✗✘✕]"
-    rf"|{word(*map(re.escape, meanings('wrong')))}"
-)
-_APPROVED = re.compile(
-    r"\b(?:yes|correct|right|true|match(?:es)?|fits?|present|visible|seen|shown|this is|answer|accurate|exactly|indeed)\b"
-    r"|正确|正確|符合|对|對|[✅✓✔☑]"
-    rf"|{word(*map(re.escape, meanings('correct')))}"
-)
-
-
-def remark_of(line: str, options: Options) -> tuple[str, bool | None] | None:
-    """Returns the letter that a line is about and whether it approves (None: neither); None for a line without a letter."""
-    match = _REMARK.match(line)
-    if not match or match["letter"] not in options.letters:
-        return None
-    said, own = match["said"].lower().strip(" \t:-|.,)*"), options.raw[match["letter"]].lower()
-    if own and said.startswith(own):
-        said = said[len(own) :]
-    no, yes = _DISAPPROVED.search(said), _APPROVED.search(said)
-    return match["letter"], False if no and (not yes or no.start() < yes.start()) else True if yes and not no else None
-
-
-def approved(text: str, options: Options) -> Outcome:
-    """Returns the only option of which the remarks approve, where all others have a remark that disapproves."""
-    remarks = [remark for line in text.split("\n") if (remark := remark_of(line, options))]
-    table = dict(remarks)
-    if len(table) < 2 or len(table) != len(remarks) or table.keys() != options.letters:
-        return None
-    chosen = [letter for letter, said in table.items() if said is not False]
-    return chosen[0] if len(chosen) == 1 and table[chosen[0]] else None

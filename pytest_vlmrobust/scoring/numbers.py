@@ -17,13 +17,13 @@ from typing import Final
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .assertions import CORRECTION, asserted
-from .extraction import WORD, Extraction, Stop, apply_rules, is_negated, is_refusal
+from .answer_text import final_words
 from .grading import OPEN_RULES, grade_best, grade_unread, normalised, read_answer, targets
 from .json_answers import final_answer, lesser_answer, read_json
 from .latex import MARKS, UNREAD, equals, plain_numbers, same_spelling
 from .options import is_other
-from .text import final_words, fold_case, plain_text, straighten
+from .text import WORD, Extraction, Stop, apply_rules, fold_case, is_refusal, plain_text, straighten
+from .words import CORRECTION, asserted, is_denied
 
 _LONGEST = 40
 """Most digits of a number; a longer run is not read."""
@@ -177,7 +177,7 @@ def numbers_in(text: str) -> list[Number]:
     ``one`` counts only where it cannot be a pronoun.
     """
     line = straighten(_typed(text[-_LAST_CHARACTERS:]))
-    return [number for number in [*_every(line)][-_MOST_NUMBERS:] if not is_negated(line, *number.span)]
+    return [number for number in [*_every(line)][-_MOST_NUMBERS:] if not is_denied(line, *number.span)]
 
 
 _TYPED: Final = {
@@ -542,4 +542,4 @@ def _has_expression(text: str, target: str) -> bool:
         return False
     sentence = fold_case(text)
     matches = re.finditer(rf"(?<![\w.]){expression}(?!\w|\.\d)", sentence)
-    return any(not is_negated(sentence, *match.span()) for match in matches)
+    return any(not is_denied(sentence, *match.span()) for match in matches)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,9 +10,8 @@ from typing import Final
 
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 
-from .extraction import Outcome, Stop, is_negated, only_answer
-from .phrases import shipped
-from .text import NUMBER_WORDS, bare, fold_case, strip_ends
+from .text import NUMBER_WORDS, Outcome, Stop, bare, only_answer, plain_text, strip_ends
+from .words import roles_of
 
 # Options that are numbers or measures: 12 is not the quantity in "12:30" or "at least 12", and "5cm" is "5 cm".
 
@@ -24,7 +22,7 @@ _REACH = 24
 _WORDS = "|".join(NUMBER_WORDS)
 _NUMBER = re.compile(rf"\d[\d.,]*|{_WORDS}")
 _MEASURE = re.compile(r"(\d[\d.,]*)\s?([^\W\d_]{1,6}[23²³]?|%|°[cf]?)")
-_SIGN = r"\s?(?:[+*/\u00d7÷:^~-]|\bx\b|\b(?:or|to|and|plus|minus|times|divided by)\b)\s?"
+_SIGN = r"(?:\s?(?:[+*/\u00d7÷^~-]|\bx\b|\b(?:or|to|and|plus|minus|times|divided by)\b)\s?|:)"
 _BEFORE = re.compile(
     rf"(?:(?:\d|\b(?:{_WORDS})){_SIGN}|"
     r"\b(?:at (?:least|most)|over|under|above|below|up to|nearly|almost|between|minus|negative)\s)$"
@@ -50,30 +48,6 @@ def spellings(words: str) -> tuple[str, ...]:
     """Returns a measure with a blank and without (``5 cm``, ``5cm``); nothing for other words."""
     match = _MEASURE.fullmatch(words)
     return (f"{match[1]} {match[2]}", f"{match[1]}{match[2]}") if match else ()
-
-
-# Options that are a part of a compound: "dog" is not meant by "hot dog".
-
-
-_WORD_BEFORE = re.compile(r"([\w']+)[ -]\Z")
-_WORD_BEHIND = re.compile(r"[ -](\w+)")
-
-
-def in_compound(sentence: str, words: str, start: int, end: int) -> bool:
-    """Says whether ``words`` at ``sentence[start:end]`` are part of a compound of another meaning; lower case is expected.
-
-    >>> in_compound("it is a hot dog", "dog", 12, 15), in_compound("it is a small dog", "dog", 14, 17)
-    (True, False)
-    """
-    words_before, words_behind = shipped().before.get(words.partition(" ")[0]), shipped().behind.get(words.rpartition(" ")[2])
-    if words_before:
-        before = _WORD_BEFORE.search(sentence[max(0, start - _REACH) : start])
-        if before and before[1] in words_before:
-            return True
-    if words_behind:
-        behind = _WORD_BEHIND.match(sentence, end)
-        return behind is not None and behind[1] in words_behind
-    return False
 
 
 # Options that are cells of a grid, or pictures, have no words. Different spellings of them are unified.
@@ -121,6 +95,7 @@ def with_lettered_pictures(text: str) -> str:
 
 
 _CAPITAL_A = re.compile(r"\W*A\s")
+_WHOLE_NUMBER = re.compile(r"(?<=\d)\.0+$")
 _DECORATION = 80
 """Most characters of blanks, quotes and articles around an option's text."""
 _NUMBERS: Final = dict(zip(NUMBER_WORDS, map(str, range(len(NUMBER_WORDS))), strict=True))
@@ -138,8 +113,8 @@ class Options:
     whole: Mapping[str, frozenset[str]]
     longest: int
     """Characters of the longest text as it is compared."""
-    folded: tuple[str, ...] = ()
-    """Every text in lower case."""
+    lowered: Mapping[str, str]
+    """Every text in lower case, on one line."""
     cells: bool = False
     """All are cells of a grid, spelled ``[row,column]``."""
     pictures: bool = False
@@ -150,6 +125,10 @@ class Options:
         """Returns the prepared options; the same options are prepared once."""
         return _prepare(tuple(options.items()))
 
+    def spelled(self, text: str) -> str:
+        """Returns ``text`` with cells and pictures named as in the options."""
+        return with_cells(text) if self.cells else with_lettered_pictures(text) if self.pictures else text
+
     def exact(self, text: str) -> Outcome:
         """Returns the letter of the option that ``text`` is, ignoring case, articles and punctuation at its ends.
 
@@ -158,90 +137,66 @@ class Options:
         """
         if len(text) > 2 * self.longest + _DECORATION:
             return None
-        letters = self.whole.get(bare(text), frozenset())
+        words = bare(text)
+        letters = self.whole.get(words) or self.whole.get(_WHOLE_NUMBER.sub("", words), frozenset())
         spelled = {letter for letter in letters if strip_ends(self.raw[letter]) == strip_ends(text)}
         if letters and not spelled and _CAPITAL_A.match(text) and "A" in self.letters - letters:
             return Stop.AMBIGUOUS
         return only_answer(spelled or set(letters))
 
-    def begins(self, text: str, letter: str) -> bool:
-        """Says whether ``text`` begins with the words of the option ``letter``."""
-        words = bare(self.raw[letter])
-        start = bare(text[: 2 * len(words) + _DECORATION])
-        return (
-            bool(words)
-            and start.startswith(words)
-            and ends_here(start, len(words))
-            and not in_compound(start, words, 0, len(words))
-        )
+    def begins(self, text: str, letter: str) -> int:
+        """Returns how many characters of ``text`` are the words of the option ``letter`` at its beginning, 0 for none."""
+        own = self.lowered[letter]
+        lead = len(text) - len(text.lstrip(_OPENING))
+        article = _ARTICLE.match(text, lead)
+        for begin in (lead, article.end() if article else lead):
+            if own and text[begin : begin + len(own)].lower().replace("\n", " ") == own and ends_here(text, begin + len(own)):
+                return begin + len(own)
+        return 0
 
     def begun_by(self, text: str) -> frozenset[str]:
         """Returns the letters of the option, the longest one, with whose words ``text`` begins; none where there is none."""
         start = bare(text)
         for words, _ in self.phrases:
             if start.startswith(words) and ends_here(start, len(words)) and not is_other(start, 0, len(words)):
-                return frozenset() if in_compound(start, words, 0, len(words)) else self.whole[words]
+                return frozenset() if _in_compound(start, 0, len(words)) else self.whole[words]
         return frozenset()
 
-    def meant_in(self, text: str) -> set[str]:
-        """Returns the letters of the options whose words ``text`` mentions and does not deny.
+    def mentions(self, lowered: str) -> list[tuple[int, int, frozenset[str], bool]]:
+        """Returns where a text in lower case mentions options by their words: begin, end, letters, and whether as one of several.
 
         Whole words (``112`` does not mention ``12``) and quantities (nor does ``12:30``, but ``12 or 13`` mentions both where
         both are options), and of overlapping mentions the longest (``red car``, not ``car``). Options that are a single
         letter, ``no`` or ``one`` are not looked for: ``a`` is an article.
         """
-        sentence = fold_case(text)
-        taken: list[tuple[int, int]] = []
-        meant: set[str] = set()
-        parts: set[str] = set()
-        for words, letter in self.phrases:
+        sentence = lowered.replace("\n", " ")
+        taken: list[tuple[int, int, frozenset[str], bool]] = []
+        for words, _ in self.phrases:
+            if words not in sentence:
+                continue
             for start in _occurrences(sentence, words):
                 end = start + len(words)
-                if any(begin < end and start < stop for begin, stop in taken) or not _is_meant(sentence, words, start, end):
+                if any(begin < end and start < stop for begin, stop, _, _ in taken) or not _is_meant(sentence, words, start, end):
                     continue
-                taken.append((start, end))
-                if in_compound(sentence, words, start, end):
-                    continue
-                if not is_negated(sentence, start, end):
-                    (parts if is_other(sentence, start, end) else meant).add(letter)
-        return meant or (parts if len(parts) > 1 else set())
+                letters = frozenset() if _in_compound(sentence, start, end) else self.whole[words]
+                taken.append((start, end, letters, is_other(sentence, start, end)))
+        return sorted(each for each in taken if each[2])
 
 
-_LETTER_OF = re.compile(
-    r"(?<![\w'-])(?P<open>[(\[\"']?)(?P<letter>[A-Z])(?:[)\]\"']?\s?[.:,=)]|[)\]]|\s-)\s?(?:(?:the|an?)\s)?(?=\w)"
-)
-_LETTER_BEHIND = re.compile(r"[,.:]?\s?[(\[](?:option )?(?P<letter>[A-Z])[)\]]")
-_MOST_LETTERS = 200
-"""Letters of a text, the last ones, that are compared with the words beside them."""
+_OPENING = " \n\"'([{"
+_ARTICLE = re.compile(r"(?:[Tt]he|[Aa]n?)\s+(?=\S)")
+_WORD_BEFORE = re.compile(r"[\w']+[ -]\Z")
+_WORD_BEHIND = re.compile(r"[ -]\w+")
 
 
-def contradicts(text: str, options: Options) -> bool:
-    """Says whether a letter stands with the text of another option: "A. dog", "(A) dog" and "dog (A)" where B is the dog.
-
-    Nobody knows which of the two was meant, in whatever form it is written.
-    """
-    for match in deque(_LETTER_OF.finditer(text), maxlen=_MOST_LETTERS):
-        letter, rest = match["letter"], text[match.end() : match.end() + 2 * options.longest + _DECORATION]
-        if letter in options.letters and not is_negated(text, match.start("letter"), match.end("letter")):
-            begun = options.begun_by(rest)
-            if begun and letter not in begun and not _closes_own_text(match, text, options):
-                return True
-    if "(" not in text and "[" not in text:
+def _in_compound(sentence: str, start: int, end: int) -> bool:
+    """Says whether words are part of a compound of another meaning, such as "hot dog"; lower case is expected."""
+    before, behind = _WORD_BEFORE.search(sentence, max(0, start - _REACH), start), _WORD_BEHIND.match(sentence, end)
+    if not before and not behind:
         return False
-    lowered = text.lower()
-    for words, own in options.phrases:
-        for start in _occurrences(lowered, words):
-            behind = _LETTER_BEHIND.match(text, start + len(words))
-            if behind and behind["letter"] in options.letters - options.whole.get(words, frozenset({own})):
-                return not is_negated(text, start, start + len(words))
-    return False
-
-
-def _closes_own_text(match: re.Match[str], text: str, options: Options) -> bool:
-    """Says whether the letter stands in brackets behind its own text: of "2017 (C). 2018 (D)", C is 2017."""
-    own = options.raw[match["letter"]].strip()
-    before = text[max(0, match.start() - len(own) - 1) : match.start()].rstrip()
-    return bool(own) and bool(match["open"]) and before.casefold().endswith(own.casefold())
+    first, last = sentence[start:end].partition(" ")[0], sentence[start:end].rpartition(" ")[2]
+    pairs = (f"{before[0][:-1]} {first}" if before else "", f"{last} {behind[0][1:]}" if behind else "")
+    return any("compounds" in roles_of(pair) for pair in pairs)
 
 
 @lru_cache(maxsize=4096)
@@ -249,6 +204,8 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
     texts = [text for _, text in items]
     cells, pictures = are_cells(texts), are_pictures(texts)
     items = tuple((letter, _words_of(text, cells=cells)) for letter, text in items)
+    if all(re.match(rf"\W?{letter}[.):]\s*\S", text) for letter, text in items):  # texts that bring their letter: "A. cat"
+        items = tuple((letter, text.partition(letter)[2].lstrip(".): ")) for letter, text in items)
     whole: dict[str, set[str]] = {}
     for letter, text in items:
         whole.setdefault(bare(text), set()).add(letter)
@@ -258,6 +215,8 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
     for words in tuple(whole):
         for spelling in spellings(words):
             whole.setdefault(spelling, whole[words])
+        for more in ("one", "side") if "side" in roles_of(words) else ():
+            whole.setdefault(f"{words} {more}", whole[words])
     whole.pop("", None)
     phrases = sorted(((words, letter) for words, letters in whole.items() for letter in letters), key=lambda item: -len(item[0]))
     return Options(
@@ -266,7 +225,7 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
         phrases=tuple((words, letter) for words, letter in phrases if not _says_little(words)),
         whole={words: frozenset(letters) for words, letters in whole.items()},
         longest=max(map(len, whole), default=0),
-        folded=tuple(dict.fromkeys(fold_case(text) for _, text in items)),
+        lowered={letter: " ".join(plain_text(text).split()).strip(_OPENING + ".,;:!?)]}").lower() for letter, text in items},
         cells=cells,
         pictures=pictures,
     )
@@ -279,78 +238,9 @@ def _words_of(text: str, *, cells: bool) -> str:
 
 def _says_little(words: str) -> bool:
     """Says whether ``words`` are too common to count inside a sentence: a single letter, ``no``, ``both``."""
-    return words in _COMMON or (len(words) == 1 and words.isalpha() and words.isascii())
+    return "little" in roles_of(words) or (len(words) == 1 and words.isalpha() and words.isascii())
 
 
-_COMMON: Final = frozenset(
-    [
-        "one",
-        "no",
-        "none",
-        "both",
-        "all",
-        "neither",
-        "either",
-        "other",
-        "others",
-        "some",
-        "any",
-        "it",
-        "this",
-        "that",
-        "these",
-        "those",
-        "here",
-        "there",
-        "not",
-        "yes",
-        "of",
-        "as",
-        "at",
-        "by",
-        "for",
-        "to",
-        "with",
-        "and",
-        "or",
-        "is",
-        "are",
-        "be",
-        "correct",
-        "wrong",
-        "more",
-        "less",
-    ]
-)
-_SIDES: Final = frozenset(["left", "right", "top", "bottom", "front", "back", "middle", "center", "centre", "upper", "lower"])
-_PLACES: Final = frozenset(
-    [
-        "above",
-        "below",
-        "under",
-        "underneath",
-        "over",
-        "behind",
-        "beneath",
-        "inside",
-        "outside",
-        "beside",
-        "near",
-        "on",
-        "in",
-        "up",
-        "down",
-        "between",
-        "before",
-        "after",
-        "across",
-        "around",
-        "north",
-        "south",
-        "east",
-        "west",
-    ]
-) | {"in front", "in front of", "next to", "to the left", "to the right"}
 _SIDE_BEFORE = re.compile(
     r"\b(?:to|on|at|in|towards?|onto)\s(?:the|its|his|her|your|my|our|their)\s(?:[a-z]+\s)?$|^(?:the\s|its\s)?$"
 )
@@ -364,26 +254,37 @@ _PLACED = re.compile(
 )
 
 
+_STATED = re.compile(r"\b(?:answer|option|choice)(?: is|:)? (?:the )?\Z")
+
+
 def _is_meant(sentence: str, words: str, start: int, end: int) -> bool:
     """Says whether words that are also function words stand for a place: "on the left", not "she left" or "that's right"."""
     if sentence.startswith("'s ", end):
         return sentence.startswith("ing", sentence.find(" ", end + 3) - 3)
-    if words in _SIDES:
+    if _STATED.search(sentence, max(0, start - _REACH), start):
+        return True
+    if "side" in roles_of(words):
         after = _SIDE_AFTER if start else _SIDE_AT_START
         return (
             _SIDE_BEFORE.search(sentence[max(0, start - _REACH) : start]) is not None and after.match(sentence, end) is not None
         )
-    if words in _PLACES:
+    if "place" in roles_of(words):
         return _PLACED.search(sentence[max(0, start - 2 * _REACH) : start]) is not None
     return True
 
 
+_MOST_MENTIONS = 100
+
+
 def _occurrences(sentence: str, words: str) -> Iterator[int]:
-    start = sentence.find(words)
-    while start >= 0:
+    """Yields where ``words`` stand as whole words, from the end of the sentence; of very many, the last ones."""
+    start = len(sentence)
+    for _ in range(_MOST_MENTIONS):
+        start = sentence.rfind(words, 0, start + len(words) - 1)
+        if start < 0:
+            return
         if _begins_here(sentence, start) and ends_here(sentence, start + len(words)):
             yield start
-        start = sentence.find(words, start + 1)
 
 
 def _begins_here(text: str, position: int) -> bool:

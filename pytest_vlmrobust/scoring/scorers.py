@@ -13,11 +13,10 @@ from pytest_vlmrobust.core.sample import UNDECLARED, Sample
 from .boxes import score_box_hit, score_boxes
 from .choice import extract_choice
 from .corpus import CORPUS_METRICS
-from .extraction import Extraction
 from .grading import grade_best, normalised, read_answer, targets
 from .numbers import score_numeric, score_numeric_contained, score_relaxed
 from .open_answers import score_anls, score_contains, score_contains_formula, score_ocr_recall, score_rouge_l, score_vqa_soft
-from .text import fold_case
+from .text import Extraction, fold_case
 from .yes_no import extract_yes_no
 
 Scorer = Callable[[Sample, Prediction], Score]

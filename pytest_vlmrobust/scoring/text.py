@@ -1,55 +1,72 @@
-"""Makes the text of a model comparable: removes thinking and markup, unifies letters and spaces."""
+"""What all readings of a text share: their result, one spelling of letters, quotes and blanks, and signs of a refusal."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
-from typing import Final
-
-from .extraction import Stop
-
-# Thinking before the answer, as each family of models marks it.
-#
-# ``<think>…</think>`` of most; ``<|channel>thought…<channel|>``; ``◁think▷…◁/think▷`` of Kimi; ``[THINK]…[/THINK]`` of Magistral;
-# and the channels of harmony, where only ``final`` is an answer, with or without their marks (a decoder may drop them).
+from typing import TypeVar
 
 
-_NAME = r"(?i:(?:\w{1,9}:)?(?:think|thinking|thought|reasoning))"
-_OPEN = re.compile(
-    rf"<{_NAME}>|<\|channel>thought|\u25c1think\u25b7|\[THINK\]"
-    r"|(?:<\|start\|>assistant)?<\|channel\|>(?!\s?final\b)|\Aanalysis(?=[A-Z])"
-)
-_CLOSE = re.compile(
-    rf"</{_NAME}>|<channel\|>|\u25c1/think\u25b7|\[/THINK\]"
-    r"|(?:<\|start\|>assistant)?<\|channel\|>\s?final\b(?:\s?<\|constrain\|>\w{0,20})?|assistantfinal"
-)
-_SPECIAL = re.compile(r"<\|[^|<>\s]{1,40}\|>|</?s>|<(?:eos|bos|pad|end_of_turn|end_of_utterance)>")
-_SIGN = re.compile(r"<|\u25c1|\[/?THINK|\Aanalysis|assistantfinal")
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The answer read from a text, and the name of the rule that read it.
 
-
-def after_thinking(text: str) -> str | None:
-    """Returns the text after thinking, without control tokens; None when the text ends while thinking.
-
-    The opening mark may be missing, since some chat templates put it into the prompt. When nothing follows the thinking, the text
-    before it is the answer.
+    ``answer`` is None when the text was not read; ``rule`` then says why: ``empty``, ``unfinished_thinking`` (cut off before
+    the answer began), ``truncated`` (cut off in the middle of an object in JSON), ``too_long`` (``answer_text.LONGEST_REPLY``),
+    ``refusal``, ``ambiguous`` (more than one answer) or ``none``.
     """
-    if not _SIGN.search(text):
-        return text
-    opened = _OPEN.search(text)
-    closes = list(_CLOSE.finditer(text))
-    after = text[closes[-1].end() :] if closes else text
-    if opened and (not closes or _OPEN.search(after)):
-        return None
-    remaining = _SPECIAL.sub(" ", after)
-    if remaining.strip() or not closes:
-        return remaining
-    return _SPECIAL.sub(" ", text[: opened.start()]) if opened and opened.start() < closes[-1].start() else ""
+
+    answer: str | None
+    rule: str
 
 
-_ANSWER_OPEN = re.compile(r"<(?:(?:final_?)?answer|conclusion)>|\[answer\]", re.IGNORECASE)
-_ANSWER_CLOSE = re.compile(r"</(?:(?:final_?)?answer|conclusion)>|\[/answer\]", re.IGNORECASE)
-_BOX_TOKENS = re.compile(r"<\|begin_of_box\|>(.*?)(?:<\|end_of_box\|>|\Z)", re.DOTALL)
+class Stop(Enum):
+    """A rule found that the text has no single answer. Later rules are not tried."""
+
+    AMBIGUOUS = "ambiguous"
+    TRUNCATED = "truncated"
+    TOO_LONG = "too_long"
+    UNFINISHED = "unfinished_thinking"
+    REFUSAL = "refusal"
+    NONE = "none"
+
+
+Outcome = str | Stop | None
+"""An answer, a reason to stop, or None when the rule does not apply."""
+
+T = TypeVar("T")
+Ladder = Mapping[str, Callable[[T], Outcome]]
+"""Rules by name, the most certain first. The docstring of a rule says what it reads."""
+
+
+def apply_rules(ladder: Ladder[T], reading: T) -> Extraction:
+    """Returns the result of the first rule that applies."""
+    for name, rule in ladder.items():
+        outcome = rule(reading)
+        if isinstance(outcome, Stop):
+            return Extraction(None, outcome.value)
+        if outcome is not None:
+            return Extraction(outcome, name)
+    return Extraction(None, Stop.NONE.value)
+
+
+def only_answer(answers: set[str]) -> Outcome:
+    """Returns the answer if there is exactly one, None for none, and a stop for several."""
+    if len(answers) > 1:
+        return Stop.AMBIGUOUS
+    return next(iter(answers), None)
+
+
+WORD = r"A-Za-z0-9_\u00c0-\u024f\u0370-\u04ff"
+"""Characters that a letter of an option must not touch; Chinese ones may: 选B项."""
+
+
+# One spelling of letters, quotes and blanks.
+
+
 _MATHS = re.compile(r"\$([^$\s]{1,80})\$")
 _MARKUP = re.compile(r"[*`]+|__+|(?m:^#{1,6}\s)|\\(?:text|mathrm|mathbf|textbf)\b")
 _MARKS = re.compile(r"[*`_#\\$]")
@@ -64,7 +81,7 @@ _ONE_SPELLING = str.maketrans(
         **dict(zip("\u3002\u3001\uff0c\u3010\u3011", ".,,[]", strict=True)),
     }
 )
-_INVISIBLE = re.compile(
+INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f\xad\u061c\u180e\u200b-\u200f\u202a-\u202c\u2060-\u2064\u2066-\u206f\ufeff\ud800-\udfff]"
 )
 """Characters that nobody sees: controls, blanks of no width, soft hyphens, marks of direction, halves of characters.
@@ -75,70 +92,10 @@ _ENDS = " \t\r\n.,:;!?\"'()[]{}<>*_`#~•·"
 NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
 
-_MOST_MARKS = 30
-"""Marks on one letter in the stream-safe text format of UAX #15."""
-_MANY_MARKS = re.compile(rb"\x01{%d,}" % (_MOST_MARKS + 1))
-
-
-LONGEST_TEXT: Final = 4_000_000
-"""Characters of a text that is looked at at all."""
-LONGEST_REPLY: Final = 100_000
-"""Characters after thinking that are read: more than a model writes that is not stuck in a loop, and a bound on the time."""
-
-
-def final_words(text: str) -> str | Stop:
-    """Returns the text after thinking, with full-width letters made plain, without control tokens and invisible characters.
-
-    A stop when the text ends while thinking (``after_thinking``), or is too long to be read.
-    """
-    if len(text) > LONGEST_TEXT:
-        return Stop.TOO_LONG
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", _with_few_marks(text))
-    plain = _INVISIBLE.sub("", plain)
-    if "<|begin_of_box|>" in plain:  # of GLM; alone it says no more than what stands in it
-        plain = _BOX_TOKENS.sub(lambda box: box[0] if box[0] == plain.strip() else f"\\boxed{{{box[1]}}}", plain)
-    reply = after_thinking(plain)
-    if reply is None:
-        return Stop.UNFINISHED
-    reply = reply.strip()
-    return reply if len(reply) <= LONGEST_REPLY else Stop.TOO_LONG
-
-
-def _with_few_marks(text: str) -> str:
-    """Returns text without the marks that no language puts on a letter: the time to sort them grows as their square."""
-    is_mark = bytes(map(bool, map(unicodedata.combining, text)))
-    kept, begin = [], 0
-    for run in _MANY_MARKS.finditer(is_mark):
-        kept.append(text[begin : run.start() + _MOST_MARKS])
-        begin = run.end()
-    return "".join([*kept, text[begin:]])
-
-
-def answer_tag(text: str) -> str | None:
-    """Returns the content of the last ``<answer>…</answer>``, or ``<conclusion>``, closed or not; None where there is none."""
-    parts = _ANSWER_OPEN.split(text)
-    return _ANSWER_CLOSE.split(parts[-1])[0] if len(parts) > 1 else None
-
-
-def boxed_content(text: str) -> str | None:
-    r"""Returns the content of the last ``\boxed{…}``, braces balanced; None where there is none."""
-    start = max(text.rfind("\\boxed{"), text.rfind("\\fbox{"))
-    if start < 0:
-        return None
-    depth, begin = 0, text.index("{", start) + 1
-    for position in range(begin, len(text)):
-        if text[position] == "{":
-            depth += 1
-        elif text[position] == "}":
-            if not depth:
-                return text[begin:position]
-            depth -= 1
-    return text[begin:]
-
 
 def straighten(text: str) -> str:
     """Returns ``text`` with one spelling of each quotation mark, dash and full stop, without invisible characters."""
-    return text if text.isascii() else _INVISIBLE.sub("", text.translate(_ONE_SPELLING))
+    return text if text.isascii() else INVISIBLE.sub("", text.translate(_ONE_SPELLING))
 
 
 def plain_text(text: str) -> str:
@@ -167,3 +124,45 @@ def bare(text: str) -> str:
 def strip_ends(text: str) -> str:
     """Returns ``text`` without blanks, quotes, brackets and punctuation at its ends."""
     return text.strip(_ENDS)
+
+
+# Does a text decline to answer?
+
+
+_I_CANNOT = r"\bi (?:can't|cannot|can not|couldn't|could not|am unable to|am not able to|won't|will not)"
+_DO_IT = (
+    r"(?:answer|assist|help|determine|tell|identify(?! (?:an?|any) )|provide|process|view|access|comply"
+    r"|see (?:(?:the|any|an|this|your) )?(?:image|picture|photo)s?)"
+)
+_REFUSAL = re.compile(
+    rf"{_I_CANNOT} (?:\w+ )?{_DO_IT}\b|\bi'm (?:unable|not able) to\b"
+    r"|\bunable to (?:answer|determine|see|view|identify|process)\b"
+    r"|\bsorry\b.{0,40}\b(?:can't|cannot|can not|unable|without|not able)\b|\bas an ai\b"
+    r"|\b(?:cannot|can't|could not|couldn't|impossible to) (?:be )?(?:determined?|answer(?:ed)?|tell|say)\b"
+    r"|\b(?:image|picture|photo) (?:was|is|has)(?:n't| not) (?:been )?(?:provided|attached|given|included|visible to me)\b"
+    r"|\bwithout (?:the|an|any) (?:image|picture)\b|\bno (?:image|picture) (?:(?:is|was|has been) )?(?:provided|attached|given)\b"
+    r"|\bi (?:don't|do not) (?:know|have (?:enough|access))\b|\bnot enough information\b"
+    r"|抱歉|无法(?:确定|回答|判断|看到|识别)|不能(?:确定|回答)|看不到",
+    re.DOTALL,
+)
+_SIGNS = (
+    "can",
+    "could",
+    "unable",
+    " able",
+    "won't",
+    "will not",
+    "without",
+    "as an ai",
+    "no image",
+    "no picture",
+    "don't",
+    "do not",
+)
+_MORE_SIGNS = ("not enough", "impossible", "n't", " not ", "sorry", "抱歉", "无法", "不能", "看不到")
+"""Every refusal has one of these; most texts have none."""
+
+
+def is_refusal(lowered: str) -> bool:
+    """Says whether a lower-cased text has the words of a refusal, or of not knowing."""
+    return any(sign in lowered for sign in _SIGNS + _MORE_SIGNS) and _REFUSAL.search(lowered) is not None

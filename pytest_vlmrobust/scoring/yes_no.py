@@ -1,79 +1,39 @@
 """Did the model say yes or no?
 
-A denial is an answer ("There is no dog in the image"), unless the question denies something itself. What a text says is there
-is one only where it is all that was asked for: whether "There is a dog" means yes depends on the question.
+The same steps as for options (``choice``): the answer's text; a tag, JSON or a box; the word alone; the word among others, by the
+words beside it. A denial is an answer, too ("There is no dog in the image"), unless the question denies something itself. What a
+text says is there is one only where it is all that was asked for: whether "There is a dog" means yes depends on the question.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Final
 
-from .assertions import asserted
-from .extraction import (
-    CHANGE,
-    QUESTION,
-    Extraction,
-    Ladder,
-    Outcome,
-    Stop,
-    apply_rules,
-    is_negated,
-    is_refusal,
-    only_answer,
-    word,
-)
+from .answer_text import answer_tag, boxed_content, final_words, shortened
 from .json_answers import read_json
-from .phrases import in_english, meanings
-from .presence import affirms, denies, is_about
-from .text import answer_tag, boxed_content, final_words, plain_text, straighten, strip_ends
+from .mentions import Mention, choose, lower, with_context
+from .text import Extraction, Outcome, Stop, is_refusal, plain_text, straighten, strip_ends
+from .words import asserted, roles_of, words
 
 DEEPEST_TAG = 4
 """Tags inside each other that are read."""
-_MEANING: Final = {phrase: meaning for meaning in ("yes", "no") for phrase in meanings(meaning)}
-_SHORT: Final = {"y": "yes", "n": "no", "right": "yes", "definitely": "yes"}
-"""Whole answers that are too common to be looked for in longer ones."""
-_SAID = r"(yes|no|yeah|yep|yup|nope|nah|true|false)(?![\w-])"
-_LEADING = re.compile(
-    rf"\W{{0,9}}(?!no\.?\s?\d)(?:({'|'.join(map(re.escape, sorted(_MEANING, key=len, reverse=True)))})(?=\s?(?:[,.;:!\n]|- |$))"
-    r"|(yes)\b(?!\s?(?:/|or\b|-))|(no)\s(?=(?:because|since|as|there|it|this|that|the|he|she|they|i|we|you)\b))"
-)
-_BEFORE_LAST = "so|but|is|say|be|think|therefore|thus|hence|probably|definitely"
-_CLOSING = re.compile(rf"(?:[,:;→]|[=-]>| - |\b(?:{_BEFORE_LAST}))\s*\"?{_SAID}$")
-_SET_OFF = re.compile(r"[,:;.!]\s(yes|no)(?=[,;])")
-_STATEMENT = re.compile(
-    rf"(?:{word('answer', 'ans')}[^.:\n]{{0,60}}?(?:\bis\b|\bwould be\b|\bshould be\b|'s\b|[:=]):?|答案[是为:]+)"
-    rf"\s?(?:(?:definitely|clearly|probably|likely)\s)?\W{{0,3}}(?:{_SAID}|(是的|不是|没有|是|否|有))"
-)
-_EITHER = re.compile(rf"{word('yes ?(?:/|or) ?no', 'no ?(?:/|or) ?yes')}|是否")
-_BOTH_ALONE = re.compile(r"(?:yes\W{1,9}(?:and\W)?no|no\W{1,9}(?:and\W)?yes)")
-_YES = re.compile(rf"{word('yes')}(?!-\w)")
-_NO = re.compile(word("no"))
-_LONGEST_CLOSING = 40
-_TURN = re.compile(rf"(?:{CHANGE}[\s,.!;:()-]{{0,6}}){{1,5}}(?:(?:it's|it is|the answer is)\s)?(?={_SAID}\s?(?:[,.;:!\n]|- |$))")
-_ASKED = re.compile(rf"\W{{0,9}}{QUESTION}\s+(?=(?:no|nope|nah)(?![\w-])(?!\s?(?:/|or\b))[^?]*$)")
-_SURELY = r"(?:absolutely|definitely|certainly|of course|surely|obviously|clearly|probably)"
-_IT = r"(?:that|this|it|the (?:claim|statement))"
-_ASSENT = re.compile(rf"{_IT}(?:'s| is) (?:\w+ly )?(?:correct|right|true)|absolutely|certainly|of course|i (?:think|believe) so")
-_DISSENT = re.compile(
-    rf"{_IT}(?:'s| is) (?:\w+ly )?(?:incorrect|wrong|false|untrue)|{_SURELY},? not|not (?:at all|really|quite)"
-    r"|(?:that|this|it)(?:'s not| is not| isn't) (?:\w+ly )?(?:correct|right|true)|i (?:don't|do not) (?:think|believe) so"
-)
 
-
-_ELLIPSIS = re.compile(r"(?:it|he|she|they|there|this|that)(?:'s| (?:is|are|was|were|does|do|did|has|have|can))(?: not|n't)")
-
-
-@dataclass(frozen=True, slots=True)
-class YesNoReading:
-    """Input of the rules: the raw text, the text in lower case without markup, and the question where it is known."""
-
-    raw: str
-    text: str
-    question: str = ""
-    within: int = 0
-    """How many tags it stands in."""
+YES_NO_RULES: Final[Mapping[str, str]] = {
+    "answer_tag": "``<answer>yes</answer>``, ``<response>``, ``[answer]``: what the last one holds, readable or not.",
+    "boxed": r"``\boxed{yes}``: the content of the last one is the answer, readable or not.",
+    "json": '``{"answer": "no"}``, ``{"answer": false}``: the last one.',
+    "word": "``YES!``, ``Nope``, ``true``, ``是的``, ``It is not``: one word alone, or a phrase with that meaning.",
+    "statement": "``The answer is no``, ``Answer: yes``.",
+    "conclusion": "``…, so yes``, ``I think no``.",
+    "leading": "``No, there is none.``, ``Yes there is``: the first word, set off; ``No, I cannot see the image`` refuses.",
+    "closing": "``In this picture, no, there is none.``, ``It barks. Yes.``: a word that is set off.",
+    "denial": "``There is no dog``, ``No dog is visible``, ``It is not a dog``, where nothing speaks against it.",
+    "affirmation": "``There is a dog``, ``A dog is visible``, where the question asked for a dog and for nothing else.",
+}
+"""What each rule reads, the most certain first."""
 
 
 def extract_yes_no(text: str, question: str = "") -> Extraction:
@@ -84,16 +44,14 @@ def extract_yes_no(text: str, question: str = "") -> Extraction:
         question: what it was asked, where that is known: what "There is no dog, but there is a cat" answers depends on it.
 
     >>> extract_yes_no("There is no dog, so yes")
-    Extraction(answer='yes', rule='closing')
+    Extraction(answer='yes', rule='conclusion')
     >>> extract_yes_no("There is no dog in the image.")
     Extraction(answer='no', rule='denial')
     """
-    if said := _COMMONEST.get(text):
-        return Extraction(said, "word")
     reply = final_words(text)
-    if isinstance(reply, Stop):
-        return Extraction(None, reply.value)
-    return _read(reply, _HOW_TO_ANSWER.sub(" ", question.lower()), within=0)
+    return (
+        Extraction(None, reply.value) if isinstance(reply, Stop) else _read(reply, _HOW_TO_ANSWER.sub(" ", question.lower()), 0)
+    )
 
 
 _EITHER_WORD = r"[\"']?yes[\"']? ?(?:or|/|and) ?[\"']?no\b[\"']?"
@@ -102,18 +60,8 @@ _HOW_TO_ANSWER = re.compile(
     rf"|,? ?{_EITHER_WORD}"
 )
 """What a question says of its answer, whose "no" is about nothing that is asked: "Please answer yes or no"."""
-_COMMONEST: Final = {f"{word}{end}": word.lower() for word in ("Yes", "yes", "No", "no") for end in ("", ".")}
-"""Most answers, which no rule needs to look at."""
-
-
-def _read(reply: str, question: str, *, within: int) -> Extraction:
-    words = in_english(plain_text(reply))
-    if not words:
-        return Extraction(None, "empty")
-    statement = _IDIOM.sub(" ", _after_last_change(asserted(words).lower())).strip(" ,")
-    return apply_rules(YES_NO_RULES, YesNoReading(reply, statement, question, within))
-
-
+_PROMPT = re.compile(r"^\W*(?:(?:final )?answer\s?)?\(?(?:yes ?(?:/|or) ?no)\)?\s?[:=]", re.MULTILINE)
+_DOLLARS = re.compile(r"\$(?:WORD\b\s*=?\s*)?(?=\w)")
 _IDIOM = re.compile(
     r"\b(?:no (?:doubt|question|problem|worries|wonder)(?: (?:about (?:it|that)|at all))?|without (?:a |any )?(?:doubt|question)"
     r"|there(?:'s| is) no (?:doubt|question)(?: that| about (?:it|that))?|not only)\b(?:[,.!:;]+)?"
@@ -121,168 +69,254 @@ _IDIOM = re.compile(
 """Words with "no" in them that deny nothing that was asked."""
 
 
-def _after_last_change(text: str) -> str:
-    """Returns the text after a repeated question and after the last change of mind: "Yes... Actually, no"."""
-    asked = _ASKED.match(text)
-    start = asked.end() if asked else 0
-    for turn in _TURN.finditer(text):
-        start = max(start, turn.end())
-    return text[start:]
+def _read(reply: str, question: str, within: int) -> Extraction:
+    """Returns what is read in a reply, or in the content of a tag that stands in ``within`` others."""
+    reply = shortened(reply)
+    text = _PROMPT.sub("answer:", lower(_DOLLARS.sub("", plain_text(reply))))
+    if not text:
+        return Extraction(None, "empty")
+    text = _IDIOM.sub(" ", asserted(text) if "?" in text else text).strip(" ,")
+    for rule, outcome in _outcomes(reply, text, question, within):
+        if isinstance(outcome, Stop):
+            return Extraction(None, outcome.value)
+        if outcome is not None:
+            return Extraction(outcome, rule)
+    return Extraction(None, Stop.NONE.value)
 
 
-def _answer_tag(reading: YesNoReading) -> Outcome:
-    """``<answer>yes</answer>``, ``<final_answer>``, ``<conclusion>``, ``[answer]``: what the last one holds, readable or not."""
-    return _only(answer_tag(reading.raw), reading)
+def _outcomes(reply: str, text: str, question: str, within: int) -> Iterator[tuple[str, Outcome]]:
+    """Yields what each rule reads, until one of them reads something."""
+    yield "answer_tag", _content(answer_tag(reply), question, within)
+    yield "boxed", _content(boxed_content(reply), question, within)
+    yield "json", _in_json(reply, question, within)
+    yield "word", _word(strip_ends(text))
+    yield "both", Stop.AMBIGUOUS if _EITHER.search(text) else None
+    yield _chosen(text, question)
+    yield "refusal", Stop.REFUSAL if is_refusal(text) else None
+    yield "denial", "no" if not _DENIED_WORD.search(text) and _denies(text, question) else None
+    yield "affirmation", "yes" if _affirms(text, question) else None
 
 
-def _boxed_answer(reading: YesNoReading) -> Outcome:
-    r"""``\boxed{yes}``: the content of the last one is the answer, readable or not."""
-    return _only(boxed_content(reading.raw), reading)
-
-
-def _only(content: str | None, reading: YesNoReading) -> Outcome:
-    if content is None:
+def _content(said: str | None, question: str, within: int) -> Outcome:
+    if said is None:
         return None
-    if reading.within >= DEEPEST_TAG:
-        return Stop.NONE
-    return _read(content, reading.question, within=reading.within + 1).answer or Stop.NONE
+    return (_read(said, question, within + 1).answer if within < DEEPEST_TAG else None) or Stop.NONE
 
 
-def _json(reading: YesNoReading) -> Outcome:
-    """``{"answer": "no"}``, ``{"answer": false}``: the last one."""
-    if "{" not in reading.raw:
-        return None
-    values = [item.value for item in read_json(straighten(reading.raw)).values if isinstance(item.value, dict)]
-    said = [member for value in values for key, member in value.items() if key.strip().casefold() in _JSON_KEYS]
-    if not said:
-        return None
-    if isinstance(said[-1], bool):
+_JSON_KEYS: Final = frozenset(["answer", "final_answer", "final answer", "response", "result"])
+
+
+def _in_json(reply: str, question: str, within: int) -> Outcome:
+    values = [item.value for item in read_json(straighten(reply)).values] if "{" in reply else []
+    members = [member for value in values if isinstance(value, dict) for member in value.items()]
+    said = [member for key, member in members if key.strip().casefold() in _JSON_KEYS]
+    if said and isinstance(said[-1], bool):
         return "yes" if said[-1] else "no"
-    return _only(str(said[-1]), reading)
+    return _content(str(said[-1]) if said else None, question, within)
 
 
-_JSON_KEYS: Final = {"answer", "final_answer", "final answer", "response", "result"}
+# The word alone, or among others.
 
 
-def _word(reading: YesNoReading) -> Outcome:
-    """``YES!``, ``Nope``, ``true``, ``是的``, ``Of course not``, ``It is not``: one word alone, or a phrase with that meaning."""
-    words = strip_ends(reading.text)
-    if _DISSENT.fullmatch(words):
+_SHORT: Final = {"y": "yes", "n": "no", "1": "yes", "0": "no", "right": "yes"}
+"""Whole answers that are too common to be looked for in longer ones."""
+_SURELY = r"(?:absolutely|definitely|certainly|of course|surely|obviously|clearly|probably)"
+_IT = r"(?:that|this|it|the (?:claim|statement))"
+_ASSENT = re.compile(
+    rf"{_IT}(?:'s| is) (?:\w+ly )?(?:correct|right|true)|{_SURELY}|i (?:think|believe) so"
+    r"|(?:it|there|they|he|she) (?:is|does|are)"
+)
+_DISSENT = re.compile(
+    rf"{_IT}(?:'s| is) (?:\w+ly )?(?:incorrect|wrong|false|untrue)|{_SURELY},? not|not (?:at all|really|quite)|unlikely"
+    rf"|{_IT}(?:'s not| is not| isn't) (?:\w+ly )?(?:correct|right|true)|i (?:don't|do not) (?:think|believe) so"
+    r"|(?:it|he|she|they|there|this|that)(?:'s| (?:is|are|was|were|does|do|did|has|have|can))(?: not|n't)"
+    r"|(?:(?:图|图片|画面|照片)(?:中|里|上)?)?(?:并?(?:没有?|沒有?)(?:看到|任何)?|看不到|不存在)[^.,!?]{0,12}"
+    r"|不(?!知|确定|清楚|能确|明)[^.,!?]{0,6}|错的|错误的"
+)
+_EITHER = re.compile(r"(?<![\w-])(?:yes ?(?:/|or) ?no|no ?(?:/|or) ?yes)(?![\w-])|是否")
+_DENIED_WORD = re.compile(r"\b(?:not|n't) (?:yes|no)\b")
+
+
+def _meaning(said: str) -> str | None:
+    roles = roles_of(said)
+    return "yes" if "yes" in roles else "no" if "no" in roles else None
+
+
+def _word(said: str) -> Outcome:
+    if _DISSENT.fullmatch(said):
         return "no"
-    said = "yes" if _ASSENT.fullmatch(words) else _MEANING.get(words) or _SHORT.get(words)
-    short = _ELLIPSIS.fullmatch(words)
-    return said or (None if short is None else "no")
+    if _ASSENT.fullmatch(said):
+        return "yes"
+    repeated = set(map(_meaning, said.split()[:50]))
+    return _meaning(said) or _SHORT.get(said) or (repeated.pop() if len(repeated) == 1 else None)
 
 
-def _statement(reading: YesNoReading) -> Outcome:
-    """``The answer is no``: the last one."""
-    matches = [
-        match for match in _STATEMENT.finditer(reading.text) if not _EITHER.match(reading.text, match.start(match.lastindex or 1))
+_SAID = re.compile(r"(?<![\w-])(?<!\w')(?:yes|no|yeah|yep|yup|nope|nah|true|false)(?![\w-]|'\w)")
+_SET_OFF = re.compile(r"\s?(?:[,.;:!\n\"')]|- |$)|\s(?:because|since|as|there|it|this|that|the|he|she|they|i|we|you)\b(?! same)")
+_NUMBER_SIGN = re.compile(r"no\.?\s?\d")
+_MOST_SAID = 100
+
+
+@cache
+def _foreign() -> re.Pattern[str]:
+    """Returns a pattern for the words of yes and no of all languages at the beginning or the end of a text, set off."""
+    said = sorted((each for role in ("yes", "no") for by in words()[:2] for each in by[role]), key=len, reverse=True)
+    spelled = "|".join(map(re.escape, said))
+    return re.compile(rf"\A\W{{0,9}}({spelled})(?=\s?(?:[,.;:!\n]|- |$))|(?<=[\s:是为は])({spelled})(?=[\s.!]*\Z)")
+
+
+def _chosen(text: str, question: str) -> tuple[str, Outcome]:
+    """Returns what the words yes and no say on the whole, and by which rule."""
+    found = {match.span(match.lastindex or 0) for match in _foreign().finditer(text)}
+    spans = sorted(found | {match.span() for match in _SAID.finditer(text)})[-_MOST_SAID:]
+    mentions = [
+        Mention(start, end, frozenset([_meaning(text[start:end]) or ""]))
+        for start, end in spans
+        if _SET_OFF.match(text, end) and not _NUMBER_SIGN.match(text, start)
     ]
-    return _meaning(matches[-1]) if matches else None
-
-
-def _both(reading: YesNoReading) -> Outcome:
-    """``Yes/No``, ``yes or no``, ``No. Yes.``: both at once."""
-    either = _EITHER.search(reading.text) or _BOTH_ALONE.fullmatch(strip_ends(reading.text))
-    return Stop.AMBIGUOUS if either else None
-
-
-def _leading(reading: YesNoReading) -> Outcome:
-    """``No, there is none.``, ``Yes there is``: the first word, set off as an answer; a later one must not contradict it.
-
-    ``No, I cannot see the image`` refuses.
-    """
-    match = _LEADING.match(reading.text)
-    if not match:
-        return None
-    first = _meaning(match)
-    if first == "no" and is_refusal(reading.text):
-        return Stop.REFUSAL
-    if _contradicts(first, reading.text[match.end() :], reading.question):
-        return Stop.AMBIGUOUS
-    last = _closing(reading)
-    others = {_meaning(other) for other in _SET_OFF.finditer(reading.text, match.end())}
-    return only_answer({first, *others, *([last] if isinstance(last, str) else [])})
+    mentions = [each._replace(after=each.after._replace(ends=True)) for each in with_context(mentions, text, text, no=False)]
+    rule, outcome = choose(mentions, text, frozenset(["yes", "no"]), no=False)
+    rule = rule.removesuffix("_letter")
+    since = max((each.turn for each in mentions if outcome in each.letters), default=0)
+    if rule in ("leading", "closing") and any(
+        each.held and outcome not in each.letters and each.turn >= since for each in mentions
+    ):
+        return rule, Stop.AMBIGUOUS
+    if rule == "leading" and isinstance(outcome, str):
+        if outcome == "no" and is_refusal(text):
+            return rule, Stop.REFUSAL
+        if _contradicts(outcome, text[mentions[0].end :], question):
+            return rule, Stop.AMBIGUOUS
+    return rule, outcome
 
 
 _END_OF_CLAUSE = re.compile(r"[.!;\n]|,\s?(?:but|because|since|so|and|only|it's|there's)\b|\b(?:but|because|only)\b")
 _SAYS_IT_IS = re.compile(
-    r"^(?:there(?:'s| is| are)|i (?:can |do )?see|(?:it|that|this|the \w+)(?:'s| is| are| was)|(?:we|you) can see)\b"
+    r"(?:there(?:'s| is| are)|i (?:can |do )?see|(?:it|that|this|the \w+)(?:'s| is| are| was)|(?:we|you) can see)\b"
+)
+_NEGATIVE = re.compile(
+    r"\b(?:no|not|never|none|neither|nothing|without|absent|missing|wrong|incorrect|false|less|hardly|free of|lacks?)\b|n't\b"
 )
 
 
 def _contradicts(first: str, rest: str, question: str) -> bool:
     """Says whether the clause after "yes" denies what was asked, or the one after "no" affirms it: "No, there is a dog"."""
     clause = _END_OF_CLAUSE.split(rest.strip(" ,.;:!-\n"))[0].strip(" ,")
-    if not clause:
-        return False
     if first == "yes":
-        return _DISSENT.fullmatch(clause) is not None or (bool(question) and denies(clause, question))
+        return _DISSENT.fullmatch(clause) is not None or (bool(question) and _denies(clause, question))
     if _ASSENT.fullmatch(clause):
         return True
     denied = _NEGATIVE.search(clause) or _NEGATIVE.search(question)
-    return bool(question) and not denied and _SAYS_IT_IS.search(clause) is not None and is_about(clause, question)
+    return bool(question) and not denied and _SAYS_IT_IS.match(clause) is not None and _is_about(clause, question)
 
 
-_NEGATIVE = re.compile(
-    r"\b(?:no|not|never|none|neither|nothing|without|absent|missing|wrong|incorrect|false|less|hardly)\b|n't\b"
+# A denial answers a question for something with no, where nothing else is denied: "The dog is not on the sofa" does not say that
+# there is no dog. So it may have no word that the question lacks; where the question is not known, the text must not say what
+# is there instead. The opposite answers a known question with yes where it is one clause that says all that was asked for.
+
+
+_SEEN = r"(?:visible|seen|present|shown|depicted|pictured|found|detected|observed|included|available|there|here)"
+_TO_SEE = r"(?:see|find|observe|notice|spot|detect|identify|recogni[sz]e|have)"
+_TO_SHOW = r"(?:show|contain|have|include|depict|feature|display|appear|seem|look|match)"
+_NOT = r"(?:n't| not|not)"
+_DENIAL = re.compile(
+    r"\bthere(?:'s| (?:is|are|was|were)| (?:appears?|seems?) to be) (?:no|none|nothing|not|zero)\b|\bthere can(?:not| not|'t)\b"
+    rf"|^(?:no|zero)(?: [\w'-]+){{1,6}} (?:is|are|was|were|can be|could be|appears?|exists?)\b"
+    rf"(?: (?:clearly|directly|to be))?(?: {_SEEN}| in\b| on\b|$)"
+    rf"|^(?:no|not an?|not the|not any)(?: [\w'-]+){{1,4}}(?: in (?:the|this) \w+)?$|^no(?: [\w'-]+){{1,5}} {_SEEN}$"
+    rf"|\b(?:i|we|you) (?:(?:do|did|can|could)?(?:{_NOT}|not)|can't) (?:\w+ly )?{_TO_SEE}\b|\b(?:i|we) {_TO_SEE} (?:no|none)\b"
+    rf"|\b(?:does|do|did){_NOT} (?:\w+ly )?{_TO_SHOW}\b|\b(?:{_TO_SHOW}s?|has|see|sees|find) no\b|\bnowhere\b|\bcan't\b"
+    rf"|\b(?:i|we) (?:do|did){_NOT} (?:think|believe) (?:that )?(?:there|it|this|that)\b"
+    rf"|\b(?:is|are|was|were|has|have|does|do|did|can|could|will|would|should){_NOT}\b"
+    r"|\b(?:is|are) (?:absent|missing|nonexistent)\b|^(?:none|not|nothing) (?:that )?(?:i|we) can see\b"
+)
+_DENIED_NOTHING = re.compile(
+    r"\b(?:no|not) (?:an? |any |the )?(?:idea|clue|comment|image|picture|photo|photograph|doubts?|questions?|way|problem|worries|"
+    r"reasons?|(?:enough )?information|indication|context|answer|need|only|sooner|matter|one|thanks?|longer|\d+)\b"
+    r"|\b(?:not|n't)(?: \w+ly)? (?:clear|possible|certain|sure|easy|obvious|determined?|know|known|say|tell|mentioned|specified|"
+    r"answer(?:ed)?|enough|able|necessarily|have access|have enough)\b"
+    r"|\b(?:if|whether|maybe|perhaps|possibly|might|may|unclear|unsure|unless|yes|either way|depends|could be)\b|\?"
+    r"|\b(?:see|find|have|view|access) (?:any|an|the|your|this) (?:image|picture|photo|reason)s?\b(?! of)"
+)
+_TURNS = r"\b(?:but|however|only|instead|although|though|while|whereas|except|rather|yet)\b"
+_TURN = re.compile(_TURNS)
+_PARTS = re.compile(rf"[.!;\n]+|,?\s*{_TURNS}|,\s*(?=there\b|it's\b|it is\b|it \w+s\b|i see\b)")
+_AFFIRMED = re.compile(
+    rf"\bthere(?:'s| is| are| was| were)\b|\b(?:is|are|be) (?:\w+ly )?{_SEEN}\b|\b(?:i|we) (?:can |do )?see\b"
+    r"|\bit(?:'s| is)\b|^an? \w+"
+)
+_EXISTS = re.compile(
+    rf"(?:there(?:'s| is| are)|(?:i|we) (?:can )?see) (?:\w+ly )?(?:an?|one|some|two|several|many)? ?[\w -]+"
+    rf"|(?:an?|the|some) [\w -]+ (?:is|are|can be) (?:\w+ly )?{_SEEN}[\w ]*"
+)
+_WHERE = re.compile(r"^in (?:the|this) (?:image|picture|photo|photograph|scene),? ")
+_UNSURE = re.compile(
+    r"\b(?:no|not|never|none|nothing|without|nor|neither|cannot|if|whether|maybe|perhaps|possibly|probably|may|might|could|would|should"
+    r"|like|almost|nearly|something|what|(?:picture|image|photo|photograph)s? of)\b|n't\b|\?"
+)
+_CONTENT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{3,}")
+"""A word; in Chinese, Japanese and Korean, which set no blanks around one, each character."""
+_OTHER_ONE = re.compile(
+    r"\b(?:just|merely|only|other|another|mistaking|longer|fully|completely|entirely|totally|alone|lack|lacks|lacking|miss"
+    r"|second|additional|more|further|too|very|so)\b"
+)
+"""Words with which something is there all the same: "no other dog", "not just one dog", "not fully visible"."""
+_DOUBTED = re.compile(
+    r"\b(?:not|n't|wrong|incorrect|false|untrue|mistaken?|disagree|deny|denies|impossible|error)\b"
+    r"(?: \w+){0,3}? (?:that|to (?:say|think|claim))\b|\bnot (?:\w+ )?there is no\b"
+    r"|\b(?:no|not|n't|never|without)\b[^.,;]{0,120}\b(?:absent|missing|nonexistent|nothing|lacks?|without)\b"
+)
+"""A denial that is denied itself: "It is not true that there is no dog"."""
+_OF_THE_PICTURE = re.compile(
+    r"\b(?:in|on|of|from|within|by) (?:the|this|that|your|any part of the) (?:\w+ )?"
+    r"(?:image|picture|photo|photograph|scene|view|frame)\b.*"
 )
 
 
-def _closing(reading: YesNoReading) -> Outcome:
-    """``…, so yes``: the last word, set off as an answer."""
-    tail = strip_ends(reading.text)[-_LONGEST_CLOSING:]
-    match = _CLOSING.search(tail)
-    return _meaning(match) if match and not is_negated(tail, *match.span(1)) else None
+def _denies(text: str, question: str) -> bool:
+    """Says whether a text in lower case denies what was asked for."""
+    if _DENIED_NOTHING.search(text) or _NEGATIVE.search(question) or _DOUBTED.search(text):
+        return False
+    parts = [part.strip(" ,:\"'()") for part in _PARTS.split(text)]
+    denied = [part for part in parts if _DENIAL.search(part) and not _OTHER_ONE.search(part)]
+    others = [part for part in parts if part and part not in denied]
+    asked = _subjects(question)
+    if asked:
+        return any(_is_about(part, question) for part in denied) and not any(_share(_subjects(part), asked) for part in others)
+    return bool(denied) and not any(_AFFIRMED.search(part) for part in others) and (not others or _TURN.search(text) is None)
 
 
-def _set_off(reading: YesNoReading) -> Outcome:
-    """``In this picture, no, there is none.``: a word between commas."""
-    return only_answer({_meaning(match) for match in _SET_OFF.finditer(reading.text)})
+def _affirms(text: str, question: str) -> bool:
+    """Says whether a text is one clause that says that what was asked for, and all of it, is there."""
+    clause = _WHERE.sub("", text.strip(" .!,:\"'()"))
+    asked = _subjects(question)
+    if not asked or _NEGATIVE.search(question) or _UNSURE.search(text):
+        return False
+    if not _EXISTS.fullmatch(_OF_THE_PICTURE.sub("", clause).strip()):
+        return False
+    return _is_about(clause, question) and all(_share({word}, _subjects(clause)) for word in asked)
 
 
-def _refusal(reading: YesNoReading) -> Outcome:
-    """``I cannot tell``: no answer."""
-    return Stop.REFUSAL if is_refusal(reading.text) else None
+def _is_about(clause: str, question: str) -> bool:
+    """Says whether a clause is about what was asked for, and about nothing else: it has words of the question only."""
+    said = {word for word in _subjects(_OF_THE_PICTURE.sub("", clause)) if not word.endswith("ly")}
+    asked = _subjects(question)
+    return bool(said) and all(_share({word}, asked) for word in said)
 
 
-def _denial(reading: YesNoReading) -> Outcome:
-    """``There is no dog``, ``No dog is visible``, ``I do not see any dog``, ``It is not a dog``, where nothing speaks against it.
-
-    What else the text says must not be about what was asked, and the question must not deny anything.
-    """
-    return "no" if denies(reading.text, reading.question) else None
+def _share(said: set[str], asked: set[str]) -> bool:
+    return any(_same(word, other) for word in said for other in asked)
 
 
-def _affirmation(reading: YesNoReading) -> Outcome:
-    """``There is a dog``, ``I see a dog``, ``A dog is visible``, where the question asked for a dog and for nothing else."""
-    return "yes" if affirms(reading.text, reading.question) else None
+def _same(word: str, other: str) -> bool:
+    """Says whether two words are forms of one: "dog" and "dogs"; in other scripts, where endings differ more, by their stem."""
+    if word == other or not word.isascii():
+        stem = max(3, min(len(word), len(other)) - 2)
+        return word == other or (min(len(word), len(other)) >= 4 and word[:stem] == other[:stem])
+    long, short = sorted((word, other), key=len, reverse=True)
+    return long in (f"{short}s", f"{short}es") or (short.endswith("y") and long == f"{short[:-1]}ies")
 
 
-def _only_yes(reading: YesNoReading) -> Outcome:
-    """``yes`` somewhere, not denied, and ``no`` nowhere; ``no`` alone somewhere is not read, it may be "no dog"."""
-    if _NO.search(reading.text):
-        return None
-    return only_answer({"yes" for match in _YES.finditer(reading.text) if not is_negated(reading.text, *match.span())})
-
-
-YES_NO_RULES: Final[Ladder[YesNoReading]] = {
-    "answer_tag": _answer_tag,
-    "boxed": _boxed_answer,
-    "json": _json,
-    "word": _word,
-    "statement": _statement,
-    "both": _both,
-    "leading": _leading,
-    "closing": _closing,
-    "set_off": _set_off,
-    "refusal": _refusal,
-    "denial": _denial,
-    "affirmation": _affirmation,
-    "only_yes": _only_yes,
-}
-
-
-def _meaning(match: re.Match[str]) -> str:
-    return _MEANING[match[match.lastindex or 1]]
+def _subjects(text: str) -> set[str]:
+    """Returns the words of ``text`` that say what it is about."""
+    return {word for word in _CONTENT.findall(text) if "frame" not in roles_of(word)}

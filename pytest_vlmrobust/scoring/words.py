@@ -1,0 +1,472 @@
+"""The words beside an answer in a text: what announces it, what denies it, what takes it back.
+
+One window decides whether a mention is denied: the words of its clause before it, and the first words after it. The words are
+data, ``words.yaml``, for all languages at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pytest_vlmrobust.core.document import parse_document, read_bytes
+from pytest_vlmrobust.core.errors import UsageError
+
+from .answer_text import FAMILIES
+from .latex import math_verify_version
+from .text import straighten
+
+FILE: Final = Path(__file__).with_name("words.yaml")
+VERSION: Final = 6
+"""Of the rules in code; it rises with every change that can read an answer differently. Words have the digest of their files."""
+
+_ROLES: Final = (
+    *("breaks", "turns", "condition", "hypothetical", "link", "little", "side", "place", "frame"),
+    *("answer", "option", "is", "it_is", "choose", "so", "filler", "correct", "fits", "not", "wrong", "unlike", "absent", "or"),
+    *("hedge", "but", "because", "ending", "void", "aside", "also", "dissent", "correction", "yes", "no", "compounds", "label"),
+)
+_JOINED: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+"""Letters of languages that set no blank between a word and what belongs to it."""
+_TOKEN = re.compile(r"[^\s.,;:!?()\[\]{}\"<>=/|*$&+\u2192\u21d2\u27f9\u2234-]+(?:-[^\s.,;:!?()\[\]{}\"<>=/|*$&+-]+)*|\S")
+_SENTENCE_END = re.compile(r"[.!?](?!\d)|\n|;")
+_REACH = 200
+"""Characters before and after a mention that are looked at."""
+_MOST_WORDS = 5
+"""Words of the longest phrase."""
+_NONE: Final = frozenset[str]()
+
+
+class Words(NamedTuple):
+    """Phrases by role, the longest first: those of languages with blanks between words, and the others; and the roles of each."""
+
+    spaced: dict[str, dict[str, None]]
+    joined: dict[str, tuple[str, ...]]
+    roles: dict[str, frozenset[str]]
+
+
+@cache
+def words() -> Words:
+    """Returns the words that the package ships."""
+    content = read_bytes(FILE, what="words", error=UsageError)
+    entries = parse_document(content, FILE.name, error=UsageError, expected="'answer:'").mapping(_ROLES, required=_ROLES)
+    table = {role: sorted(map(_spelling, entries[role].texts()), key=len, reverse=True) for role in _ROLES}
+    roles: dict[str, set[str]] = {}
+    for role, phrases in table.items():
+        for phrase in phrases:
+            roles.setdefault(phrase, set()).add(role)
+    return Words(
+        {role: {phrase: None for phrase in phrases if not _JOINED.search(phrase)} for role, phrases in table.items()},
+        {role: tuple(phrase for phrase in phrases if _JOINED.search(phrase)) for role, phrases in table.items()},
+        {phrase: frozenset(each) for phrase, each in roles.items()},
+    )
+
+
+def _spelling(phrase: str) -> str:
+    return " ".join(tokens(straighten(unicodedata.normalize("NFKC", phrase)).lower()))
+
+
+def tokens(lowered: str) -> list[str]:
+    """Returns words and signs of a text in lower case."""
+    found = _TOKEN.findall(lowered)
+    return [word.strip("'") or "'" for word in found] if "'" in lowered else found
+
+
+def roles_of(word: str) -> frozenset[str]:
+    """Returns the roles of a word."""
+    return words().roles.get(word, _NONE)
+
+
+def scoring_rules() -> dict[str, object]:
+    """Returns what determines how a stored text is read.
+
+    The version of the rules, the SHA-256 of their words, and the version of math-verify, None where it is not installed.
+    """
+    digest = hashlib.sha256(FILE.read_bytes() + FAMILIES.read_bytes()).hexdigest()
+    return {"version": VERSION, "words": digest, "math_verify": math_verify_version()}
+
+
+def _last_phrase(said: list[str]) -> tuple[frozenset[str], list[str]]:
+    """Returns the roles of the longest phrase that ``said`` ends with, and the words before it; no roles for any other word."""
+    roles = words().roles
+    for count in range(min(_MOST_WORDS, len(said)), 0, -1):
+        if found := roles.get(" ".join(said[-count:])):
+            return found, said[:-count]
+    last = said[-1] if said else ""
+    for begin in range(max(1, len(last) - 12), len(last) if last and _JOINED.match(last[-1]) else 0):
+        if found := roles.get(last[begin:]):
+            return found, [*said[:-1], last[:begin]]
+    return _NONE, said
+
+
+def _first_phrase(said: list[str]) -> tuple[frozenset[str], int]:
+    """Returns the roles of the longest phrase that ``said`` begins with, and the number of its words, at least 1."""
+    for count in range(min(_MOST_WORDS, len(said)), 0, -1):
+        if found := words().roles.get(" ".join(said[:count])):
+            return found, count
+    return _NONE, 1
+
+
+# What stands before a mention.
+
+
+class Before(NamedTuple):
+    """What the words of a sentence before a mention make of it."""
+
+    kind: str = ""
+    """``line`` ("Answer:"), ``statement`` ("the answer is"), ``conclusion`` ("so"), ``subject`` ("the dog is"), ``named``
+    ("option"), ``lettered`` ("the letter"), ``label`` ("player"), ``also`` ("so does"), ``start`` or nothing."""
+    denied: bool = False
+    void: bool = False
+    """Whether the writer does not hold it: supposed, said by others, thought before."""
+    turned: bool = False
+    """Whether it is set against what was denied before: "not A but"."""
+
+
+def before(lowered: str, start: int, floor: int = 0, turn: int = 0) -> Before:
+    """Returns what the words before ``start`` say of what stands there.
+
+    Args:
+        lowered: the text in lower case.
+        start: where the mention begins.
+        floor: what stands before is about another mention.
+        turn: what stands before was corrected since.
+    """
+    begin = max(turn, start - _REACH, 0)
+    ends = [match.end() for match in _SENTENCE_END.finditer(lowered, begin, start)]
+    at_start = bool(ends) or begin in (0, turn)
+    begin = ends[-1] if ends else begin
+    sentence = tokens(lowered[begin:start])
+    if ends and lowered[ends[-1] - 1] == "\n" and not any(word.isalnum() for word in sentence):
+        heading = tokens(lowered[max(0, begin - _REACH) : begin].rstrip().rpartition("\n")[2])
+        if heading and (heading[-1] == ":" or "answer" in _last_phrase(heading)[0]):
+            sentence = [*heading, ":"]
+    said = tokens(lowered[floor:start]) if floor > begin else sentence
+    kind, place = _announced(said, at_start=at_start and floor <= begin)
+    between = [word for word in said if word not in _NO_WORDS]
+    turned = not between or "but" in _last_phrase(between)[0] or (len(between) == 1 and len(between[0]) == 1)
+    return Before(kind, _denies(_clause(said, place)), _is_void(sentence, len(sentence) - len(said) + place, kind), turned)
+
+
+_NO_WORDS: Final = frozenset(["then", "rather", ",", ";", "always"])
+_SIGNS: Final = {":": "colon", "=": "colon", ">": "point", "→": "arrow", "⇒": "arrow", "⟹": "arrow", "∴": "arrow", "👉": "arrow"}
+_LETTERED: Final = frozenset(["letter", "letra", "lettre", "lettera", "buchstabe"])
+_STEPS: Final = ("also", "answer", "choose", "it_is", "so", "is", "option", "filler")
+_CONCLUSIONS: Final = frozenset(["it_is", "so", "arrow"])
+
+
+def _step(rest: list[str], roles: frozenset[str]) -> str:
+    """Returns what the last words of ``rest`` do, the strongest of their roles."""
+    sign = _SIGNS.get(rest[-1], "") if "it_is" not in roles else ""
+    if sign == "point":
+        sign = "arrow" if rest[-2:-1] in (["="], ["-"]) else "colon"
+    if sign or ("so" in roles and "filler" in roles and not roles & {"answer", "choose", "it_is"}):
+        return sign or "filler"
+    return next((step for step in _STEPS if step in roles), "")
+
+
+def _announced(said: list[str], *, at_start: bool) -> tuple[str, int]:
+    """Returns how a mention is announced, and the place of the first word of the announcement."""
+    rest, steps, named = said, list[str](), ""
+    while rest:
+        roles, shorter = _last_phrase(rest)
+        step = _step(rest, roles)
+        joined, colon = "is" in steps, "colon" in steps
+        if step in ("answer", "option") and (step == "answer" or joined or (colon and len(shorter) <= 1)):
+            return ("line" if colon and not joined and len(shorter) <= 3 else "statement"), len(shorter)
+        if step in ("choose", "also"):
+            return ("statement" if step == "choose" else "also"), len(shorter)
+        if step in _CONCLUSIONS:
+            return ("conclusion" if step != "arrow" or at_start or len(rest) > 2 else ""), len(shorter)
+        if not step or (step == "is" and joined and rest[-1] == ","):
+            break
+        if step == "option":
+            named = "lettered" if rest[-1] in _LETTERED else "named"
+        steps.append("sure" if step == "filler" and "so" in roles else "comma" if rest[-1] == "," else step)
+        rest = rest[:-1] if step == "colon" else shorter
+    return _by_itself(rest, steps, named, at_start=at_start) if not rest else _after_noun(rest, said, steps, named)
+
+
+def _by_itself(rest: list[str], steps: list[str], named: str, *, at_start: bool) -> tuple[str, int]:
+    """Returns how a mention is announced that has nothing else before it."""
+    if at_start:
+        return ("conclusion" if "is" in steps or "sure" in steps else named or "start"), 0
+    return ("conclusion" if "is" in steps and "comma" in steps[steps.index("is") :] else named), len(rest)
+
+
+_RELATIVE: Final = frozenset(["that", "which", "que", "qui", "che", "die", "yang"])
+
+
+def _after_noun(rest: list[str], said: list[str], steps: list[str], named: str) -> tuple[str, int]:
+    """Returns how a mention is announced by a noun further before: "the ANSWER to this is", "the OPTION that fits is"."""
+    known, joined = words(), "is" in steps
+    fitting = any(word in _RELATIVE or ("correct" in roles_of(word) and word != "right") for word in rest)
+    for place in range(len(rest) - 1 if joined or "colon" in steps else -1, -1, -1):
+        word, phrases = rest[place], (" ".join(rest[place : place + count]) for count in (1, 2, 3))
+        roles = frozenset().union(*map(roles_of, phrases))
+        if "answer" in roles or (fitting and "option" in roles) or (not word.isascii() and _has(word, known.joined["answer"])):
+            return "statement", place
+    if "label" in _last_phrase(rest)[0] and rest == said:
+        return "label", len(rest)
+    return named or ("subject" if joined else ""), len(rest)
+
+
+def _has(text: str, phrases: tuple[str, ...]) -> bool:
+    return any(phrase in text for phrase in phrases if len(phrase) > 1)
+
+
+_ALL_BUT: Final = frozenset(["anything", "all", "everything"])
+_IDIOM = re.compile(
+    r" (?:no (?:doubt|question)|without (?:a |any )?(?:doubt|question)|not only|at least|nothing but|none other than)\b"
+)
+_DENYING: Final = frozenset(["not", "wrong", "unlike"])
+
+
+def _clause(said: list[str], place: int) -> list[str]:
+    """Returns the words of the clause in which the announcement at ``place`` stands, up to the mention."""
+    for begin in range(min(place, len(said)) - 1, -1, -1):
+        word = said[begin]
+        if "breaks" in roles_of(word) and not (word == "but" and begin and said[begin - 1] in _ALL_BUT):
+            return said[begin + 1 :]
+        if not word.isascii() and _JOINED.search(word):
+            cut = max(word.rfind(each) + len(each) if each in word else 0 for each in words().joined["breaks"])
+            if cut:
+                return [word[cut:], *said[begin + 1 :]]
+    return said
+
+
+def _denies(clause: list[str]) -> bool:
+    """Says whether the words of a clause deny what comes after them."""
+    text = f" {' '.join(clause)} "
+    if any(each in text for each in (" no ", " without ", " least ", "nothing but", " not only", "none other")):
+        text = _IDIOM.sub(" ", text)
+        clause = text.split()
+    if any(word.endswith("n't") or not _DENYING.isdisjoint(roles_of(word)) for word in clause):
+        return True
+    if _has_phrase(clause, text, "not", "wrong", "unlike"):
+        return True
+    return not text.isascii() and any(phrase in text for role in ("not", "wrong") for phrase in words().joined[role])
+
+
+@cache
+def _several(*roles: str) -> dict[str, list[str]]:
+    """Returns the phrases of several words of some roles, by their first word."""
+    found: dict[str, list[str]] = {}
+    for phrase in (phrase for role in roles for phrase in words().spaced[role] if " " in phrase):
+        found.setdefault(phrase.partition(" ")[0], []).append(phrase)
+    return found
+
+
+def _has_phrase(said: list[str], text: str, *roles: str) -> bool:
+    """Says whether the words ``said``, which are ``text``, have a phrase of several words of these roles."""
+    known = _several(*roles)
+    return any(f" {phrase} " in text for word in said if word in known for phrase in known[word])
+
+
+_THAT: Final = (["что"], ["dass"], ["że"], ["that"])
+
+
+def _is_void(sentence: list[str], place: int, kind: str) -> bool:
+    """Says whether a sentence only supposes or reports what comes after its words; of those before a comma, a condition does."""
+    begin = max((at + 1 for at, word in enumerate(sentence[:place]) if "turns" in roles_of(word)), default=0)
+    part = [word for at, word in enumerate(sentence) if at >= begin and (word != "," or sentence[at + 1 : at + 2] not in _THAT)]
+    stated = kind in ("line", "statement", "conclusion")
+    comma = max((at + 1 for at, word in enumerate(part[: place - begin] if stated else part) if word == ","), default=0)
+    if part[:4] == ["if", "i", "had", "to"]:  # guess, or choose
+        part, comma = part[4:], max(comma - 4, 0)
+    clause, whole = part[comma:], f" {' '.join(part)} "
+    if any("aside" in roles_of(word) and not (word == "whether" and kind == "statement") for word in clause):
+        return True
+    if any("void" in roles_of(word) for word in part) or _has_phrase(part, whole, "void"):
+        return True
+    if _has_phrase(clause, f" {' '.join(clause)} ", "aside"):
+        return True
+    if any("condition" in roles_of(word) for word in part[:comma]) and any("hypothetical" in roles_of(word) for word in part):
+        return True
+    return not whole.isascii() and any(phrase in whole for phrase in words().joined["void"])
+
+
+# What stands behind a mention.
+
+
+class After(NamedTuple):
+    """What the words behind a mention make of it."""
+
+    end: int = 0
+    """Where the words that say so end, in the text."""
+    denied: bool = False
+    verdict: bool = False
+    """Whether they say that it is the answer: "is correct", "fits best"."""
+    ends: bool = False
+    """Whether it is set off: nothing follows in its clause, or a reason."""
+    void: bool = False
+    """Whether it is only supposed, or was thought before: "A if it meows", "A. Initial guess."."""
+
+
+_MODAL: Final = frozenset(["can", "could", "may", "might"])
+_SET_OFF: Final = frozenset('.,:;!-"([')
+_ENDING: Final = frozenset(["because", "ending", "unlike", "so"])
+_LINKING: Final = frozenset(["is", "filler", "option", "ending", "link"])
+_BEHIND_VOID = re.compile(
+    r"\W*(?:if|unless|when|draft"
+    r"|(?:was |is )?(?:an? |my |the )?(?:initial|earlier|previous|first) (?:guess|draft|thought|answer))\b"
+)
+
+
+def after(lowered: str, end: int, ceiling: int) -> After:
+    """Returns what the words from ``end`` to the next mention, at ``ceiling``, say of what stands before them."""
+    stop = _SENTENCE_END.search(lowered, end, min(ceiling, end + _REACH))
+    limit = stop.start() if stop else min(ceiling, end + _REACH)
+    found = [(match[0].strip("'") or "'", match.end()) for match in _TOKEN.finditer(lowered, end, limit)]
+    closed = bool(found) and found[0][0] in ")]}" and lowered[end - 2 : end - 1] not in ("(", "[", "{")
+    closed = closed and lowered[found[0][1] : found[0][1] + 1].strip() == ""
+    while found and found[0][0] in ")]}>'\"*$":
+        found = found[1:]
+    said, truncated = [word for word, _ in found], not stop and ceiling < len(lowered)
+    ends = closed or not _ENDING.isdisjoint(_first_phrase(said)[0]) if said else not truncated
+    ends = ends or (bool(said) and said[0] in _SET_OFF and said[:2] != ["-", ">"])
+    plain = After(end, ends=ends, void=_BEHIND_VOID.match(lowered, end, ceiling) is not None)
+    what, count = _predicate(said, truncated=truncated, full_stop=bool(stop) and lowered[stop.start()] != "\n" if stop else False)
+    if what == "joined":
+        return _after_joined(lowered, found[count][1] - len(said[count]), limit, plain, modal=not _MODAL.isdisjoint(said[:count]))
+    if what == "denied":
+        return plain._replace(denied=True, end=found[count - 1][1])
+    return plain._replace(verdict=what == "verdict" and _MODAL.isdisjoint(said[:count]))
+
+
+def _predicate(said: list[str], *, truncated: bool, full_stop: bool) -> tuple[str, int]:
+    """Returns what the first words behind a mention say, ``verdict``, ``denied`` or nothing, and how many words say it."""
+    place, linked = 0, False
+    while place < min(len(said), 8):
+        roles, count = _first_phrase(said[place:])
+        word, behind = said[place], place + count
+        if word == "," and said[behind : behind + 1] not in ([], ["which"], ["that"]):
+            return "", place
+        if (
+            "fits" in roles
+            or ("correct" in roles and (place or not word.isascii() or len(said) == count))
+            or ("answer" in roles and linked)
+        ):
+            negated = said[behind : behind + 1] and (
+                said[behind].endswith("n't") or _first_phrase(said[behind:])[0] & {"not", "wrong"}
+            )
+            return ("denied", behind + 1) if negated else ("verdict", place)
+        if word.endswith("n't") or roles & {"not", "wrong", "absent"}:
+            return ("", place) if behind == len(said) and truncated and "wrong" not in roles else ("denied", behind)
+        if not word.isascii() and _JOINED.match(word) and _LINKING.isdisjoint(roles):
+            return "joined", place
+        if _LINKING.isdisjoint(roles) and not (word.endswith("ly") and len(word) > 4):
+            return ("verdict" if said[place:] == ["left"] and not truncated else ""), place
+        linked, place = linked or "is" in roles, behind
+    return ("verdict" if full_stop and not truncated and said[-1:] in (["is"], ["does"]) else ""), place
+
+
+def _after_joined(lowered: str, begin: int, limit: int, plain: After, *, modal: bool) -> After:
+    """Reads what stands behind a mention in a language that sets no blanks."""
+    known = words().joined
+    for _ in range(3):
+        text = lowered[begin:limit].lstrip()
+        begin = limit - len(text)
+        denied = next((each for role in ("wrong", "not") for each in known[role] if text.startswith(each)), "")
+        if denied and not (text.rstrip(" (") == denied and denied in known["not"]):
+            return plain._replace(denied=True, end=begin + len(denied))
+        if text.startswith(known["correct"]):
+            return plain._replace(verdict=not modal)
+        links = (*known["option"], *known["ending"], *known["is"], "都", "也", "的")
+        link = next((each for each in links if text.startswith(each)), "")
+        begin += len(link)
+        if not link or not lowered[begin:limit].strip(" .,!"):
+            return plain._replace(ends=plain.ends or bool(link))
+    return plain
+
+
+# What takes back, or replaces, what was said before.
+
+
+@cache
+def _turning(role: str) -> re.Pattern[str]:
+    """Returns the pattern of the phrases of a role, each at the beginning of a clause."""
+    spaced, joined = ("|".join(map(re.escape, by[role])).replace(r"\ ", r"\s") for by in words()[:2])
+    begins = r"(?:(?<=[.!?;,:\n(-])\s*|(?<=[.,!?;:-] )|\A|(?<=\n)|(?<=\bbut )|(?<=\bno )|(?<=\bbecause ))"
+    return re.compile(rf"{begins}(?:(?:{spaced})(?!\w)|{joined})(?:[\s,.!;:)-]*no(?=[\s,.:!-])(?! \w))?[\s,.!;:)-]*")
+
+
+@cache
+def _signs(role: str) -> frozenset[str]:
+    """Returns the longest word of each phrase of a role; a text without them has none of the phrases."""
+    return frozenset(max(phrase.split(" "), key=len) for phrase in words().spaced[role])
+
+
+@lru_cache(maxsize=8)
+def _words_of(lowered: str) -> frozenset[str]:
+    return frozenset(tokens(lowered))
+
+
+def _has_sign(lowered: str, role: str) -> bool:
+    """Says whether a text may have phrases of a role; most have none, and this is quick."""
+    return not _signs(role).isdisjoint(_words_of(lowered)) or (not lowered.isascii() and _has(lowered, words().joined[role]))
+
+
+_UNSETTLED = re.compile(
+    r"wait|hold on|let me|hmm|checking again|looking again|thinking again|等等|等一下|待って|잠깐|espera|moment"
+)
+_NO = re.compile(r"(?<=[.!?;,:\n-]\s)(?:no|nope)\s*[,.!:-]+\s*")
+
+
+@lru_cache(maxsize=8)  # asked for twice of each text
+def corrections(lowered: str, *, no: bool = False) -> list[tuple[int, bool]]:
+    """Returns where words stand that correct what was said before, in order; and whether they leave it open ("wait").
+
+    Args:
+        lowered: the text in lower case.
+        no: whether "no" is such a word, too: "A. No, B".
+    """
+    found: list[tuple[int, bool]] = []
+    if _has_sign(lowered, "correction"):
+        found = [(match.end(), bool(_UNSETTLED.search(match[0]))) for match in _turning("correction").finditer(lowered)]
+    if no and " no" in lowered:
+        found = sorted([*found, *((match.end(), False) for match in _NO.finditer(lowered))])
+    return found[-20:]
+
+
+def last_dissent(lowered: str) -> int:
+    """Returns where the last words end that take back what was said before, -1 for nowhere."""
+    if not _has_sign(lowered, "dissent"):
+        return -1
+    return max((match.end() for match in _turning("dissent").finditer(lowered)), default=-1)
+
+
+# For numbers in a text.
+
+
+CORRECTION: Final = re.compile(
+    r"(?:(?<=[.!?;,:\n(-] )|(?<=[\n(])|\A)(?:wait|actually|correction|scratch that|hold on|hmm|oops|i mean|or rather"
+    r"|on second thoughts?|let me (?:re-?check|double-?check|check)|sorry)\b[\s,.!;:)-]*"
+)
+"""English words that begin what replaces what was said before; searched in lower case."""
+_SENTENCE = re.compile(r"[.!?](?=\s|$)|\n|\Z")
+
+
+_OVER = re.compile(r"\bover\b")
+"""Of "A over B" B is denied, and of "over 40" the number is not."""
+
+
+def is_denied(text: str, start: int, end: int) -> bool:
+    """Says whether the mention ``text[start:end]`` is denied: by the words of its clause before it, or by those after it."""
+    lowered = text.lower() if len(text.lower()) == len(text) else text
+    lowered = _OVER.sub("with", lowered)
+    return before(lowered, start).denied or after(lowered, end, len(lowered)).denied
+
+
+def asserted(text: str) -> str:
+    """Returns ``text`` without its questions and without the sentences that it only supposes or reports."""
+    kept, begin = [], 0
+    for match in _SENTENCE.finditer(text):
+        sentence, begin = text[begin : match.end()], match.end()
+        said = tokens(sentence.lower())
+        if said[-1:] != ["?"] and not _is_void(said, 0, ""):
+            kept.append(sentence)
+    return "".join(kept).strip() or text

@@ -1,0 +1,89 @@
+"""Answers of models from public sources, and what a careful person reads in each."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.scoring import Extraction, extract_choice, extract_open, extract_yes_no, normalised
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+MOST_UNREAD = 0.01
+with (GOLDEN / "answers.jsonl").open(encoding="utf-8") as stream:
+    ANSWERS = [row for row in map(json.loads, stream) if row["call"] in ("choice", "yes_no")]
+
+
+def read_row(row: dict[str, Any]) -> str | None:
+    if row["call"] == "choice":
+        return extract_choice(row["text"], row["options"]).answer
+    return extract_yes_no(row["text"], *row.get("more", ())).answer
+
+
+def test_no_golden_answer_is_read_as_another_one() -> None:
+    read = [(read_row(row), row["expected"] if row["expected"] != "ambiguous" else None, row) for row in ANSWERS]
+    wrong = [
+        (said, row["text"], row["source"])
+        for said, expected, row in read
+        if said not in (expected, None) and "disputed" not in row
+    ]
+    unread = [row["text"] for said, expected, row in read if said is None and expected is not None and "disputed" not in row]
+
+    assert len(ANSWERS) > 800
+    assert wrong == []
+    assert len(unread) <= MOST_UNREAD * len(ANSWERS), unread
+
+
+with (GOLDEN / "extraction.csv").open(encoding="utf-8", newline="") as stream:
+    ROWS = list(csv.DictReader(stream))
+NOT_RUN = "-"
+
+
+def read_text(row: dict[str, str]) -> Extraction:
+    if row["kind"] == "choice":
+        return extract_choice(row["text"], json.loads(row["options"]))
+    return extract_yes_no(row["text"]) if row["kind"] == "yes_no" else extract_open(row["text"])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{number:03d}-{row['kind']}" for number, row in enumerate(ROWS)])
+def test_reads_what_a_person_reads(row: dict[str, str]) -> None:
+    found = read_text(row)
+    assert (found.answer or "", found.rule) == (row["answer"], row["rule"]), row["text"]
+
+
+@pytest.mark.parametrize("peer", ["vlmevalkit", "lmms_eval"])
+def test_reads_every_row_that_a_peer_reads_and_more(peer: str) -> None:
+    asked = [row for row in ROWS if row[peer] != NOT_RUN]
+    theirs = sum(row[peer] == row["answer"] for row in asked)
+    ours = sum((read_text(row).answer or "") == row["answer"] for row in asked)
+    assert ours == len(asked) > theirs
+
+
+def test_the_table_has_every_kind_of_failure() -> None:
+    assert {"empty", "unfinished_thinking", "refusal", "ambiguous", "none"} <= {row["rule"] for row in ROWS if not row["answer"]}
+
+
+@pytest.mark.parametrize(
+    ("answers", "same"),
+    [
+        (["The red car.", "red car", "RED  CAR!", "a red\ncar"], True),
+        (["T-shirt", "t shirt"], True),
+        (["U.S.A.", "usa"], True),
+        (["1,000", "1000", "1000.0"], True),
+        (["two", "2", "2.0"], True),
+        ([".50", "0.5"], True),
+        (["\uff46ull", "full"], True),
+        (["it\u2019s", "its"], True),
+        (["-3", "3"], False),
+        (["5%", "5"], False),
+        (["3.5", "35"], False),
+        (["?", "!"], False),
+        (["a", "the"], False),
+        (["1,5", "15"], False),
+    ],
+)
+def test_normal_forms(answers: list[str], same: bool) -> None:
+    assert (len({normalised(answer) for answer in answers}) == 1) is same

@@ -1,0 +1,330 @@
+"""Which option a text chooses."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from collections.abc import Callable
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from pytest_vlmrobust.scoring import CHOICE_RULES, Extraction, extract_choice, extract_yes_no
+
+OPTIONS = {"A": "cat", "B": "dog", "C": "red car", "D": "12"}
+UNREAD = {"none", "ambiguous", "refusal", "empty", "unfinished_thinking", "truncated", "too_long"}
+RECITED = [
+    "(A) cat\n(B) dog\n(C) red car\n(D) 12\n",
+    "A. cat B. dog C. red car D. 12\n",
+    "[A] cat, [B] dog, [C] red car, [D] 12.\n",
+]
+
+
+@pytest.mark.parametrize("recited", RECITED)
+@pytest.mark.parametrize(
+    "said", ["Answer: {}", "**{}**", "The correct option is ({}).", "So I choose {}.", "\nIt fits best.\n\n({})", "{}"]
+)
+def test_options_that_are_recited_choose_nothing(recited: str, said: str) -> None:
+    assert extract_choice(recited + said.format("B"), OPTIONS).answer == "B"
+    assert extract_choice(recited, OPTIONS) == Extraction(None, "ambiguous")
+
+
+def test_a_recited_text_may_be_described_afterwards() -> None:
+    assert extract_choice(f"{RECITED[0]}\nThe picture shows a dog.", OPTIONS).answer == "B"
+    assert (
+        extract_choice(
+            "2015 (A) is less than 2017 (C). 2018 (D) is lower.\n\nAnswer: C",
+            dict(zip("ABCD", ["2015", "2016", "2017", "2018"], strict=True)),
+        ).answer
+        == "C"
+    )
+
+
+DENIED = [
+    *[
+        "The answer is not {}.",
+        "I don't think it is {}",
+        "{} is wrong",
+        "{} is not correct",
+        "Option {} is incorrect",
+        "不选{}",
+        "never {}",
+    ],
+    *[
+        "It isn't {}",
+        "{} does not apply.",
+        "Option {} cannot be right.",
+        "I don't agree with {}.",
+        "I rule out {}",
+        "{}不对",
+        "Nicht {}",
+    ],
+]
+
+
+@pytest.mark.parametrize("letter", "ABC")
+@pytest.mark.parametrize("template", DENIED)
+@pytest.mark.parametrize(
+    "options",
+    [OPTIONS, {"A": "No", "B": "Yes"}, {"A": "Yes", "B": "No", "C": "Cannot be determined"}, {"A": "True", "B": "False"}],
+    ids=["animals", "no-yes", "yes-no-unknown", "true-false"],
+)
+def test_a_denied_letter_is_no_answer(template: str, letter: str, options: dict[str, str]) -> None:
+    assert extract_choice(template.format(letter), options).answer is None
+
+
+@pytest.mark.parametrize("letter", "ABCD")
+@pytest.mark.parametrize(
+    "template",
+    [
+        *[
+            "{}",
+            "({})",
+            "{}.",
+            "**{}**",
+            "[{}]",
+            "Option {}",
+            "The answer is {}",
+            "The answer is **({})**.",
+            "Answer: {}",
+            "So {}.",
+        ],
+        *["Answer: ${}", "Answer: ${}$", "**Answer: ${}**", "Answer: {}$", "'Answer: ${}'", "Answer: $LETTER = {}", "answer> {}"],
+        *[
+            "I would choose {}, I think",
+            "It is wrong to say otherwise.\n{}",
+            "\\boxed{{{}}}",
+            "<answer>{}</answer>",
+            "选{}",
+            "{} is correct",
+        ],
+        *[
+            "We get \\boxed{{7 kg}}.\n\nAnswer: {}",
+            "<result>{}</result>",
+            '{{"answer": "{}"}}',
+            '{{"final_answer": {{"letter": "{}"}}}}',
+        ],
+        *[
+            "Conclusion: ({}).",
+            "La respuesta es {}",
+            "答えは{}です",
+            "정답은 {}입니다",
+            "Ответ: {}",
+            "התשובה היא {}",
+            "الجواب هو {}",
+        ],
+    ],
+)
+def test_every_letter_is_read_alike(template: str, letter: str) -> None:
+    assert extract_choice(template.format(letter), OPTIONS).answer == letter
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("the answer is b", "B"),
+        ("a, because it meows", "A"),
+        ("정답은 b입니다.", "B"),
+        ("A dog", None),
+        ("A car is parked on the street.", None),
+        ("Vitamin C is shown", None),
+        ("Plan B is best", None),
+        ("The letter B appears on the sign.", None),
+        ("See https://example.org/(B)", None),
+        ("B. cat", None),
+        ("dog (A)", None),
+        ("dog (B)", "B"),
+        ("A. B shows a dog", "A"),
+        ("A is correct. B is correct.", None),
+        ("B\nA", None),
+        ("A, B", None),
+        ("A seems right, but so does B", None),
+        ("Unlike B, A fits", "A"),
+        ("Between A and B, B is the better choice", "B"),
+        ("Conclusion: (B). Eliminated: (A), (C), (D).", "B"),
+        ("I ruled out A, B and C, leaving D.", "D"),
+        ("Answer: C\nFinal answer: unknown", None),
+        ("<answer>B</answer>\nAnswer: C", None),
+        (r"\boxed{A} or \boxed{B}", None),
+        (r"\boxed{B \boxed{C}}", None),
+        ("the second option", "B"),
+        ("Not sure, but the answer is B.", "B"),
+        ("Sorry, I can't help with images.", None),
+        ("There are three 12s", None),
+        ("112", None),
+        ("It's a hot dog.", None),
+        ("12.0", "D"),
+        ("A: different hair.\nB: same hair.\nC: other nose.\n\nTherefore option B matches.", "B"),
+        ("A. has glasses\nB. has none\nC. is older", None),
+    ],
+)
+def test_what_a_person_reads(text: str, letter: str | None) -> None:
+    assert extract_choice(text, OPTIONS).answer == letter
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "letter"),
+    [
+        ("dog", {"A": "A. cat", "B": "B. dog"}, "B"),
+        ("cat", {"A": "cat", "B": "cat", "C": "dog"}, None),
+        ("polish", {"A": "Polish", "B": "polish"}, "B"),
+        ("POLISH", {"A": "Polish", "B": "polish"}, None),
+        ("It is on the left.", {"A": "left", "B": "right"}, "A"),
+        ("The right one", {"A": "left", "B": "right"}, "B"),
+        ("She left.", {"A": "left", "B": "right"}, None),
+        ("Neither a cat nor a dog, so none of the above.", {"A": "cat", "B": "dog", "C": "None of the above"}, "C"),
+        ("It cannot be determined.", {"A": "Yes", "B": "No", "C": "Cannot be determined"}, "C"),
+        ("That is not true.", {"A": "True", "B": "False"}, "B"),
+        ("No, there is none.", {"A": "Yes", "B": "No"}, "B"),
+        ("Point A is closer.", {"A": "Point B", "B": "Point A"}, "B"),
+        ("3 - 1 = 2", {"A": "1", "B": "2", "C": "3"}, "B"),
+        ("Answer: X. Final answer: A", {"X": "first", "Z": "last"}, None),
+        ("I think it is I", dict(zip("GHI", ["gnu", "hen", "ibis"], strict=True)), "I"),
+        ("A", {}, None),
+    ],
+)
+def test_options_of_every_kind(text: str, options: dict[str, str], letter: str | None) -> None:
+    assert extract_choice(text, options).answer == letter
+
+
+@settings(deadline=None)
+@given(
+    one=st.sampled_from("ABCD"),
+    other=st.sampled_from("ABCD"),
+    template=st.sampled_from(["{} or {}", "either {} or {}", "{}/{}", "The answer is {}, or maybe {}."]),
+)
+def test_two_answers_are_none(one: str, other: str, template: str) -> None:
+    assume(one != other)
+    assert extract_choice(template.format(one, other), OPTIONS).answer is None
+
+
+PIECES = [
+    *[
+        "the",
+        "answer",
+        "is",
+        "Answer:",
+        "The correct option is",
+        "option",
+        "so",
+        "I choose",
+        "it is",
+        "picture",
+        "hot",
+        "Cats",
+        "(",
+        "]",
+        ".",
+    ],
+    *[
+        ",",
+        ":",
+        "\n",
+        "**",
+        "not",
+        "correct",
+        "best",
+        "E",
+        "(E)",
+        "112",
+        "because",
+        "\\boxed{",
+        "}",
+        "<answer>",
+        "</answer>",
+        "</think>",
+    ],
+    *["答案", "选", "是", "不", "→", "=", '"', "$", "-", "or", "and", "?", "definitely", "```", "{", "'"],
+]
+"""Everything that surrounds an answer, and no answer."""
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join))
+def test_a_text_without_an_answer_is_never_read(text: str) -> None:
+    assert extract_choice(text, OPTIONS).answer is None
+
+
+@settings(deadline=None)
+@given(
+    text=st.text(max_size=300)
+    | st.lists(st.sampled_from([*PIECES, *"ABCDab", "dog", "cat", "12", "<think>"]), max_size=30).map(" ".join),
+    options=st.lists(st.text(max_size=12), min_size=2, max_size=10),
+)
+def test_a_choice_was_said_and_is_an_option(text: str, options: list[str]) -> None:
+    lettered = dict(zip("ABCDEFGHIJ", options, strict=False))
+    found = extract_choice(text, lettered)
+    assert (found.answer in lettered and found.rule in CHOICE_RULES) or (found.answer is None and found.rule in UNREAD)
+    letter = extract_choice(text, OPTIONS).answer
+    if letter is not None:
+        said = " ".join(
+            unicodedata.normalize("NFKC", text).casefold().replace("*", "").replace("`", "").replace("__", "").split()
+        )
+        assert letter.casefold() in said or OPTIONS[letter] in said
+
+
+HOSTILE = [
+    *[
+        "<think>",
+        "\\boxed{",
+        "so ",
+        "A ",
+        "the answer is ",
+        "A. cat ",
+        "(",
+        "**",
+        "A and ",
+        "it is ",
+        "cat ",
+        "1,",
+        "$a",
+        "{",
+        '{"a":',
+        "[{",
+    ],
+    *[
+        "<a b>x</a> ",
+        "<a>",
+        "A, maybe ",
+        "A? No, B. ",
+        "not A but ",
+        "wait, ",
+        "Answer: ",
+        "\nAnswer: A",
+        "</think>A",
+        "A或B",
+        "不是",
+        "```",
+    ],
+    *[
+        "~~",
+        "\n",
+        "if A ",
+        "dog (A) ",
+        "(A) dog ",
+        "B is ",
+        "no. ",
+        "there is no ",
+        "<answer>",
+        "☑ A ",
+        "[x] A\n",
+        "A: 10%, ",
+        "no dog ",
+    ],
+]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda text: extract_choice(text, OPTIONS), lambda text: extract_yes_no(text, "Is there a dog?")],
+    ids=["choice", "yes_no"],
+)
+def test_a_long_hostile_text_takes_little_time(read: Callable[[str], Extraction]) -> None:
+    for piece in HOSTILE:
+        for length in (20_000, 99_000, 200_000):
+            begin = time.process_time()
+            found = read((piece * (length // len(piece) + 1))[:length])
+            seconds = time.process_time() - begin
+            assert found.rule in UNREAD or found.answer
+            assert seconds < 0.5, piece  # 0.05 on a free core

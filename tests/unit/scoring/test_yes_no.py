@@ -1,0 +1,102 @@
+"""Whether a text says yes or no."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.scoring import YES_NO_RULES, Extraction, extract_yes_no, score
+
+DOG = "Is there a dog in the image?"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        *[
+            (text, "yes")
+            for text in ("Yes", "YES!", "**Yes**", "yes yes yes", "True.", "That is correct.", "It is", "Answer: $Yes", "1")
+        ],
+        *[
+            (text, "no")
+            for text in ("No.", "nope", "False", "INCORRECT", "Of course not", "It is not", "That is not true.", "N", "0")
+        ],
+        *[
+            (text, "yes")
+            for text in ("I would say yes", "The answer is 'yes'", "It barks. Yes.", "Yes/No: Yes", "Is it? Yes, it is.")
+        ],
+        *[
+            (text, "no")
+            for text in ("Answer (yes/no): no", "So, no.", "There is none.\nNo", "没有狗", "不正常", '{"answer": false}')
+        ],
+        *[(text, "yes") for text in ("No. Actually yes.", "There is no dog, so yes", "Yes, no doubt", r"\boxed{\text{Yes}}")],
+        *[
+            (text, None)
+            for text in ("Yes/No", "yes or no", "No. Yes.", "Yes, but no.", "no, yes", "Yes... Actually, no, it isn't.", "是否")
+        ],
+        *[
+            (text, None)
+            for text in ("The answer is not yes", "The answer is not no.", "no idea", "No. 5", "Not sure.", "I cannot tell", "")
+        ],
+        *[(text, None) for text in ("Perhaps", "It is unclear whether there is a dog", "no-one", "eyes", "No, that is correct.")],
+    ],
+)
+def test_what_a_person_reads(text: str, answer: str | None) -> None:
+    assert extract_yes_no(text).answer == answer
+
+
+@pytest.mark.parametrize("question", ["", DOG])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["There is no dog in the image.", "No dog is visible.", "I don't see a dog.", "The image does not show a dog."],
+        *["A dog is not visible in the picture", "There does not appear to be a dog.", "<answer>There is no dog.</answer>"],
+    ],
+)
+def test_a_denial_is_no(text: str, question: str) -> None:
+    assert extract_yes_no(text, question).answer == "no"
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "answer"),
+    [
+        ("There is no dog, but there is a cat.", DOG, "no"),
+        ("There is no cat, but there is a dog.", DOG, None),
+        ("There is no cat in the image.", DOG, None),
+        ("There is no dog.", "Is the image free of dogs?", None),
+        ("There is no dog.", "Isn't there a dog?", None),
+        ("Yes, there is no dog.", "Is there no dog?", "yes"),
+        ("Yes, there is no dog.", DOG, None),
+        ("No, there is a dog in the image.", DOG, None),
+        ("There is a dog.", DOG, "yes"),
+        ("In the image, there is a dog.", f"{DOG} Please answer yes or no.", "yes"),
+        ("There is a dog.", "Is there a dog on the sofa?", None),
+        ("There is a toy dog.", DOG, None),
+        ("There might be a dog.", DOG, None),
+        ("There is a dog, but no cat.", DOG, None),
+        ("There are three dogs.", "Are there two dogs in the image?", None),
+    ],
+)
+def test_the_question_decides_what_a_description_means(text: str, question: str, answer: str | None) -> None:
+    assert extract_yes_no(text, question).answer == answer
+    assert score(Sample("1", (), question, "no", "yes_no"), Prediction(text, "generate")).answer == answer
+
+
+def test_a_refusal_after_no_is_no_answer() -> None:
+    assert extract_yes_no("No, I cannot see the image.") == Extraction(None, "refusal")
+
+
+@settings(deadline=None)
+@given(
+    text=st.text(max_size=200)
+    | st.lists(st.sampled_from(["yes", "no", "not", "the answer is", ",", ".", "so", "<think>", "\n", "is"]), max_size=20).map(
+        " ".join
+    )
+)
+def test_yes_no_is_always_yes_or_no_or_none(text: str) -> None:
+    found = extract_yes_no(text)
+    assert found.rule in YES_NO_RULES if found.answer else found.answer is None
+    assert found.answer in ("yes", "no", None)
