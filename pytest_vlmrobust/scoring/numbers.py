@@ -23,7 +23,7 @@ from .json_answers import final_answer, lesser_answer, read_json
 from .latex import MARKS, UNREAD, equals, plain_numbers, same_spelling
 from .options import is_other
 from .text import WORD, Extraction, Stop, apply_rules, fold_case, is_refusal, plain_text, straighten
-from .words import CORRECTION, asserted, is_denied
+from .words import CORRECTION
 
 _LONGEST = 40
 """Most digits of a number; a longer run is not read."""
@@ -94,6 +94,17 @@ _ALONE = re.compile(r"[+-]?\d{1,40},\d|\d{1,9}(?:st|nd|rd|th)")
 _BOUND = re.compile(
     r"(?:[±<>≤≥]|\b(?:at (?:least|most)|(?:more|less|fewer|greater|higher|lower) than|over|under|above|below|up to|plus or minus|"
     r"no (?:more|less|fewer) than))\s?$"
+)
+_DENIED_BEFORE = re.compile(
+    r"(?:\b(?:not|never|neither|nor|rather than|instead of|except|nicht|kein\w*|pas|não|не)|n't|\bno (?:es|son))\b[ ,:]*"
+    r"(?:[^\W\d]+ ){0,4}[$(\"]*$"
+    r"|(?:不是|并非|不等于|非)[^\w]*$",
+    re.IGNORECASE,
+)
+_DENIED_AFTER = re.compile(
+    r"\s?(?:[^\W\d]+ )?(?:is|are|was|would be|seems) (?:not|n't|wrong|incorrect|false|too (?:many|few|high|low))\b"
+    r"|\s?(?:isn't|aren't|ではな)",
+    re.IGNORECASE,
 )
 _UNIT = re.compile(r"\s*(?P<unit>°?\s?[^\W\d_]*[23²³]?)\s*\.?")
 
@@ -177,7 +188,13 @@ def numbers_in(text: str) -> list[Number]:
     ``one`` counts only where it cannot be a pronoun.
     """
     line = straighten(_typed(text[-_LAST_CHARACTERS:]))
-    return [number for number in [*_every(line)][-_MOST_NUMBERS:] if not is_denied(line, *number.span)]
+    return [number for number in [*_every(line)][-_MOST_NUMBERS:] if not _is_denied(line, *number.span)]
+
+
+def _is_denied(line: str, start: int, end: int) -> bool:
+    """Says whether a text denies what stands at a place: by a few words right before it, or right after it."""
+    before = _DENIED_BEFORE.search(line, max(0, start - 50), start)
+    return before is not None or _DENIED_AFTER.match(line, end, end + 40) is not None
 
 
 _TYPED: Final = {
@@ -292,7 +309,7 @@ CONTAINED = "contained"
 CONCLUDED = "concluded"
 
 _EITHER = re.compile(r"\d\W{0,3}\sor\s\W{0,3}\d", re.IGNORECASE)
-_SEASON = re.compile(r"\d{4}/")
+_SEASON = re.compile(r"\d{4}/\d\d(?!\d)")
 _SHORT = 60
 """Most characters of a text in which "12 or 13" is an answer and not part of a calculation."""
 
@@ -425,6 +442,8 @@ _TWO_CLAUSES = re.compile(
     r"\b(?:is|are|was|were|has|have)\b[^.;]*\b(?:and|while|but|whereas)\s(?:the|its|that|there|it)\s[^.;]*"
     r"\b(?:is|are|was|were|has|have)\b"
 )
+_UNSAID = re.compile(r"^\W*(?:(?:let's |let us |now )?suppose|if|assum(?:e|ing)|imagine|假设|如果|もし)\b|\?\W*$", re.IGNORECASE)
+"""A sentence that supposes or asks."""
 _LAST_SENTENCES = 2_000
 """Characters at the end of a text in which its conclusion is looked for."""
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
@@ -454,20 +473,23 @@ def _in_json(reply: str) -> Extraction | None:
 
 def _concluded(text: str) -> Extraction:
     """Returns the number, or the sentence, that a text concludes with; no answer where several numbers may be meant."""
-    lines = [read_number(line) for line in text.split("\n") if line.strip()]
+    lines = [read_number(line) for line in text[:_LAST_CHARACTERS].split("\n") if line.strip()]
     alone = {line.value for line in lines if line}
     if len(lines) > 1 and all(lines) and len(alone) > 1:
         return Extraction(None, Stop.AMBIGUOUS.value)
     if len(lines) > 1 and lines[0] and not lines[-1] and "=" not in text:
         return Extraction(lines[0].text, CONCLUDED)
-    kept = asserted(text)
+    text = text[-_LAST_CHARACTERS:]
+    kept = "".join(sentence for sentence in re.split(r"(?<=[.!?。\n])(?=\s)", text) if not _UNSAID.search(sentence)) or text
     for correction in deque(CORRECTION.finditer(kept.lower()), maxlen=1):
         kept = kept[correction.end() :] if numbers_in(kept[correction.end() :]) else kept
     sentences = _SENTENCE_END.split(_ITEM.sub("", straighten(kept[-_LAST_SENTENCES:])))
+    outside = [_BRACKETS.sub(" ", sentence) for sentence in sentences]  # what stands in brackets explains
+    sentences = outside if any(MARKS.search(sentence) or numbers_in(sentence) for sentence in outside) else sentences
     said = next((sentence for sentence in reversed(sentences) if MARKS.search(sentence) or numbers_in(sentence)), "")
     if not said or MARKS.search(said):
         return Extraction(said or _without_digits(kept), CONCLUDED)
-    core = _ASIDE.sub("", _BRACKETS.sub(" ", said))
+    core = _ASIDE.sub("", said)
     core = core if numbers_in(core) else said
     numbers = [number for number in numbers_in(core) if not number.is_bound]
     totals = [number for number in numbers if _TOTAL_BEHIND.match(core, number.span[1])]
@@ -542,4 +564,4 @@ def _has_expression(text: str, target: str) -> bool:
         return False
     sentence = fold_case(text)
     matches = re.finditer(rf"(?<![\w.]){expression}(?!\w|\.\d)", sentence)
-    return any(not is_denied(sentence, *match.span()) for match in matches)
+    return any(not _is_denied(sentence, *match.span()) for match in matches)

@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.scoring import Extraction, extract_choice, extract_open, extract_yes_no, normalised
+from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.scoring import Extraction, extract_choice, extract_open, extract_yes_no, normalised, score
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MOST_UNREAD = 0.01
 with (GOLDEN / "answers.jsonl").open(encoding="utf-8") as stream:
-    ANSWERS = [row for row in map(json.loads, stream) if row["call"] in ("choice", "yes_no")]
+    EVERY = [json.loads(line) for line in stream]
+ANSWERS = [row for row in EVERY if row["call"] in ("choice", "yes_no")]
+NUMBERS = [row for row in EVERY if row["call"] == "number"]
+SCORED = [row for row in EVERY if row["call"] == "score" and row["scorer"] in ("numeric", "relaxed")]
 
 
 def read_row(row: dict[str, Any]) -> str | None:
@@ -35,6 +40,35 @@ def test_no_golden_answer_is_read_as_another_one() -> None:
     assert len(ANSWERS) > 800
     assert wrong == []
     assert len(unread) <= MOST_UNREAD * len(ANSWERS), unread
+
+
+def score_row(row: dict[str, Any], target: str, scorer: str) -> Score:
+    return score(Sample("q", (), "?", (target,), "open", scorer=scorer), Prediction(row["text"], "generate"))
+
+
+def test_no_golden_number_is_read_as_another_one() -> None:
+    """But for a last sentence that names another share, which a person takes for an explanation."""
+    told = [row for row in NUMBERS if row["expected"] not in (None, "ambiguous")]
+    read = [(score_row(row, row["expected"], "numeric"), row) for row in told]
+    wrong = [row["text"] for found, row in read if found.value != 1 and found.state == "scored" and "disputed" not in row]
+    unread = [row["text"] for found, row in read if found.state == "unparsed"]
+    assert len(told) > 250
+    assert len(wrong) == 1, wrong
+    assert "account for 5% of the total" in wrong[0]
+    assert len(unread) <= 2 * MOST_UNREAD * len(told), unread
+
+
+def test_golden_texts_without_a_number_are_seldom_read() -> None:
+    silent = [row["text"] for row in NUMBERS if row["expected"] in (None, "ambiguous") and "disputed" not in row]
+    read = [text for text in silent if score_row({"text": text}, "987654321", "numeric").state == "scored"]
+    assert len(silent) > 20
+    assert len(read) <= 5, read
+
+
+def test_golden_scores_of_numbers() -> None:
+    for row in SCORED:
+        expected = row["expected"] if isinstance(row["expected"], list) else [row["expected"]]
+        assert score_row(row, row["target"], row["scorer"]).value in expected, row
 
 
 with (GOLDEN / "extraction.csv").open(encoding="utf-8", newline="") as stream:
