@@ -19,9 +19,10 @@ from .text import NUMBER_WORDS, Extraction, Ladder, Outcome, Stop, apply_rules, 
 
 
 _STATEMENT = re.compile(
-    r"\b(?:answer|ans)\b(?: (?:to|for|of|here) [^.:\n]{1,60}?)?\s*(?:(?:is|are|would be|should be)\s*:?|[:=])\s*"
+    r"\b(?:answer|ans|antwort|réponse|respuesta|resposta|risposta|ответ)\b(?: (?:to|for|of|here|auf|à|a|на) [^.:\n]{1,60}?)?\s*"
+    r"(?:(?:is|are|would be|should be|ist|lautet|est|es|é|è|это)(?![^\W\d])\s*:?|[:=])\s*(?!\w{3,20}:\s)"
     r"(?P<answer>[^\n]*?)\s*(?:[.!](?=\s|$)|$)"
-    r"|答案\s*(?:是|为|:)+\s*(?P<chinese>[^\n.]*)",
+    r"|答案\s*(?:是|为|:)+\s*(?P<chinese>(?:[^\n.]|\.(?=[A-Za-z0-9]))*)",
     re.IGNORECASE | re.MULTILINE,
 )
 _NUMBER = re.compile(r"(?<![\w.])([+-]?)(\d{1,3}(?:,\d{3})+|\d+|(?=\.\d))(?:\.(\d+))?(?![\w])")

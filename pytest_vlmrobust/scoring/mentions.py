@@ -229,6 +229,7 @@ def with_context(listed: list[Mention], text: str, lowered: str, *, no: bool = T
     return done
 
 
+_HEADER = re.compile(r"(?:\b(?:options|choices)|选项|選択肢)\W*\Z", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s,;.|/)(\[\]&-]*(?:(?:and|or)\s)?[\s(\[]*")
 
 
@@ -240,6 +241,7 @@ def _recitals(listed: list[Mention], text: str) -> list[Mention]:
         if not (first.labelled and second.labelled) or first.letters == second.letters or not _BETWEEN.fullmatch(between):
             continue
         stated = first.before.kind in ("line", "statement", "conclusion") and place not in recited
+        stated = stated and not _HEADER.search(text, max(0, first.start - 20), first.start)
         if not stated or not re.search(r"[.;\n]", between):
             recited |= {place, place + 1}
     return [each._replace(recited=place in recited) for place, each in enumerate(listed)] if recited else listed

@@ -10,7 +10,7 @@ from typing import Final
 
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 
-from .text import NUMBER_WORDS, Outcome, Stop, bare, only_answer, plain_text, strip_ends
+from .text import NUMBER_WORDS, Outcome, bare, only_answer, plain_text, strip_ends
 from .words import roles_of
 
 # Options that are numbers or measures: 12 is not the quantity in "12:30" or "at least 12", and "5cm" is "5 cm".
@@ -94,7 +94,6 @@ def with_lettered_pictures(text: str) -> str:
     return _PICTURE.sub("option ", text)
 
 
-_CAPITAL_A = re.compile(r"\W*A\s")
 _WHOLE_NUMBER = re.compile(r"(?<=\d)\.0+$")
 _DECORATION = 80
 """Most characters of blanks, quotes and articles around an option's text."""
@@ -132,16 +131,14 @@ class Options:
     def exact(self, text: str) -> Outcome:
         """Returns the letter of the option that ``text`` is, ignoring case, articles and punctuation at its ends.
 
-        Of options that differ only in these, the one with exactly that spelling; a stop if there is none. ``A dog`` is a stop
-        where ``dog`` is not option A: its first word may be an article or a letter.
+        Of options that differ only in these, the one with exactly that spelling; a stop if there is none. The "A" of ``A dog`` is
+        its article.
         """
         if len(text) > 2 * self.longest + _DECORATION:
             return None
         words = bare(text)
         letters = self.whole.get(words) or self.whole.get(_WHOLE_NUMBER.sub("", words), frozenset())
         spelled = {letter for letter in letters if strip_ends(self.raw[letter]) == strip_ends(text)}
-        if letters and not spelled and _CAPITAL_A.match(text) and "A" in self.letters - letters:
-            return Stop.AMBIGUOUS
         return only_answer(spelled or set(letters))
 
     def begins(self, text: str, letter: str) -> int:

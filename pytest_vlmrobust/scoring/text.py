@@ -78,7 +78,7 @@ _ONE_SPELLING = str.maketrans(
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
         **dict.fromkeys("\u2014\u2015", " - "),
         "\u0130": "I",  # the one letter whose lower case is two characters: offsets would shift
-        **dict(zip("\u3002\u3001\uff0c\u3010\u3011", ".,,[]", strict=True)),
+        **dict(zip("\u3002\u3001\uff0c\u060c\u061b\u061f\u0964\u3010\u3011", ".,,,;?.[]", strict=True)),
     }
 )
 INVISIBLE = re.compile(

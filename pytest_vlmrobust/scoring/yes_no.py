@@ -92,6 +92,7 @@ def _outcomes(reply: str, text: str, question: str, within: int) -> Iterator[tup
     yield "word", _word(strip_ends(text))
     yield "both", Stop.AMBIGUOUS if _EITHER.search(text) else None
     yield _chosen(text, question)
+    yield "leading", _begins(text, question)
     yield "refusal", Stop.REFUSAL if is_refusal(text) else None
     yield "denial", "no" if not _DENIED_WORD.search(text) and _denies(text, question) else None
     yield "affirmation", "yes" if _affirms(text, question) else None
@@ -188,6 +189,28 @@ def _chosen(text: str, question: str) -> tuple[str, Outcome]:
         if _contradicts(outcome, text[mentions[0].end :], question):
             return rule, Stop.AMBIGUOUS
     return rule, outcome
+
+
+_FIRST_CLAUSE = re.compile(r"\s?[,.;:!\n]|\s- ")
+_SENTENCE_BEGINS = re.compile(r"(?:[.!?:\n]|\b(?:image|picture|photo|photograph|question),)[\s\"'(]*(yes|no)(?=[,.;:!])")
+
+
+def _begins(text: str, question: str) -> Outcome:
+    """Returns what the first clause says where it is a phrase for yes or no, or what a later sentence begins with: "… Yes, …"."""
+    clause = _FIRST_CLAUSE.split(text, maxsplit=1)
+    said = "no" if _DISSENT.fullmatch(clause[0]) else "yes" if _ASSENT.fullmatch(clause[0]) else None
+    rest = clause[-1]
+    if said is None or len(clause) < 2:
+        found = list(_SENTENCE_BEGINS.finditer(text))
+        said = found[-1][1] if len({each[1] for each in found}) == 1 else None
+        rest = text[found[-1].end() :] if found else ""
+        if said and any(_SET_OFF.match(text, each.end()) and each[0] != said for each in _SAID.finditer(text)):
+            return Stop.AMBIGUOUS
+    if said is None:
+        return None
+    if said == "no" and is_refusal(text):
+        return Stop.REFUSAL
+    return Stop.AMBIGUOUS if _contradicts(said, rest, question) else said
 
 
 _END_OF_CLAUSE = re.compile(r"[.!;\n]|,\s?(?:but|because|since|so|and|only|it's|there's)\b|\b(?:but|because|only)\b")

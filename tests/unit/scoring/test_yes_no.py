@@ -29,6 +29,22 @@ DOG = "Is there a dog in the image?"
             for text in ("I would say yes", "The answer is 'yes'", "It barks. Yes.", "Yes/No: Yes", "Is it? Yes, it is.")
         ],
         *[
+            (text, "yes")
+            for text in (
+                "Let me look at the image. Yes, there is an umbrella.",
+                "Looking at the image, yes, there is an umbrella.",
+                "I can see it. No people are near it. Yes, there is an umbrella.",
+                "That's correct, the man wears glasses.",
+                "Absolutely! The cat sleeps.",
+                "نعم، يوجد كلب في الصورة.",
+            )
+        ],
+        *[
+            (text, "no")
+            for text in ("Not really; the sky is clear.", "I don't think so. It is a bowl.", "The sky is clear. No, he is not.")
+        ],
+        *[(text, None) for text in ("It is a dog. Yes, it is. No, wait.", "It is here. No, I cannot see the image.")],
+        *[
             (text, "no")
             for text in ("Answer (yes/no): no", "So, no.", "There is none.\nNo", "没有狗", "不正常", '{"answer": false}')
         ],
