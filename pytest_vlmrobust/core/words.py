@@ -131,6 +131,19 @@ _ALIKE = ("LATIN", "GREEK", "CYRILLIC")
 """Scripts that have letters in common by their looks."""
 
 
+_JOINED = re.compile(r"(?<=[^\x00-\u058f])[\u200c\u200d\ufe0f](?=[^\x00-\u058f]|$|\s)")
+"""Joiners where they belong: between letters of Persian or Hindi, in and behind emoji."""
+
+
+def same_looks(text: str) -> str:
+    r"""Returns a text as it is compared with others: in NFKC, and without joiners.
+
+    >>> same_looks("q\uff11"), same_looks("\u0645\u0647\u200c\u0631") == same_looks("\u0645\u0647\u0631")
+    ('q1', True)
+    """
+    return text if text.isascii() else unicodedata.normalize("NFKC", _JOINED.sub("", text))
+
+
 def invisible(text: str) -> str:
     r"""Returns the first character that shows nothing and makes another text of it; empty where there is none.
 
@@ -139,7 +152,8 @@ def invisible(text: str) -> str:
     """
     if text.isascii():
         return ""
-    hidden = (char for char in text if unicodedata.category(char) == "Cf" or _BLANK.match(char))
+    plain = _JOINED.sub("", text)
+    hidden = (char for char in plain if unicodedata.category(char) == "Cf" or _BLANK.match(char))
     return next((_called(char) for char in hidden), "")
 
 

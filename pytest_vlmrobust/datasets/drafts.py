@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from typing import Any
 from pytest_vlmrobust.core.boxes import Localisation
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 from pytest_vlmrobust.core.sample import UNDECLARED, ImageSource, Sample
-from pytest_vlmrobust.core.words import first_few, invisible, mixed_scripts, quantity, without_halves
+from pytest_vlmrobust.core.words import first_few, invisible, mixed_scripts, quantity, same_looks, without_halves
 
 from .benchmarks import BOX, OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
 from .files import Place, Problems
@@ -103,7 +102,7 @@ def _note_unfit_ids(drafts: Sequence[Draft], problems: Problems, id_column: str)
     first: dict[str, int] = {}
     mixed: dict[str, str] = {}
     for draft in drafts:
-        spelling = unicodedata.normalize("NFKC", draft.id)
+        spelling = same_looks(draft.id)
         if letter := mixed_scripts(spelling):
             mixed[draft.id] = letter
         if not draft.id:
@@ -111,11 +110,10 @@ def _note_unfit_ids(drafts: Sequence[Draft], problems: Problems, id_column: str)
         elif without_halves(draft.id) != draft.id:
             problems.add(draft.place, id_column, draft.id, "text without half of a surrogate pair, which no file can hold")
         elif hidden := invisible(draft.id) or invisible(draft.group):
-            problems.add(
-                draft.place, id_column, draft.id, f"an id and a group without characters that nobody sees, such as {hidden}"
-            )
+            problems.add(draft.place, id_column, draft.id, f"no character that nobody sees: {hidden}")
         elif spelling in first:
-            problems.add(draft.place, id_column, draft.id, f"a value of its own (line {first[spelling]} has it too)")
+            same = "it too" if spelling == draft.id else f"one that reads the same: {spelling!r} in NFKC"
+            problems.add(draft.place, id_column, draft.id, f"a value of its own (line {first[spelling]} has {same})")
         else:
             first[spelling] = draft.place.line
     if mixed:

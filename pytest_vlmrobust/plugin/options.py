@@ -266,8 +266,8 @@ class Settings:
         for name, choices in _CHOICES.items():
             value = getattr(settings, name)
             if value not in ("", *choices):
-                option_name, known = f"--{name.replace('_', '-')}", ", ".join(choices)
-                raise pytest.UsageError(f"{option_name} {value!r}: expected one of {known}.{did_you_mean(value, choices)}")
+                known = f"one of {', '.join(choices)}" if len(choices) > 1 else next(iter(choices))
+                raise pytest.UsageError(f"--{name.replace('_', '-')} {value!r}: expected {known}.{did_you_mean(value, choices)}")
         return settings
 
     def check(self) -> None:

@@ -58,6 +58,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         _open_closed_streams()
         options = early_config.known_args_namespace
         if not _is_worker(early_config) and not any(getattr(options, name, False) for name in SHOWING):
+            early_config.stash[_END_WITH] = _guard_exit(lambda text: _say_at_once(early_config, text))  # before any conftest
             _claim_report(early_config, lambda name: getattr(options, name) or early_config.getini(name))
     return (yield)
 
@@ -115,7 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
         order = contextlib.ExitStack()
         run.hold_signals = order.enter_context(_ends_in_order())
         run.release_signals = order.close
-        run.end_with = _guard_exit(lambda text: _say_at_once(config, text))
+        run.end_with = config.stash.get(_END_WITH, None) or _guard_exit(lambda text: _say_at_once(config, text))
         config.add_cleanup(lambda: None if run.decision is Decision.GO else order.close())  # a GO is looked at once more
     else:
         end_with_controller()
@@ -132,6 +133,7 @@ def _check(config: pytest.Config, run: Run) -> None:
         if run.controls and (only_sets_up(config) or not only_shows(config)):
             _claim_report(config, lambda name: getattr(run.settings, name))
             run.report = config.stash.get(_REPORT, None)
+            _refuse_junit_in(run.report, config)
         run.settings.check()
         if run.only_fills:
             run.shard  # noqa: B018 - what is wrong with it is said now
@@ -368,6 +370,8 @@ def _work_in_one_process(config: pytest.Config) -> None:
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], 0
 
 
+_END_WITH: pytest.StashKey[Callable[[int | None], None]] = pytest.StashKey()
+"""What is told the exit code of pytest when it is about to end."""
 _REPORT: pytest.StashKey[ReportDirectory] = pytest.StashKey()
 """The directory of the report, once this process has taken it."""
 
@@ -404,3 +408,17 @@ def _claim_report(config: pytest.Config, given: Callable[[str], Any]) -> None:
             claimed.release()
 
     config.add_cleanup(release)
+
+
+def _refuse_junit_in(report: ReportDirectory | None, config: pytest.Config) -> None:
+    """Refuses a JUnit file of pytest where the report writes a file of that name.
+
+    Raises:
+        pytest.UsageError: ``--junitxml`` names one of the report's files.
+    """
+    from pytest_vlmrobust.reporting.directory import NAMES
+
+    given = config.getoption("xmlpath", default=None)
+    path = Path(given).absolute() if given else None
+    if report and path and path.name in NAMES and path.parent.resolve() == report.path.resolve():
+        raise pytest.UsageError(f"--junitxml {given}: --vlm-report writes its own {path.name} there. Name another file")

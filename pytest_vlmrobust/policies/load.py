@@ -341,10 +341,16 @@ def _read_samples(entry: Entry) -> tuple[float, int]:
     return 0.0, value
 
 
+LEAST_RISK = 1e-6
+"""A smaller risk decides nothing: at 1e-12 no model could break a bound."""
+
+
 def _read_risk(entry: Entry) -> float:
     risk = entry.quantity()
-    if isinstance(risk, str) or not 0.0 < risk < 0.5:
-        entry.refuse("a probability above 0 and below 0.5, such as 0.05 (YAML reads 1e-3 as text, and 1.0e-3 as a number)")
+    if isinstance(risk, str) or not LEAST_RISK <= risk < 0.5:
+        entry.refuse(
+            "a probability from 0.000001 on and below 0.5, such as 0.05 (YAML reads 1e-3 as text, and 1.0e-3 as a number)"
+        )
     return float(risk)
 
 

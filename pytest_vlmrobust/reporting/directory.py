@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from pytest_vlmrobust.core.decision import Decision
 from pytest_vlmrobust.core.errors import StoreError, UsageError
+from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.store import read_manifest, write_manifest
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE
@@ -63,11 +64,11 @@ class ReportDirectory:
         from filelock import FileLock, Timeout
 
         named = f"--vlm-report {str(path)!r}"
+        _refuse_other_places(path, named)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{named}: cannot make the directory: {error.strerror}") from None
-        _refuse_other_places(path, named)
         lock = FileLock(path / _LOCK, timeout=0)
         try:
             lock.acquire()
@@ -91,12 +92,12 @@ class ReportDirectory:
     def _begin(self) -> None:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+        content = {"run": self.run_id, "decision": str(Decision.INCOMPLETE), "owner": owner}
+        write_manifest(self.path, {**content, "stopped": "the run has not written its report yet, or died before it could"})
         for name in NAMES:
             (self.path / name).unlink(missing_ok=True)
         for folder in self.path.glob(f"{_UNFINISHED}*"):
             shutil.rmtree(folder)
-        content = {"run": self.run_id, "decision": str(Decision.INCOMPLETE), "owner": owner}
-        write_manifest(self.path, {**content, "stopped": "the run has not written its report yet, or died before it could"})
 
     def put(self, write: Callable[[Path], Sequence[Path]], *, as_far_as_written: bool) -> list[Path]:
         """Writes a report in place of an earlier one of this run, and returns its files.
@@ -140,15 +141,29 @@ def _refuse_other_places(path: Path, named: str) -> None:
     """Refuses a directory whose files must not be replaced by those of a report.
 
     Raises:
-        UsageError: a run or a store is kept there.
+        UsageError: a run, a store, or files of the user with these names are kept there.
     """
+    if path.is_file():
+        raise UsageError(f"{named} is a file. Name a directory")
     if (path / DOCKET_FILE).exists():
         raise UsageError(f"{named}: an earlier run keeps its evidence there. Name a directory of its own for the report")
-    if (path / EVIDENCE).exists() and not any((path / name).exists() for name in (MANIFEST, results.FILE_NAME)):
+    there = [name for name in (*NAMES, MANIFEST) if (path / name).exists()]
+    if there and not _is_of_a_report(path):
         raise UsageError(
-            f"{named}: {EVIDENCE} there is not of a report, and may hold the answers of a store. Name another directory, or "
-            "delete the file"
+            f"{named}: {first_few(there)} there would be replaced, and no manifest.json says that a report left it there. Name "
+            "an empty or a new directory"
         )
+    if folders := [name for name in there if (path / name).is_dir()]:
+        raise UsageError(f"{named}: {first_few(folders)} there is a directory, and a report writes a file of that name")
+
+
+def _is_of_a_report(path: Path) -> bool:
+    """Whether the manifest in a directory is that of a run's report."""
+    try:
+        manifest = read_manifest(path)
+    except StoreError:
+        return False
+    return isinstance(manifest.get("run"), str) and "decision" in manifest
 
 
 def _owner(path: Path) -> str:

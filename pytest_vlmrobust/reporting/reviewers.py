@@ -73,7 +73,11 @@ def _data(_: Sequence[Record], origins: Mapping[str, Any]) -> str:
 
 def _metrics(records: Sequence[Record], _: Mapping[str, Any]) -> str:
     rules = {measure.rule for record in records for measure in record.measures if measure.rule}
-    return f"{quantity(len(rules), 'rule')} with reasons, in the policy whose SHA-256 stands above" if rules else ""
+    return (
+        f"{quantity(len(rules), 'rule')}, in the policy whose SHA-256 stands above; reasons where the policy gives them"
+        if rules
+        else ""
+    )
 
 
 def _measured(records: Sequence[Record], names: set[str]) -> str:

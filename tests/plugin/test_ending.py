@@ -313,7 +313,13 @@ atexit.register(lambda: os._exit(0))
 
 @pytest.mark.parametrize(
     ("answer", "code", "more"),
-    [("A", 1, ""), ("A", 1, "threading._register_atexit(os._exit, 0)"), ("B", 0, ""), ("?", 10, "atexit.register(os._exit, 0)")],
+    [
+        ("A", 1, ""),
+        ("A", 1, "from os import _exit; atexit.register(lambda: _exit(0))"),
+        ("A", 1, "threading._register_atexit(os._exit, 0)"),
+        ("B", 0, ""),
+        ("?", 10, "atexit.register(os._exit, 0)"),
+    ],
 )
 def test_a_module_that_leaves_by_exit_0_at_the_end_changes_no_exit_code(
     project: Project, answer: str, code: int, more: str

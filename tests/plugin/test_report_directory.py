@@ -25,6 +25,7 @@ def test_zzz():
     while True: pass
 """
 SMALL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (10240, 10240))"
+OLD = '{"decision": "GO", "manifest_version": 1, "run": "20260101-000000-old"}'
 DEATHS: dict[str, tuple[int, dict[str, str], list[str]]] = {
     "killed": (-9, {"suite/test_zzz.py": KILL.format("SIGKILL")}, []),
     "terminated": (2, {"suite/test_zzz.py": KILL.format("SIGTERM")}, []),
@@ -59,18 +60,17 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def reported(project: Project) -> Project:
     """A gate whose report directory holds the files of an earlier GO, and files of the user's."""
     for name in (*NAMES, "manifest.json", *KEPT):
-        project.write(f"out/{name}", '{"decision": "GO", "manifest_version": 1}')
+        project.write(f"out/{name}", OLD)
     return project
 
 
 def left(project: Project) -> set[str]:
     """Returns the names of the report's files, none of which is of the earlier run; those of the user's are as they were."""
-    old = '{"decision": "GO", "manifest_version": 1}'
-    assert all((project.path / "out" / name).read_text() == old for name in KEPT)
+    assert all((project.path / "out" / name).read_text() == OLD for name in KEPT)
     names = {name for name in (*NAMES, "manifest.json") if (project.path / "out" / name).exists()}
     for name in names:
         content = (project.path / "out" / name).read_bytes()
-        assert content != old.encode(), name
+        assert content != OLD.encode(), name
         assert b"<title>GO" not in content
         assert b"# GO" not in content
         assert b'"decision": "GO"' not in content
@@ -107,7 +107,7 @@ def test_the_report_of_a_go_replaces_an_earlier_one_as_a_whole(any_project_but_s
 @pytest.mark.parametrize("option", ["--co", "--fixtures", "--markers", "--version", "--help"])
 def test_what_only_lists_leaves_the_report_alone(reported: Project, option: str) -> None:
     assert reported.run("--vlm-report=out", option).ret == 0
-    assert (reported.path / "out" / "results.json").read_text() == '{"decision": "GO", "manifest_version": 1}'
+    assert (reported.path / "out" / "results.json").read_text() == OLD
 
 
 def test_a_second_run_is_refused_while_the_first_writes_there_and_a_dead_one_blocks_nobody(project: Project) -> None:
@@ -140,7 +140,14 @@ sys.stdin.read()
         (["--vlm-store=out"], "predictions.sqlite", "is the directory of --vlm-store"),
         (["--vlm-baseline=out"], "results.json", "would replace --vlm-baseline"),
         ([], "docket.json", "an earlier run keeps its evidence there"),
-        ([], "predictions.sqlite", "is not of a report"),
+        (
+            [],
+            "predictions.sqlite",
+            "predictions.sqlite there would be replaced, and no manifest.json says that a report left it there",
+        ),
+        ([], "junit.xml", "junit.xml there would be replaced"),
+        ([], "models.json", "models.json there would be replaced"),
+        (["--junitxml=out/junit.xml"], "mine.txt", "writes its own junit.xml there. Name another file"),
     ],
 )
 def test_what_is_no_place_for_a_report_is_left_as_it_is(project: Project, options: list[str], kept: str, said: str) -> None:

@@ -93,7 +93,13 @@ def _pools(options: RankingOptions, refs: Mapping[str, ModelRef]) -> _Pools:
             by_family.setdefault(family_name(refs[model]), []).append(place)
     several = {f"{name} ({len(places)} models)": places for name, places in by_family.items() if len(places) > 1}
     each = {model: [place] for place, model in enumerate(options.models)}
-    return {**each, **several, ALL_MODELS: range(len(options.models))}
+    return {**each, **several, ALL_MODELS: _different(options, refs)}
+
+
+def _different(options: RankingOptions, refs: Mapping[str, ModelRef]) -> list[int]:
+    """Returns the places of the models; one that is asked in several ways counts once."""
+    again = {second for _, second in mode_pairs(refs)}
+    return [place for place, model in enumerate(options.models) if model not in again]
 
 
 def _weights(places: Sequence[int], options: RankingOptions) -> NDArray[np.float64]:

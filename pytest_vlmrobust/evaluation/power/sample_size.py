@@ -106,7 +106,7 @@ class TooFew:
 
 
 @cache
-def images_needed(rule: Rule, each: int = 2) -> int | None:
+def images_needed(rule: Rule, each: int = 1) -> int | None:
     """Returns how many source images a rule needs at least: fewer cannot pass it, even if not one answer changes.
 
     Another image may lose all of its questions under all settings, and no answer about the others says that it does not.

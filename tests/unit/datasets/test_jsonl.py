@@ -236,13 +236,19 @@ def test_pictures_that_viewers_turn_are_noted(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "said"),
     [
-        ({"id": "q\u200b1"}, "such as U+200B ZERO WIDTH SPACE"),
-        ({"id": "q2", "group": "g\u2060"}, "such as U+2060 WORD JOINER"),
-        ({"id": "\uff51\uff11"}, "a value of its own (line 1 has it too)"),
+        ({"id": "q\u200b1"}, "no character that nobody sees: U+200B ZERO WIDTH SPACE"),
+        ({"id": "q2", "group": "g\u2060"}, "no character that nobody sees: U+2060 WORD JOINER"),
+        ({"id": "\uff51\uff11"}, "a value of its own (line 1 has one that reads the same: 'q1' in NFKC)"),
     ],
 )
 def test_two_spellings_of_an_id_are_not_two_questions(folder: Path, second: dict[str, str], said: str) -> None:
     assert said in problem(folder, row(), row(**second))
+
+
+def test_joiners_that_a_language_needs_are_no_hidden_characters(folder: Path) -> None:
+    ids = ["\u0645\u0647\u200c\u0631", "\u2764\ufe0f", "\U0001f468\u200d\U0001f469"]
+    assert [sample.id for sample in read(folder, *(row(id=each) for each in ids))] == ids
+    assert "expected a value of its own" in problem(folder, row(id=ids[0]), row(id=ids[0].replace("\u200c", "")))
 
 
 def test_letters_of_another_script_that_look_alike_are_warned_of(folder: Path) -> None:

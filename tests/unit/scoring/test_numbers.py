@@ -196,7 +196,7 @@ def numeric(text: str, target: str = "12") -> Score:
         ("<think>12", "12", Score.unparsed("unfinished_thinking")),
         ("it is 2 \u221a 3", "2\u221a3", Score(1.0, "concluded", "2\u221a3")),
         ("it is 12\u221a3", "2\u221a3", Score(0.0, "concluded", "3")),
-        ("答案：12.5", "12.5", Score(1.0, "statement", "12.5")),
+        ("答案\uff1a12.5", "12.5", Score(1.0, "statement", "12.5")),
         ("Die Antwort ist 12,5.", "12.5", Score(1.0, "statement", "12.5")),
         ("5\n(2 chairs, 3 tables)", "5", Score(1.0, "concluded", "5")),
         ("5\n\nExplanation: there are 3 cats and 2 dogs", "5", Score(1.0, "concluded", "5")),

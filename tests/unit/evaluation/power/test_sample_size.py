@@ -215,9 +215,11 @@ def test_policies_name_the_images_that_they_need(name: str) -> None:
     path = Path(__file__).parents[4] / "thresholds" / f"{name}.yaml"
     head = path.read_text(encoding="utf-8").partition("version: 1")[0].replace("\n# ", " ")
     rules = {rule.id: rule for rule in load_policy([path], known_metrics=known_metrics()).rules}
-    numbers = re.findall(r"(mean-drop[a-z-]*) (\d+)", head.partition("however many questions each has: ")[2])
+    numbers = re.findall(r"(mean-drop[a-z-]*|always-lost) (\d+)", head.partition("however many questions each has: ")[2])
     assert numbers
-    assert dict(numbers) == {rule: str(images_needed(rules[rule])) for rule in ("mean-drop", "mean-drop-at-low") if rule in rules}
+    assert dict(numbers) == {
+        rule: str(images_needed(rules[rule])) for rule in ("mean-drop", "mean-drop-at-low", "always-lost") if rule in rules
+    }
 
 
 @pytest.mark.parametrize("metric", ["thinking_gain", "fixation_rate", "resolution_correlation", "corpus_drop"])
