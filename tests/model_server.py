@@ -21,19 +21,67 @@ from pytest_vlmrobust.core.sample import IMAGE_MARK
 
 LETTERS = ("A", "B", "C", "D")
 Reply = tuple[int, dict[str, str], bytes]
+Provider = Callable[[str, dict[str, str], dict[str, Any]], Reply | None]
+
+
+def refusal(status: int, message: str, **more: Any) -> Reply:
+    """Returns an error as servers of this protocol send it."""
+    return status, {}, json.dumps({"error": {"message": message, "type": "invalid_request_error", **more}}).encode()
+
+
+def azure(key: str, version: str = "2026-02-01") -> Provider:
+    """Refuses as Azure does: a deployment is asked with a version in the query, and the key in a header of its own."""
+
+    def refused(path: str, headers: dict[str, str], _body: dict[str, Any]) -> Reply | None:
+        if path != f"/openai/deployments/gpt-4o/chat/completions?api-version={version}":
+            return refusal(404, "Resource not found", code="404")
+        if headers.get("api-key") != key or "authorization" in headers:
+            return refusal(401, "Access denied due to invalid subscription key or wrong API endpoint.", code="401")
+        return None
+
+    return refused
+
+
+def openai_reasoning(_path: str, _headers: dict[str, str], body: dict[str, Any]) -> Reply | None:
+    """Refuses as OpenAI does for a model that thinks."""
+    if "max_tokens" in body:
+        said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+        return refusal(400, said, param="max_tokens", code="unsupported_parameter")
+    if body.get("temperature", 1) != 1:
+        said = "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported."
+        return refusal(400, said, param="temperature", code="unsupported_value")
+    if "logprobs" in body:
+        return refusal(403, "You are not allowed to request logprobs from this model")
+    if body["max_completion_tokens"] < 3:
+        said = "Could not finish the message because max_tokens or model output limit was reached. Please try again."
+        return refusal(400, said, code=None, param=None)
+    return None
+
+
+def openrouter(key: str) -> Provider:
+    """Refuses as OpenRouter does where a provider is demanded that there is not."""
+
+    def refused(_path: str, headers: dict[str, str], body: dict[str, Any]) -> Reply | None:
+        if headers.get("authorization") != f"Bearer {key}":
+            return refusal(401, "User not found.", code=401)
+        if body.get("provider", {}).get("order") == ["nobody"]:
+            return refusal(400, "No allowed providers are available for the selected model.", code=400)
+        return None
+
+    return refused
 
 
 def read_request(body: dict[str, Any], letters: tuple[str, ...] = ()) -> Request:
     """Returns what was sent as a request; the pictures as they are after decoding."""
     texts, images = [], []
-    for part in body["messages"][0]["content"]:
+    for part in body["messages"][-1]["content"]:
         if part["type"] == "text":
             texts.append(part["text"])
         else:
             encoded = part["image_url"]["url"].removeprefix("data:image/png;base64,")
             texts.append(IMAGE_MARK)
             images.append(np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))).convert("RGB")))
-    limit = 8 if letters else int(body["max_tokens"])
+    limit = 8 if letters else int(body.get("max_tokens") or body["max_completion_tokens"])
     return Request(key="served", images=tuple(images), text="".join(texts), choices=letters, max_new_tokens=limit)
 
 
@@ -67,6 +115,10 @@ class ModelServer:
     ) -> None:
         self.backend, self.before, self.letters, self.engine = backend, before, letters, engine
         self.asked = 0
+        self.calls: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+        """Path with its query, headers and body of each call."""
+        self.provider: Provider = lambda _path, _headers, _body: None
+        """Refuses calls as a provider does, before anything is answered."""
         self.usage = True
         """Whether it says how many tokens an answer took."""
         self.port = 0
@@ -89,7 +141,9 @@ class ModelServer:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self.send(*outer.answered(body))
+                call = self.path, {name.lower(): value for name, value in self.headers.items()}, body
+                outer.calls.append(call)
+                self.send(*(outer.provider(*call) or outer.answered(body)))
 
             def send(self, status: int, headers: dict[str, str], content: bytes) -> None:
                 self.send_response(status)
@@ -148,7 +202,7 @@ class ModelServer:
 
     def _reply(self, body: dict[str, Any]) -> dict[str, Any]:
         wants = bool(body.get("logprobs")) and self.letters
-        letters = ("Yes", "No") if "yes or no" in str(body["messages"][0]["content"]) else LETTERS
+        letters = ("Yes", "No") if "yes or no" in str(body["messages"][-1]["content"]) else LETTERS
         with self._one:
             self.asked += 1
             (prediction,) = self.backend.infer([read_request(body, letters if wants else ())])

@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Request
 from .generation import Generation, NonFiniteWatch, score_processors
 from .letters import LetterTokens, letter_logprobs, letters_of, most_probable
 from .loading import Loaded, picture_size
-from .messages import message
+from .messages import conversation, message
 from .protocol import failed_prediction
 from .qwen_images import Patches, cuts_by_table, patches_and_grids
 
@@ -254,7 +254,8 @@ class Answerer:
         return _tokens_about(request) in self._rows
 
     def _processed(self, requests: Sequence[Request], texts: Sequence[str]) -> Any:
-        conversations = [[message(request.images, text)] for request, text in zip(requests, texts, strict=True)]
+        users = [message(request.images, text) for request, text in zip(requests, texts, strict=True)]
+        conversations = [conversation(self._loaded.system_prompt, user) for user in users]
         with self._tokenizing:
             return self._loaded.processor.apply_chat_template(
                 conversations,

@@ -64,8 +64,12 @@ def text_body(
     if generation is None:
         return body
     more: dict[str, Any] = {}
-    if generation.samples:
+    if generation.temperature is None:
+        del body["temperature"]
+        body |= {"seed": seed, **({"top_p": float(generation.top_p)} if generation.top_p < 1.0 else {})}
+    elif generation.samples:
         body |= {"temperature": float(generation.temperature), "top_p": float(generation.top_p), "seed": seed}
+    if generation.samples:
         more = {"top_k": int(generation.top_k)} if generation.top_k else {}
     if generation.repetition_penalty != 1.0:
         more["repetition_penalty"] = float(generation.repetition_penalty)

@@ -8,14 +8,18 @@ import email.utils
 import json
 import logging
 import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import on_one_line
 
+from .generation import generation_for
 from .replicas import Failure
+from .served import Served
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable that holds the key where no other one is named."""
@@ -36,12 +40,32 @@ _TELLTALES = ("httpcore2", "openai")
 _BUSY = frozenset({429})
 _OVERLOADED = frozenset({502, 503, 504, 529})
 _AGAIN = frozenset({408, 409, 425})
+_OF_PARAMETERS = frozenset({400, 422})
+_NAMES = ("max_tokens", "temperature")
 _FILTERS = ("content_filter", "content_policy_violation", "moderation_blocked", "ResponsibleAIPolicyViolation")
 _ADVICE = {
     401: f"Set the key in the environment: {KEY_VARIABLE}, or the variable that 'key_variable' of the models file names",
     403: "The key is not allowed to use this model",
     404: "Look at the base URL, which usually ends in /v1, and at what the server calls the model (BASE_URL/models)",
 }
+_NO_KEY_BESIDE_HEADERS = ". Beside 'headers' a key is sent only where 'key_variable' names it; this entry names none"
+
+LIMIT, TEMPERATURE = "max_completion_tokens", "temperature"
+LEARNED = {
+    LIMIT: "refuses max_tokens: max_completion_tokens is sent in its place",
+    TEMPERATURE: (
+        "refuses temperature 0, so that none is sent: decoding is not greedy, and answers may change. To "
+        "declare it, write generation: {temperature: none} in the models file"
+    ),
+}
+"""What a server can be seen to refuse, and what is sent instead."""
+_REFUSES = re.compile(
+    r"unsupported|(not|n't) (support|allow|permit)|unknown|unrecogni[sz]ed|unexpected|deprecated|only the default|extra inputs",
+    re.IGNORECASE,
+)
+"""Words of a server that takes no such parameter; one that finds the value too large says none of them."""
+_RAN_OUT = re.compile(r"could not finish the message because max_tokens or model output limit was reached", re.IGNORECASE)
+"""How OpenAI says that a model thought until its tokens were used up."""
 
 
 class Filtered(Exception):
@@ -53,32 +77,61 @@ class Client:
 
     Args:
         url: The base URL.
-        model: Its name there.
-        key_variable: The environment variable that holds the key; empty for ``OPENAI_API_KEY``, which may be absent.
+        ref: The model. Without its ``key_variable`` the key is that of ``OPENAI_API_KEY``, which may be absent; beside
+            ``headers`` no key is sent then, for it may belong to another server.
         limit: Seconds that a call may take.
+        learned: Keys of ``LEARNED`` that are known of the server.
+        learn: Called with one that the server shows.
 
     Raises:
-        BackendError: a variable is named and not set.
+        BackendError: a variable is named and not set, or no header can hold its value.
     """
 
-    def __init__(self, url: str, model: str, *, key_variable: str, limit: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        ref: ModelRef,
+        *,
+        limit: float,
+        learned: Iterable[str] = (),
+        learn: Callable[[str], None] = lambda _fact: None,
+    ) -> None:
         import openai
 
-        if key_variable and not os.environ.get(key_variable):
-            raise BackendError(f"the environment variable {key_variable}, which should hold the key to {url}, is not set")
-        self.url, self._model, self._variable, self._limit = url, model, key_variable or KEY_VARIABLE, limit
+        for variable, purpose in {
+            ref.key_variable: "key",
+            **{name: f"header {key}" for key, name in ref.headers.items()},
+        }.items():
+            if variable and not os.environ.get(variable):
+                raise BackendError(f"the environment variable {variable}, which should hold the {purpose} to {url}, is not set")
+        headers = {name: os.environ[variable] for name, variable in ref.headers.items()}
+        for name, value in headers.items():
+            if not (value.isascii() and value.isprintable()) or value != value.strip():
+                raise BackendError(
+                    f"the environment variable {ref.headers[name]} holds what no header can be: characters that are not "
+                    "printable ASCII, or a blank at an end"
+                )
+        self.url, self._ref, self._limit = url, ref, limit
+        self._model = Served.of(ref.location).model
+        self._variable = ref.key_variable or ("" if headers else KEY_VARIABLE)
+        self._sends_key = bool(self._variable) or any(name.lower() == "authorization" for name in headers)
+        self._learn = learn
+        self.learned = set(learned)
+        self._declared = {LIMIT: ref.token_limit_parameter == LIMIT, TEMPERATURE: generation_for(ref).temperature is None}
         self._replied = False
         for logger in _TELLTALES:
             logging.getLogger(logger).setLevel(logging.INFO)
         self._client = openai.AsyncOpenAI(
             base_url=url,
-            api_key=os.environ.get(self._variable) or _NO_KEY,
+            api_key=(self._variable and os.environ.get(self._variable)) or _NO_KEY,
             timeout=limit,
             max_retries=0,  # replicas try again: they have to see what a server bears
             http_client=openai.DefaultAsyncHttpxClient(
                 event_hooks={"request": [self._stay], "response": [_cap]}, max_redirects=_MOST_REDIRECTS
             ),
-            default_headers={"Accept-Encoding": "identity"},  # so that the bytes that are counted are those that are kept
+            # so that the bytes that are counted are those that are kept
+            default_headers={"Accept-Encoding": "identity", **headers},
+            default_query=dict(ref.query),
         )
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
@@ -89,9 +142,17 @@ class Client:
             Filtered: a filter of the server keeps the question from the model.
             BackendError: there will never be one.
         """
+        sent = self._completed(arguments)
         try:
-            raw = await self._client.chat.completions.with_raw_response.create(model=self._model, **arguments)
+            raw = await self._client.chat.completions.with_raw_response.create(model=self._model, **sent)
         except Exception as error:  # noqa: BLE001 - whatever the client raises is about the server
+            if fact := self._refused_parameter(error, sent):
+                if fact not in self.learned:
+                    self.learned.add(fact)
+                    self._learn(fact)
+                return await self.call(arguments)  # without what was refused: at most once for each fact
+            if getattr(error, "status_code", None) == 400 and _RAN_OUT.search(str(getattr(error, "message", ""))):
+                return {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "length"}]}
             raise self._meaning(error) from None  # errors of the client hold the request, and with it the key
         try:
             reply = self._without_key(json.loads(raw.http_response.content))
@@ -102,6 +163,32 @@ class Client:
             raise Failure("faulty", f"{self.url} sent something that is not JSON ({self._quoted(str(error))})") from None
         self._replied = True
         return reply
+
+    def _completed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the arguments of a call with what is declared about this model, and as its server takes them."""
+        sent, ref = dict(arguments), self._ref
+        if ref.system_prompt:
+            sent["messages"] = [{"role": "system", "content": ref.system_prompt}, *sent["messages"]]
+        effort = {"reasoning_effort": ref.reasoning_effort} if ref.reasoning_effort else {}
+        if more := {**sent.get("extra_body", {}), **effort, **ref.extra_body}:
+            sent["extra_body"] = more
+        if LIMIT in self.learned or self._declared[LIMIT]:
+            sent[LIMIT] = sent.pop("max_tokens")
+        if (TEMPERATURE in self.learned or self._declared[TEMPERATURE]) and sent.get("temperature") == 0.0:
+            del sent["temperature"]
+        return sent
+
+    def _refused_parameter(self, error: Any, sent: Mapping[str, Any]) -> str:
+        """Returns which of ``LEARNED`` an error shows about what was sent; empty for none."""
+        if getattr(error, "status_code", None) not in _OF_PARAMETERS:
+            return ""
+        said = str(error.message)
+        if not _REFUSES.search(said):
+            return ""
+        about = {error.param} if error.param else {name for name in _NAMES if re.search(rf"\b{name}\b", said)}
+        if "max_tokens" in about and "max_tokens" in sent and not self._ref.token_limit_parameter:
+            return LIMIT
+        return TEMPERATURE if TEMPERATURE in about and sent.get("temperature") == 0.0 else ""
 
     async def engine(self) -> str:
         """Returns what the server calls the owner of the model, for most the name of the engine; empty where it does not say."""
@@ -120,7 +207,12 @@ class Client:
         await self._client.close()
 
     async def _stay(self, request: Any) -> None:
-        """Sends nothing to another host, port or scheme than the base URL has: to these a redirect would take the questions."""
+        """Sends nothing to another host, port or scheme than the base URL has: to these a redirect would take the questions.
+
+        The client sends ``Authorization`` always, and a server that is given its key by another header may refuse that.
+        """
+        if not self._sends_key:
+            request.headers.pop("Authorization", None)
         base = self._client.base_url
         if (request.url.scheme, request.url.host, request.url.port) != (base.scheme, base.host, base.port):
             raise _Refused(
@@ -151,8 +243,10 @@ class Client:
     def _meaning_of_status(self, error: Any, status: int) -> Exception:
         said = self._quoted(error.message)
         words = f"{self.url} answered with status {status}: {said}"
-        if status in {401, 403, 404} or error.code == "insufficient_quota":
-            return BackendError(f"{words}. {_ADVICE.get(status, 'The account has used up its quota')}")
+        no_logprobs = status == 403 and "logprobs" in said  # so OpenAI refuses them of models that think
+        if (status in {401, 403, 404} and not no_logprobs) or error.code == "insufficient_quota":
+            without = _NO_KEY_BESIDE_HEADERS if status == 401 and not self._sends_key else ""
+            return BackendError(f"{words}. {_ADVICE.get(status, 'The account has used up its quota')}{without}")
         if status in _BUSY:
             return Failure("busy", words, _retry_after(error.response.headers))
         if status in _OVERLOADED:
@@ -168,9 +262,17 @@ class Client:
         return on_one_line(self._without_key(text), _LONGEST_REASON)
 
     def _without_key(self, content: Any) -> Any:
-        """Returns text, or JSON, with a mark in the place of the key, which some servers repeat."""
-        key = os.environ.get(self._variable, "").strip()  # an error about a blank beside it spells the blank out
-        return _replaced(content, key) if len(key) >= _SHORTEST_SECRET else content
+        """Returns text, or JSON, with a mark in the place of the key, or of a header, which some servers repeat."""
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            content = _replaced(content, secret)
+        return content
+
+    def _secrets(self) -> Iterator[str]:
+        for variable in {self._variable, *self._ref.headers.values()} - {""}:
+            value = os.environ.get(variable, "").strip()  # an error about a blank beside it spells the blank out
+            for secret in {value, value.rpartition(" ")[2]}:  # a server repeats what follows 'Bearer'
+                if len(secret) >= _SHORTEST_SECRET:
+                    yield secret
 
 
 def _replaced(content: Any, key: str) -> Any:

@@ -23,7 +23,8 @@ class Generation:
     """
 
     max_new_tokens: int = 2048
-    temperature: float = 0.0
+    temperature: float | None = 0.0
+    """None leaves it to the server."""
     top_p: float = 1.0
     top_k: int = 0
     """0 keeps the whole vocabulary."""
@@ -33,8 +34,11 @@ class Generation:
     @property
     def samples(self) -> bool:
         """Whether tokens are drawn at random (from a generator seeded per request)."""
-        return self.temperature > 0.0
+        return self.temperature is None or self.temperature > 0.0
 
+
+NO_TEMPERATURE = "none"
+"""What the models file says to leave the temperature to the server."""
 
 BY_MODE = {
     "direct": Generation(),
@@ -47,7 +51,7 @@ PRESETS: dict[str, dict[str, float | int]] = {"observatory": {"temperature": 0.2
 
 _BOUNDS: dict[str, tuple[Callable[[float], bool], str]] = {
     "max_new_tokens": (lambda value: value >= 1, "a whole number of 1 or more"),
-    "temperature": (lambda value: value >= 0, "a number of 0 (greedy) or more"),
+    "temperature": (lambda value: value >= 0, "a number of 0 (greedy) or more, or none with backend: openai"),
     "top_p": (lambda value: 0 < value <= 1, "a number in (0, 1]"),
     "top_k": (lambda value: value >= 0, "a whole number of 0 (all) or more"),
     "repetition_penalty": (lambda value: value > 0, "a number above 0"),
@@ -74,10 +78,20 @@ def generation_for(ref: ModelRef) -> Generation:
             f"model {ref.name!r}: choices are to be answered by letters, and prompt mode {ref.prompt_mode!r} answers with text, "
             f"which does not begin with a letter. {TEXT_INSTEAD}; or take prompt_mode: direct"
         )
-    for key, value in ref.generation.items():
-        _check(ref.name, key, value)
     overrides: dict[str, Any] = dict(ref.generation)
-    return dataclasses.replace(BY_MODE[ref.prompt_mode], **overrides)
+    if overrides.get("temperature") == NO_TEMPERATURE:
+        if ref.backend != "openai":
+            raise ModelError(
+                f"model {ref.name!r}: temperature: {NO_TEMPERATURE} leaves the temperature to a server. It goes with "
+                "backend: openai alone; expected a number of 0 (greedy) or more"
+            )
+        del overrides["temperature"]  # the mode's own sampling goes with its temperature
+        mode = dataclasses.replace(BY_MODE[ref.prompt_mode], temperature=None, top_p=1.0, top_k=0)
+    else:
+        mode = BY_MODE[ref.prompt_mode]
+    for key, value in overrides.items():
+        _check(ref.name, key, value)
+    return dataclasses.replace(mode, **overrides)
 
 
 def scores_letters(ref: ModelRef) -> bool:
@@ -146,7 +160,7 @@ class NonFiniteWatch:
 
 def score_processors(generation: Generation, seeds: Sequence[int], watch: NonFiniteWatch) -> list[Any]:
     """Returns what is done to the scores before the highest one is chosen, in order."""
-    if not generation.samples:
+    if not generation.temperature:
         return [watch]
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 

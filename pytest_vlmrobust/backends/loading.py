@@ -20,7 +20,7 @@ from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 from pytest_vlmrobust.core.words import first_few, quantity
 
 from .devices import SPREADS, Leased, device_class, free_memory, leased, require_device
-from .messages import ControlTokens, message
+from .messages import ControlTokens, conversation, message
 from .published import published_at
 from .qwen_images import FAST, accelerated
 
@@ -281,9 +281,10 @@ class Loaded:
     """What computes."""
     shares_weights: bool = True
     """Whether a copy of the model can compute with the same weights."""
+    system_prompt: str = ""
 
 
-def load(source: ModelSource, placement: Placement) -> Loaded:
+def load(source: ModelSource, placement: Placement, system_prompt: str = "") -> Loaded:
     """Loads processor and weights; where the device has no number, onto a GPU that this process leases.
 
     An adapter is not merged: its layers compute beside those of the model, as peft trained them. Merged into half precision,
@@ -304,7 +305,7 @@ def load(source: ModelSource, placement: Placement) -> Loaded:
         processor = load_processor(source, placement.image_backend)
         limit_pixels(processor, placement.min_pixels, placement.max_pixels)
         processor.image_processor = _by_preprocessing(processor.image_processor, placement.preprocessing)
-        prompt = _plain_prompt(processor, source)
+        prompt = _plain_prompt(processor, source, system_prompt)
         model, notes = _load_weights(source, placement)
     except VlmRobustError:
         raise
@@ -322,7 +323,18 @@ def load(source: ModelSource, placement: Placement) -> Loaded:
     devices = _devices_of(model, placement)
     shares_weights = not placement.quantization and len({device_class(place) for place in _places(model)}) == 1
     return Loaded(
-        model, processor, devices[0], control, stop_ids, image_token_id, prompt, lease.note, tuple(notes), devices, shares_weights
+        model,
+        processor,
+        devices[0],
+        control,
+        stop_ids,
+        image_token_id,
+        prompt,
+        lease.note,
+        tuple(notes),
+        devices,
+        shares_weights,
+        system_prompt,
     )
 
 
@@ -389,9 +401,25 @@ def _by_preprocessing(images: Any, preprocessing: str) -> Any:
     return accelerated(images) if preprocessing == FAST else images
 
 
-def _plain_prompt(processor: Any, source: ModelSource) -> str:
+def _plain_prompt(processor: Any, source: ModelSource, system_prompt: str = "") -> str:
+    prompt = _rendered(processor, source, "")
+    if not system_prompt:
+        return prompt
+    refusal = f"{source.location}: the chat template has no place for a system prompt"
+    advice = "Leave 'system_prompt' out and write the text into 'template', before {question}; or change chat_template.jinja"
     try:
-        prompt = str(processor.apply_chat_template([message((), "?")], add_generation_prompt=True, tokenize=False))
+        prompt = _rendered(processor, source, system_prompt)
+    except BackendError as error:
+        raise BackendError(f"{refusal}: it refuses the role 'system' ({error.__cause__ or error}). {advice}") from error
+    if system_prompt.strip() not in prompt:
+        raise BackendError(f"{refusal}: it leaves out what the role 'system' says. {advice}")
+    return prompt
+
+
+def _rendered(processor: Any, source: ModelSource, system_prompt: str) -> str:
+    messages = conversation(system_prompt, message((), "?"))
+    try:
+        prompt = str(processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
     except Exception as error:  # a template is a program, and fails in as many ways
         raise BackendError(
             f"{source.location}: the chat template does not render a user message that is a list of image and text parts: "

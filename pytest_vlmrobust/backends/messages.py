@@ -1,4 +1,4 @@
-"""A request as the one user message of a conversation."""
+"""A request as the user message of a conversation."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ def message(images: Sequence[NDArray[np.uint8]], text: str) -> dict[str, Any]:
     pieces = [{"type": "text", "text": part} for part in parts]
     mixed = [piece for pair in zip(pieces, pictures, strict=False) for piece in pair] + [pieces[-1]]
     return {"role": "user", "content": [piece for piece in mixed if piece.get("text") != ""]}
+
+
+def conversation(system_prompt: str, user: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns a user message after the system prompt, if there is one."""
+    system = [{"role": "system", "content": [{"type": "text", "text": system_prompt}]}] if system_prompt else []
+    return [*system, user]
 
 
 def malformed(request: Request) -> str:

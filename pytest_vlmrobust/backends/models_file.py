@@ -10,10 +10,12 @@ models:
     url: http://localhost:8000/v1    # or a list: replicas
     model: ours-v3                   # as the server calls it
     revision: "2024-06-01 vllm-0.33"
+    headers: {api-key: {variable: OUR_KEY}}
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +25,7 @@ from pytest_vlmrobust.core.boxes import CONVENTIONS
 from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import ModelError, did_you_mean
 from pytest_vlmrobust.core.prediction import ANSWERS, PROMPT_MODES, ModelRef
+from pytest_vlmrobust.core.sample import IMAGE_MARK
 
 from .devices import SPREADS
 from .generation import PRESETS, generation_for
@@ -37,7 +40,28 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HERE, _SERVED = "transformers", "openai"
 _LOADED_HERE = ("remote_code", "adapter", "quantization", "device_map", "max_memory")
-_OF_SERVERS = ("url", "model", "key_variable", "time_limit", "tokenizer")
+_OF_REQUESTS = ("headers", "query", "extra_body", "reasoning_effort", "token_limit_parameter")
+_OF_SERVERS = ("url", "model", "key_variable", "time_limit", "tokenizer", *_OF_REQUESTS)
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_LIMITS = ("max_tokens", "max_completion_tokens", "auto")
+_QUESTION = "{question}"
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+_OF_TRANSPORT = ("accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding")
+_SECRET = re.compile(
+    r"(?i)api[-_]?key|subscription[-_]?key|(access|auth)[-_]?token|authorization|password|secret|(key|token|sig)\Z"
+)
+"""Names of values that are secrets."""
+_SECRET_IN_BODY = re.compile(r"(?i)api[-_]?key|subscription[-_]?key|(access|auth)[-_]?token|authorization|password|secret")
+_SET_HERE: Mapping[str, str] = {
+    "model": "'model'",
+    "messages": "the questions, and 'system_prompt'",
+    **dict.fromkeys(("max_tokens", "max_completion_tokens"), "'generation: {max_new_tokens: ...}', and 'token_limit_parameter'"),
+    **dict.fromkeys(("temperature", "top_p", "top_k", "repetition_penalty", "seed"), "'generation'"),
+    "reasoning_effort": "'reasoning_effort' of the entry",
+    **dict.fromkeys(("logprobs", "top_logprobs", "response_format", "logit_bias"), "'answer'"),
+    **dict.fromkeys(("stream", "n"), "nothing: one whole answer is read"),
+}
+"""Keys of a request body that the gate sets, each with what decides about it."""
 _GENERATION = f"a mapping such as {{max_new_tokens: 512}}, or {', '.join(PRESETS)}"
 _PIXELS = "a whole number of pixels above 0"
 _DEVICES = ("cpu", *(f"cuda:{number}" for number in range(16)))
@@ -62,6 +86,83 @@ def read_variable(entry: Entry) -> str:
     if not _VARIABLE.match(text):
         # the value may be the key itself: it is not repeated
         entry.fail("is not the name of an environment variable. Keys are never written into files: set one, and name it here")
+    return text
+
+
+def _headers(entry: Entry) -> dict[str, str]:
+    """Returns the environment variable of each header."""
+    variables: dict[str, str] = {}
+    for name, value in entry.table("a mapping such as {api-key: {variable: AZURE_KEY}}").items():
+        if not _HEADER.match(name) or name.lower() in _OF_TRANSPORT:
+            value.fail("is not a header that can be set here. Expected the name of a header such as api-key")
+        if name.lower() in map(str.lower, variables):
+            value.fail("is written twice, for capitals do not matter in names of headers. Keep one of them")
+        if not value.is_mapping:  # what stands there may be the secret itself: it is not repeated
+            value.fail(
+                "is not read from here. Values of headers are never written into files: write {variable: NAME}, and set it"
+            )
+        variables[name] = read_variable(value.mapping(("variable",), required=("variable",))["variable"])
+    return variables
+
+
+def _query(entry: Entry) -> dict[str, str]:
+    texts = {}
+    for name, value in entry.table("a mapping such as {api-version: '2026-02-01'}").items():
+        _refuse_secret(name, value, _SECRET)
+        texts[name] = value.text()
+    return texts
+
+
+def _extra_body(entry: Entry) -> dict[str, Any]:
+    given = entry.table("a mapping such as {chat_template_kwargs: {enable_thinking: false}}")
+    for name, value in given.items():
+        if name in _SET_HERE:
+            value.fail(f"is set by the gate itself. What decides about it: {_SET_HERE[name]}")
+    return {name: _json(name, value) for name, value in given.items()}
+
+
+def _json(name: str, entry: Entry) -> Any:
+    """Returns a JSON value; refuses one whose name says that it is a secret."""
+    _refuse_secret(name, entry, _SECRET_IN_BODY)
+    if entry.is_mapping:
+        return {key: _json(key, value) for key, value in entry.table().items()}
+    if entry.is_list:
+        return [_json("", value) for value in entry.items()]
+    value = entry.scalar()
+    if not isinstance(value, str | int | float | bool | None) or (isinstance(value, float) and not math.isfinite(value)):
+        entry.refuse("a JSON value: put days in quotes; numbers are finite")
+    return value
+
+
+def _refuse_secret(name: str, entry: Entry, pattern: re.Pattern[str]) -> None:
+    if pattern.search(name):
+        entry.fail(
+            "has the name of a secret, and would be written into the manifest. Send it as a header, whose value comes from the "
+            "environment: headers: {NAME: {variable: VARIABLE}}"
+        )
+
+
+def _system_prompt(entry: Entry) -> str:
+    """Returns the text, which may stand in a file."""
+    if not entry.is_mapping:
+        return entry.text("text, or {file: PATH}")
+    file = entry.mapping(("file",), required=("file",))["file"]
+    path = file.file_below(Path(entry.file).parent, "a text file")
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, ValueError) as error:
+        file.fail(f"cannot be read: {error}. Expected a text file in UTF-8, relative to this one")
+    if not text.strip():
+        file.fail("names a file without text. Leave 'system_prompt' out, or fill the file")
+    return text
+
+
+def _template(entry: Entry) -> str:
+    text = entry.text(f"text with {_QUESTION} in it")
+    if text.count(_QUESTION) != 1:
+        entry.fail(f"has {text.count(_QUESTION)} times {_QUESTION}. Expected it exactly once: there the question stands")
+    if IMAGE_MARK in text:
+        entry.fail("has the character U+FFFC, which stands for a picture in questions. Remove it")
     return text
 
 
@@ -120,6 +221,13 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "model": lambda entry: entry.text("the name that the server gives to the model"),
     "tokenizer": _place_of_tokenizer,
     "key_variable": read_variable,
+    "system_prompt": _system_prompt,
+    "template": _template,
+    "headers": _headers,
+    "query": _query,
+    "extra_body": _extra_body,
+    "reasoning_effort": lambda entry: entry.one_of(_EFFORTS),
+    "token_limit_parameter": lambda entry: entry.one_of(_LIMITS).replace("auto", ""),
     "time_limit": lambda entry: entry.number("a number of seconds above 0", low=_LEAST),
     "prompt_price": lambda entry: entry.number(_PRICE, low=0.0),
     "completion_price": lambda entry: entry.number(_PRICE, low=0.0),
@@ -166,6 +274,8 @@ def _model(name: str, entry: Entry) -> ModelRef:
     for key in _LOADED_HERE:
         if key in given and backend != _HERE:
             given[key].fail(f"is about checkpoints that load here: it goes with backend: {_HERE} alone")
+    if "system_prompt" in given and backend not in (_HERE, _SERVED):
+        given["system_prompt"].fail(f"goes with backend: {_HERE} or {_SERVED} alone: no other one puts it to the model")
     if "max_memory" in given and fields.get("device_map") not in SPREADS:
         given["max_memory"].fail(f"needs a device_map that spreads the weights: {', '.join(SPREADS)}")
     location = _served(entry, given, fields) if backend == _SERVED else _location(entry, given, fields)

@@ -29,7 +29,7 @@ from .chat import (
     text_body,
     text_prediction,
 )
-from .client import Client, Filtered
+from .client import LEARNED, TEMPERATURE, Client, Filtered
 from .constrained import (
     OFFERED,
     Unconstrained,
@@ -39,7 +39,7 @@ from .constrained import (
     structured_body,
     structured_prediction,
 )
-from .generation import TEXT_INSTEAD, generation_for, scores_letters
+from .generation import NO_TEMPERATURE, TEXT_INSTEAD, generation_for, scores_letters
 from .letters import LetterTokens, letters_of
 from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
@@ -53,6 +53,7 @@ ENCODING_VERSION = 1
 TIME_LIMIT = 120.0
 """Seconds that a request may take where nothing else is said."""
 _LETTERS, _TEXT = "letters", "text"
+_GREEDY, _SAMPLED = "generate", "sample"
 _CONSTRAINTS = (STRUCTURED_CHOICE, LOGIT_BIAS)
 _SHOWN = 80
 _GIVEN_UP = "the run ended while it was asked"
@@ -77,7 +78,9 @@ class OpenAIBackend:
         self._ref, self._options = ref, options
         self._generation = generation_for(ref)
         self._served = Served.of(ref.location)
-        self._memory = Memory(options.servers, self._served.identity(ref.revision))
+        free = {"temperature": NO_TEMPERATURE} if self._generation.temperature is None else {}
+        self._identity = {**self._served.identity(ref.revision), **ref.deployment, **free}
+        self._memory = Memory(options.servers, self._identity)
         self._limit = ref.time_limit or TIME_LIMIT
         self._opening = threading.RLock()
         self._fingerprint: dict[str, Any] | None = None
@@ -124,6 +127,7 @@ class OpenAIBackend:
                     "backend": "openai",
                     "encoding": ENCODING_VERSION,
                     **self._served.identity(ref.revision),
+                    **ref.deployment,
                     "dtype": ref.dtype,
                     "images": {"format": "png", "min_pixels": ref.min_pixels, "max_pixels": ref.max_pixels},
                     "decoding": self._decoding(),
@@ -142,6 +146,8 @@ class OpenAIBackend:
             for replica in replicas.all
         }
         loaded = {"engine": seen.engine, "answer": self._method(), "witnesses": len(seen.witnesses), "servers": servers}
+        if learned := sorted(set().union(*(replica.client.learned for replica in replicas.all))):
+            loaded["learned"] = {fact: LEARNED[fact] for fact in learned}
         return {**known, "loaded": loaded}
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
@@ -301,7 +307,20 @@ class OpenAIBackend:
         return replicas
 
     def _client(self, url: str) -> Client:
-        return Client(url, self._served.model, key_variable=self._ref.key_variable, limit=self._limit)
+        known = self._memory.read()
+        learned = known.learned if known else ()
+        for fact in learned:
+            self._note_learned(url, fact)
+        return Client(url, self._ref, limit=self._limit, learned=learned, learn=lambda fact: self._learned(url, fact))
+
+    def _learned(self, url: str, fact: str) -> None:
+        self._note_learned(url, fact)
+        if known := self._memory.read():  # at the first look there is nothing yet, and that remembers it itself
+            self._memory.note(learned=tuple(dict.fromkeys((*known.learned, fact))))
+
+    def _note_learned(self, url: str, fact: str) -> None:
+        if fact == TEMPERATURE:
+            self._notice(f"{url} {LEARNED[fact]}")
 
     async def _check_health(self, replica: Replica[Client]) -> None:
         await health_check(self._witness(replica, persistent=False))
@@ -352,12 +371,13 @@ class OpenAIBackend:
                 "would not be noticed"
             )
         return Remembered(
-            identity=self._served.identity(self._ref.revision),
+            identity=self._identity,
             letters=letters,
             constraint=constraint,
             engine=await replica.client.engine(),
             witnesses=answers,
             urls=(replica.url,),
+            learned=tuple(sorted(replica.client.learned)),
         )
 
     async def _difference(self, replica: Replica[Client], known: Remembered) -> str:
@@ -509,10 +529,17 @@ class OpenAIBackend:
             ) from None
         self._note_counts(replica.url, prediction)
         self._answered[replica.url] = self._answered.get(replica.url, 0) + 1
-        return dataclasses.replace(prediction, details={**prediction.details, "server": replica.url})
+        return self._told(replica, prediction)
+
+    @staticmethod
+    def _told(replica: Replica[Client], prediction: Prediction) -> Prediction:
+        """Returns an answer with the server that gave it; sampled, where the server takes no temperature of 0."""
+        sampled = prediction.method == _GREEDY and TEMPERATURE in replica.client.learned
+        details = {**prediction.details, "server": replica.url}
+        return dataclasses.replace(prediction, method=_SAMPLED if sampled else prediction.method, details=details)
 
     def _method_of(self, request: Request) -> str:
         answer = str(self.fingerprint()["answer"])
         if request.choices and answer != _TEXT:
             return LETTER_LOGITS if answer == _LETTERS else answer
-        return "sample" if self._generation.samples else "generate"
+        return _SAMPLED if self._generation.samples else _GREEDY

@@ -6,8 +6,9 @@ import asyncio
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +65,8 @@ class ServerProbe:
     """What the server calls the owner of the model; empty where it does not say."""
     models: tuple[str, ...] = ()
     """What it lists; many have no list."""
+    learned: tuple[str, ...] = ()
+    """Parameters that it refuses, and what is sent instead, in words."""
     ways: Mapping[str, str] = field(default_factory=dict)
     """Each of ``WAYS`` with why it does not work; empty for one that does."""
 
@@ -78,6 +81,8 @@ class ModelProbe:
     """What is declared, or asked of the hub."""
     problem: str = ""
     """Why no gate can be run on it; empty where one can."""
+    deployment: Mapping[str, Any] = field(default_factory=dict)
+    """What goes with every question, as the models file says it."""
     servers: tuple[ServerProbe, ...] = ()
     answer: str = ""
     """By which of ``WAYS`` choices are answered."""
@@ -111,16 +116,16 @@ def probe(ref: ModelRef, options: BackendOptions) -> ModelProbe:
     """
     backend = Guard(lambda: open_backend(ref, options), ref.name)
     servers: tuple[ServerProbe, ...] = ()
+    seen = partial(ModelProbe, ref.name, ref.backend, ref.revision, deployment=ref.deployment)
     try:
         if ref.backend == "openai":
             servers = asyncio.run(_servers(ref))
             _refuse_unknown(ref, servers)
             if all(server.problem for server in servers):
-                return ModelProbe(ref.name, ref.backend, ref.revision, "no server answers questions about pictures", servers)
-        seen = _answers(backend, reads_pixels=ref.backend != "scripted")
-        return ModelProbe(ref.name, ref.backend, ref.revision, servers=servers, **seen)
+                return seen(problem="no server answers questions about pictures", servers=servers)
+        return seen(servers=servers, **_answers(backend, ref))
     except BackendError as error:
-        return ModelProbe(ref.name, ref.backend, ref.revision, str(error), servers)
+        return seen(problem=str(error), servers=servers)
     finally:
         backend.close()
 
@@ -142,11 +147,13 @@ async def _servers(ref: ModelRef) -> tuple[ServerProbe, ...]:
             tokens = letters_of(*load_tokenizer(ModelSource(ref.tokenizer)), OFFERED)
         tokens, lacking = (None, tokens.reason) if tokens.reason else (tokens, "")
     limit = ref.time_limit or TIME_LIMIT
-    clients = [Client(url, served.model, key_variable=ref.key_variable, limit=limit) for url in served.urls]
+    clients = [Client(url, ref, limit=limit) for url in served.urls]
     return tuple([await _server(client, served.model, limit, tokens, lacking) for client in clients])
 
 
 async def _server(client: Client, model: str, limit: float, tokens: LetterTokens | None, lacking: str) -> ServerProbe:
+    from .client import LEARNED
+
     ask = _witness(client, limit)
     listed = await client.models()
     engine, models = listed.get(model, ""), tuple(listed)
@@ -161,7 +168,7 @@ async def _server(client: Client, model: str, limit: float, tokens: LetterTokens
         }
         if tokens is not None:
             ways[LOGIT_BIAS] = "" if await keeps_to_bias(ask, tokens) else "it does not follow a bias"
-        return ServerProbe(client.url, "", engine, models, ways)
+        return ServerProbe(client.url, "", engine, models, tuple(LEARNED[fact] for fact in sorted(client.learned)), ways)
     except (Failure, BackendError) as error:
         return ServerProbe(client.url, str(error), engine, models)
     finally:
@@ -213,23 +220,25 @@ def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
 # Answers, of any backend.
 
 
-def _answers(backend: Guard, *, reads_pixels: bool) -> dict[str, Any]:
+def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
     """Returns the fields of a ModelProbe that are seen in answers.
 
     Raises:
         BackendError: the model does not load, or gives no answers.
     """
     small, large = SIDES
+    choice, told_about = partial(_choice, ref.framed(_QUESTION)), partial(_told, ref.framed(_OPEN))
     red, blue, checks = _plain(_RED, small), _plain(_BLUE, small), _checks(small)
     began = time.perf_counter()
-    first = _asked(backend, _choice("first", red))
+    first = _asked(backend, choice("first", red))
     first_seconds = time.perf_counter() - began
     again, other, third = (
-        _asked(backend, _choice(key, picture)) for key, picture in (("again", red), ("blue", blue), ("checks", checks))
+        _asked(backend, choice(key, picture)) for key, picture in (("again", red), ("blue", blue), ("checks", checks))
     )
-    blind, big = _asked(backend, _choice("none")), _asked(backend, _choice("large", _plain(_RED, large)))
+    blind, big = _asked(backend, choice("none")), _asked(backend, choice("large", _plain(_RED, large)))
     told, told_again, told_other = (
-        _asked(backend, _told(key, picture)) for key, picture in (("told", red), ("told-again", red), ("told-checks", checks))
+        _asked(backend, told_about(key, picture))
+        for key, picture in (("told", red), ("told-again", red), ("told-checks", checks))
     )
     tokens = {
         f"{side}x{side}": with_picture - without
@@ -237,7 +246,7 @@ def _answers(backend: Guard, *, reads_pixels: bool) -> dict[str, Any]:
         if (with_picture := _prompt_tokens(answer)) is not None and (without := _prompt_tokens(blind)) is not None
     }
     pictures, evidence = None, "not looked at: scripted answers look at no pixels"
-    if reads_pixels:
+    if ref.backend != "scripted":
         pairs = ((first, again, (other, third)), (told, told_again, (told_other,)))
         pictures, evidence = _reach(pairs, tokens)
     found: dict[str, Any] = {
@@ -246,7 +255,7 @@ def _answers(backend: Guard, *, reads_pixels: bool) -> dict[str, Any]:
         "evidence": evidence,
         "picture_tokens": tokens,
         "first_seconds": first_seconds,
-        **_speed(backend, red),
+        **_speed(backend, choice, red),
     }
     if pictures is False:
         found["problem"] = f"pictures do not reach the model: {evidence}"
@@ -283,17 +292,17 @@ def _apart(one: Prediction, other: Prediction) -> float:
     return max((abs(first - second) for first, second in pairs if first != second), default=0.0)
 
 
-def _speed(backend: Guard, picture: NDArray[np.uint8]) -> dict[str, Any]:
+def _speed(backend: Guard, choice: Callable[..., Request], picture: NDArray[np.uint8]) -> dict[str, Any]:
     seconds = []
     for number in range(_TIMED):
         began = time.perf_counter()
-        _asked(backend, _choice(f"timed-{number}", picture))
+        _asked(backend, choice(f"timed-{number}", picture))
         seconds.append(time.perf_counter() - began)
     latency = statistics.median(seconds)
     if latency > _CHEAP:
         return {"latency_seconds": latency}
     began = time.perf_counter()
-    together = backend.infer([_choice(f"together-{number}", picture) for number in range(_AT_ONCE)])
+    together = backend.infer([choice(f"together-{number}", picture) for number in range(_AT_ONCE)])
     return {
         "latency_seconds": latency,
         "at_once": _AT_ONCE,
@@ -314,12 +323,12 @@ def _asked(backend: Guard, request: Request) -> Prediction:
     return answer
 
 
-def _choice(key: str, *pictures: NDArray[np.uint8]) -> Request:
-    return Request(f"probe-{key}", pictures, _QUESTION, OFFERED, _TOKENS, "probe", "clean" if pictures else "no_image", "probe")
+def _choice(text: str, key: str, *pictures: NDArray[np.uint8]) -> Request:
+    return Request(f"probe-{key}", pictures, text, OFFERED, _TOKENS, "probe", "clean" if pictures else "no_image", "probe")
 
 
-def _told(key: str, picture: NDArray[np.uint8]) -> Request:
-    return Request(f"probe-{key}", (picture,), _OPEN, (), _TOKENS, "probe", "clean", "probe")
+def _told(text: str, key: str, picture: NDArray[np.uint8]) -> Request:
+    return Request(f"probe-{key}", (picture,), text, (), _TOKENS, "probe", "clean", "probe")
 
 
 def _prompt_tokens(prediction: Prediction) -> int | None:

@@ -124,6 +124,8 @@ class Remembered:
     """Where it was asked."""
     checked: bool = True
     """Whether it was seen to be the same model after the last answer."""
+    learned: tuple[str, ...] = ()
+    """Which parameters it was seen to refuse, as :data:`client.LEARNED` calls them."""
     changed: str = ""
     """What showed that answers of another model are in the store under its name; empty while nothing did."""
 
@@ -162,11 +164,12 @@ class Memory:
             return self._here
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
-            content = {"constraint": "", **content}  # what was remembered before it was looked for is answered by text
+            # what was remembered before it was looked for is answered by text
+            content = {"constraint": "", "learned": (), **content}
             known = {name: content[name] for name in (field.name for field in fields(Remembered))}
             if self._mark.is_file():
                 known["changed"] = self._mark.read_text(encoding="utf-8")
-            return Remembered(**{**known, "urls": tuple(known["urls"])})
+            return Remembered(**{**known, "urls": tuple(known["urls"]), "learned": tuple(known["learned"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BackendError(
                 f"{self._path}: not what a run remembers of a served model ({error!r}). Remove it: the server is examined again"
@@ -234,6 +237,7 @@ def merge_memories(folders: Iterable[Path], out: Path) -> None:
             Memory(out, there.identity).note(
                 urls=tuple(dict.fromkeys((*known.urls, *there.urls))),
                 checked=known.checked and there.checked,
+                learned=tuple(dict.fromkeys((*known.learned, *there.learned))),
             )
 
 

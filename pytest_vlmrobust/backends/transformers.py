@@ -124,6 +124,7 @@ class TransformersBackend:
                     **({"device_map": placement.device_map} if placement.device_map else {}),
                     **({"quantization": dict(placement.quantization)} if placement.quantization else {}),
                     **({"adapter": self._adapter()} if placement.adapter else {}),
+                    **self._ref.deployment,
                 }
             return self._fingerprint
 
@@ -347,7 +348,7 @@ class TransformersBackend:
                 with quiet():
                     source = self._source()  # before anything heavy starts
                     self._limit_threads()
-                    loaded = load(source, self._placement())
+                    loaded = load(source, self._placement(), self._ref.system_prompt)
                     self._require_unchanged()
                 self._held = held_bytes()
                 for note in filter(None, (loaded.note, *loaded.notes)):

@@ -76,6 +76,8 @@ def _serve_command(options: argparse.Namespace) -> int:
         raise ModelError(
             f"{options.model!r} has the option {option!r}, which no command here passes on. Serve a merged or quantised copy"
         )
+    for key in [name for name in ("system_prompt", "template") if getattr(ref, name)]:
+        say(f"# {key} is sent by the gate, not by the server: enter the served model in a models file with the same {key}")
     for line in serve_commands(ref, _revision(ref), options.port):
         say(line)
     return 0
@@ -169,8 +171,12 @@ def _probe(options: argparse.Namespace) -> int:
 def _lines(found: ModelProbe) -> Iterator[tuple[str, str]]:
     """Yields what a probe saw, as names and texts."""
     yield "model", f"{found.model}, by the backend {found.backend}" + (f", revision {found.revision}" if found.revision else "")
+    if found.deployment:
+        yield "request", ", ".join(f"{key}: {json.dumps(value)}" for key, value in found.deployment.items())
     for server in found.servers:
         yield "server", _server(server)
+        for fact in server.learned:
+            yield "", f"it {fact}"
         for way, problem in server.ways.items():
             yield "", f"{way}: {problem or 'works'}"
     if found.backend == "openai" and not found.revision:

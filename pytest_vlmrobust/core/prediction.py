@@ -166,6 +166,15 @@ class Score:
 
 
 PROMPT_MODES = ("direct", "cot", "thinking")
+_DEPLOYMENT = (
+    "system_prompt",
+    "template",
+    "headers",
+    "query",
+    "extra_body",
+    "reasoning_effort",
+    "token_limit_parameter",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +192,7 @@ class ModelRef:
     """A branch, tag or commit of the hub; of a served model what the user declares."""
     dtype: str = "auto"
     prompt_mode: str = "direct"
-    generation: Mapping[str, int | float] = field(default_factory=dict)
+    generation: Mapping[str, int | float | str] = field(default_factory=dict)
     """Overrides of the mode's generation parameters (``max_new_tokens``, ``temperature`` ...)."""
     min_pixels: int | None = None
     max_pixels: int | None = None
@@ -212,12 +221,34 @@ class ModelRef:
     """Name of the environment variable that holds the key to a server; empty for the usual one."""
     time_limit: float | None = None
     """Seconds that a request to a server may take; None for the usual limit."""
+    system_prompt: str = ""
+    """Text of the system message that stands before every question."""
+    template: str = ""
+    """Text around every question, with ``{question}`` in the place of the question."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of a served model: more HTTP headers, each with the name of the environment variable that holds its value."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    """Of a served model: the query of every URL, such as ``api-version``."""
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    """Of a served model: more keys of every request body."""
+    reasoning_effort: str = ""
+    token_limit_parameter: str = ""
+    """Of a served model: ``max_tokens`` or ``max_completion_tokens``; empty for the one that the server takes."""
     prompt_price: float | None = None
     """What a million tokens of prompts cost; None where nothing is declared."""
     completion_price: float | None = None
     """What a million tokens of answers cost; declared with the other price or not at all."""
     currency: str = ""
     """The currency of the prices, such as EUR."""
+
+    @property
+    def deployment(self) -> dict[str, Any]:
+        """What is declared about how the model is asked where it is deployed: part of its identity, and free of secrets."""
+        return {name: value for name in _DEPLOYMENT if (value := getattr(self, name))}
+
+    def framed(self, question: str) -> str:
+        """Returns the text of a question in the template of the model."""
+        return self.template.replace("{question}", question) if self.template else question
 
     def cost(self, prompt_tokens: float, completion_tokens: float) -> float:
         """Returns what so many tokens cost in ``currency``; NaN where no prices are declared."""

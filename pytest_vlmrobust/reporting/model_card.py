@@ -85,6 +85,8 @@ def _gate_lines(records: Sequence[Record], origins: Mapping[str, Any]) -> list[s
     for model in about.models:
         told = (model.name, model.location, model.version, model.mode and f"asked in mode {model.mode}")
         lines.append(f"- Model: {', '.join(inert(part) for part in told if part)}")
+        if model.deployment:
+            lines.append(f"- Asked with: {inert(model.deployment)}")
     return lines + [f"- Policy of {inert(one.model)}: SHA-256 `{one.sha256}`" for one in about.policies if one.sha256]
 
 

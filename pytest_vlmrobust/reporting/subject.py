@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.decision import Decision
+from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 
@@ -39,6 +40,8 @@ class Model:
     """The revision that was asked for, else the beginning of the SHA-256 of its weights."""
     mode: str = ""
     """How it was asked: direct, cot, thinking."""
+    deployment: str = ""
+    """What was declared about how it is asked where it is deployed; empty for nothing."""
 
     def __str__(self) -> str:
         from_a_hub = self.location != self.name and not Path(self.location).is_absolute()
@@ -75,6 +78,7 @@ class Subject:
         named = [(f"policy of {one.model}" if self._several else "policy", str(one)) for one in self.policies]
         return [
             ("model" if len(self.models) == 1 else "models", ", ".join(map(str, self.models)) or "none"),
+            *(("asked with", f"{one.name}: {one.deployment}") for one in self.models if one.deployment),
             ("data", ", ".join(self.datasets) or "none"),
             ("date", self.date or "not recorded"),
             ("gate", f"pytest-vlmrobust {self.version or 'of a version not recorded'}"),
@@ -126,7 +130,16 @@ def _model(name: str, origin: Mapping[str, Any]) -> Model:
     digest = str(weights.get("sha256") or "")[:_SHOWN]
     revision = str(origin.get("revision") or "")
     version = f"revision {revision}" if revision else f"weights {digest}" if digest else _UNKNOWN
-    return Model(name, str(origin.get("location") or ""), version, str(origin.get("prompt_mode") or ""))
+    return Model(name, str(origin.get("location") or ""), version, str(origin.get("prompt_mode") or ""), _deployment(origin))
+
+
+def _deployment(origin: Mapping[str, Any]) -> str:
+    """Returns, by their keys, a system prompt and whatever else goes with every question."""
+    declared = dict(mapping(origin.get("deployment")))
+    decoding = mapping(mapping(origin.get("fingerprint")).get("decoding"))
+    if "temperature" in decoding and decoding["temperature"] is None:
+        declared["temperature"] = "none"
+    return ", ".join(f"{key}: {value if isinstance(value, str) else canonical_json(value)}" for key, value in declared.items())
 
 
 def _data(records: Iterable[Record]) -> dict[str, int]:

@@ -473,8 +473,8 @@ class Evaluator:
     def _questions_of(self, model: str, dataset: str) -> Sequence[tuple[Sample, str]]:
         """Returns the samples of a dataset as a model is asked about them, each with its prompt; the same for all settings."""
         if (model, dataset) not in self._questions:
-            mode = self.models[model].prompt_mode
-            self._questions[model, dataset] = [(sample, prompt(sample, mode)) for sample in self.spoken_samples(model, dataset)]
+            ref, samples = self.models[model], self.spoken_samples(model, dataset)
+            self._questions[model, dataset] = [(sample, ref.framed(prompt(sample, ref.prompt_mode))) for sample in samples]
         return self._questions[model, dataset]
 
     def _answered(self, partial: PartialCell, places: Sequence[int]) -> dict[int, Answer]:

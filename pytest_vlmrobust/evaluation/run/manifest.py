@@ -132,7 +132,7 @@ ORIGIN = ("backend", "location", "revision", "prompt_mode", "family", "parameter
 
 def model_origin(ref: ModelRef) -> dict[str, object]:
     """Returns where a model is from, how it is asked, and its family and size."""
-    return {name: getattr(ref, name) for name in ORIGIN}
+    return {**{name: getattr(ref, name) for name in ORIGIN}, **({"deployment": ref.deployment} if ref.deployment else {})}
 
 
 def _digest(data: RunData, name: str) -> str:

@@ -466,7 +466,9 @@ def test_an_answer_that_drips_is_given_up_at_the_time_limit(opened: Open) -> Non
         backend.infer(numbered(1))
         drip.start()
         ready = backend._ready()
-        broken = client.Client(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", "m", key_variable="", limit=0.5)
+        broken = client.Client(
+            f"http://127.0.0.1:{listener.getsockname()[1]}/v1", ModelRef("m", "openai", "http://a/v1#m"), limit=0.5
+        )
         began = time.monotonic()
         with pytest.raises(replicas.Failure, match=r"no answer within 0\.5 s"):
             ready.run(replicas.persistently(lambda: broken.call({"messages": []}), "k", 0.5))
