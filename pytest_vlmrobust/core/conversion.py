@@ -152,6 +152,9 @@ def _converter() -> Converter:
         converter.register_structure_hook(kind, _checking_hook(holds, expected))
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(int | float, _finite)
+    converter.register_structure_hook(
+        int | float | str, lambda value, kind: value if isinstance(value, str) else _finite(value, kind)
+    )
     converter.register_structure_hook(StrEnum, _member)  # else it would be read as the text that it is, too
     converter.register_structure_hook_func(_is_protocol, _refuse_value)
     converter.register_structure_hook(str | tuple[str, ...], _text_or_texts)

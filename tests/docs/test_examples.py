@@ -82,7 +82,19 @@ def test_yaml_files_are_read(block: Block, tmp_path: Path) -> None:
         assert policy.rules
         assert policy.waivers or "waivers" not in keys
     elif keys == {"models"}:
-        assert list(read_models(file)) in (["ours-v3", "hosted"], ["ours-served"], ["ours-lora"], ["large"])
+        (tmp_path / "prompts").mkdir()
+        (tmp_path / "prompts" / "shop.txt").write_text("You are the assistant of a shop.")
+        entries = (
+            ["ours-v3", "hosted"],
+            ["ours-served"],
+            ["ours-lora"],
+            ["large"],
+            ["ours-deployed"],
+            ["azure"],
+            ["reasoning"],
+            ["routed"],
+        )
+        assert list(read_models(file)) in entries
     elif "kinds" in keys:
         assert read_benchmark(file).tsv.columns
     else:

@@ -304,6 +304,71 @@ def test_the_key_is_in_nothing_that_a_run_leaves(project: Project, served: Model
     assert not [path for path in left if KEY.encode() in path.read_bytes()]
 
 
+DEPLOYED = """
+models:
+  m:
+    backend: openai
+    url: {url}
+    model: m
+    revision: "1"
+    headers: {{api-key: {{variable: OUR_KEY}}}}
+    query: {{api-version: "2026-02-01"}}
+    extra_body: {{provider: {{order: [somebody]}}}}
+    reasoning_effort: low
+    system_prompt: You are the assistant of a shop.
+    template: "A customer asks: {{question}} Thank you."
+"""
+
+
+def test_what_is_deployed_is_what_is_gated_and_stands_in_every_report(
+    project: Project, served: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_KEY", KEY)
+    file = project.write("models.yaml", DEPLOYED.format(url=served.url))
+    result = project.run(
+        "--vlm=m", "--vlm-models=models.yaml", "--vlm-report=out", "--showlocals", "--log-level=DEBUG", models=()
+    )
+    assert result.ret == 0, result.stdout.str()
+    questions = [(path, headers, body) for path, headers, body in served.calls if is_question(body)]
+    assert len(questions) == CELLS * SAMPLES
+    for path, headers, body in questions:
+        assert (path, headers["api-key"]) == ("/v1/chat/completions?api-version=2026-02-01", KEY)
+        assert (body["provider"], body["reasoning_effort"]) == ({"order": ["somebody"]}, "low")
+        system, user = body["messages"]
+        assert system == {"role": "system", "content": "You are the assistant of a shop."}
+        (text,) = [part["text"] for part in user["content"] if part["type"] == "text"]
+        assert text.startswith("A customer asks: Question: ")
+        assert text.endswith(" Thank you.")
+    manifest = json.loads((project.path / "out" / "manifest.json").read_text())["models"]["m"]
+    assert manifest["deployment"] == {
+        "system_prompt": "You are the assistant of a shop.",
+        "template": "A customer asks: {question} Thank you.",
+        "headers": {"api-key": "OUR_KEY"},
+        "query": {"api-version": "2026-02-01"},
+        "extra_body": {"provider": {"order": ["somebody"]}},
+        "reasoning_effort": "low",
+    }
+    assert manifest["deployment"].items() <= manifest["fingerprint"].items()
+    for name in ("report.html", "summary.md", "model_card.md"):
+        text = (project.path / "out" / name).read_text()
+        assert "You are the assistant of a shop." in text, name
+        assert "A customer asks: {question} Thank you." in text, name
+    bundle = str(project.path / "b.zip")
+    (last,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    assert cli.main(["bundle", str(last), "--out", bundle]) == 0
+    assert cli.main(["verify", bundle]) == 0
+    assert KEY not in result.stdout.str() + result.stderr.str()
+    assert not [path for path in project.path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+
+    again = project.run("--vlm=m", "--vlm-models=models.yaml", models=())
+    again.stdout.fnmatch_lines(["0 inferences; * answers came from the store"])
+    for old, new in (("a shop", "a bank"), ("Thank you", "Thanks"), ("somebody", "nobody")):
+        served.calls.clear()
+        file.write_text(file.read_text().replace(old, new))
+        assert project.run("--vlm=m", "--vlm-models=models.yaml", models=()).ret == 0
+        assert len([body for _, _, body in served.calls if is_question(body)]) == CELLS * SAMPLES, new
+
+
 def test_unusable_replies_leave_no_key_and_no_token_count(
     project: Project, served: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

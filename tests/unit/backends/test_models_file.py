@@ -86,6 +86,14 @@ models:
     tokenizer: Qwen/Qwen2-VL-2B-Instruct
     time_limit: 30
     answer: text
+    system_prompt: Be brief.
+    template: "Look. {question}"
+    headers: {api-key: {variable: OUR_KEY}}
+    query: {api-version: "2026-02-01"}
+    extra_body: {provider: {order: [a, b], weights: [1, 0.5, null]}, chat_template_kwargs: {enable_thinking: false}}
+    reasoning_effort: none
+    token_limit_parameter: max_completion_tokens
+    generation: {temperature: none}
 """
 
 
@@ -99,6 +107,17 @@ def test_a_served_model_can_be_entered(tmp_path: Path) -> None:
         tokenizer="Qwen/Qwen2-VL-2B-Instruct",
         time_limit=30.0,
         answer="text",
+        system_prompt="Be brief.",
+        template="Look. {question}",
+        headers={"api-key": "OUR_KEY"},
+        query={"api-version": "2026-02-01"},
+        extra_body={
+            "provider": {"order": ["a", "b"], "weights": [1, 0.5, None]},
+            "chat_template_kwargs": {"enable_thinking": False},
+        },
+        reasoning_effort="none",
+        token_limit_parameter="max_completion_tokens",  # noqa: S106 - the name of a parameter
+        generation={"temperature": "none"},
     )
 
 
@@ -109,9 +128,90 @@ def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path) -> N
     assert "sk-abc" not in str(caught.value)
 
 
+def test_a_token_limit_parameter_that_is_found_out_is_the_same_as_none(tmp_path: Path) -> None:
+    entry = read_models(_write(tmp_path, f"{OF_A_SERVER}    token_limit_parameter: auto\n"))["m"]
+    assert entry == read_models(_write(tmp_path, OF_A_SERVER))["m"]
+    assert entry.deployment == {}
+
+
+def test_a_system_prompt_can_stand_in_a_file_and_is_kept_to_the_letter(tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_bytes("Be brief.\r\nAnd kind ä.\n".encode())
+    entry = read_models(_write(tmp_path, "models: {m: {path: x, system_prompt: {file: prompt.txt}}}"))["m"]
+    assert entry.system_prompt == "Be brief.\r\nAnd kind ä.\n"
+    (tmp_path / "prompt.txt").write_bytes(b"\xff")
+    with pytest.raises(ModelError, match=r":1: models.m.system_prompt.file cannot be read: .*Expected a text file in UTF-8"):
+        read_models(tmp_path / "models.yaml")
+    (tmp_path / "prompt.txt").write_text("\n")
+    with pytest.raises(ModelError, match=r":1: models.m.system_prompt.file names a file without text"):
+        read_models(tmp_path / "models.yaml")
+
+
+def test_a_value_in_the_place_of_a_header_s_variable_is_not_repeated(tmp_path: Path) -> None:
+    for value in ("sk-abc-123", "{variable: sk-abc-123}"):
+        path = _write(tmp_path, f"{OF_A_SERVER}    headers: {{api-key: {value}}}\n")
+        with pytest.raises(ModelError, match=r":6: models.m.headers.api-key.* never written into files") as caught:
+            read_models(path)
+        assert "sk-abc" not in str(caught.value)
+
+
+OF_A_SERVER = "models:\n  m:\n    backend: openai\n    url: http://a/v1\n    model: m\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("headers: {host: {variable: A}}", "models.m.headers.host is not a header that can be set here"),
+        ("headers: {'a b': {variable: A}}", "models.m.headers.a b is not a header that can be set here"),
+        ("headers: {a: {variable: A}, A: {variable: A}}", "models.m.headers.A is written twice"),
+        ("headers: {a: {value: A}}", "unknown key 'value' in models.m.headers.a"),
+        ("headers: [a]", "models.m.headers is a list. Expected a mapping such as"),
+        ("query: {api-version: 2026-02-01}", "models.m.query.api-version is '2026-02-01'. Expected text: put it in quotes"),
+        ("query: {key: abc}", "models.m.query.key has the name of a secret"),
+        (
+            "extra_body: {max_tokens: 3}",
+            "models.m.extra_body.max_tokens is set by the gate itself. What decides .*max_new_tokens",
+        ),
+        ("extra_body: {temperature: 3}", "models.m.extra_body.temperature is set by the gate itself. .*'generation'"),
+        ("extra_body: {messages: []}", "models.m.extra_body.messages is set by the gate itself"),
+        ("extra_body: {stream: true}", "models.m.extra_body.stream is set by the gate itself"),
+        ("extra_body: {a: {api_key: x}}", "models.m.extra_body.a.api_key has the name of a secret"),
+        ("extra_body: {a: [2026-02-01]}", r"models.m.extra_body.a\[1\] is '2026-02-01'. Expected a JSON value"),
+        ("extra_body: {a: .nan}", "models.m.extra_body.a is '.nan'. Expected a JSON value"),
+        ("reasoning_effort: hihg", "models.m.reasoning_effort is .* Did you mean 'high'"),
+        ("token_limit_parameter: max_token", "models.m.token_limit_parameter is .* Did you mean 'max_tokens'"),
+        ("template: Look.", "models.m.template has 0 times {question}. Expected it exactly once"),
+        ("template: '{question} {question}'", "models.m.template has 2 times {question}"),
+        ("template: '\ufffc{question}'", "models.m.template has the character U.FFFC"),
+        ("system_prompt: ''", "models.m.system_prompt is the text ''. Expected text, or {file: PATH}"),
+        ("system_prompt: {fil: x}", "unknown key 'fil' in models.m.system_prompt. Did you mean 'file'"),
+        ("system_prompt: {file: none.txt}", "models.m.system_prompt.file cannot be read: .*No such file"),
+        ("generation: {temperature: non}", "model 'm': generation parameter 'temperature' is 'non'; expected .* or none with"),
+    ],
+)
+def test_mistakes_in_how_a_model_is_asked_are_reported_with_their_line(tmp_path: Path, line: str, message: str) -> None:
+    path = _write(tmp_path, f"{OF_A_SERVER}    {line}\n")
+    with pytest.raises(ModelError, match=f"^{path}:6: {message}"):
+        read_models(path)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        *(
+            (f"models:\n  m:\n    path: x\n    {name}: {value}\n", f":4: models.m.{name} is about servers")
+            for name, value in {
+                "headers": "{a: {variable: A}}",
+                "query": "{a: b}",
+                "extra_body": "{a: b}",
+                "reasoning_effort": "low",
+                "token_limit_parameter": "auto",
+            }.items()
+        ),
+        ("models:\n  m:\n    path: x\n    generation: {temperature: none}\n", ":4: model 'm': temperature: none leaves"),
+        (
+            "models:\n  m:\n    path: x\n    backend: scripted\n    system_prompt: x\n",
+            ":5: models.m.system_prompt goes with backend: transformers or openai alone",
+        ),
         ("models:\n  m:\n    backend: openai\n    url: http://a/v1\n", ":2: models.m lacks 'url' or 'model'"),
         (
             "models:\n  m:\n    backend: openai\n    url: a/v1\n    model: m\n",

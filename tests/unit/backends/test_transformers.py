@@ -30,6 +30,7 @@ from pytest_vlmrobust.backends.devices import Leased
 from pytest_vlmrobust.backends.qwen_images import Patches
 from pytest_vlmrobust.backends.transformers import TransformersBackend
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
+from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 
@@ -117,6 +118,24 @@ class TestAnswers:
         for letter, value in scored.logprobs.items():
             spellings = processor.tokenizer.convert_tokens_to_ids([letter, "Ġ" + letter])
             assert value == pytest.approx(float(logprobs[spellings].max()), abs=1e-5)
+
+    @pytest.mark.parametrize("family", ["qwen2_vl", "gemma3"])
+    def test_a_system_prompt_stands_before_the_question(self, checkpoint: Find, request_for: Ask, family: str) -> None:
+        """In families whose rows are prepared alone, and in others; two values are two models, and none the one of before."""
+        asked = request_for("a", (28, 28))
+        opened = {text: _open(checkpoint(family), system_prompt=text) for text in ("", "Be brief.", "Be exact, and kind.")}
+        answers = {text: backend.infer_prepared([backend.prepare(asked)])[0] for text, backend in opened.items()}
+        assert len({json.dumps(dict(answer.logprobs)) for answer in answers.values()}) == 3
+        assert len({fingerprint(dict(backend.fingerprint())) for backend in opened.values()}) == 3
+        assert "system_prompt" not in opened[""].fingerprint()
+        loaded = _loaded(opened["Be brief."])
+        system = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+        picture = Image.fromarray(asked.images[0])
+        user = {"role": "user", "content": [{"type": "image", "image": picture}, {"type": "text", "text": asked.text}]}
+        encoded = loaded.processor.apply_chat_template(
+            [system, user], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
+        )
+        assert answers["Be brief."].details["prompt_tokens"] == encoded["input_ids"].shape[1]
 
     def test_text_stops_at_its_limit(self, backend: TransformersBackend, request_for: Ask) -> None:
         short, long = (backend.infer([request_for("a", (56, 56), choices=(), max_new_tokens=n)])[0] for n in (2, 5))
@@ -591,6 +610,28 @@ class TestBrokenCheckpoints:
         (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m['content'] + '!' }}{% endfor %}")
         message = _fails(folder, request_for("a"))
         assert "the chat template does not render a user message that is a list of image and text parts: TypeError" in message
+
+    @pytest.mark.parametrize(
+        ("template", "why"),
+        [
+            (
+                "{% if m['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}",
+                "refuses .*not supported",
+            ),
+            ("{% if m['role'] == 'system' %}{% continue %}{% endif %}", "leaves out what the role 'system' says"),
+        ],
+    )
+    def test_a_template_without_a_system_role(self, copied: Find, request_for: Ask, template: str, why: str) -> None:
+        folder = copied("qwen3_vl")
+        file = folder / "chat_template.jinja"
+        loop = "{% for message in messages %}"
+        assert loop in file.read_text()
+        file.write_text(file.read_text().replace(loop, loop + template.replace("m[", "message[")))
+        assert _open(folder).infer([request_for("a", (28, 28))])[0].error == ""
+        with pytest.raises(
+            BackendError, match=f"the chat template has no place for a system prompt: it {why}.*'template', before"
+        ):
+            _open(folder, system_prompt="Be brief.").infer([request_for("a", (28, 28))])
 
     def test_code_in_a_checkpoint_is_not_run_unasked(self, copied: Find, request_for: Ask) -> None:
         folder = copied("qwen2_vl")

@@ -46,6 +46,12 @@ def test_each_engine_is_started_with_revision_dtype_and_pixel_limits(tmp_path: P
     assert installs == ["vllm", "sglang", "'transformers[serving]' accelerate torchvision"]
 
 
+def test_what_the_gate_sends_is_not_for_the_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "models.yaml").write_text(f"{MODELS}    system_prompt: Be brief.\n    template: 'So: {{question}}'\n")
+    said = lines(capsys, "ours", "--models", str(tmp_path / "models.yaml"))
+    assert [line.split()[1] for line in said if "is sent by the gate, not by the server" in line] == ["system_prompt", "template"]
+
+
 def test_the_gate_of_each_is_a_model_that_can_be_named_and_a_revision_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     said = lines(capsys, "tiny", "--dtype", "float32")
     refs = [resolve(shlex.split(line)[1].removeprefix("--vlm=")) for line in said if line.startswith("pytest ")]

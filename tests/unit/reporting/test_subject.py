@@ -46,6 +46,19 @@ def test_it_names_models_revisions_data_samples_date_version_and_policy() -> Non
     )
 
 
+def test_it_says_what_goes_with_every_question() -> None:
+    models = {
+        "small": {"deployment": {"system_prompt": "Be brief.\nAnd kind.", "query": {"api-version": "1"}}},
+        "free": {"fingerprint": {"decoding": {"temperature": None}}},
+        "plain": {"fingerprint": {"decoding": {"temperature": 0.0}}},
+        "odd": {"deployment": "x", "fingerprint": {"decoding": 3}},
+    }
+    assert [line for line in subject([], {"models": models}).lines if line[0] == "asked with"] == [
+        ("asked with", 'small: system_prompt: Be brief.\nAnd kind., query: {"api-version":"1"}'),
+        ("asked with", "free: temperature: none"),
+    ]
+
+
 def test_policies_that_differ_are_named_by_model() -> None:
     judged = [dataclasses.replace(one, policy_sha256=digit * 64) for one, digit in zip(RUN[:2], "ef", strict=True)]
     lines = dict(subject(judged, ORIGINS).lines)
