@@ -95,6 +95,41 @@ def reply(text: str, *, logprobs: dict[str, float] | None = None, finish: str = 
     return {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
 
 
+MODES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "think_logprobs": ("<think>It is {}, I think.</think>{}", ("<think>", "Okay"), ()),
+    "reasoning_logprobs": ("{}", ("The", "A"), ()),
+    "lp_paren": ("({})", ("(", "A"), ()),
+    "lp_newline": ("\n\n{}", ("\n\n", "A", "B", "C", "D"), ()),
+    "lp_sp": ("{}", (), ("▁{}",)),
+    "lp_bpe": ("{}", (), ("Ġ{}",)),
+    "lp_ids": ("{}", ("token_id:66", "token_id:65"), ()),
+}
+"""Ways in which real servers list log-probabilities: the text of a right answer, which tokens they list first for the first
+place, the most probable one before the others, and how they spell the letters after these, the right one before the others."""
+
+
+def in_mode(
+    mode: str, right: Callable[[dict[str, Any]], str], *, keeps_to_schema: bool = False
+) -> Callable[[dict[str, Any]], Reply]:
+    """Returns what answers every body in one of ``MODES``; whatever is asked, ``right`` says which letter is right."""
+    text, first, spelled = MODES[mode]
+
+    def answer(body: dict[str, Any]) -> Reply:
+        letter = right(body)
+        listed = [*first, *(form.format(one) for form in spelled for one in sorted(LETTERS, key=lambda one: one != letter))]
+        logprobs = {token: -0.01 if place == 0 else -5.0 - place for place, token in enumerate(listed)}
+        cut, said = body["max_tokens"] == 1, text.format(letter, letter)
+        message: dict[str, Any] = {"reasoning_content": "The" if cut else "The colour."} if mode == "reasoning_logprobs" else {}
+        if keeps_to_schema and "response_format" in body:
+            allowed = body["response_format"]["json_schema"]["schema"]["properties"]["answer"]["enum"]
+            said, cut = json.dumps({"answer": letter if letter in allowed else allowed[0]}), False
+        content: Any = None if cut and message else listed[0] if cut else said
+        whole = reply(content, logprobs=logprobs if body.get("logprobs") else None, finish="length" if cut else "stop", **message)
+        return 200, {}, json.dumps(whole).encode()
+
+    return answer
+
+
 class ModelServer:
     """Serves one backend, one request at a time, as ``http://127.0.0.1:PORT/v1``; can be killed and started again.
 

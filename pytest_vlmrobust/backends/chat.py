@@ -8,18 +8,35 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request, token_count
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, REFUSALS, Prediction, Request, token_count
+from pytest_vlmrobust.core.words import on_one_line
 
 from .generation import Generation
-from .letters import most_probable
+from .letters import bare, most_probable
 from .messages import message
 
 TOP_LOGPROBS = 20
 """How many tokens a server is asked for; more is refused by most."""
 _NONE_BELOW = 0.0
 """A log-probability is at most this: some servers round theirs to a little more."""
-_ENDS = {"stop": "stop", "length": "length", "content_filter": "content_filter", "eos_token": "stop"}
+_ENDS = {
+    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "max_length", "model_length"), "length"),
+    **dict.fromkeys(("content_filter", "content_filtered", "guardrail_intervened", "safety", "recitation"), "content_filter"),
+    **dict.fromkeys(("prohibited_content", "blocklist", "spii", "image_safety"), "content_filter"),
+    "refusal": "refusal",
+}
+"""What servers call the end of an answer, in small letters, and what it means."""
+_BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "canceled", "error", "failed", "timeout"})
+"""Ends of an answer that is not whole, whatever there is of it."""
+_THOUGHTS = ("reasoning_content", "reasoning")
+"""Fields of a message for what a model thinks before it answers."""
+_TEXT_PARTS = ("text", "output_text")
 _LONGEST_FACT = 100
+UNKNOWN_END = "unknown_finish_reason"
+"""In the details of an answer that ended in a way that nobody here knows: the way."""
+TEXT_ELSEWHERE = "text_elsewhere"
+"""In the details of an empty answer: which field has a text, and its beginning."""
 UNUSABLE_COUNTS = "unusable_counts"
 """In the details of an answer: what a server sent as numbers of tokens that can be none."""
 
@@ -86,18 +103,23 @@ def text_prediction(reply: Any, method: str) -> Prediction:
         Malformed: the reply is not what the protocol says.
     """
     choice, content, finish = _parts(reply)
-    refusal = _message(choice).get("refusal")
+    sent, details = _message(choice), facts_of(reply)
+    refusal = sent.get("refusal")
     if isinstance(refusal, str) and refusal:
-        return Prediction(refusal, method, "refusal", details=facts_of(reply))
+        return Prediction(refusal, method, "refusal", details=details)
     if not content.strip() and finish == "stop":
         finish = "empty"
-    return Prediction(content, method, finish, details=facts_of(reply))
+        if field := thoughts_field(sent):
+            finish = "only_reasoning"
+            details[TEXT_ELSEWHERE] = on_one_line(f"{field}: {sent[field]!r}", _LONGEST_FACT)
+    return Prediction(content, method, finish, details=details)
 
 
 def letter_prediction(reply: Any, letters: Sequence[str]) -> Prediction:
     """Returns the most probable of the letters as a prediction.
 
-    A letter's log-probability is that of its most probable token among those that the server lists, blanks around it apart. One
+    A letter's log-probability is that of its most probable token among those that the server lists, blanks around it apart,
+    also as a tokenizer spells them (``▁A``, ``ĠA``). One
     that is not listed is less probable than every listed token, so that it is never the answer where another one is listed.
 
     Raises:
@@ -107,8 +129,8 @@ def letter_prediction(reply: Any, letters: Sequence[str]) -> Prediction:
     choice, content, finish = _parts(reply)
     sent = _message(choice)
     details = facts_of(reply)
-    if finish == "content_filter" or sent.get("refusal"):
-        state = "content_filter" if finish == "content_filter" else "refusal"
+    if finish in REFUSALS or sent.get("refusal"):
+        state = finish if finish in REFUSALS else "refusal"
         return Prediction(content or str(sent.get("refusal") or ""), LETTER_LOGITS, state, details=details)
     listed = first_logprobs(choice)
     if listed is None:
@@ -133,6 +155,8 @@ def first_logprobs(choice: Mapping[str, Any]) -> list[tuple[str, float]] | None:
         return None
     try:
         first = content[0]["top_logprobs"] if content else []
+        if any(one["logprob"] is None for one in first):  # the right letter may be the one without a number
+            return None
         listed = [(str(one["token"]), min(float(one["logprob"]), _NONE_BELOW)) for one in first]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise Malformed(f"log-probabilities that cannot be read ({error!r})") from None
@@ -161,7 +185,22 @@ def said(reply: Any) -> str:
         Malformed: the reply is not what the protocol says.
     """
     sent = _message(first_choice(reply))
-    return "\n".join(str(sent[name]) for name in ("reasoning_content", "reasoning", "content", "refusal") if sent.get(name))
+    return "\n".join(str(sent[name]) for name in (*_THOUGHTS, "content", "refusal") if sent.get(name))
+
+
+def thoughts_field(message: Mapping[str, Any]) -> str:
+    """Returns the name of the field that holds what a model thought; empty where it holds nothing."""
+    return next((name for name in _THOUGHTS if isinstance(message.get(name), str) and message[name].strip()), "")
+
+
+def thinks_first(choice: Mapping[str, Any]) -> bool:
+    """Whether an answer has thoughts and nothing else yet.
+
+    Raises:
+        Malformed: the answer is not what the protocol says.
+    """
+    sent = _message(choice)
+    return not str(sent.get("content") or "").strip() and bool(thoughts_field(sent))
 
 
 def facts_of(reply: Mapping[str, Any]) -> dict[str, str | int | float]:
@@ -177,6 +216,9 @@ def facts_of(reply: Mapping[str, Any]) -> dict[str, str | int | float]:
         found[UNUSABLE_COUNTS] = ", ".join(f"{name} {_shown(value)}" for name, value in bad.items())
     names = {"model": "server_model", "system_fingerprint": "system_fingerprint"}
     found |= {ours: reply[theirs][:_LONGEST_FACT] for theirs, ours in names.items() if isinstance(reply.get(theirs), str)}
+    finish = first_choice(reply).get("finish_reason")
+    if isinstance(finish, str) and finish and finish.lower() not in _ENDS:
+        found[UNKNOWN_END] = finish[:_LONGEST_FACT]
     return found
 
 
@@ -189,13 +231,24 @@ def _parts(reply: Any) -> tuple[Mapping[str, Any], str, str]:
     choice = first_choice(reply)
     content = _message(choice).get("content")
     if isinstance(content, list):  # some servers write text in parts, as it is sent
-        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+        content = "".join(map(_text_of, content))
     if content is not None and not isinstance(content, str):
         raise Malformed(f"an answer that is a {type(content).__name__}")
-    finish = choice.get("finish_reason") or "stop"
-    if finish not in _ENDS:
+    content, finish = content or "", choice.get("finish_reason") or "stop"
+    name = finish.lower() if isinstance(finish, str) else ""
+    if name in _ENDS:
+        return choice, content, _ENDS[name]
+    if not name or name in _BROKEN_OFF or not content.strip():
         raise Malformed(f"an answer that ended with {finish!r:.100}")
-    return choice, content or "", _ENDS[finish]
+    return choice, content, "stop"
+
+
+def _text_of(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        raise Malformed(f"an answer with a part that is a {type(part).__name__}")
+    return str(part.get("text") or "") if part.get("type", "text") in _TEXT_PARTS else ""
 
 
 def _message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -206,4 +259,4 @@ def _message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _logprob_of(letter: str, listed: Sequence[tuple[str, float]]) -> float | None:
-    return max((value for token, value in listed if token.strip() == letter), default=None)
+    return max((value for token, value in listed if bare(token) == letter), default=None)

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError
@@ -42,6 +43,9 @@ _OVERLOADED = frozenset({502, 503, 504, 529})
 _AGAIN = frozenset({408, 409, 425})
 _OF_PARAMETERS = frozenset({400, 422})
 _NAMES = ("max_tokens", "temperature")
+_LIMITS = ("rate_limit", "RESOURCE_EXHAUSTED", "too_many_requests")
+"""Parts of codes and types of errors that mean what status 429 means."""
+_STATUS = re.compile(r"[45]\d\d")
 _FILTERS = ("content_filter", "content_policy_violation", "moderation_blocked", "ResponsibleAIPolicyViolation")
 _ADVICE = {
     401: f"Set the key in the environment: {KEY_VARIABLE}, or the variable that 'key_variable' of the models file names",
@@ -162,6 +166,8 @@ class Client:
                 raise BackendError(f"{self.url} sent a web page in place of an answer. {advice}") from None
             raise Failure("faulty", f"{self.url} sent something that is not JSON ({self._quoted(str(error))})") from None
         self._replied = True
+        if (said := _error_in(reply)) is not None:
+            raise self._meaning_of_words(said, raw.http_response)
         return reply
 
     def _completed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -240,9 +246,9 @@ class Client:
             return Failure("broken", f"{url} broke off the connection ({reason})")
         return self._meaning_of_status(error, error.status_code)
 
-    def _meaning_of_status(self, error: Any, status: int) -> Exception:
+    def _meaning_of_status(self, error: Any, status: int, sent: str = "") -> Exception:
         said = self._quoted(error.message)
-        words = f"{self.url} answered with status {status}: {said}"
+        words = f"{self.url} answered with {sent or f'status {status}'}: {said}"
         no_logprobs = status == 403 and "logprobs" in said  # so OpenAI refuses them of models that think
         if (status in {401, 403, 404} and not no_logprobs) or error.code == "insufficient_quota":
             without = _NO_KEY_BESIDE_HEADERS if status == 401 and not self._sends_key else ""
@@ -256,6 +262,19 @@ class Client:
         if any(word in f"{error.code} {error.type} {error.message}" for word in _FILTERS):
             return Filtered(said)
         return Failure("refused", words)
+
+    def _meaning_of_words(self, said: Any, response: Any) -> Exception:
+        """Returns what an error means that came in the place of an answer, with a status of success."""
+        fields = said if isinstance(said, dict) else {}
+        code, kind = fields.get("code"), fields.get("type")
+        error = SimpleNamespace(message=str(fields.get("message") or said), code=code, type=kind, response=response)
+        status = int(str(code)) if _STATUS.fullmatch(str(code)) else response.status_code
+        if any(word in f"{code} {kind}" for word in _LIMITS):
+            status = 429
+        name = self._quoted(str(code or kind or "")) or "it sent"
+        meaning = self._meaning_of_status(error, status, f"status {response.status_code} and the error {name}")
+        unknown = status == response.status_code and isinstance(meaning, Failure)
+        return Failure("faulty", str(meaning)) if unknown else meaning
 
     def _quoted(self, text: str) -> str:
         """Returns what a server said without the key, on one line and not too long."""
@@ -284,6 +303,17 @@ def _replaced(content: Any, key: str) -> Any:
     if isinstance(content, dict):
         return {_replaced(name, key): _replaced(one, key) for name, one in content.items()}
     return content
+
+
+def _error_in(reply: Any) -> Any:
+    """Returns the error that a reply has in the place of an answer; None where it has none."""
+    if not isinstance(reply, dict):
+        return None
+    if reply.get("object") == "error":
+        return reply
+    choices = reply.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    return reply.get("error") or first.get("error") or None
 
 
 class _TooLarge(Exception):

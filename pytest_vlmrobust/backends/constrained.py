@@ -16,9 +16,8 @@ from pytest_vlmrobust.core.prediction import LOGIT_BIAS, STRUCTURED_CHOICE, Pred
 from .chat import Malformed, text_body, text_prediction
 from .letters import LetterTokens
 from .replicas import Failure
-from .witnesses import LETTERS_QUESTION, Witness, messages_about
+from .witnesses import LETTERS_QUESTION, OFFERED, Witness, messages_about
 
-OFFERED = ("A", "B", "C", "D")
 _FORCED = ("D", "B")
 """Letters that a server is made to say: C is the right one."""
 _SCHEMA_TOKENS = 64

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 VARIANTS = ("{}", " {}", "\n{}")
 """How a letter may begin an answer."""
 
+_RAW_BLANKS = str.maketrans({"▁": " ", "Ġ": " ", "Ċ": "\n"})
+"""How tokenizers spell blanks inside of their vocabulary: some servers list tokens like that."""
+
 Encode = Callable[[str], list[int]]
 Decode = Callable[[list[int]], str]
 
@@ -23,6 +26,15 @@ class LetterTokens:
 
     ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     reason: str = ""
+
+
+def bare(token: str) -> str:
+    """Returns a token without the blanks around it, however they are spelled.
+
+    >>> bare(" A"), bare("▁A"), bare("ĠA"), bare("(A")
+    ('A', 'A', 'A', '(A')
+    """
+    return token.translate(_RAW_BLANKS).strip()
 
 
 def letter_tokens(choices: Sequence[str], prompt: str, encode: Encode, decode: Decode) -> LetterTokens:

@@ -17,6 +17,8 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LOGIT_BIAS, STRUCTUR
 from pytest_vlmrobust.core.words import on_one_line
 
 from .chat import (
+    TEXT_ELSEWHERE,
+    UNKNOWN_END,
     UNUSABLE_COUNTS,
     Malformed,
     NoLogprobs,
@@ -31,7 +33,6 @@ from .chat import (
 )
 from .client import LEARNED, TEMPERATURE, Client, Filtered
 from .constrained import (
-    OFFERED,
     Unconstrained,
     biased_body,
     biased_prediction,
@@ -45,7 +46,7 @@ from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
 from .replicas import START, Failure, Replica, Replicas, persistently
 from .served import Memory, Remembered, Served
-from .witnesses import Witness, differing, first_answers, gives_letters, health_check
+from .witnesses import OFFERED, FirstToken, Witness, differing, first_answers, first_token, health_check
 
 ENCODING_VERSION = 1
 """Raised when this package changes how it puts a request to a server or reads its answer: older predictions then do not count."""
@@ -57,6 +58,13 @@ _GREEDY, _SAMPLED = "generate", "sample"
 _CONSTRAINTS = (STRUCTURED_CHOICE, LOGIT_BIAS)
 _SHOWN = 80
 _GIVEN_UP = "the run ended while it was asked"
+_ODDITIES = {
+    UNUSABLE_COUNTS: "sends unusable numbers of tokens ({}): they are taken as not known",
+    UNKNOWN_END: "ends answers with the unknown finish_reason {!r}: what they say is taken as whole answers",
+    TEXT_ELSEWHERE: "sends answers without content, and the text is in the field {}. Such answers are not read. Start the server "
+    "without its reasoning parser, or with thinking turned off",
+}
+"""By the name of a detail, what is said when a server sends it for the first time."""
 
 
 class OpenAIBackend:
@@ -89,8 +97,8 @@ class OpenAIBackend:
         self._tokenizer: tuple[Any, str] | None = None
         self._letters: dict[tuple[str, ...], LetterTokens] = {}
         self._answered: dict[str, int] = {}
-        self._miscounting: set[str] = set()
-        """The servers of which was said that their numbers of tokens are unusable."""
+        self._odd: set[tuple[str, str]] = set()
+        """The servers, each with the name of a detail about which there was a notice."""
         self._given_up = False
         self._opened = False
         """Whether the replicas were looked at, and one of them can be asked."""
@@ -153,8 +161,8 @@ class OpenAIBackend:
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order; see :class:`Backend`.
 
-        A request with ``choices`` is answered by the most probable letter where the server gives log-probabilities; else with
-        text, and by the same method for all requests.
+        A request with ``choices`` is answered by the most probable letter where the server begins its answers with letters, and
+        gives their log-probabilities; else it is kept to a letter, or answers with text; by the same method for all requests.
 
         Raises:
             BackendError: no server can be asked, or one serves another model than the first.
@@ -344,7 +352,7 @@ class OpenAIBackend:
             if replica.url in self._answered and not replica.answers:  # it answered before this backend was closed
                 self._memory.note(changed=problem)
             raise BackendError(f"{problem}. {self._advice()}")
-        if self._wants_letters(known) and not known.letters:
+        if self._wants_letters(known) and not known.logprobs:
             raise BackendError(
                 f"{replica.url} gives no log-probabilities, and choices are to be answered by letters. {TEXT_INSTEAD}; or start "
                 "the server so that it gives them"
@@ -362,8 +370,10 @@ class OpenAIBackend:
 
     async def _first_look(self, replica: Replica[Client]) -> Remembered:
         witness = self._witness(replica)
-        letters = await gives_letters(witness)
-        constraint = "" if letters else await constraint_of(witness, self._tokens(OFFERED))
+        begins = await first_token(witness)
+        kept = not begins.is_letter and not begins.is_prose
+        constraint = await constraint_of(witness, self._tokens(OFFERED)) if kept else ""
+        self._note_first_token(replica.url, begins, constraint)
         answers = await first_answers(witness)
         if not answers:
             self._notice(
@@ -372,7 +382,8 @@ class OpenAIBackend:
             )
         return Remembered(
             identity=self._identity,
-            letters=letters,
+            letters=begins.is_letter,
+            logprobs=begins.token is not None,
             constraint=constraint,
             engine=await replica.client.engine(),
             witnesses=answers,
@@ -380,19 +391,39 @@ class OpenAIBackend:
             learned=tuple(sorted(replica.client.learned)),
         )
 
+    def _note_first_token(self, url: str, begins: FirstToken, constraint: str) -> None:
+        """Says how choices are answered where log-probabilities are there, and not of letters."""
+        if begins.token is None or begins.is_letter or not scores_letters(self._ref) or self._ref.answer == _TEXT:
+            return
+        if self._ref.answer == _LETTERS:
+            self._notice(f"{url} {begins.problem}: answers by letters may be wrong. Write answer: text, or leave it out")
+        else:
+            self._notice(f"{url} {begins.problem}: choices are answered by {constraint or _TEXT}")
+
     async def _difference(self, replica: Replica[Client], known: Remembered) -> str:
         """Returns in words what shows that a server has another model than the remembered one; empty where nothing does."""
         witness = self._witness(replica)
         engine = await replica.client.engine()
         if engine and known.engine and engine != known.engine:
             return f"{replica.url} is an engine {engine!r}, and the answers that the store has are by {known.engine!r}"
-        if self._wants_letters(known) and not await gives_letters(witness):
-            return f"{replica.url} gives no log-probabilities, and gave them when this store first asked it"
+        if self._wants_letters(known) and (problem := await self._without_letters(witness, known)):
+            return f"{replica.url} {problem}"
         if self._method() in _CONSTRAINTS and await constraint_of(witness, self._tokens(OFFERED)) != known.constraint:
             return f"{replica.url} is no longer kept to letters by {known.constraint}, as when this store first asked it"
         if found := await differing(witness, known.witnesses):
             question, then, now = found
             return f"{replica.url} answers {question!r} with {now!r}, and with {then!r} when this store first asked it"
+        return ""
+
+    async def _without_letters(self, witness: Witness, known: Remembered) -> str:
+        """Returns why choices cannot be answered by letters any more, behind the name of the server; empty where they can."""
+        begins = await first_token(witness)
+        if known.letters and begins.token is not None and not begins.is_letter:
+            begins = await first_token(witness)  # servers that compute in batches of changing sizes may answer in two ways
+        if begins.token is None:
+            return "gives no log-probabilities, and gave them when this store first asked it"
+        if known.letters and not begins.is_letter:
+            return f"{begins.problem}, and the answers that the store has are by letters"
         return ""
 
     async def _check_all(self, known: Remembered) -> list[str]:
@@ -477,11 +508,12 @@ class OpenAIBackend:
     def _notice(self, text: str) -> None:
         self._options.notice(f"model {self.name!r}: {text}")
 
-    def _note_counts(self, url: str, prediction: Prediction) -> None:
-        """Says once of a server that it sends unusable numbers of tokens."""
-        if (counts := prediction.details.get(UNUSABLE_COUNTS)) and url not in self._miscounting:
-            self._miscounting.add(url)
-            self._notice(f"{url} sends unusable numbers of tokens ({counts}): they are taken as not known")
+    def _note_oddities(self, url: str, prediction: Prediction) -> None:
+        """Says once of a server what is odd about its replies."""
+        for name, words in _ODDITIES.items():
+            if name in prediction.details and (url, name) not in self._odd:
+                self._odd.add((url, name))
+                self._notice(f"{url} {words.format(prediction.details[name])}")
 
     async def _predicted(self, replica: Replica[Client], prepared: Prepared, method: str) -> Prediction:
         """Returns the answer of a server to a request.
@@ -527,7 +559,7 @@ class OpenAIBackend:
                 f"{replica.url} answered {on_one_line(str(error), _SHOWN)!r}, none of the choices that it was kept to when it "
                 "was first asked. Check whether it was restarted with other settings",
             ) from None
-        self._note_counts(replica.url, prediction)
+        self._note_oddities(replica.url, prediction)
         self._answered[replica.url] = self._answered.get(replica.url, 0) + 1
         return self._told(replica, prediction)
 

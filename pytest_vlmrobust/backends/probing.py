@@ -19,13 +19,13 @@ from pytest_vlmrobust.core.prediction import ANSWERS, LOGIT_BIAS, STRUCTURED_CHO
 from pytest_vlmrobust.core.words import first_few
 
 from .chat import Malformed, messages_of, said, text_body
-from .constrained import OFFERED, keeps_to_bias, keeps_to_schema
+from .constrained import keeps_to_bias, keeps_to_schema
 from .guard import Guard
 from .protocol import BackendOptions
 from .replicas import Failure, persistently, within
 from .resolve import open_backend
 from .served import Served
-from .witnesses import LETTERS_QUESTION, Witness, gives_letters, messages_about
+from .witnesses import LETTERS_QUESTION, OFFERED, Witness, first_token, messages_about
 
 if TYPE_CHECKING:
     from .client import Client
@@ -50,6 +50,7 @@ _TIMED = 3
 """Requests, one after the other, whose median is the latency."""
 _AT_ONCE = 16
 _NOT_FOUND = "status 404"
+_WRITES = "not tried: it writes before it answers"
 _CHEAP = 2.0
 """Seconds of a request beyond which no more are sent at once: what that would show is not worth the wait."""
 
@@ -160,14 +161,14 @@ async def _server(client: Client, model: str, limit: float, tokens: LetterTokens
     try:
         if problem := await _problem(client, limit):
             return ServerProbe(client.url, problem, engine, models)
-        ways = {
-            LETTERS: "" if await gives_letters(ask) else "it gives no log-probabilities",
-            STRUCTURED_CHOICE: "" if await keeps_to_schema(ask) else "it does not keep to a schema",
-            LOGIT_BIAS: lacking,
-            TEXT: "",
-        }
-        if tokens is not None:
-            ways[LOGIT_BIAS] = "" if await keeps_to_bias(ask, tokens) else "it does not follow a bias"
+        begins = await first_token(ask)
+        ways = {LETTERS: begins.problem and f"it {begins.problem}", STRUCTURED_CHOICE: _WRITES, LOGIT_BIAS: lacking, TEXT: ""}
+        if begins.is_prose:
+            ways[LOGIT_BIAS] = _WRITES
+        else:
+            ways[STRUCTURED_CHOICE] = "" if await keeps_to_schema(ask) else "it does not keep to a schema"
+            if tokens is not None:
+                ways[LOGIT_BIAS] = "" if await keeps_to_bias(ask, tokens) else "it does not follow a bias"
         return ServerProbe(client.url, "", engine, models, tuple(LEARNED[fact] for fact in sorted(client.learned)), ways)
     except (Failure, BackendError) as error:
         return ServerProbe(client.url, str(error), engine, models)

@@ -113,9 +113,11 @@ class Remembered:
 
     identity: Mapping[str, Any]
     letters: bool
-    """Whether it gives the log-probabilities of letters."""
+    """Whether its log-probabilities are used: it begins its answers to choices with a letter."""
+    logprobs: bool = False
+    """Whether it gives log-probabilities, of letters or of other tokens."""
     constraint: str = ""
-    """The method by which it is kept to letters where it gives none: ``structured_choice``, ``logit_bias`` or none."""
+    """The method by which it is kept to letters where it begins with none: ``structured_choice``, ``logit_bias`` or none."""
     engine: str = ""
     """What the server calls the owner of the model, such as ``vllm``; empty where it does not say."""
     witnesses: Mapping[str, str] = field(default_factory=dict)
@@ -164,8 +166,8 @@ class Memory:
             return self._here
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
-            # what was remembered before it was looked for is answered by text
-            content = {"constraint": "", "learned": (), **content}
+            # what was remembered before this was looked for is answered as before
+            content = {"constraint": "", "learned": (), "logprobs": content["letters"], **content}
             known = {name: content[name] for name in (field.name for field in fields(Remembered))}
             if self._mark.is_file():
                 known["changed"] = self._mark.read_text(encoding="utf-8")
@@ -244,7 +246,7 @@ def merge_memories(folders: Iterable[Path], out: Path) -> None:
 def _contradiction(known: Remembered, there: Remembered) -> str:
     """Returns what shows that two processes asked two models, in words; empty where nothing does."""
     if known.letters != there.letters:
-        return "this server gives log-probabilities and another one of the same revision does not, or the other way round"
+        return "this server answers choices by letters and another one of the same revision does not, or the other way round"
     if known.constraint != there.constraint:
         return "this server can be kept to letters and another one of the same revision cannot, or in another way"
     if known.engine and there.engine and known.engine != there.engine:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,12 +13,14 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.words import without_halves
 
-from .chat import Malformed, first_choice, first_logprobs, letters_body, messages_of, said, text_body
+from .chat import Malformed, first_choice, first_logprobs, letters_body, messages_of, said, text_body, thinks_first
+from .letters import bare
 from .replicas import Failure
 
 Witness: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
 """Asks one server: from the arguments of a call to its reply."""
 
+OFFERED = ("A", "B", "C", "D")
 LETTERS_QUESTION = (
     "Which colour is the top left quarter of the picture?\nA. blue\nB. green\nC. red\nD. yellow\n"
     "Respond with only the letter of the correct option."
@@ -28,6 +32,8 @@ QUESTIONS = (
 )
 """They leave room: two models that are both right about a fact differ in how they put it."""
 _TOKENS = 16
+_TOKEN_ID = re.compile(r"token_id:\d+")
+_LONGEST_TOKEN = 40
 _SIDE = 112
 
 
@@ -43,21 +49,56 @@ def picture() -> NDArray[np.uint8]:
     return image
 
 
-async def gives_letters(ask: Witness) -> bool:
-    """Returns whether a server gives the log-probabilities of the first token.
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """How a server begins its answer to a choice between letters."""
+
+    token: str | None
+    """The most probable first token; None where the server gives no log-probabilities."""
+    is_thought: bool = False
+    """Whether the server puts it into its field for reasoning."""
+
+    @property
+    def is_letter(self) -> bool:
+        """Whether it is the letter of an option, so that the log-probabilities of letters are those of answers."""
+        return self.token is not None and not self.is_thought and bare(self.token) in OFFERED
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether it begins thoughts, or a sentence: a model that writes first is not kept to a letter."""
+        if self.token is None or _TOKEN_ID.fullmatch(self.token):
+            return False
+        letters = "".join(filter(str.isalpha, bare(self.token)))
+        return self.is_thought or bool(letters and letters not in OFFERED)
+
+    @property
+    def problem(self) -> str:
+        """Why choices are not answered by letters, behind the name of the server; empty where they are."""
+        if self.token is None:
+            return "gives no log-probabilities"
+        where = ", in its field for reasoning" if self.is_thought else ""
+        return "" if self.is_letter else f"begins its answer with {self.token[:_LONGEST_TOKEN]!r}{where}, and with no letter"
+
+
+async def first_token(ask: Witness) -> FirstToken:
+    """Returns how a server begins its answer to the fixed choice.
 
     Raises:
         Failure: it cannot be asked.
     """
     try:
-        reply = await ask(letters_body(messages_about(LETTERS_QUESTION)))
-        return first_logprobs(first_choice(reply)) is not None
+        choice = first_choice(await ask(letters_body(messages_about(LETTERS_QUESTION))))
+        listed = first_logprobs(choice)
+        if listed is None:
+            return FirstToken(None)
+        token, _ = max(listed, key=lambda pair: pair[1], default=("", 0.0))
+        return FirstToken(token, thinks_first(choice))
     except Malformed as error:
         raise Failure("faulty", f"the server sent {error}") from None
     except Failure as failure:
         if failure.kind != "refused":
             raise
-        return False  # it may not know the parameter; whether it answers at all is seen with the next question
+        return FirstToken(None)  # it may not know the parameter; whether it answers at all is seen with the next question
 
 
 async def first_answers(ask: Witness) -> dict[str, str]:

@@ -36,6 +36,7 @@ UNANSWERED = {
     "refusal": "the model refused",
     "content_filter": "a filter of the server took the answer, or the question, away",
     "empty": "the answer is empty",
+    "only_reasoning": "the answer is empty, and the server put text into its field for reasoning",
     "no_letter": "none of the letters is among the tokens that the server lists",
 }
 """How an inference can end in which the model was asked and gave no answer."""

@@ -57,6 +57,12 @@ def test_a_letter_that_is_listed_in_several_ways_has_the_probability_of_the_most
     assert prediction.text == "A"
 
 
+def test_a_letter_is_read_however_a_tokenizer_spells_the_blank_before_it() -> None:
+    for form in ("▁{}", "Ġ{}", "Ċ{}", "\n\n{}"):
+        listed = {form.format("A"): -3.0, form.format("B"): -0.1, "token_id:65": -0.01, "(A": -0.02}
+        assert letter_prediction(reply("x", logprobs=listed), "AB").logprobs == {"A": -3.0, "B": -0.1}
+
+
 def test_a_probability_that_is_rounded_above_one_is_one() -> None:
     assert dict(letter_prediction(reply("A", logprobs={"A": 1e-7}), "AB").logprobs) == {"A": 0.0}
 
@@ -79,6 +85,7 @@ FIRST = ("choices", 0, "logprobs", "content", 0, "top_logprobs", 0)
         (changed(("choices", 0, "logprobs"), None), NoLogprobs),
         (changed(("choices", 0, "logprobs", "content"), None), NoLogprobs),
         (changed((*FIRST[:-1],), []), NoLogprobs),
+        (changed((*FIRST, "logprob"), None), NoLogprobs),
         (changed((*FIRST, "logprob"), "much"), Malformed),
         (changed((*FIRST, "logprob"), float("nan")), Malformed),
         (changed((*FIRST[:-1],), None), Malformed),
@@ -86,7 +93,9 @@ FIRST = ("choices", 0, "logprobs", "content", 0, "top_logprobs", 0)
         (changed(("choices",), None), Malformed),
         (changed(("choices", 0, "message"), "A"), Malformed),
         (changed(("choices", 0, "message", "content"), 7), Malformed),
+        (changed(("choices", 0, "message", "content"), [7]), Malformed),
         (changed(("choices", 0, "finish_reason"), "abort"), Malformed),
+        (changed(("choices", 0, "finish_reason"), ["stop"]), Malformed),
         ("A", Malformed),
         (None, Malformed),
     ],
@@ -99,9 +108,49 @@ def test_what_cannot_be_read_is_no_answer(broken: Any, error: type[Exception]) -
             text_prediction(broken, "generate")
 
 
-def test_text_in_parts_is_text() -> None:
-    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+        [{"type": "reasoning", "text": "hm"}, {"type": "thinking", "thinking": []}, {"text": "ab"}],
+        ["ab"],
+        ["a", {"type": "output_text", "text": "b"}],
+    ],
+)
+def test_text_in_parts_is_text(parts: list[Any]) -> None:
     assert text_prediction(changed(("choices", 0, "message", "content"), parts), "generate").text == "ab"
+
+
+@pytest.mark.parametrize(
+    ("sent", "finish"),
+    [
+        *((name, "stop") for name in ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "STOP", None)),
+        *((name, "length") for name in ("length", "max_tokens", "MAX_TOKENS")),
+        *((name, "content_filter") for name in ("content_filter", "SAFETY", "RECITATION")),
+        ("refusal", "refusal"),
+    ],
+)
+def test_servers_have_many_names_for_the_end_of_an_answer(sent: Any, finish: str) -> None:
+    prediction = text_prediction(reply("B", finish=sent), "generate")
+    assert (prediction.text, prediction.finish_reason) == ("B", finish)
+    assert "unknown_finish_reason" not in prediction.details
+
+
+def test_an_unknown_end_of_a_text_is_noted_and_one_without_a_text_is_no_answer() -> None:
+    prediction = text_prediction(reply("B", finish="DONE"), "generate")
+    assert (prediction.text, prediction.finish_reason, prediction.details["unknown_finish_reason"]) == ("B", "stop", "DONE")
+    with pytest.raises(Malformed, match="ended with 'DONE'"):
+        text_prediction(reply("", finish="DONE"), "generate")
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_text_in_the_field_for_reasoning_alone_is_said(field: str) -> None:
+    thoughts: dict[str, Any] = {field: "The answer is B"}
+    prediction = text_prediction(reply(None, **thoughts), "generate")  # type: ignore[arg-type]  # as some servers write it
+    assert (prediction.text, prediction.finish_reason) == ("", "only_reasoning")
+    assert prediction.details["text_elsewhere"] == f"{field}: 'The answer is B'"
+    answered = text_prediction(reply("B", **thoughts), "generate")
+    assert (answered.finish_reason, "text_elsewhere" in answered.details) == ("stop", False)
 
 
 def test_all_that_is_said_tells_models_apart() -> None:

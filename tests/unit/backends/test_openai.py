@@ -31,7 +31,9 @@ from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.backends.witnesses import LETTERS_QUESTION, QUESTIONS
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra, OfflineError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
-from tests.model_server import ModelServer, read_request, reply
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.scoring import score
+from tests.model_server import MODES, ModelServer, in_mode, read_request, reply
 
 KEY = "sk-a-secret-that-nothing-may-repeat-0123456789"
 FAST = 0.02
@@ -592,6 +594,72 @@ def test_how_an_answer_ended_is_kept(server: Faulty, opened: Open, answer: Answe
 
 
 @pytest.mark.parametrize(
+    ("answer", "finish", "words"),
+    [
+        (lambda _body: reply("B", finish="DONE"), "stop", "ends answers with the unknown finish_reason 'DONE'"),
+        (
+            lambda _body: reply(None, reasoning="It is B"),  # type: ignore[arg-type]  # as some servers write it
+            "only_reasoning",
+            "sends answers without content, and the text is in the field reasoning: 'It is B'. Such answers are not read",
+        ),
+    ],
+    ids=["unknown end", "only reasoning"],
+)
+def test_what_is_odd_about_answers_is_said_once(server: Faulty, opened: Open, answer: Answer, finish: str, words: str) -> None:
+    server.answer, heard = answer, list[str]()
+    answers = opened(server.url, heard=heard).infer(numbered(3))
+    assert [prediction.finish_reason for prediction in answers] == [finish] * 3
+    (notice,) = heard
+    assert words in notice
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        {"error": {"message": "slow down", "code": 429}},
+        {"error": {"message": "slow down", "code": "429"}},
+        {"error": {"message": "slow down", "code": "rate_limit_exceeded"}},
+        {"object": "error", "message": "slow down", "type": "rate_limit_error"},
+        {"choices": [{"error": {"message": "slow down", "code": 429}, "finish_reason": "error", "message": {"content": ""}}]},
+    ],
+)
+def test_a_429_in_a_reply_of_success_is_waited_for(server: Faulty, opened: Open, busy: dict[str, Any]) -> None:
+    server.answer = lambda _body: busy if len(server.bodies) <= 6 else reply("B")
+    (prediction,) = opened(server.url).infer(numbered(1))
+    assert (prediction.text, prediction.error) == ("B", "")
+    assert len(server.bodies) == 7, "more often than a fault is tried again"
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "tries"),
+    [
+        ({"message": "no such image", "code": 400}, "answered with status 200 and the error 400: no such image", 1),
+        (
+            {"message": "out of credits", "type": "billing"},
+            "answered with status 200 and the error billing: out of credits (4",
+            4,
+        ),
+        ("the provider is asleep", "answered with status 200 and the error it sent: the provider is asleep (4 times)", 4),
+        ({"message": "upstream", "code": 500}, "answered with status 200 and the error 500: upstream (4 times)", 4),
+    ],
+)
+def test_an_error_in_a_reply_of_success_keeps_its_words(server: Faulty, opened: Open, error: Any, words: str, tries: int) -> None:
+    server.answer = lambda _body: {"error": error}
+    (prediction,) = opened(server.url).infer(numbered(1))
+    assert prediction.finish_reason == "error"
+    assert words in prediction.error
+    assert len(server.bodies) == tries
+
+
+def test_an_error_in_a_reply_of_success_is_a_filter_or_a_key_that_is_refused_as_well(server: Faulty, opened: Open) -> None:
+    server.answer = lambda _body: {"error": {"message": "filtered", "code": "content_filter"}}
+    assert opened(server.url).infer(numbered(1))[0].finish_reason == "content_filter"
+    server.answer = lambda _body: {"error": {"message": "who are you", "code": 401}}
+    with pytest.raises(BackendError, match=r"error 401: who are you\. Set the key in the environment"):
+        opened(server.url).infer(numbered(1))
+
+
+@pytest.mark.parametrize(
     ("answer", "finish"),
     [
         (lambda _body: reply("", refusal="no"), "refusal"),
@@ -667,7 +735,7 @@ def test_a_key_that_replies_repeat_is_kept_nowhere(
             "parts": reply([{"type": "text", "text": KEY}]),  # type: ignore[arg-type]  # as some servers write it
             "ended": reply("A", finish=KEY),
         }
-        answer = answers.get(text) or reply(f"{text} {KEY}", logprobs={KEY: -1.0, "A": -2.0} if letters else None, reasoning=KEY)
+        answer = answers.get(text) or reply(f"{text} {KEY}", logprobs={"A": -0.5, KEY: -1.0} if letters else None, reasoning=KEY)
         return 200, {}, json.dumps({**answer, **whole}).encode()
 
     heard: list[str] = []
@@ -677,7 +745,8 @@ def test_a_key_that_replies_repeat_is_kept_nowhere(
         left = [repr(answers), repr(backend.describe()), repr(backend.fingerprint()), repr(heard), backend.check(), caplog.text]
     assert [answer.text for answer in answers[:3]] == ["open (the key)", "not with (the key)", "(the key)"]
     assert dict(answers[0].details)["system_fingerprint"] == "(the key)"
-    assert "ended with '(the key)'" in answers[3].error
+    assert dict(answers[3].details)["unknown_finish_reason"] == "(the key)"
+    assert "the unknown finish_reason '(the key)'" in heard[-1]
     left += [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert "engine (the key)" in left[-1]
     assert not [text for text in left if KEY in text]
@@ -750,7 +819,7 @@ def model(script: Callable[[Request], str | Prediction]) -> ScriptedBackend:
 
 
 def fine(request: Request) -> str:
-    return f"answer to {request.text}"
+    return "C" if LETTERS_QUESTION in request.text else f"answer to {request.text}"
 
 
 def test_replicas_share_the_work(opened: Open) -> None:
@@ -892,6 +961,80 @@ def test_another_engine_under_the_same_revision_is_refused(opened: Open) -> None
         opened(one.url).infer(numbered(1))
         with pytest.raises(BackendError, match="is an engine 'sglang', and the answers that the store has are by 'vllm'"):
             opened(two.url).infer(numbered(1))
+
+
+def right_letter(body: dict[str, Any]) -> str:
+    """Returns the letter that a question names at its end, as a perfect model would; of the fixed question the right one."""
+    text = text_of(body)
+    return "C" if text in (*QUESTIONS, LETTERS_QUESTION) else text[-2]
+
+
+def choices_of(letters: str) -> list[Request]:
+    return asks(*(f"Question {number}: which of them is {letter}?" for number, letter in enumerate(letters)), choices="ABCD")
+
+
+def share_right(answers: Sequence[Prediction], letters: str) -> float:
+    options = {letter: f"colour {letter}" for letter in "ABCD"}
+    samples = [Sample(f"s{number}", (), "Which?", letter, "choice", options) for number, letter in enumerate(letters)]
+    return sum(score(*pair).value for pair in zip(samples, answers, strict=True)) / len(samples)
+
+
+@pytest.mark.parametrize("keeps_to_schema", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_perfect_model_is_read_wholly_however_a_server_begins_its_answers(
+    opened: Open, mode: str, keeps_to_schema: bool
+) -> None:
+    letters, heard = "DBACADBC", list[str]()
+    with ModelServer(model(fine), before=in_mode(mode, right_letter, keeps_to_schema=keeps_to_schema)) as served:
+        backend = opened(served.url, heard=heard)
+        answers = backend.infer(choices_of(letters))
+        assert backend.check() == ""
+    writes = mode in ("think_logprobs", "reasoning_logprobs")
+    by_letters = mode in ("lp_sp", "lp_bpe")
+    method = "letter_logits" if by_letters else "structured_choice" if keeps_to_schema and not writes else "generate"
+    assert {answer.method for answer in answers} == {method}
+    assert share_right(answers, letters) == 1.0
+    if by_letters:
+        assert heard == []
+        return
+    (notice,) = heard
+    begin = MODES[mode][1][0]
+    assert f"begins its answer with {begin!r}" in notice
+    assert notice.endswith(f"and with no letter: choices are answered by {'text' if method == 'generate' else method}")
+
+
+def test_letters_that_are_declared_where_answers_begin_with_none_are_kept_with_a_notice(opened: Open) -> None:
+    heard = list[str]()
+    with ModelServer(model(fine), before=in_mode("lp_paren", right_letter)) as served:
+        for _ in range(2):  # the store remembers that it gives log-probabilities
+            backend = opened(served.url, answer="letters", heard=heard)
+            assert backend.infer(choices_of("BB"))[0].method == "letter_logits"
+            assert backend.check() == ""
+    (notice,) = heard
+    assert "begins its answer with '(', and with no letter: answers by letters may be wrong" in notice
+
+
+def test_a_server_that_no_longer_begins_with_letters_is_noticed(opened: Open) -> None:
+    with ModelServer(model(fine), before=in_mode("lp_bpe", right_letter)) as served:
+        backend = opened(served.url)
+        backend.infer(choices_of("AB"))
+        served.before = in_mode("reasoning_logprobs", right_letter)
+        said = "begins its answer with 'The', in its field for reasoning, and with no letter, and the answers that the store has"
+        assert said in backend.check()
+
+
+def test_log_probabilities_that_are_null_are_none(server: Faulty, opened: Open) -> None:
+    def without_number(body: dict[str, Any]) -> dict[str, Any]:
+        whole = reply("B")
+        listed = [{"token": "B", "logprob": None}]
+        whole["choices"][0]["logprobs"] = {"content": [{"token": "B", "logprob": None, "top_logprobs": listed}]}
+        return whole
+
+    server.keeps_to = lambda body: without_number(body) if body.get("logprobs") else None
+    server.answer = without_number
+    backend = opened(server.url)
+    (prediction,) = backend.infer(asks("Which?", choices="AB"))
+    assert (prediction.text, prediction.method, prediction.error) == ("B", "generate", "")
 
 
 def test_the_store_remembers_the_method_so_that_nothing_is_asked_for_the_fingerprint(opened: Open) -> None:

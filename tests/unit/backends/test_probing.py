@@ -17,7 +17,7 @@ from pytest_vlmrobust.backends.probing import LETTERS, TEXT, ModelProbe, probe
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
-from tests.model_server import ModelServer, Reply, reply
+from tests.model_server import MODES, ModelServer, Reply, in_mode, reply
 
 TINY = resolve("tiny").location
 
@@ -78,6 +78,21 @@ def test_a_server_that_keeps_to_schemas_is_asked_by_them(server: ModelServer) ->
     assert (seen.answer, seen.usable) == (STRUCTURED_CHOICE, True)
     assert dict(seen.servers[0].ways)[STRUCTURED_CHOICE] == ""
     assert dict(seen.servers[0].ways)[LETTERS] == "it gives no log-probabilities"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_probe_says_how_a_server_begins_its_answers(server: ModelServer, mode: str) -> None:
+    server.before = in_mode(mode, lambda body: "C" if "image_url" in str(body) else "A", keeps_to_schema=True)
+    seen = probed(server.url)
+    ways = dict(seen.servers[0].ways)
+    if mode in ("lp_sp", "lp_bpe"):
+        assert (ways[LETTERS], seen.answer) == ("", LETTERS)
+        return
+    writes = mode in ("think_logprobs", "reasoning_logprobs")
+    where = ", in its field for reasoning" if mode == "reasoning_logprobs" else ""
+    assert ways[LETTERS] == f"it begins its answer with {MODES[mode][1][0]!r}{where}, and with no letter"
+    assert ways[STRUCTURED_CHOICE] == ("not tried: it writes before it answers" if writes else "")
+    assert seen.answer == (TEXT if writes else STRUCTURED_CHOICE)
 
 
 def test_a_server_that_follows_a_bias_is_asked_by_it_where_its_tokenizer_is_declared(server: ModelServer) -> None:

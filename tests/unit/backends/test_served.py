@@ -119,7 +119,7 @@ def test_a_change_that_one_part_noticed_is_kept(tmp_path: Path) -> None:
     [
         ({"witnesses": {"What?": "a dog"}}, r"the server answered 'What\?' with 'a dog', and in a store before it 'a cat'"),
         ({"engine": "vllm"}, "asked of 'vllm', and in a store before it of 'sglang'"),
-        ({"letters": False}, "gives log-probabilities and another one"),
+        ({"letters": False}, "answers choices by letters and another one"),
     ],
 )
 def test_parts_that_asked_two_models_are_not_merged(tmp_path: Path, other: dict[str, Any], message: str) -> None:
