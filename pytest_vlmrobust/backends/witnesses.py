@@ -25,6 +25,12 @@ LETTERS_QUESTION = (
     "Which colour is the top left quarter of the picture?\nA. blue\nB. green\nC. red\nD. yellow\n"
     "Respond with only the letter of the correct option."
 )
+EASY_QUESTION = (
+    "Question: Which colour is in the picture?\nOptions:\nA. black\nB. green\nC. orange\nD. purple\n"
+    "Please select the correct answer from the options above. Respond with only the letter of the correct option. "
+    "Do not explain. Answer:"
+)
+"""Put as suites put theirs: a small model that does not understand the other one may still answer this one by a letter."""
 QUESTIONS = (
     "Describe this picture.",
     "Which colours does the picture show, from left to right and from top to bottom?",
@@ -81,13 +87,21 @@ class FirstToken:
 
 
 async def first_token(ask: Witness) -> FirstToken:
-    """Returns how a server begins its answer to the fixed choice.
+    """Returns how a server begins its answer to the first of two fixed choices that it answers by a letter, else to the first.
 
     Raises:
         Failure: it cannot be asked.
     """
+    begins = await _begins(ask, LETTERS_QUESTION)
+    if begins.token is None or begins.is_letter or begins.is_thought:
+        return begins
+    easy = await _begins(ask, EASY_QUESTION)
+    return easy if easy.is_letter else begins
+
+
+async def _begins(ask: Witness, question: str) -> FirstToken:
     try:
-        choice = first_choice(await ask(letters_body(messages_about(LETTERS_QUESTION))))
+        choice = first_choice(await ask(letters_body(messages_about(question))))
         listed = first_logprobs(choice)
         if listed is None:
             return FirstToken(None)

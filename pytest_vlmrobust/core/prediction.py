@@ -95,6 +95,13 @@ class Prediction:
         return tuple(letter for letter, value in self.logprobs.items() if value == max(self.logprobs.values()))
 
     @property
+    def letter_share(self) -> float:
+        """How much of the probability the letters hold together, each by its most probable token; NaN of other answers."""
+        if self.method != LETTER_LOGITS or not (self.logprobs or self.finish_reason == "no_letter"):
+            return math.nan
+        return sum(map(math.exp, self.logprobs.values()))
+
+    @property
     def answered_by(self) -> str:
         """How a choice was answered: one of ``ANSWERS``, or the method by which a server was kept to letters."""
         letters, text = ANSWERS

@@ -6,10 +6,12 @@ Pure: facts of the run, its policies and its records give sentences. ``core.deci
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
 from pytest_vlmrobust.backends.resolve import names as shipped_models
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Planned
 from pytest_vlmrobust.core.decision import Outcome
@@ -21,6 +23,7 @@ from pytest_vlmrobust.core.words import points, quantity
 from pytest_vlmrobust.datasets import names as shipped_datasets
 from pytest_vlmrobust.evaluation.judge.baseline import ON_COMMON
 from pytest_vlmrobust.evaluation.run.families import families
+from pytest_vlmrobust.evaluation.run.results import FEW_LETTERS
 from pytest_vlmrobust.policies import (
     BlindModels,
     Extent,
@@ -121,11 +124,11 @@ class Conditions:
     def warnings(self, records: Sequence[Record]) -> list[str]:
         """Returns warnings about the policies and the models, which do not affect the decision.
 
-        They are about loopholes, code of a checkpoint that was allowed to run, unneeded or insufficient waivers, rules that need
-        a baseline when there is none, a baseline without picture digests, and (in a whole run) rules that applied to no test and
-        data that no rule gates.
+        They are about loopholes, code of a checkpoint that was allowed to run, letters that are no answers, unneeded or
+        insufficient waivers, rules that need a baseline when there is none, a baseline without picture digests, and (in a whole
+        run) rules that applied to no test and data that no rule gates.
         """
-        warnings = [*_stopped_early(records), *self._pictures_not_compared(records)]
+        warnings = [*_stopped_early(records), *_few_letters(records), *self._pictures_not_compared(records)]
         warnings += filter(None, [self.behind])
         warnings += loophole_warnings(self.policies.values(), self.today)
         warnings += [note for record in records for note in record.notes if ON_COMMON in note]
@@ -319,6 +322,16 @@ def _is_meaningless(use: WaiverUse, policy: Policy, records: Iterable[Record]) -
     required = policy.coverage.suites
     all_ran = bool(required) and set(required) <= suites_of(records)
     return use.missed is Missed.CATEGORY or (use.missed is Missed.SETTING and all_ran)
+
+
+def _few_letters(records: Iterable[Record]) -> list[str]:
+    """Returns, for each model whose answers by letters would begin with something else, in how many tests that shows."""
+    counts = Counter(record.model for record in records for note in record.notes if FEW_LETTERS in note)
+    return [
+        f"{model}: in {quantity(count, 'test')} some answers would not begin with a letter: {FEW_LETTERS}; the notes say in how "
+        f"many. {TEXT_INSTEAD}"
+        for model, count in counts.items()
+    ]
 
 
 def _stopped_early(records: Iterable[Record]) -> list[str]:

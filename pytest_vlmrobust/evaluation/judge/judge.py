@@ -39,6 +39,7 @@ from pytest_vlmrobust.evaluation.run.results import (
     positions,
     reads_blind,
     said_of_guesses,
+    said_of_letters,
     savings,
 )
 from pytest_vlmrobust.metrics.completeness import arrays_read
@@ -156,6 +157,7 @@ class Judge:
                 *undone_steps(result),
                 *rci_bands(measures, cell.setting),
                 *savings(result),
+                *said_of_letters(result),
                 *(attempts_note(tried) for tried in attempts),
                 *self._task_notes(result),
                 *self._guess_notes(cell, measures),

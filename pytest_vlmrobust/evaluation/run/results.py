@@ -153,6 +153,22 @@ def savings(result: CellResult) -> tuple[str, ...]:
     return (f"{result.cell.setting}: {counted} ({share} saved); the share of each position {NEEDS_ALL}",)
 
 
+FEW_LETTERS = "the letters hold less than half of the probability"
+_MOST_LIKELY = 0.5
+
+
+def said_of_letters(result: CellResult) -> tuple[str, ...]:
+    """Returns how many answers by letters are those of a model that would begin otherwise; nothing where none are.
+
+    Without its pictures a model is right to begin otherwise.
+    """
+    if result.cell.setting == NO_IMAGE:
+        return ()
+    shares = [share for prediction in result.predictions if not math.isnan(share := prediction.letter_share)]
+    few = sum(share < _MOST_LIKELY for share in shares)
+    return (f"{result.cell.setting}: in {few} of {len(shares)} answers {FEW_LETTERS}",) if few else ()
+
+
 @dataclass(frozen=True, eq=False)
 class CellResult:
     """The answers and scores of one cell, in the order of ``samples``; of each sample those to all its views in a row.

@@ -28,12 +28,12 @@ from pytest_vlmrobust.backends import BackendOptions, client, replicas
 from pytest_vlmrobust.backends.openai import OpenAIBackend
 from pytest_vlmrobust.backends.resolve import resolve
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.backends.witnesses import LETTERS_QUESTION, QUESTIONS
+from pytest_vlmrobust.backends.witnesses import EASY_QUESTION, LETTERS_QUESTION, QUESTIONS
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra, OfflineError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.scoring import score
-from tests.model_server import MODES, ModelServer, in_mode, read_request, reply
+from tests.model_server import MODES, ModelServer, Reply, in_mode, read_request, reply
 
 KEY = "sk-a-secret-that-nothing-may-repeat-0123456789"
 FAST = 0.02
@@ -966,7 +966,7 @@ def test_another_engine_under_the_same_revision_is_refused(opened: Open) -> None
 def right_letter(body: dict[str, Any]) -> str:
     """Returns the letter that a question names at its end, as a perfect model would; of the fixed question the right one."""
     text = text_of(body)
-    return "C" if text in (*QUESTIONS, LETTERS_QUESTION) else text[-2]
+    return {**dict.fromkeys(QUESTIONS, "C"), LETTERS_QUESTION: "C", EASY_QUESTION: "B"}.get(text) or text[-2]
 
 
 def choices_of(letters: str) -> list[Request]:
@@ -1001,6 +1001,21 @@ def test_a_perfect_model_is_read_wholly_however_a_server_begins_its_answers(
     begin = MODES[mode][1][0]
     assert f"begins its answer with {begin!r}" in notice
     assert notice.endswith(f"and with no letter: choices are answered by {'text' if method == 'generate' else method}")
+
+
+def test_a_model_that_answers_the_easier_choice_by_a_letter_is_asked_by_letters(opened: Open) -> None:
+    by_letter, by_word = (in_mode(mode, right_letter) for mode in ("lp_sp", "reasoning_logprobs"))
+
+    def small(body: dict[str, Any]) -> Reply:
+        if text_of(body) != LETTERS_QUESTION:
+            return by_letter(body)
+        status, headers, content = by_word(body)
+        return status, headers, content.replace(b"reasoning_content", b"unknown")
+
+    with ModelServer(model(fine), before=small) as served:
+        backend = opened(served.url)
+        assert backend.infer(choices_of("B"))[0].method == "letter_logits"
+        assert backend.check() == ""
 
 
 def test_letters_that_are_declared_where_answers_begin_with_none_are_kept_with_a_notice(opened: Open) -> None:

@@ -294,6 +294,15 @@ def test_code_of_a_checkpoint_that_was_allowed_to_run_is_a_warning() -> None:
     assert not any("Python code" in warning for warning in conditions(policy()).warnings([record()]))
 
 
+def test_letters_that_hold_little_of_the_probability_are_a_warning() -> None:
+    few = replace(record(), notes=("clean: in 3 of 4 answers the letters hold less than half of the probability",))
+    found = conditions(policy()).warnings([few, replace(few, id="other")])
+    assert any(
+        warning.startswith(f"{few.model}: in 2 tests some answers would not begin with a letter: the") for warning in found
+    )
+    assert not any("letters hold" in warning for warning in conditions(policy()).warnings([record()]))
+
+
 def test_what_stopped_early_is_said_with_what_its_values_are_worth() -> None:
     part = replace(record(), n_samples=100, n_requested=30)
     found = conditions(policy()).warnings([part, replace(part, id="m-d-no_image", setting="no_image")])

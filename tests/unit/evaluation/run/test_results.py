@@ -17,7 +17,7 @@ from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import OfflineError
-from pytest_vlmrobust.core.prediction import Prediction, Request, Score
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.evaluation.after.comparison import compare
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline, best_scores
@@ -345,6 +345,21 @@ def test_a_cell_that_is_compared_with_guesses_says_so(world: World, judge: Made)
     record = judge().cell(cell("flip_h"))
     assert record.notes == ("2 of 6 answers of model without the pictures could not be read and count as guesses",)
     assert (record.outcome, record.n_guessed) == (Outcome.PASS, 0)
+
+
+def test_answers_whose_letters_hold_little_of_the_probability_are_counted_in_a_note(world: World, judge: Made) -> None:
+    def unsure(request: Request) -> Prediction:
+        if request.sample_id == "q1":
+            return Prediction("x", LETTER_LOGITS, "no_letter")
+        few = request.sample_id in ("q2", "q3")
+        return Prediction("B", LETTER_LOGITS, logprobs={"A": -9.0, "B": -2.0 if few else -0.1})
+
+    world.model.answer = unsure
+    said = "in 3 of 6 answers the letters hold less than half of the probability"
+    assert [note for note in judge().cell(cell("flip_h")).notes if "letters hold" in note] == [f"flip_h: {said}"]
+    assert not [note for note in judge().cell(cell("no_image")).notes if "letters hold" in note]
+    world.model.answer, world.model.version = right, "2"
+    assert not [note for note in judge().cell(cell("flip_h")).notes if "letters hold" in note]
 
 
 def test_guesses_make_the_visual_gain_smaller_and_shares_of_it_larger_than_wrong_answers(world: World, judge: Made) -> None:
