@@ -21,7 +21,7 @@ from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
-from tests.model_server import ModelServer, Reply
+from tests.model_server import ModelServer, Reply, in_mode
 
 from .conftest import SAMPLES, Project
 
@@ -93,6 +93,31 @@ def test_a_gate_about_a_served_model_is_go_and_can_be_repeated_without_the_serve
     bundle = str(project.path / "b.zip")
     assert cli.main(["bundle", str(last), "--out", bundle]) == 0
     assert cli.main(["verify", bundle]) == 0
+
+
+def sees_letter(body: dict[str, Any]) -> str:
+    return "B" if "image_url" in str(body) else "A"
+
+
+@pytest.mark.parametrize("mode", ["think_logprobs", "reasoning_logprobs"])
+def test_a_model_that_thinks_first_is_asked_by_text_and_can_be_go(project: Project, served: ModelServer, mode: str) -> None:
+    served.before = in_mode(mode, sees_letter)
+    result = run(project, served, "--vlm-report=out")
+    assert result.ret == 0, result.stdout.str()
+    manifest = json.loads((project.path / "out" / "manifest.json").read_text())
+    assert manifest["models"]["m"]["fingerprint"]["answer"] == "text"
+
+
+def test_letters_that_are_no_answers_are_said_in_run_and_report(project: Project, served: ModelServer) -> None:
+    served.before = in_mode("lp_paren", sees_letter)
+    result = run(project, served, "--vlm-report=out", "--vlm-answer=letters")
+    assert result.ret == 1
+    for file in ("summary.md", "report.html", "model_card.md"):
+        assert "would not begin with a letter" in (project.path / "out" / file).read_text()
+    notes = [
+        note for record in json.loads((project.path / "out" / "results.json").read_text())["records"] for note in record["notes"]
+    ]
+    assert f"clean: in {SAMPLES} of {SAMPLES} answers the letters hold less than half of the probability" in str(notes)
 
 
 def test_without_a_declared_revision_the_run_measures_and_is_not_go(project: Project, served: ModelServer) -> None:

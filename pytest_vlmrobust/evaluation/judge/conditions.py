@@ -23,7 +23,7 @@ from pytest_vlmrobust.core.words import points, quantity
 from pytest_vlmrobust.datasets import names as shipped_datasets
 from pytest_vlmrobust.evaluation.judge.baseline import ON_COMMON
 from pytest_vlmrobust.evaluation.run.families import families
-from pytest_vlmrobust.evaluation.run.results import FEW_LETTERS
+from pytest_vlmrobust.evaluation.run.results import FEW_LETTERS, MANY
 from pytest_vlmrobust.policies import (
     BlindModels,
     Extent,
@@ -325,11 +325,11 @@ def _is_meaningless(use: WaiverUse, policy: Policy, records: Iterable[Record]) -
 
 
 def _few_letters(records: Iterable[Record]) -> list[str]:
-    """Returns, for each model whose answers by letters would begin with something else, in how many tests that shows."""
-    counts = Counter(record.model for record in records for note in record.notes if FEW_LETTERS in note)
+    """Returns, for each model whose answers by letters would often begin with something else, in how many tests."""
+    counts = Counter(record.model for record in records for note in record.notes if f"{FEW_LETTERS}. {TEXT_INSTEAD}" in note)
     return [
-        f"{model}: in {quantity(count, 'test')} some answers would not begin with a letter: {FEW_LETTERS}; the notes say in how "
-        f"many. {TEXT_INSTEAD}"
+        f"{model}: in {quantity(count, 'test')} {MANY:.0%} of the answers or more would not begin with a letter: {FEW_LETTERS}; "
+        f"the notes say in how many. {TEXT_INSTEAD}"
         for model, count in counts.items()
     ]
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction, Score
@@ -155,6 +156,8 @@ def savings(result: CellResult) -> tuple[str, ...]:
 
 FEW_LETTERS = "the letters hold less than half of the probability"
 _MOST_LIKELY = 0.5
+MANY = 0.05
+"""Share of the answers of a test from which such letters are worth a warning."""
 
 
 def said_of_letters(result: CellResult) -> tuple[str, ...]:
@@ -166,7 +169,8 @@ def said_of_letters(result: CellResult) -> tuple[str, ...]:
         return ()
     shares = [share for prediction in result.predictions if not math.isnan(share := prediction.letter_share)]
     few = sum(share < _MOST_LIKELY for share in shares)
-    return (f"{result.cell.setting}: in {few} of {len(shares)} answers {FEW_LETTERS}",) if few else ()
+    advice = f". {TEXT_INSTEAD}" if few and few / len(shares) >= MANY else ""
+    return (f"{result.cell.setting}: in {few} of {len(shares)} answers {FEW_LETTERS}{advice}",) if few else ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.decision import Decision, Outcome, RunScope
 from pytest_vlmrobust.core.errors import PolicyError
@@ -295,11 +296,11 @@ def test_code_of_a_checkpoint_that_was_allowed_to_run_is_a_warning() -> None:
 
 
 def test_letters_that_hold_little_of_the_probability_are_a_warning() -> None:
-    few = replace(record(), notes=("clean: in 3 of 4 answers the letters hold less than half of the probability",))
-    found = conditions(policy()).warnings([few, replace(few, id="other")])
-    assert any(
-        warning.startswith(f"{few.model}: in 2 tests some answers would not begin with a letter: the") for warning in found
-    )
+    rare = "clean: in 3 of 400 answers the letters hold less than half of the probability"
+    few = replace(record(), notes=(f"{rare}. {TEXT_INSTEAD}",))
+    found = conditions(policy()).warnings([few, replace(few, id="other"), replace(few, id="third", notes=(rare,))])
+    begin = f"{few.model}: in 2 tests 5% of the answers or more would not begin with a letter"
+    assert any(warning.startswith(begin) for warning in found)
     assert not any("letters hold" in warning for warning in conditions(policy()).warnings([record()]))
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import OfflineError
@@ -355,7 +356,7 @@ def test_answers_whose_letters_hold_little_of_the_probability_are_counted_in_a_n
         return Prediction("B", LETTER_LOGITS, logprobs={"A": -9.0, "B": -2.0 if few else -0.1})
 
     world.model.answer = unsure
-    said = "in 3 of 6 answers the letters hold less than half of the probability"
+    said = f"in 3 of 6 answers the letters hold less than half of the probability. {TEXT_INSTEAD}"
     assert [note for note in judge().cell(cell("flip_h")).notes if "letters hold" in note] == [f"flip_h: {said}"]
     assert not [note for note in judge().cell(cell("no_image")).notes if "letters hold" in note]
     world.model.answer, world.model.version = right, "2"
