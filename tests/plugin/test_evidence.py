@@ -129,7 +129,7 @@ def test_the_report_has_all_its_files(project: Project) -> None:
     names = {path.name for path in (project.path / "out").iterdir()}
     assert names == {
         *("report.html", "results.json", "cells.csv", "summary.md", "model_card.md", "junit.xml", "manifest.json"),
-        "predictions.sqlite",
+        *("predictions.sqlite", ".vlmrobust.lock"),
     }
     assert json.loads((project.path / "out" / "manifest.json").read_text())["date"]
     assert ET.parse(project.path / "out" / "junit.xml").getroot()[0].get("tests") == "8"

@@ -937,7 +937,7 @@ def test_a_replica_that_comes_back_with_another_model_is_asked_no_more(opened: O
 def test_replicas_with_different_models_are_refused(opened: Open) -> None:
     with ModelServer(model(fine)) as one, ModelServer(model(lambda _request: "something else")) as two:
         backend = opened(one.url, two.url)
-        with pytest.raises(BackendError, match=f"{two.url} answers .* with 'something else', and with 'answer to "):
+        with pytest.raises(BackendError, match=f"{two.url} begins its answer with 's', and with no letter, and the answers"):
             backend.infer(numbered(1))
 
 
