@@ -109,9 +109,9 @@ def benign_at_low(clean: Row, by_setting: BySetting) -> Fraction:
     return _share(loss < Fraction(1, 100) for loss in _drops(clean, _low(by_setting)))
 
 
-def severe_failure_rate(clean: Row, by_setting: BySetting) -> Fraction:
+def severe_failure_rate(clean: Row, by_setting: BySetting) -> Fraction | None:
     """Returns the share of settings that cost more than a tenth of the clean accuracy."""
-    return _share(loss > mean(clean) / 10 for loss in _drops(clean, by_setting))
+    return _share(loss > mean(clean) / 10 for loss in _drops(clean, by_setting)) if mean(clean) > 0 else None
 
 
 def catastrophic_rate(clean: Row, by_setting: BySetting) -> Fraction:
