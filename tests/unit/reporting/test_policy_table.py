@@ -64,6 +64,6 @@ def test_a_part_may_do(tmp_path: Path) -> None:
 
 
 def test_what_a_file_holds_is_never_obeyed(tmp_path: Path) -> None:
-    text = render(tmp_path / "p.yaml", POLICY.replace("[abc]*", r"abc\e[2J\u202e"))
-    assert r"abc\x1b[2J\u202e" in text
+    text = render(tmp_path / "p.yaml", POLICY.replace("[abc]*", r"abc\e[2J"))
+    assert r"abc\x1b[2J" in text
     assert all(char.isprintable() for char in text.replace("\n", ""))
