@@ -252,7 +252,7 @@ class _Row:
             if outside := why_outside(path, self.lines.path.parent):
                 self.lines.problems.add(self.place, key, written, outside)
                 return None
-            if is_turned(path) and written not in self.lines.image_files:
+            if written not in self.lines.image_files and is_turned(path):  # each file is opened once
                 self.lines.problems.turned.append(self.place)
             self.lines.image_files[written] = path
             return FileImage(path, where)

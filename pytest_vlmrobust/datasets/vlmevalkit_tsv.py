@@ -342,7 +342,7 @@ class _Table:
             elif outside := why_outside(path, self.path.parent):
                 self.problems.add(row.place, "image_path", written, outside)
             else:
-                if is_turned(path) and written not in self.image_files:
+                if written not in self.image_files and is_turned(path):  # each file is opened once
                     self.problems.turned.append(row.place)
                 self.image_files[written] = path
                 images.append(FileImage(path, f"{row.place}, column 'image_path'"))
