@@ -561,10 +561,10 @@ class OpenAIBackend:
             ) from None
         self._note_oddities(replica.url, prediction)
         self._answered[replica.url] = self._answered.get(replica.url, 0) + 1
-        return self._told(replica, prediction)
+        return self._with_server(replica, prediction)
 
     @staticmethod
-    def _told(replica: Replica[Client], prediction: Prediction) -> Prediction:
+    def _with_server(replica: Replica[Client], prediction: Prediction) -> Prediction:
         """Returns an answer with the server that gave it; sampled, where the server takes no temperature of 0."""
         sampled = prediction.method == _GREEDY and TEMPERATURE in replica.client.learned
         details = {**prediction.details, "server": replica.url}

@@ -48,14 +48,14 @@ def score_row(row: dict[str, Any], target: str, scorer: str) -> Score:
 
 def test_no_golden_number_is_read_as_another_one() -> None:
     """But for a last sentence that names another share, which a person takes for an explanation."""
-    told = [row for row in NUMBERS if row["expected"] not in (None, "ambiguous")]
-    read = [(score_row(row, row["expected"], "numeric"), row) for row in told]
+    numbered = [row for row in NUMBERS if row["expected"] not in (None, "ambiguous")]
+    read = [(score_row(row, row["expected"], "numeric"), row) for row in numbered]
     wrong = [row["text"] for found, row in read if found.value != 1 and found.state == "scored" and "disputed" not in row]
     unread = [row["text"] for found, row in read if found.state == "unparsed"]
-    assert len(told) > 250
+    assert len(numbered) > 250
     assert len(wrong) == 1, wrong
     assert "account for 5% of the total" in wrong[0]
-    assert len(unread) <= 2 * MOST_UNREAD * len(told), unread
+    assert len(unread) <= 2 * MOST_UNREAD * len(numbered), unread
 
 
 def test_golden_texts_without_a_number_are_seldom_read() -> None:
