@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
-from . import bundles, data, exports, filling, listing, papers, policies, power, runs, serving, stores, submitting, viewing
+from . import (
+    bundles,
+    data,
+    exports,
+    filling,
+    listing,
+    papers,
+    policies,
+    power,
+    runs,
+    serving,
+    starting,
+    stores,
+    submitting,
+    viewing,
+)
 
-SUBJECTS = (policies, listing, data, power, runs, viewing, exports, papers, bundles, stores, filling, submitting, serving)
+SUBJECTS = (
+    starting,
+    policies,
+    listing,
+    data,
+    power,
+    runs,
+    viewing,
+    exports,
+    papers,
+    bundles,
+    stores,
+    filling,
+    submitting,
+    serving,
+)
 """In the order of ``vlmrobust --help``."""
 
 __all__ = ["SUBJECTS"]

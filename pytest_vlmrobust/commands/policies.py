@@ -1,18 +1,13 @@
-"""Policies: `vlmrobust init` and `vlmrobust check`."""
+"""Policies: `vlmrobust check`."""
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
-import re
-import shlex
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
 
-from pytest_vlmrobust.core.errors import PolicyError, UsageError, typed_path
+from pytest_vlmrobust.core.errors import PolicyError, UsageError
 from pytest_vlmrobust.core.words import quantity
 
 from .arguments import Commands, add_command, counting, in_color, run_directory, say, show, tell, width
@@ -23,7 +18,6 @@ if TYPE_CHECKING:
 
 def add(commands: Commands) -> None:
     """Adds them to the parser."""
-    _add_init(commands)
     _add_check(commands)
 
 
@@ -158,144 +152,3 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
     unknown = [line for repeat in noise if not repeat.measured for line in noise_lines(repeat)]
     notes = [f"note: {sentence}" for sentence in uncompared_rules(noise, policy.rules, run.records)]
     return _Noise((*known, *notes), (*noise_warnings(noise), *unknown))
-
-
-# `vlmrobust init`.
-
-
-_RECIPES = {
-    "github": ("github.yml", Path(".github/workflows/vlm-gate.yml")),
-    "gitlab": ("gitlab.yml", Path(".gitlab-ci.yml")),
-    "jenkins": ("Jenkinsfile", Path("Jenkinsfile")),
-}
-"""Service to the file of its recipe, and where that goes."""
-_FILL_IN = re.compile(r"""(?P<name>VLM_PACKAGE(?::| =)) (?P<quote>["'])(?P=quote) +(?:#|//) FILL IN$""", re.MULTILINE)
-"""The line of a recipe that says what CI installs."""
-_ADDRESS = re.compile(r"(?:pytest-vlmrobust(?:\[[\w.,-]+\])? ?@ ?)?(?P<url>(?:(?:git\+)?https?|git\+ssh)://[^\s/]+/\S+)")
-_PATH = re.compile(r"(?P<path>.+?)(?P<extras>\[[\w.,-]+\])?")
-_NAME = "pytest-vlmrobust"
-_UNQUOTABLE = "\"'\\$`"
-"""Characters that mean something to YAML, Groovy or the services between quotes."""
-_SOURCES = "a wheel or a checkout of it in the repository, or git+https://HOST/REPOSITORY@TAG"
-_NEXT = {
-    "what a run would ask, without asking it": "pytest --vlm=tiny suites/test_patches.py --vlm-plan",
-    "the gate on the model that ships with the package": "pytest --vlm=tiny suites/ --vlm-report=report",
-    "the gate on your own model and data": "pytest --vlm=./my-checkpoint --vlm-dataset=my.tsv suites/",
-}
-"""What a command is for, and the command: what to run after ``vlmrobust init``."""
-
-
-def _add_init(commands: Commands) -> None:
-    init = add_command(
-        commands,
-        "init",
-        "copy the shipped suites and thresholds into a directory",
-        "vlmrobust init",
-        "vlmrobust init gate --ci github",
-        "vlmrobust init --ci gitlab --package dist/pytest_vlmrobust-0.1.0-py3-none-any.whl",
-    )
-    init.add_argument("directory", nargs="?", type=typed_path, default=Path(), help="where to (default: here)")
-    init.add_argument("--ci", choices=sorted(_RECIPES), help="also write a recipe for this service of continuous integration")
-    init.add_argument(
-        "--package",
-        metavar="SPEC",
-        help="what CI installs: a wheel or a checkout of this project below DIRECTORY, or git+https://HOST/REPOSITORY@TAG",
-    )
-    init.add_argument("--force", action="store_true", help="overwrite files that differ")
-    init.set_defaults(run=_init)
-
-
-def _init(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.shipped import shipped
-
-    if options.package is not None and not options.ci:
-        raise UsageError("--package: it is written into a recipe. Name the service as well: --ci github, gitlab or jenkins")
-    copies = [
-        (file.read_bytes(), options.directory / folder / file.name)
-        for folder, pattern in (("suites", "*.py"), ("thresholds", "*.*"))
-        for file in sorted(shipped(folder).glob(pattern))
-    ]
-    steps: list[str] = []
-    if options.ci:
-        name, place = _RECIPES[options.ci]
-        recipe = (shipped("recipes") / name).read_text(encoding="utf-8")
-        if options.package is None:
-            steps = [f"# {place} fails until its VLM_PACKAGE says where this package comes from:", f"# {_SOURCES}"]
-        else:
-            package = _package(options.package, options.directory)
-            recipe = _FILL_IN.sub(lambda line: f"{line['name']} {line['quote']}{package}{line['quote']}", recipe)
-            if package.startswith("./"):
-                steps = ["# CI installs this package from the repository", f"git add {shlex.quote(package.partition('[')[0])}"]
-        copies.append((recipe.encode(), options.directory / place))
-    kept = [to for content, to in copies if to.exists() and to.read_bytes() != content and not options.force]
-    if kept:
-        raise UsageError(f"{', '.join(map(str, kept))} exist and differ from what is shipped. Use --force to overwrite them")
-    for content, to in copies:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        to.write_bytes(content)
-        say(str(to))
-    say("\nNext:")
-    if options.directory != Path():
-        say(f"  cd {shlex.quote(str(options.directory))}")
-    for line in [*steps, *(line for about, command in _NEXT.items() for line in (f"# {about}", command))]:
-        say(f"  {line}")
-    return 0
-
-
-def _package(text: str, directory: Path) -> str:
-    """Returns what a recipe gives to ``uv pip install``.
-
-    Args:
-        text: as typed.
-        directory: the repository that CI checks out.
-
-    Raises:
-        UsageError: it is neither an address nor a path that CI can install.
-    """
-    matched = _PATH.fullmatch(text)
-    if refused := [character for character in text if not character.isprintable() or character in _UNQUOTABLE]:
-        problem = f"{refused[0]!r} is not written into a recipe"
-    elif address := _ADDRESS.fullmatch(text):
-        _refuse_secrets(address["url"])
-        return text
-    elif not matched or text.startswith("-"):
-        problem = "that is nothing to install"
-    else:
-        path = typed_path(matched["path"], directory, given_as="--package")
-        packed = path.name.endswith((".whl", ".tar.gz"))
-        if not path.resolve().is_relative_to(directory.resolve()):
-            problem = f"CI sees only what is below {directory.resolve()}"
-        elif (packed and path.is_file()) or _is_this_package(path):
-            below = Path(os.path.relpath(path, directory)).as_posix()
-            return f"{below if below == '.' else f'./{below}'}{matched['extras'] or ''}"
-        elif path.exists():
-            problem = f"{path} is neither a wheel nor a directory whose pyproject.toml has the name {_NAME!r}"
-        elif packed or "/" in text:
-            problem = f"{path} does not exist"
-        else:
-            problem = "no package index has this project, and anybody may register a name there"
-    raise UsageError(f"--package {text!r:.200}: {problem}. Expected {_SOURCES}")
-
-
-def _refuse_secrets(address: str) -> None:
-    """Refuses an address with what may be a token: the recipe is committed.
-
-    Raises:
-        UsageError: it has a user, a password or a query.
-    """
-    parts = urlsplit(address)
-    if parts.password is None and not parts.query and (parts.username is None or "ssh" in parts.scheme):
-        return
-    raise UsageError(
-        f"--package: the address on {parts.hostname} has a user, a password or a query, not shown here, and the recipe is "
-        "committed. Leave it out. If CI needs a token there, keep it as a secret variable of the CI service, and give it to git "
-        f"in a step before: git config --global url.https://USER:$TOKEN@{parts.hostname}/.insteadOf https://{parts.hostname}/"
-    )
-
-
-def _is_this_package(directory: Path) -> bool:
-    try:
-        content = tomllib.loads((directory / "pyproject.toml").read_text(encoding="utf-8"))
-        return bool(content["project"]["name"] == _NAME)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False

@@ -363,7 +363,7 @@ def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config,
         terminalreporter.write_line(f"{run.rerun}: no such test was collected", yellow=True)
     elif _measured_nothing(config):
         text = "INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured"
-        terminalreporter.write_line(f"{text}{_data_of_one_kind(run)}", yellow=True)
+        terminalreporter.write_line(f"{text}{_why_nothing_ran(run)}", yellow=True)
 
 
 def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config, run: Run) -> None:
@@ -602,10 +602,11 @@ def _names_gate(config: pytest.Config) -> bool:
     return bool(run.settings.vlm) and (run.selection.planned > 0 or bool(config.getoption("vlm")))
 
 
-def _data_of_one_kind(run: Run) -> str:
-    """Returns which tests have no data, because all named datasets are of one kind; else an empty string."""
+def _why_nothing_ran(run: Run) -> str:
+    """Returns that there are no gated tests, or which of them have no data because all named datasets are of one kind."""
     if not run.settings.vlm_dataset or (run.data.questions and run.data.collections):
-        return ""
+        nothing = ". No gated test was collected: name suites that exist, or let vlmrobust init write some here"
+        return "" if run.selection.planned else nothing
     if run.data.questions:
         return (
             ". --vlm-dataset names datasets of questions alone: tests of tasks, such as test_observatory.py, ask about "

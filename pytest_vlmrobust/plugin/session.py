@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_vlmrobust.core.decision import ENDINGS, EXIT_CODES, Decision
-from pytest_vlmrobust.core.errors import VlmRobustError, typed_path
+from pytest_vlmrobust.core.errors import VlmRobustError, did_you_mean, typed_path
 from pytest_vlmrobust.evaluation.run.selection import Selection
 
 from .evaluation import MAIN
@@ -47,7 +47,7 @@ _FEWEST_FILES = 64
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> Generator[None]:
     """Makes sure that a run can begin, before pytest captures its output: that needs files, and streams that are open."""
     if early_config.known_args_namespace.vlm or early_config.getini("vlm"):
         allowed = _files_allowed()
@@ -60,7 +60,21 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         if not _is_worker(early_config) and not any(getattr(options, name, False) for name in SHOWING):
             early_config.stash[_END_WITH] = _guard_exit(lambda text: _say_at_once(early_config, text))  # before any conftest
             _claim_report(early_config, lambda name: getattr(options, name) or early_config.getini(name))
-    return (yield)
+    result = yield
+    _refuse_misspelt(parser, args)  # only now is every option known that a conftest adds
+    return result
+
+
+def _refuse_misspelt(parser: pytest.Parser, args: list[str]) -> None:
+    """Refuses an option that is nearly one of ours with its right name; pytest would only say that it does not know it.
+
+    Raises:
+        pytest.UsageError: there is such an option.
+    """
+    known, unknown = parser.parse_known_and_unknown_args(args)
+    for option in (word.partition("=")[0] for word in unknown if word.startswith("--vlm")):
+        names = [f"--{name.replace('_', '-')}" for name in vars(known) if name.startswith("vlm")]
+        raise pytest.UsageError(f"{option}: there is no such option.{did_you_mean(option, names)} pytest --help lists all")
 
 
 def _is_worker(config: pytest.Config) -> bool:

@@ -112,6 +112,24 @@ def test_a_gate_of_which_nothing_ran_is_not_go(project: Project) -> None:
     result.stdout.fnmatch_lines(["INCONCLUSIVE: --vlm names a model, and no gated test ran*"])
 
 
+def test_missing_suites_name_the_command_that_writes_some(project: Project) -> None:
+    result = project.pytester.runpytest("--vlm=scripted:model.yaml", "nowhere")
+    assert result.ret == 4  # pytest's own: there is no such file
+    result.stdout.fnmatch_lines(["INCONCLUSIVE:*No gated test was collected: name suites that exist, or let vlmrobust init*"])
+
+
+def test_misspelt_option_is_refused_with_the_right_one(project: Project) -> None:
+    result = project.run("--vlm-samples=3")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --vlm-samples: there is no such option. Did you mean '--vlm-sample'? *"])
+
+
+def test_option_that_a_conftest_adds_is_taken(project: Project) -> None:
+    adds = "def pytest_addoption(parser):\n    parser.addoption('--vlm-ours')\n"
+    project.write("suite/conftest.py", adds)
+    assert project.run("--vlm-ours=1").ret == 0
+
+
 @pytest.mark.parametrize(
     ("named", "tests", "asked"),
     [

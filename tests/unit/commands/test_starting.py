@@ -1,14 +1,22 @@
-"""`vlmrobust init --ci SERVICE --package SPEC`: what a recipe installs."""
+"""`vlmrobust init` and `vlmrobust open`: the first gate, and what a recipe installs."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from configparser import ConfigParser
 from pathlib import Path
+from unittest.mock import Mock
 
+import cv2
+import numpy as np
 import pytest
 import yaml
 
 from pytest_vlmrobust.cli import main
 
+Captured = pytest.CaptureFixture[str]
 PLACES = {"github": ".github/workflows/vlm-gate.yml", "gitlab": ".gitlab-ci.yml", "jenkins": "Jenkinsfile"}
 PYPROJECT = '[project]\nname = "pytest-vlmrobust"\n'
 TAG = "git+https://example.org/team/vlmrobust.git@v0.1.0"
@@ -130,3 +138,93 @@ def test_a_user_of_ssh_is_no_secret(repository: Path) -> None:
 def test_a_package_is_for_a_recipe(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "--package", TAG]) == 4
     assert "--ci github, gitlab or jenkins" in capsys.readouterr().err
+
+
+def write_questions(folder: Path, images: int, each: int = 1) -> Path:
+    (folder / "images").mkdir(parents=True)
+    rows = []
+    for number in range(images):
+        colour = np.full((64, 64, 3), (number * 40 % 256, number // 6 * 60, 90), np.uint8)
+        cv2.imwrite(str(folder / "images" / f"{number}.png"), colour)
+        rows += [
+            {
+                "id": f"q{number}-{question}",
+                "image": f"images/{number}.png",
+                "question": f"What is shown? ({question})",
+                "options": ["a cat", "a dog", "a cow", "a hen"],
+                "answer": "ABCD"[number % 4],
+            }
+            for question in range(each)
+        ]
+    file = folder / "questions.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return file
+
+
+SOUND = "rules:\n  - {setting: no_image, right: chance}\n  - {right: 0.98}\n"
+
+
+def test_first_gate_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_questions(tmp_path, images=150)
+    (tmp_path / "model.yaml").write_text(SOUND, encoding="utf-8")
+    assert main(["init", "--model", "scripted:model.yaml", "--data", "questions.jsonl"]) == 0
+    said = capsys.readouterr().out
+    assert "questions.jsonl: 150 questions. The strictest bounds that they decide:" in said
+    assert main(["check", "policy.yaml", "--strict"]) == 0
+    done = subprocess.run([sys.executable, "-m", "pytest"], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "GO" in done.stdout
+    assert (tmp_path / "report" / "report.html").is_file()
+    opened = Mock(return_value=True)
+    monkeypatch.setattr("webbrowser.open", opened)
+    assert main(["open"]) == 0
+    opened.assert_called_once_with((tmp_path / "report" / "report.html").as_uri())
+
+
+def test_first_gate_has_wider_bounds_where_questions_share_images(tmp_path: Path, capsys: Captured) -> None:
+    bounds = []
+    for name, images, each in (("few", 40, 4), ("many", 160, 1)):
+        data = write_questions(tmp_path / name, images, each)
+        assert main(["init", str(tmp_path / name), "--model", "tiny", "--data", str(data)]) == 0
+        rules = yaml.safe_load((tmp_path / name / "policy.yaml").read_text(encoding="utf-8"))["rules"]
+        bounds.append([float(rule["max"].removesuffix("pp")) for rule in rules if "max" in rule])
+        assert all("replace it by what your users accept" in rule["reason"] for rule in rules if "max" in rule)
+    assert all(few > many for few, many in zip(*bounds, strict=True))
+    assert "160 questions about 40 images" in capsys.readouterr().out
+
+
+def test_first_gate_is_refused_where_nothing_could_be_decided(tmp_path: Path, capsys: Captured) -> None:
+    data = write_questions(tmp_path, images=3)
+    assert main(["init", str(tmp_path / "gate"), "--model", "tiny", "--data", str(data)]) == 4
+    assert "3 questions decide no bound up to 50% of accuracy" in capsys.readouterr().err
+    assert not (tmp_path / "gate").exists()
+
+
+@pytest.mark.parametrize(("given", "missing"), [("--model", "--data FILE"), ("--data", "--model NAME")])
+def test_first_gate_needs_a_model_and_data(given: str, missing: str, tmp_path: Path, capsys: Captured) -> None:
+    assert main(["init", str(tmp_path), given, "x"]) == 4
+    assert missing in capsys.readouterr().err
+
+
+def test_first_gate_names_paths_as_its_ini_file_sees_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_questions(tmp_path / "data", images=40)
+    (tmp_path / "checkpoint").mkdir()
+    assert main(["init", "gate", "--model", "./checkpoint", "--data", "data/questions.jsonl"]) == 0
+    ini = ConfigParser()
+    ini.read(tmp_path / "gate" / "pytest.ini")
+    assert (ini["pytest"]["vlm"], ini["pytest"]["vlm_dataset"]) == ("../checkpoint", "../data/questions.jsonl")
+
+
+def test_recipe_of_a_first_gate_runs_that_gate(tmp_path: Path) -> None:
+    data = write_questions(tmp_path, images=40)
+    assert main(["init", str(tmp_path), "--model", "tiny", "--data", str(data), "--ci", "github"]) == 0
+    recipe = (tmp_path / PLACES["github"]).read_text(encoding="utf-8")
+    assert "pytest --vlm-report=report --junitxml=report/pytest.xml" in recipe
+    assert "--vlm=tiny" not in recipe
+
+
+def test_open_names_the_command_that_writes_a_missing_page(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["open", str(tmp_path)]) == 4
+    assert f"has no report.html. Write it: vlmrobust report {tmp_path}" in capsys.readouterr().err

@@ -1,0 +1,420 @@
+"""Start: `vlmrobust init`, which copies the shipped suites or writes a first gate, and `vlmrobust open`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import sys
+import tomllib
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from pytest_vlmrobust.core.errors import StoreError, UsageError, typed_path
+from pytest_vlmrobust.core.words import quantity
+
+from .arguments import LATEST, Commands, add_command, run_directory, say, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vlmrobust.core.sample import Sample
+    from pytest_vlmrobust.policies import Policy
+
+
+def add(commands: Commands) -> None:
+    """Adds them to the parser."""
+    _add_init(commands)
+    _add_open(commands)
+
+
+# `vlmrobust open`.
+
+
+REPORT = "report"
+"""The directory that the first gate's ini file writes its report into."""
+_PAGE = "report.html"
+
+
+def _add_open(commands: Commands) -> None:
+    command = add_command(
+        commands,
+        "open",
+        "open a report in the browser: of a report directory, or of a run",
+        "vlmrobust open",
+        "vlmrobust open last-release",
+    )
+    command.add_argument("place", metavar="RUN", nargs="?", help=f"a report or a run (default: {REPORT}, else the latest run)")
+    command.set_defaults(run=_open)
+
+
+def _open(options: argparse.Namespace) -> int:
+    place = Path(REPORT) if options.place is None and (Path(REPORT) / _PAGE).is_file() else run_directory(options.place or LATEST)
+    page = place / _PAGE
+    if not page.is_file():
+        raise StoreError(f"{place} has no {_PAGE}. Write it: vlmrobust report {shlex.quote(str(place))}")
+    say(str(page))
+    if not webbrowser.open(page.resolve().as_uri()):
+        tell("no browser was opened: there is none here. Copy the page to a machine that has one; it needs no other file")
+    return 0
+
+
+# `vlmrobust init`.
+
+_RECIPES = {
+    "github": ("github.yml", Path(".github/workflows/vlm-gate.yml")),
+    "gitlab": ("gitlab.yml", Path(".gitlab-ci.yml")),
+    "jenkins": ("Jenkinsfile", Path("Jenkinsfile")),
+}
+"""Service to the file of its recipe, and where that goes."""
+_FILL_IN = re.compile(r"""(?P<name>VLM_PACKAGE(?::| =)) (?P<quote>["'])(?P=quote) +(?:#|//) FILL IN$""", re.MULTILINE)
+"""The line of a recipe that says what CI installs."""
+_ADDRESS = re.compile(r"(?:pytest-vlmrobust(?:\[[\w.,-]+\])? ?@ ?)?(?P<url>(?:(?:git\+)?https?|git\+ssh)://[^\s/]+/\S+)")
+_PATH = re.compile(r"(?P<path>.+?)(?P<extras>\[[\w.,-]+\])?")
+_NAME = "pytest-vlmrobust"
+_UNQUOTABLE = "\"'\\$`"
+"""Characters that mean something to YAML, Groovy or the services between quotes."""
+_SOURCES = "a wheel or a checkout of it in the repository, or git+https://HOST/REPOSITORY@TAG"
+_EXAMPLES = {
+    "what a run would ask, without asking it": "pytest --vlm=tiny suites/test_patches.py --vlm-plan",
+    "the gate on the model that ships with the package": "pytest --vlm=tiny suites/ --vlm-report=report",
+    "the gate on your own model and data": "pytest --vlm=./my-checkpoint --vlm-dataset=my.tsv suites/",
+}
+"""What a command is for, and the command: what to run after suites were copied."""
+_SHIPPED_GATE = "pytest --vlm=tiny suites/"
+"""How a recipe runs the gate."""
+
+
+def _add_init(commands: Commands) -> None:
+    init = add_command(
+        commands,
+        "init",
+        "write a first gate of your model and data, or copy the shipped suites and thresholds",
+        "vlmrobust init --model ./my-checkpoint --data questions.jsonl",
+        "vlmrobust init",
+        "vlmrobust init gate --ci github",
+        "vlmrobust init --ci gitlab --package dist/pytest_vlmrobust-0.1.0-py3-none-any.whl",
+    )
+    init.add_argument("directory", nargs="?", type=typed_path, default=Path(), help="where to (default: here)")
+    init.add_argument("--model", metavar="NAME", help="what to gate, as after --vlm: with it, a first gate is written")
+    init.add_argument("--data", metavar="FILE", help="the questions to ask, as after --vlm-dataset")
+    init.add_argument("--ci", choices=sorted(_RECIPES), help="also write a recipe for this service of continuous integration")
+    init.add_argument(
+        "--package",
+        metavar="SPEC",
+        help="what CI installs: a wheel or a checkout of this project below DIRECTORY, or git+https://HOST/REPOSITORY@TAG",
+    )
+    init.add_argument("--force", action="store_true", help="overwrite files that differ")
+    init.set_defaults(run=_init)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.shipped import shipped
+
+    if options.package is not None and not options.ci:
+        raise UsageError("--package: it is written into a recipe. Name the service as well: --ci github, gitlab or jenkins")
+    notes: list[str] = []
+    gate, commands = _SHIPPED_GATE, _EXAMPLES
+    if options.model or options.data:
+        first = _first_gate(*_named(options), options.directory)
+        copies, notes, gate, commands = first.files, first.notes, "pytest", _FIRST_COMMANDS
+    else:
+        copies = {
+            Path(folder, file.name): file.read_bytes()
+            for folder, pattern in (("suites", "*.py"), ("thresholds", "*.*"))
+            for file in sorted(shipped(folder).glob(pattern))
+        }
+    steps: list[str] = []
+    if options.ci:
+        place, recipe, steps = _recipe(options.ci, options.package, options.directory)
+        copies[place] = recipe.replace(_SHIPPED_GATE, gate).encode()
+    files = {options.directory / place: content for place, content in copies.items()}
+    kept = [to for to, content in files.items() if to.exists() and to.read_bytes() != content and not options.force]
+    if kept:
+        raise UsageError(f"{', '.join(map(str, kept))} exist and differ from what is shipped. Use --force to overwrite them")
+    for to, content in files.items():
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(content)
+        say(str(to))
+    for note in notes:
+        tell(f"note: {note}")
+    say("\nNext:")
+    if options.directory != Path():
+        say(f"  cd {shlex.quote(str(options.directory))}")
+    for line in [*steps, *(line for about, command in commands.items() for line in (f"# {about}", command))]:
+        say(f"  {line}")
+    return 0
+
+
+def _recipe(service: str, package: str | None, directory: Path) -> tuple[Path, str, list[str]]:
+    """Returns where the recipe of a CI service goes, its text, and what remains to be done by hand."""
+    from pytest_vlmrobust.shipped import shipped
+
+    name, place = _RECIPES[service]
+    recipe = (shipped("recipes") / name).read_text(encoding="utf-8")
+    if package is None:
+        return place, recipe, [f"# {place} fails until its VLM_PACKAGE says where this package comes from:", f"# {_SOURCES}"]
+    installed = _package(package, directory)
+    recipe = _FILL_IN.sub(lambda line: f"{line['name']} {line['quote']}{installed}{line['quote']}", recipe)
+    if not installed.startswith("./"):
+        return place, recipe, []
+    added = shlex.quote(installed.partition("[")[0])
+    return place, recipe, ["# CI installs this package from the repository", f"git add {added}"]
+
+
+# The first gate: an ini file, a suite, and a policy whose bounds the data can decide.
+
+
+_FIRST_COMMANDS = {
+    "what it will cost": "pytest --vlm-plan",
+    "the gate": "pytest",
+    "its report": "vlmrobust open",
+}
+_SUITE = "suites/test_everyday.py"
+_POLICY = "policy.yaml"
+_INI = "pytest.ini"
+_SETTINGS = (
+    "gaussian_noise:mid",
+    "motion_blur:mid",
+    "defocus_blur:mid",
+    "jpeg_compression:mid",
+    "brightness:mid",
+    "contrast:mid",
+    "rotate:low",
+    "downsample:mid",
+)
+_METRICS = ("accuracy_above_chance", "visual_gain", "mean_drop")
+_BOUNDS = (0.03, 0.05, 0.075, 0.10, 0.125, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
+"""Bounds of a drop that are tried, the strictest first."""
+_LEAST_GAIN = 0.05
+_NUMBER = {"accuracy_drop": "drop", "mean_drop": "mean-drop"}
+"""Metric to the id of its rule."""
+
+_SUITE_TEXT = '''"""Damage that images meet every day: one test for each setting, and one for each summary metric."""
+
+import pytest
+
+SETTINGS = {settings}
+
+
+@pytest.mark.vlm_settings("clean", "no_image", *SETTINGS)
+def test_cell(vlm_cell):
+    vlm_cell.check()
+
+
+@pytest.mark.vlm_settings(*SETTINGS)
+@pytest.mark.vlm_metrics({metrics})
+def test_sweep(vlm_sweep):
+    vlm_sweep.check()
+'''
+_POLICY_TEXT = """\
+# A first policy, sized to {data}: {size}.
+# A bound holds when the questions show it, so few questions need wide bounds. Tighten them when there are more.
+version: 1
+coverage:
+  suites: [everyday]
+rules:
+  - id: knows-something
+    metric: accuracy_above_chance
+    min: {gain:g}pp
+    reason: a model that guesses has nothing to lose
+  - id: looks
+    metric: visual_gain
+    min: {gain:g}pp
+    reason: a model that answers as well without the image does not look at it
+  - id: drop
+    metric: accuracy_drop
+    unless: {{setting: no_image}}
+    max: {drop:g}pp
+    reason: {drop_reason}
+  - id: mean-drop
+    metric: mean_drop
+    max: {mean:g}pp
+    reason: {mean_reason}
+"""
+
+
+class _FirstGate(NamedTuple):
+    """The files of a first gate by their place, and what to know about them."""
+
+    files: dict[Path, bytes]
+    notes: list[str]
+
+
+def _named(options: argparse.Namespace) -> tuple[str, str]:
+    """Returns the model and the data; on a terminal, a name that was not given is asked for.
+
+    Raises:
+        UsageError: one of them is missing.
+    """
+    model, data = options.model, options.data
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        model = model or input("model, such as ./my-checkpoint or openai:http://localhost:8000/v1#NAME: ").strip()
+        data = data or input("questions, such as questions.jsonl: ").strip()
+    if not model or not data:
+        missing = "--data FILE, the questions to ask" if model else "--model NAME, what to gate"
+        raise UsageError(f"a first gate needs a model and data: add {missing}")
+    return model, data
+
+
+def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
+    """Returns the files of a first gate, with the strictest bounds that the data can decide.
+
+    Raises:
+        DatasetError: the data cannot be read, or have malformed rows.
+        UsageError: they are too few for any bound.
+    """
+    import warnings
+
+    from pytest_vlmrobust.datasets import resolve
+
+    dataset = resolve(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the gate prints them
+        samples = dataset.samples()
+    size = _size(samples)
+    drop = _strictest("accuracy_drop", dataset.name, samples)
+    mean = _strictest("mean_drop", dataset.name, samples)
+    if drop is None or mean is None:
+        raise UsageError(
+            f"{data}: {size} decide no bound up to {_BOUNDS[-1]:.0%} of accuracy, whatever the model answers. "
+            "Add questions about other images: from about 30 images on a gate says something"
+        )
+    reason = f"the least that {size} can show of {{}}; replace it by what your users accept"
+    policy = _POLICY_TEXT.format(
+        data=data,
+        size=size,
+        gain=100 * _LEAST_GAIN,
+        drop=100 * drop,
+        mean=100 * mean,
+        drop_reason=reason.format("one setting"),
+        mean_reason=reason.format("all settings together"),
+    )
+    suite = _SUITE_TEXT.format(
+        settings="[\n" + "".join(f'    "{name}",\n' for name in _SETTINGS) + "]",
+        metrics=", ".join(f'"{name}"' for name in _METRICS),
+    )
+    ini = {
+        "vlm": _from(directory, model),
+        "vlm_dataset": _from(directory, data),
+        "vlm_thresholds": _POLICY,
+        "vlm_report": REPORT,
+        "testpaths": "suites",
+    }
+    text = "[pytest]\n" + "".join(f"{key} = {value}\n" for key, value in ini.items())
+    notes = [f"{data}: {size}. The strictest bounds that they decide: {100 * drop:g} pp a setting, {100 * mean:g} pp in the mean"]
+    files = {Path(_INI): text.encode(), Path(_SUITE): suite.encode(), Path(_POLICY): policy.encode()}
+    return _FirstGate(files, notes)
+
+
+def _size(samples: Sequence[Sample]) -> str:
+    images = len({sample.group or sample.id for sample in samples})
+    questions = quantity(len(samples), "question")
+    return questions if images == len(samples) else f"{questions} about {quantity(images, 'image')}"
+
+
+def _strictest(metric: str, dataset: str, samples: Sequence[Sample]) -> float | None:
+    """Returns the strictest bound that the samples decide for a model that keeps it plainly; ``None`` where there is none."""
+    from pytest_vlmrobust import perturbations
+    from pytest_vlmrobust.evaluation.power.sample_size import undecidable
+    from pytest_vlmrobust.evaluation.run.clock import utc_today
+    from pytest_vlmrobust.policies import JudgedTest
+
+    tests = [JudgedTest("model", dataset, name) for name in _METRICS]
+    for name in _SETTINGS:
+        info = perturbations.info(name)
+        tests.append(JudgedTest("model", dataset, "accuracy_drop", name, info.family, str(info.level or "")))
+    images = {dataset: len({sample.group or sample.id for sample in samples})}
+    for bound in _BOUNDS:
+        policy = _policy(metric, bound)
+        if not undecidable(policy, tests, images, today=utc_today(), questions={dataset: len(samples)}):
+            return bound
+    return None
+
+
+def _policy(metric: str, bound: float) -> Policy:
+    """Returns a policy of this rule alone."""
+    import tempfile
+
+    from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+    from pytest_vlmrobust.policies import load_policy
+
+    rule = f"{{id: {_NUMBER[metric]}, metric: {metric}, max: {100 * bound:g}pp, reason: sizes the first gate}}"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, _POLICY)
+        file.write_text(f"version: 1\nrules:\n  - {rule}\n", encoding="utf-8")
+        return load_policy([file], known_metrics=known_metrics())
+
+
+def _from(directory: Path, name: str) -> str:
+    """Returns a name as the ini file in ``directory`` says it: a path that exists is relative to it."""
+    scheme, colon, rest = name.partition(":")
+    if colon and scheme == "scripted":
+        return f"{scheme}:{_from(directory, rest)}"
+    path = typed_path(name)
+    if path.is_absolute() or not path.exists():
+        return name
+    below = Path(os.path.relpath(path, directory)).as_posix()
+    return f"./{below}" if path.is_dir() and not below.startswith(".") else below
+
+
+def _package(text: str, directory: Path) -> str:
+    """Returns what a recipe gives to ``uv pip install``.
+
+    Args:
+        text: as typed.
+        directory: the repository that CI checks out.
+
+    Raises:
+        UsageError: it is neither an address nor a path that CI can install.
+    """
+    matched = _PATH.fullmatch(text)
+    if refused := [character for character in text if not character.isprintable() or character in _UNQUOTABLE]:
+        problem = f"{refused[0]!r} is not written into a recipe"
+    elif address := _ADDRESS.fullmatch(text):
+        _refuse_secrets(address["url"])
+        return text
+    elif not matched or text.startswith("-"):
+        problem = "that is nothing to install"
+    else:
+        path = typed_path(matched["path"], directory, given_as="--package")
+        packed = path.name.endswith((".whl", ".tar.gz"))
+        if not path.resolve().is_relative_to(directory.resolve()):
+            problem = f"CI sees only what is below {directory.resolve()}"
+        elif (packed and path.is_file()) or _is_this_package(path):
+            below = Path(os.path.relpath(path, directory)).as_posix()
+            return f"{below if below == '.' else f'./{below}'}{matched['extras'] or ''}"
+        elif path.exists():
+            problem = f"{path} is neither a wheel nor a directory whose pyproject.toml has the name {_NAME!r}"
+        elif packed or "/" in text:
+            problem = f"{path} does not exist"
+        else:
+            problem = "no package index has this project, and anybody may register a name there"
+    raise UsageError(f"--package {text!r:.200}: {problem}. Expected {_SOURCES}")
+
+
+def _refuse_secrets(address: str) -> None:
+    """Refuses an address with what may be a token: the recipe is committed.
+
+    Raises:
+        UsageError: it has a user, a password or a query.
+    """
+    parts = urlsplit(address)
+    if parts.password is None and not parts.query and (parts.username is None or "ssh" in parts.scheme):
+        return
+    raise UsageError(
+        f"--package: the address on {parts.hostname} has a user, a password or a query, not shown here, and the recipe is "
+        "committed. Leave it out. If CI needs a token there, keep it as a secret variable of the CI service, and give it to git "
+        f"in a step before: git config --global url.https://USER:$TOKEN@{parts.hostname}/.insteadOf https://{parts.hostname}/"
+    )
+
+
+def _is_this_package(directory: Path) -> bool:
+    try:
+        content = tomllib.loads((directory / "pyproject.toml").read_text(encoding="utf-8"))
+        return bool(content["project"]["name"] == _NAME)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
