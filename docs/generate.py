@@ -67,6 +67,9 @@ _SUITES = {
     "baseline": "Against an earlier run",
 }
 
+_MACRO = ".macro"
+"""How the name of a metric of the mean curve of categories ends: it stands with the metric itself."""
+
 _JSON_TYPES = {
     "str": "text",
     "int": "whole number",
@@ -124,45 +127,38 @@ def command(name: str, parser: argparse.ArgumentParser, about: str) -> Iterator[
         yield "\n".join(["```text", *examples, "```\n"])
 
 
-def metrics_of(scope: str) -> str:
-    """Returns the table of the metrics of one scope: ``"cell"``, ``"sweep"`` or ``"family"``."""
-    rows = [metric_row(one.facts) for _, one in sorted(quantities().items()) if one.scope == scope]
-    return table(("name", "what it is", "unit", "better", "bounds", "suite", "defined when", "reference"), rows)
-
-
-def metric_row(record: Described) -> tuple[str, ...]:
-    """Returns what the table says about one metric."""
-    low, high = (f"{end:g}".replace("inf", "∞") for end in record.bounds)
-    return (
-        f"`{record.name}`",
-        plain(record.summary),
-        record.unit,
-        record.better.replace("none", ""),
-        f"{low} … {high}",
-        record.suite or "every",
-        plain(record.validity),
-        plain(record.reference),
-    )
-
-
-def metrics_in_full() -> str:
+def metrics() -> str:
     """Returns a section for each metric, by suite."""
-    listed = [one for _, one in sorted(quantities().items())]
+    listed = [one for _, one in sorted(quantities().items()) if not one.facts.name.endswith(_MACRO)]
     parts = []
     for suite, title in _SUITES.items():
         parts.append(f"## {title}\n")
-        parts += [metric_section(one.facts) for one in listed if one.scope != "family" and one.facts.suite == suite]
-    parts += ["## Of a family of models\n", *(metric_section(one.facts) for one in listed if one.scope == "family")]
+        parts += [metric(one.facts) for one in listed if one.scope != "family" and one.facts.suite == suite]
+    parts += ["## Of a family of models\n", *(metric(one.facts) for one in listed if one.scope == "family")]
     return "\n".join(parts)
 
 
-def metric_section(record: Described) -> str:
-    """Returns everything that is known about one metric."""
+def metric(record: Described) -> str:
+    """Returns what the page says about one metric: its question, formula, range, when it is NaN, its interval and source."""
     about = describe(record)
-    lines = [f"### `{about.name}`", "", about.summary, "", f"    {about.formula}", ""]
-    lines += [part for caveat in about.caveats for part in (caveat, "")]
-    lines += [f"- *{title}*: {text}" for title, text in about.facts if title != "suite"]
-    return "\n".join(lines) + "\n"
+    facts = dict(about.facts)
+    unit = "" if record.unit == "fraction" else f" ({record.unit})"
+    better = "" if record.better == "none" else f", {record.better} is better"
+    undefined = facts.get("value", "").partition("NaN ")[2].rstrip(".")
+    said = [
+        f"{facts['bounds']}{unit}{better}.",
+        f"Defined when: {facts['defined when']}." if "defined when" in facts else "",
+        f"NaN {undefined}." if "undefined" in undefined and "defined when" not in facts else "",
+        f"Interval: {first_sentence(facts['interval'])}" if record.interval else "Interval: none.",
+        f"Source: {facts['published']}." if "published" in facts else "",
+        f"Also `{about.name}{_MACRO}`, on the mean curve of the categories." if f"{about.name}{_MACRO}" in quantities() else "",
+    ]
+    return f"### `{about.name}`\n\n{about.summary}\n\n    {about.formula}\n\n{' '.join(filter(None, said))}\n"
+
+
+def first_sentence(text: str) -> str:
+    """Returns the sentence that a paragraph begins with."""
+    return re.split(r"(?<=[.])\s", text, maxsplit=1)[0]
 
 
 def checks() -> str:
@@ -323,7 +319,7 @@ def opening(file: Path) -> str:
     """Returns the sentence that the comment at the top of a file begins with."""
     comments = itertools.takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
     text = " ".join(line.lstrip("# ") for line in comments if "yaml-language-server" not in line)
-    return re.split(r"(?<=[.])\s", text, maxsplit=1)[0].rstrip(".")
+    return first_sentence(text).rstrip(".")
 
 
 def schema_of_thresholds() -> str:
@@ -372,8 +368,7 @@ def first_line(text: str | None) -> str:
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/options.md": {"options": options},
     "docs/reference/commands.md": {"commands": commands},
-    "docs/reference/metrics.md": {scope: functools.partial(metrics_of, scope) for scope in ("cell", "sweep", "family")},
-    "docs/reference/every-metric.md": {"checks": checks, "metrics": metrics_in_full},
+    "docs/reference/metrics.md": {"checks": checks, "metrics": metrics},
     "docs/reference/perturbations.md": {
         group: functools.partial(perturbations, group) for group in ("published", "sizes", "observatory", "standins", "others")
     },

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import models_file
 from pytest_vlmrobust.backends.generation import Generation
 from pytest_vlmrobust.core import decision, errors
@@ -54,16 +54,6 @@ def test_errors(name: str) -> None:
 @pytest.mark.parametrize("name", [field.name for field in fields(Settings)])
 def test_options(name: str) -> None:
     assert f"`--{name.replace('_', '-')}" in TEXT
-
-
-@pytest.mark.parametrize("name", [*metrics.names(), *perturbations.names("robustbench")])
-def test_metrics_and_perturbations(name: str) -> None:
-    assert f"| `{name.partition(':')[0]}` |" in TEXT
-
-
-@pytest.mark.parametrize("name", metrics.names())
-def test_metrics_have_a_section(name: str) -> None:
-    assert f"\n### `{name}`\n" in page("every-metric.md")
 
 
 @pytest.mark.parametrize("name", [*PROFILES, VARIABLE])
