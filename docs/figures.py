@@ -1,6 +1,7 @@
-"""Measures how the code is laid out: files, lines, import circles, and the files that one test enters.
+"""Measures how the code is laid out: files, lines, import circles, and the files that one test enters; and how pages are worded.
 
     python docs/figures.py                  # this checkout
+    python docs/figures.py --pages          # words, long sentences and large table cells of each page of the documentation
     python docs/figures.py --root OTHER     # another one, such as a worktree of an earlier commit
     python docs/figures.py --walk           # also runs one test of the gate and counts the files and functions that it enters
 
@@ -26,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PACKAGE = "pytest_vlmrobust"
+LONGEST_SENTENCE, LARGEST_CELL = 30, 25
+"""Words that a sentence, and a cell of a table, of the documentation may have."""
 SHORT = 30
 """A file with fewer lines of code is counted as short."""
 CELL = "suites/test_corruptions.py::test_cell[constant-shapes-gaussian_noise:mid]"
@@ -100,9 +103,13 @@ def main() -> int:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[1], help="a checkout (default: this one)")
+    parser.add_argument("--pages", action="store_true", help="measure the pages of the documentation instead")
     parser.add_argument("--walk", action="store_true", help="also run one test and count the files that it enters")
     options = parser.parse_args()
     root: Path = options.root.resolve()
+    if options.pages:
+        print(pages(root))
+        return 0
     modules = read(root)
     print(table(root, modules))
     print(summary(modules))
@@ -230,6 +237,52 @@ def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
             seen.add(name)
             left += graph.get(name, ())
     return seen
+
+
+def pages(root: Path) -> str:
+    """Returns a table of the pages, and then each long sentence and large cell."""
+    rows, found, total = [], [], 0
+    for path in [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]:
+        page = Page.read(path)
+        name = path.relative_to(root).as_posix()
+        rows.append(f"| {name} | {page.words:,} | {len(page.long_sentences)} | {len(page.large_cells)} |")
+        found += [f"{name}: {count_words(text)} words: {text}" for text in (*page.long_sentences, *page.large_cells)]
+        total += page.words
+    head = [f"| page | words | sentences above {LONGEST_SENTENCE} | cells above {LARGEST_CELL} |", "|---|--:|--:|--:|"]
+    return "\n".join([*head, *rows, f"| all | {total:,} | | |", "", *found])
+
+
+@dataclass
+class Page:
+    """How one page is worded."""
+
+    words: int
+    """As ``wc -w`` counts them: all of the file."""
+    long_sentences: list[str]
+    large_cells: list[str]
+
+    @classmethod
+    def read(cls, path: Path) -> Page:
+        """Returns what is counted in a page of Markdown; blocks of code count as words alone."""
+        whole = path.read_text(encoding="utf-8")
+        text = re.sub(r"^```.*?^```$|<!--.*?-->|^ {4,}\S.*$", "", whole, flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(r"(`+).*?\1", "NAME", text, flags=re.DOTALL)
+        text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+        rows = [line for line in text.splitlines() if line.startswith("|")]
+        cells = [cell.strip() for row in rows for cell in row.replace("\\|", "").strip("|").split("|")]
+        prose = "\n".join("" if line.startswith("|") else line for line in text.splitlines())
+        parts = re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) |^#+ .*$", prose, flags=re.MULTILINE)
+        sentences = [each for part in [*parts, *cells] for each in re.split(r"(?<=[.!?])\s+", " ".join(part.split()))]
+        return cls(
+            len(whole.split()),
+            [each for each in sentences if count_words(each) > LONGEST_SENTENCE],
+            [each for each in cells if count_words(each) > LARGEST_CELL],
+        )
+
+
+def count_words(text: str) -> int:
+    """Returns how many words a text has: what holds a letter or a digit."""
+    return sum(bool(re.search(r"\w", word)) for word in text.split())
 
 
 def walk(root: Path) -> str:

@@ -10,10 +10,7 @@ r"""Takes the pictures that the docs show: of a report and of the viewer, wide a
         --vlm-store=seen suites/test_corruptions.py suites/test_patches.py -k "blur or weather or patches"
     python docs/screenshots.py --view seen
 
-    python docs/screenshots.py --recording docs/first-five-minutes.md    # in an empty directory
-
-The last walks the tutorial and needs pyte alone. The others need `pip install playwright pyte` and a Chromium
-that is installed already; nothing is downloaded.
+They need `pip install playwright pyte` and a Chromium that is installed already; nothing is downloaded.
 """  # noqa: INP001 - a script, not a package
 
 from __future__ import annotations
@@ -25,13 +22,11 @@ import html
 import io
 import os
 import pty
-import re
 import shutil
 import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,18 +35,10 @@ from typing import Any, Literal
 from PIL import Image
 
 IMAGES = Path(__file__).parent / "images"
-TUTORIAL = Path(__file__).parent / "tutorial.md"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LARGEST = 300_000
 _ROWS, _COLUMNS = 24, 80
 _COLOURS = {"red": "#f2777a", "green": "#99cc99", "brown": "#ffcc66", "blue": "#6699cc", "cyan": "#66cccc", "magenta": "#cc99cc"}
-_STEP = re.compile(r"(?:`(?P<file>[\w./-]+)`:\n\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-_RECORDING = f"""# The first five minutes, as a terminal shows them
-
-What a terminal of {_COLUMNS} x {_ROWS} shows at the end of each command of the [tutorial](tutorial.md), with the minutes and
-seconds that the commands before it took. What you read and type is not counted. A longer output shows its last {_ROWS} lines.
-`python docs/screenshots.py --recording docs/first-five-minutes.md` wrote this page.
-"""
 _STYLE = "margin:0;padding:12px;background:#1d1f21;color:#d8d8d8;font:14px/1.25 monospace;display:inline-block"
 
 
@@ -96,37 +83,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", choices=[shot.name for shot in (*SHOTS, *VIEWED)], help="take this picture alone")
     parser.add_argument("--called", default="", help="what to call it")
     parser.add_argument("--terminal", metavar="NAME", help="picture of a terminal in which the command after -- has ended")
-    parser.add_argument("--recording", type=Path, metavar="PAGE", help="write what a terminal shows along the tutorial")
     parser.add_argument("--out", type=Path, default=IMAGES, help="where to (default: %(default)s)")
     parser.add_argument("--chromium", default=next(filter(None, map(shutil.which, NAMES)), ""), help="the browser's program")
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     options = parser.parse_args(given[:end])
     options.command = given[end + 1 :]
-    if options.recording:
-        options.recording.write_text(record(TUTORIAL.read_text(encoding="utf-8"), Path.cwd()), encoding="utf-8")
-        return
     if not options.chromium:
         parser.error(f"none of {', '.join(NAMES)} is on the path: name a browser with --chromium")
     options.out.mkdir(parents=True, exist_ok=True)
     take(options)
-
-
-def record(tutorial: str, place: Path) -> str:
-    """Does in the current directory what the tutorial says, and returns a page of the last screen of each command."""
-    page = [_RECORDING]
-    began = time.monotonic()
-    for found in _STEP.finditer(tutorial):
-        if found["file"]:
-            (place / found["file"]).parent.mkdir(parents=True, exist_ok=True)
-            (place / found["file"]).write_text(found["text"], encoding="utf-8")
-            page.append(f"Written: `{found['file']}`\n")
-        elif found["language"] == "console":
-            for command in re.findall(r"^\$ (?!pip install)(.*)$", found["text"], re.MULTILINE):
-                at = time.monotonic() - began
-                lines = "\n".join(line.rstrip() for line in _ended(["bash", "-c", command]).display).rstrip()
-                page.append(f"{int(at) // 60}:{int(at) % 60:02}\n\n```text\n$ {command}\n{lines}\n```\n")
-    return "\n".join(page)
 
 
 def take(options: argparse.Namespace) -> None:
