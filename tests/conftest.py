@@ -1,11 +1,13 @@
-"""How the tests are shared out among workers, and the tables of numbers that they are held against."""
+"""Tests of many cases, how tests are shared out among workers, and the tables of numbers that they are held against."""
 
 from __future__ import annotations
 
 import csv
+import inspect
+import itertools
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,47 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Gives a test its first case, so that pytest knows these arguments are no fixtures."""
+    for mark in metafunc.definition.iter_markers("cases"):
+        names, values = mark.args
+        if not (first := [*values][:1]):
+            raise ValueError(f"{metafunc.definition.nodeid}: expected cases of {names}, got none")
+        metafunc.parametrize(names, first, ids=[pytest.HIDDEN_PARAM])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
+    """Runs a test of many cases on each of them. All cases run; each failure names its case."""
+    if not (marks := [*pyfuncitem.iter_markers("cases")]):
+        return None
+    fixtures = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    count, failures = 0, []
+    for parts in itertools.product(*(_cases(*mark.args) for mark in marks)):
+        case = {name: value for part in parts for name, value in part.items()}
+        count += 1
+        try:
+            pyfuncitem.obj(**{**fixtures, **case})
+        except pytest.skip.Exception as skipped:
+            failures.append(AssertionError(f"a case skips, which would hide it: {skipped}"))
+        except (Exception, pytest.fail.Exception) as failure:  # noqa: BLE001 - whatever it is, the other cases run
+            failures.append(failure)
+        else:
+            continue
+        failures[-1].add_note("case: " + ", ".join(f"{name}={value!r:.200}" for name, value in case.items()))
+    assert count, "there is no case"
+    if failures:
+        raise failures[0] if len(failures) == 1 else BaseExceptionGroup(f"{len(failures)} of {count} cases fail", failures)
+    return True
+
+
+def _cases(names: str | tuple[str, ...], values: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yields the arguments of each case of ``@pytest.mark.cases(names, values)``, which is written like ``parametrize``."""
+    split = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
+    for value in values:
+        yield {split[0]: value} if len(split) == 1 else dict(zip(split, value, strict=True))
 
 
 @pytest.fixture

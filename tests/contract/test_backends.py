@@ -76,7 +76,7 @@ def _checkpoint(family: str, factory: pytest.TempPathFactory) -> str:
     return str(build(family, factory.getbasetemp() / "checkpoints" / family))
 
 
-@pytest.mark.parametrize("check", BACKEND_CHECKS)
+@pytest.mark.cases("check", BACKEND_CHECKS)
 def test_promise(backend: Backend, check: str) -> None:
     check_backend(backend, check=check, sees=backend.fingerprint()["backend"] != "scripted")
 
@@ -86,7 +86,7 @@ def test_requests_are_answered_in_batches(backend: Backend) -> None:
     assert methods == {"generate", "letter_logits"}
 
 
-@pytest.mark.parametrize("choices", [LETTERS, ()], ids=["letters", "text"])
+@pytest.mark.cases("choices", [LETTERS, ()])
 def test_control_tokens_in_a_question_are_only_text(backend: Backend, choices: tuple[str, ...]) -> None:
     asked = [Request("quoting", QUESTIONS[0].images, CONTROL, choices), Request("blind", (), CONTROL, choices)]
     assert [prediction.error for prediction in backend.infer(asked)] == ["", ""]

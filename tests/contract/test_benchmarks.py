@@ -40,7 +40,7 @@ CASES = [
 IDS = [f"{case.benchmark}-{number}" for number, case in enumerate(CASES)]
 
 
-@pytest.mark.parametrize("name", benchmarks())
+@pytest.mark.cases("name", benchmarks())
 def test_scorers_and_metric_exist(name: str) -> None:
     benchmark = benchmarks()[name]
     scorers = {scorer for kind in benchmark.kinds for scorer in (kind.scorer, kind.unlisted) if scorer}
@@ -50,7 +50,7 @@ def test_scorers_and_metric_exist(name: str) -> None:
     assert benchmark.metric in CORPUS_METRICS.names()
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.cases("name", RECORDS)
 def test_the_rule_of_its_makers_is_said_with_its_source(name: str) -> None:
     record = RECORDS[name]
     assert record.rule
@@ -89,12 +89,12 @@ def test_every_benchmark_that_is_scored_has_a_case() -> None:
     assert len(scored) >= 40
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@pytest.mark.cases("case", CASES)
 def test_a_golden_case(tmp_path: Path, case: Case) -> None:
     assert measured(tmp_path, case.benchmark, case.rows) == pytest.approx(case.here, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.cases("name", RECORDS)
 def test_its_number_stands_to_the_published_one_as_the_record_says(name: str) -> None:
     cases = [case for case in CASES if case.benchmark == name and case.published is not None]
     differing = [case for case in cases if abs(case.here - (case.published or 0.0)) > MOST_DIFFERENT]
@@ -114,7 +114,7 @@ def test_a_number_of_our_own_is_said_to_be_one(tmp_path: Path, name: str) -> Non
         resolve(written(tmp_path, RECORDS[name].file_names[0], case.rows)).samples()
 
 
-@pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.number == "refused"])
+@pytest.mark.cases("name", [name for name, record in RECORDS.items() if record.number == "refused"])
 def test_what_has_no_scorer_is_refused(tmp_path: Path, name: str) -> None:
     rows = [{"index": "1", "question": "Why?", "answer": "because", "said": ""}]
     dataset = resolve(written(tmp_path, RECORDS[name].file_names[0], rows))

@@ -49,13 +49,13 @@ def _is_still_so(declarations: ModuleType, setting: str) -> None:
         assert getattr(found, share) == pytest.approx(getattr(stated, share), abs=0.051), share
 
 
-@pytest.mark.parametrize("setting", AGAIN)
+@pytest.mark.cases("setting", AGAIN)
 def test_measures_the_same_again(declarations: ModuleType, setting: str) -> None:
     _is_still_so(declarations, setting)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", [name for name in perturbations.names("robustbench") if name not in AGAIN])
+@pytest.mark.cases("setting", [name for name in perturbations.names("robustbench") if name not in AGAIN])
 def test_measures_the_same_again_everywhere(declarations: ModuleType, setting: str) -> None:
     _is_still_so(declarations, setting)
 

@@ -32,6 +32,8 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Bound, Mode, Rule, Scope, Waiver
 from pytest_vlmrobust.policies.judge import outcome_of
 
+pytestmark = pytest.mark.study
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 RUNS, LONG_RUNS = 50, 300
 CERTAIN = 1e-4
@@ -159,9 +161,9 @@ GAINS = [(0.05, 0.01, 100), (0.10, 0.02, 100), (0.03, 0.005, 300), (0.10, 0.02, 
 """What all lose, which share of the samples gains everything, and the number of samples."""
 
 
-@pytest.mark.parametrize("spread", [0.0, 1.0])
-@pytest.mark.parametrize("gained", ["all", "in part"])
-@pytest.mark.parametrize(("lost", "share", "n"), GAINS)
+@pytest.mark.cases("spread", [0.0, 1.0])
+@pytest.mark.cases("gained", ["all", "in part"])
+@pytest.mark.cases(("lost", "share", "n"), GAINS)
 def test_even_losses_with_rare_gains_are_seldom_failed(lost: float, share: float, n: int, gained: str, spread: float) -> None:
     """2,000 runs: 5 % and three standard errors of .005, and of a 133rd at most the count that chance exceeds in 1 of 1,000."""
     rng, runs = np.random.default_rng([n, round(1000 * lost)]), 2_000
@@ -248,7 +250,7 @@ DROPS = (0.0, 0.04, 0.05, 0.06, 0.12, 0.19, 0.2, 0.21, 0.4)
 """True drops around a bound of 5 pp and a cap of 20 pp."""
 
 
-@pytest.mark.parametrize("gates", [24, pytest.param(240, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("gates", [24, 240])
 def test_gates_with_waivers_give_the_words_of_all_answers_at_the_declared_risk(adaptive: Any, gates: int) -> None:
     """Each gate has four cells and their largest drop; the same answers are judged in full and adaptively."""
     n, rng = 128, np.random.default_rng(7)

@@ -116,14 +116,14 @@ def verdicts(policy: Policy, test: JudgedTest, per_cent: float) -> list[Verdict]
     return list(policy.judge(test, Estimate(value, 853, at=lambda _: (value, value)), today=TODAY))
 
 
-@pytest.mark.parametrize(("dataset", "model"), MODELS)
+@pytest.mark.cases(("dataset", "model"), MODELS)
 def test_published_sweeps_break_nothing_and_their_worst_is_said(policy: Policy, dataset: str, model: str) -> None:
     tests = [(JudgedTest(model, dataset, metric), value) for metric, value in zip(COLUMNS, TABLE_3[dataset][model], strict=True)]
     assert set().union(*(broken(policy, test, value) for test, value in tests)) == set()
     assert set().union(*(warned(policy, test, value) for test, value in tests)) == WARNED.get((dataset, model), set())
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("where", "per_cent", "breached"),
     [
         (("accuracy_drop", "glass_blur:low", "blur", "low"), 10.7, set()),  # Gemma-3-12B, Table 13

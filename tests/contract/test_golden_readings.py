@@ -82,7 +82,7 @@ def read_text(row: dict[str, str]) -> Extraction:
     return extract_yes_no(row["text"]) if row["kind"] == "yes_no" else extract_open(row["text"])
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{number:03d}-{row['kind']}" for number, row in enumerate(ROWS)])
+@pytest.mark.cases("row", ROWS)
 def test_reads_what_a_person_reads(row: dict[str, str]) -> None:
     found = read_text(row)
     assert (found.answer or "", found.rule) == (row["answer"], row["rule"]), row["text"]
@@ -100,7 +100,7 @@ def test_the_table_has_every_kind_of_failure() -> None:
     assert {"empty", "unfinished_thinking", "refusal", "ambiguous", "none"} <= {row["rule"] for row in ROWS if not row["answer"]}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("answers", "same"),
     [
         (["The red car.", "red car", "RED  CAR!", "a red\ncar"], True),

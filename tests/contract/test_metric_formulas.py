@@ -33,7 +33,7 @@ def _drop(clean: list[int], perturbed: list[int]) -> Fraction:
     return _accuracy(clean) - _accuracy(perturbed)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.cases("seed", range(30))
 def test_summaries(seed: int) -> None:
     clean, blind, sweep, _ = _scores(seed)
     drops = {name: _drop(clean, scores) for name, scores in sweep.items()}
@@ -53,7 +53,7 @@ def test_summaries(seed: int) -> None:
         assert math.isnan(metrics.mean_relative_corruption_error(clean, sweep, blind))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.cases("seed", range(30))
 def test_flips(seed: int) -> None:
     clean, _, sweep, _ = _scores(seed)
     harmful = [sum(c == 1 and x == 0 for c, x in zip(clean, scores, strict=True)) / len(clean) for scores in sweep.values()]
@@ -63,7 +63,7 @@ def test_flips(seed: int) -> None:
     assert metrics.mean_helpful_flip_rate(clean, sweep) == pytest.approx(sum(helpful) / len(helpful))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.cases("seed", range(30))
 def test_mean_corruption_error(seed: int) -> None:
     _, _, sweep, reference = _scores(seed)
     ratios = []
@@ -74,7 +74,7 @@ def test_mean_corruption_error(seed: int) -> None:
     assert metrics.mean_corruption_error(sweep, reference) == pytest.approx(float(sum(ratios) / len(ratios)))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.cases("seed", range(30))
 def test_severity(seed: int) -> None:
     clean, _, sweep, _ = _scores(seed)
     violations, correlations = [], []
@@ -93,7 +93,7 @@ def _spearman(drops: list[Fraction]) -> float | None:
     return (ranks[2] - ranks[0]) / math.sqrt(2 * spread) if spread else None
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.cases("seed", range(30))
 def test_patches(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 40))

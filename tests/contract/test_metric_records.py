@@ -18,8 +18,8 @@ from pytest_vlmrobust.testing import checks_of, unclaimed
 from pytest_vlmrobust.testing.cases import MOST_SAMPLES, Case, Maker, _argument
 from pytest_vlmrobust.testing.oracles import ORACLES
 
-every_metric = pytest.mark.parametrize("name", names())
-every_quantity = pytest.mark.parametrize("name", sorted(quantities()))
+every_metric = pytest.mark.cases("name", names())
+every_quantity = pytest.mark.cases("name", sorted(quantities()))
 UNKNOWN_WHEN_UNCHANGED = {"pcri_excess", "resolution_accuracy"}
 """Where nothing changes a score, their value still depends on how good scores are: an accuracy, or what is left without luck."""
 

@@ -22,7 +22,7 @@ LEVELS = ("low", "mid", "high")
 SETTINGS = [f"kind{kind}:{level}" for kind in range(4) for level in LEVELS] + ["flip_v", "invert"]
 RESOLUTIONS = [f"resolution:{edge}" for edge in (112, 224, 448, 896)]
 
-every_metric = pytest.mark.parametrize("name", names())
+every_metric = pytest.mark.cases("name", names())
 
 
 def _table(seed: int, *, graded: bool = False, clustered: bool = False, n: int = 120) -> ScoreTable:
@@ -116,8 +116,8 @@ def test_every_metric_refuses_what_the_package_says(name: str) -> None:
 
 
 @every_metric
-@pytest.mark.parametrize("graded", [False, True], ids=["binary", "graded"])
-@pytest.mark.parametrize("clustered", [False, True], ids=["independent", "clustered"])
+@pytest.mark.cases("graded", [False, True])
+@pytest.mark.cases("clustered", [False, True])
 def test_its_estimate_is_made_of_built_in_numbers_in_order(name: str, graded: bool, clustered: bool) -> None:
     for seed in range(3):
         result = _estimate(name, _table(seed, graded=graded, clustered=clustered))

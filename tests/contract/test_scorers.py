@@ -59,7 +59,7 @@ def test_every_scorer_is_here() -> None:
     assert set(SAMPLES) == set(names())
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.cases("name", SAMPLES)
 @settings(max_examples=100, deadline=None)
 @given(text=rambling)
 def test_a_text_without_the_answer_earns_nothing(name: str, text: str) -> None:
@@ -79,8 +79,8 @@ def test_another_number_earns_nothing(name: str, number: int) -> None:
     assert value(name, f"it is {number}") == value(name, f"{number:,}") == 0
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize(
+@pytest.mark.cases("name", SAMPLES)
+@pytest.mark.cases(
     "template",
     [
         "{}",
@@ -106,7 +106,7 @@ def test_an_answer_stated_plainly_earns(name: str, template: str) -> None:
     assert value(name, f"{text}\n  ") == value(name, text)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.cases("name", SAMPLES)
 @settings(deadline=None)
 @given(text=rambling | st.text(max_size=80))
 def test_a_value_is_a_share_and_always_the_same(name: str, text: str) -> None:
@@ -118,7 +118,7 @@ def test_a_value_is_a_share_and_always_the_same(name: str, text: str) -> None:
     assert score(SAMPLES[name], Prediction(text, "generate")) == found
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize("piece", ["xylophon ", "7,", "7.", "1/", "not 7 ", "-", "so ", "'", "7 million ", "!"])
+@pytest.mark.cases("name", SAMPLES)
+@pytest.mark.cases("piece", ["xylophon ", "7,", "7.", "1/", "not 7 ", "-", "so ", "'", "7 million ", "!"])
 def test_a_long_hostile_text_is_scored_without_an_error(name: str, piece: str) -> None:
     assert 0.0 <= value(name, piece * 4_000) <= 1.0

@@ -262,7 +262,7 @@ def test_what_is_wrong_with_a_curve_blocks_on_any_data(metric: str, value: float
     assert broken(read("resbench"), JudgedTest("m", "anything", metric), value)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("metric", "split", "value", "outcome"),
     [
         ("identity_drop", "observatory_id", 0.04, ""),

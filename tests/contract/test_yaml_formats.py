@@ -121,8 +121,8 @@ def test_any_yaml_is_one_error_or_a_value(name: str, value: object) -> None:
     outcome_of(name, yaml.safe_dump(value, allow_unicode=True).encode("utf-8", "surrogatepass"))
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize(
+@pytest.mark.cases("name", FORMATS)
+@pytest.mark.cases(
     ("content", "problem"),
     [
         (b"# caf\xe9\n", ":1: byte 0xe9 is not UTF-8. Save the file as UTF-8"),

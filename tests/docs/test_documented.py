@@ -20,7 +20,6 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.spending import BUDGET_SPENT, Spending
 from pytest_vlmrobust.datasets import faces_folder_table, jsonl
 from pytest_vlmrobust.metrics import Needs
-from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import budgets, load
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.junit import properties, suite_properties
@@ -46,22 +45,17 @@ def page(name: str) -> str:
     return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [*classes(errors, Exception), *classes(decision, Exception)])
+@pytest.mark.cases("name", [*classes(errors, Exception), *classes(decision, Exception)])
 def test_errors(name: str) -> None:
     assert f"`{name}`" in TEXT
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Settings)])
-def test_options(name: str) -> None:
-    assert f"`--{name.replace('_', '-')}" in TEXT
-
-
-@pytest.mark.parametrize("name", [*PROFILES, VARIABLE])
+@pytest.mark.cases("name", [*PROFILES, VARIABLE])
 def test_profiles_of_property_checks(name: str) -> None:
     assert re.search(rf"\b{name}\b", TEXT)
 
 
-@pytest.mark.parametrize("name", [str(name) for name in (*Outcome, *Decision)])
+@pytest.mark.cases("name", [str(name) for name in (*Outcome, *Decision)])
 def test_outcomes_and_decisions(name: str) -> None:
     assert re.search(rf"\b{name}\b", TEXT)
 
@@ -114,37 +108,37 @@ def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
     assert written == set(re.findall(r"`(vlm\.[\w.-]+)`", of_the_suite))
 
 
-@pytest.mark.parametrize("name", [*FOLDER_COLUMNS, *faces_folder_table.KEYS, *faces_folder_table.TABLES, "word", "corner"])
+@pytest.mark.cases("name", [*FOLDER_COLUMNS, *faces_folder_table.KEYS, *faces_folder_table.TABLES, "word", "corner"])
 def test_folders_of_identities(name: str) -> None:
     assert f"`{name}`" in page("data.md").partition("### Your own faces")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("key", jsonl.KEYS)
+@pytest.mark.cases("key", jsonl.KEYS)
 def test_keys_of_jsonl(key: str) -> None:
     assert f"`{key}`" in page("data.md")
 
 
-@pytest.mark.parametrize("tag", perturbations.CHANGES)
+@pytest.mark.cases("tag", perturbations.CHANGES)
 def test_kinds_of_change(tag: str) -> None:
     assert f"`{tag}`" in page("data.md")
 
 
-@pytest.mark.parametrize("key", [*models_file.FIELDS, *(field.name for field in fields(Generation))])
+@pytest.mark.cases("key", [*models_file.FIELDS, *(field.name for field in fields(Generation))])
 def test_keys_of_the_models_file(key: str) -> None:
     assert f"`{key}`" in page("models.md")
 
 
-@pytest.mark.parametrize("key", [*load.TOP_KEYS, *budgets.BUDGET_KEYS, *load.RULE_KEYS, *load.WAIVER_KEYS])
+@pytest.mark.cases("key", [*load.TOP_KEYS, *budgets.BUDGET_KEYS, *load.RULE_KEYS, *load.WAIVER_KEYS])
 def test_keys_of_a_thresholds_file(key: str) -> None:
     assert re.search(rf"`{key}`|\b{key}:", page("thresholds.md"))
 
 
-@pytest.mark.parametrize("key", load.SCOPE_KEYS)
+@pytest.mark.cases("key", load.SCOPE_KEYS)
 def test_keys_of_a_scope(key: str) -> None:
     assert f"`{key}`" in page("thresholds.md")
 
 
-@pytest.mark.parametrize("need", [Needs.CLEAN, Needs.PERTURBED, Needs.NO_IMAGE, Needs.PERTURBED_BY_SETTING])
+@pytest.mark.cases("need", [Needs.CLEAN, Needs.PERTURBED, Needs.NO_IMAGE, Needs.PERTURBED_BY_SETTING])
 def test_what_a_metric_may_need(need: Needs) -> None:
     assert f"`{need.value}`" in page("metrics.md")
 

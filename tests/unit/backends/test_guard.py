@@ -143,9 +143,9 @@ def test_whole_numbers_of_other_types_are_taken_as_int(whole: Callable[[int], An
     assert {type(number) for number in (one.lanes, one.batch_size, prepared.bytes, *size)} == {int}
 
 
-@pytest.mark.parametrize("seconds", [0.0, 60.0])
-@pytest.mark.parametrize("member", CALLS)
-@pytest.mark.parametrize(
+@pytest.mark.cases("seconds", [0.0, 60.0])
+@pytest.mark.cases("member", CALLS)
+@pytest.mark.cases(
     ("error", "said"),
     [
         (SystemExit(0), "SystemExit: 0"),
@@ -280,7 +280,7 @@ class Lying:
 ACCOUNT = f"expected a dict that is JSON, of at most {LARGEST_ACCOUNT} characters"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("member", "value", "said"),
     [
         ("fingerprint", None, f"fingerprint() returned None of type NoneType, {ACCOUNT}"),

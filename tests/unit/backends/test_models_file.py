@@ -157,7 +157,7 @@ def test_a_value_in_the_place_of_a_header_s_variable_is_not_repeated(tmp_path: P
 OF_A_SERVER = "models:\n  m:\n    backend: openai\n    url: http://a/v1\n    model: m\n"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("line", "message"),
     [
         ("headers: {host: {variable: A}}", "models.m.headers.host is not a header that can be set here"),
@@ -194,7 +194,7 @@ def test_mistakes_in_how_a_model_is_asked_are_reported_with_their_line(tmp_path:
         read_models(path)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "message"),
     [
         *(

@@ -27,7 +27,7 @@ def test_they_are_hub_ids_with_size_and_family() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "family",
     [
         *("qwen2-vl-72b", "qwen2.5-vl-72b", "qwen3-vl-30b-a3b", "qwen3-vl-30b-a3b-thinking", "internvl2.5-26b", "internvl3-78b"),

@@ -55,7 +55,7 @@ def test_the_embedded_model_brings_its_policy() -> None:
     assert Path(ref.location).is_absolute()
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name == TINY or not PUBLISHED[name].is_served])
+@pytest.mark.cases("name", [name for name in names() if name == TINY or not PUBLISHED[name].is_served])
 def test_every_built_in_name_is_its_own_test_id(name: str) -> None:
     ref = builtin_model(name)
     assert ref is not None

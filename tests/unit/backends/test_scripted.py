@@ -113,7 +113,7 @@ def test_a_function_may_return_a_whole_prediction() -> None:
     assert ScriptedBackend(script, version="1").infer([_ask()]) == [whole]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "message"),
     [
         ("[]", ":1: the file is a list. Expected a mapping with the keys default, rules"),

@@ -100,7 +100,7 @@ def test_what_was_expected_is_returned(name: str, text: str, value: object) -> N
     assert type(read) is type(value)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "text", "problem"),
     [
         ("mapping", "{knwon: 1}", "unknown key 'knwon' in key. Did you mean 'known'? Known: known"),

@@ -106,7 +106,7 @@ def test_nothing_is_assumed_to_have_passed() -> None:
     assert Measure("a", 1.0).outcome is Outcome.MEASURED
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("field", "value", "said"),
     [
         ("id", 5, "id of the record is 5, expected text"),

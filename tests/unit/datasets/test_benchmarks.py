@@ -56,7 +56,7 @@ def row(**cells: str) -> dict[str, str]:
     return {"index": "1", "question": "Is it?", "answer": "Yes", **cells}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("file", "name"),
     [
         ("AI2D_TEST", "AI2D"), ("ai2d_test_no_mask_local", "AI2D"), ("BLINK", "BLINK"), ("MMMU_DEV_VAL", "MMMU"),
@@ -233,7 +233,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), MISTAKES.items())
+@pytest.mark.cases(("text", "said"), MISTAKES.items())
 def test_mistakes_in_a_record_are_named_by_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "x.benchmark.yaml"
     path.write_text(text)

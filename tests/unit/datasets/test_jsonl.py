@@ -108,7 +108,7 @@ def test_a_given_task_wins_over_the_guess(folder: Path) -> None:
     assert [(sample.task, sample.scorer) for sample in samples] == [("open", ""), ("yes_no", "")]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("line", "message"),
     [
         (row(anwser="B"), "key 'anwser': found 'B', expected no such key. Did you mean 'answer'? Known: id, image"),

@@ -184,7 +184,7 @@ def test_an_absent_benchmark_is_not_taken_for_another(name: str) -> None:
     assert "Did you mean" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [file for benchmark in benchmarks().values() for file in benchmark.file_names])
+@pytest.mark.cases("name", [file for benchmark in benchmarks().values() for file in benchmark.file_names])
 def test_every_benchmark_that_is_absent_is_an_error_with_the_places(tmp_path: Path, name: str) -> None:
     with pytest.raises(DatasetError) as caught:
         resolve(name, data_dir=tmp_path)

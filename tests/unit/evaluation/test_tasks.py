@@ -100,8 +100,8 @@ def test_without_a_hint_nothing_is_told() -> None:
         assert not re.search("In the (first|second) picture", prompt(samples_of("unguided", collection)[0], "direct"))
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("mode", PROMPT_MODES)
+@pytest.mark.cases("task", TASKS)
+@pytest.mark.cases("mode", PROMPT_MODES)
 def test_there_is_a_place_for_every_picture_and_without_them_the_same_words(task: str, mode: str) -> None:
     for sample in samples_of(task, faces())[:2]:
         text = prompt(sample, mode)
@@ -119,8 +119,8 @@ class Renamed(FakeCollection):
         return dataclasses.replace(super()._entity(number), label=f"Zxqy{number}")
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("mode", PROMPT_MODES)
+@pytest.mark.cases("task", TASKS)
+@pytest.mark.cases("mode", PROMPT_MODES)
 def test_who_it_is_is_never_said(task: str, mode: str) -> None:
     for plain, other in zip(samples_of(task, faces()), samples_of(task, Renamed()), strict=True):
         text = prompt(other, mode)
@@ -210,7 +210,7 @@ def test_all_candidates_differ_as_they_are_sent(task: str, collection: Collectio
 
 
 @PAIRS
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.cases("task", TASKS)
 def test_prompts_do_not_depend_on_who_it_is(task: str, collection: Collection, other: Collection) -> None:
     for mode in PROMPT_MODES:
         texts = {prompt(sample, mode) for sample in task_dataset(task, collection, other).samples()}

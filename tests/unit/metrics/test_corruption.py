@@ -58,7 +58,7 @@ def test_severe_is_strictly_more_than_a_tenth_of_clean(correct: int, lost: int, 
     assert metrics.severe_failure_rate(clean, {"a": perturbed}) == severe
 
 
-@pytest.mark.parametrize("correct", range(10, 2000, 10))
+@pytest.mark.cases("correct", range(10, 2000, 10))
 def test_a_loss_of_exactly_a_tenth_is_never_severe(correct: int) -> None:
     clean, perturbed = np.zeros(2000), np.zeros(2000)
     clean[:correct] = 1

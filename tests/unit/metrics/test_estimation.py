@@ -367,8 +367,8 @@ def test_an_interval_without_a_docstring_is_its_own() -> None:
     assert dict(describe(Metric("mine", bare, NEEDS, interval=interval)).facts)["interval"] == "its own"
 
 
-@pytest.mark.parametrize("width", [60, 100])
-@pytest.mark.parametrize("name", metrics.names())
+@pytest.mark.cases("width", [60, 100])
+@pytest.mark.cases("name", metrics.names())
 def test_text_keeps_its_width(name: str, width: int) -> None:
     about = describe(metrics.get(name))
     text = about.text(width)

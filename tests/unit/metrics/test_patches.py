@@ -348,9 +348,9 @@ def test_luck_that_attempts_show_is_counted_once() -> None:
     assert found[0].high == found[1].high < -0.1
 
 
-@pytest.mark.parametrize("name", ["pcri", "rci", "pcri_matched", "pcri_excess"])
-@pytest.mark.parametrize("options", [2.0, 4.0, math.inf])
-@pytest.mark.parametrize("grid", [2, 3])
+@pytest.mark.cases("name", ["pcri", "rci", "pcri_matched", "pcri_excess"])
+@pytest.mark.cases("options", [2.0, 4.0, math.inf])
+@pytest.mark.cases("grid", [2, 3])
 def test_no_outcome_lies_beyond_the_reach(name: str, options: float, grid: int) -> None:
     """Each of all outcomes of which the clean accuracy is 3/5; the ends are reached."""
     whole, attempts = np.array([1.0, 1.0, 1.0, 0.0, 0.0]), grid * grid

@@ -105,8 +105,8 @@ def test_there_are_fifteen_in_a_fixed_order_and_each_says_what_it_is() -> None:
         assert "stands in for The Perceptual Observatory" in record.source
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", STANDINS)
+@pytest.mark.cases("size", SIZES)
+@pytest.mark.cases("name", STANDINS)
 def test_keeps_the_layout_of_a_face(name: str, size: tuple[int, int]) -> None:
     picture, render = face(*size), perturbations.get(name)
     grey = np.full_like(picture, 128)
@@ -124,8 +124,8 @@ def test_replaces_the_colours_and_the_texture(name: str) -> None:
     assert max(correlation(details(each), details(picture)) for each in changed) < 0.75
 
 
-@pytest.mark.parametrize("how", WORDS)
-@pytest.mark.parametrize("name", STANDINS)
+@pytest.mark.cases("how", WORDS)
+@pytest.mark.cases("name", STANDINS)
 def test_letters_of_a_sixth_of_the_height_stand_out_from_their_surroundings(name: str, how: str) -> None:
     picture, mask = word(300, 400, **WORDS[how]), mask_of_word(300, 400)
     y, x = np.nonzero(mask)
@@ -297,8 +297,8 @@ def test_a_lone_column_shows_a_top_and_two_sides() -> None:
     assert seen.tolist() == [ids[2, 2] * 3 + face for face in (0, 2, 1)]
 
 
-@pytest.mark.parametrize("name", STANDINS)
-@pytest.mark.parametrize("size", [(1, 20_000), (20_000, 1)])
+@pytest.mark.cases("name", STANDINS)
+@pytest.mark.cases("size", [(1, 20_000), (20_000, 1)])
 def test_very_long_pictures_need_no_more_than_their_share_of_memory(name: str, size: tuple[int, int]) -> None:
     picture = rng().integers(0, 256, (*size, 3), dtype=np.uint8)
     tracemalloc.start()

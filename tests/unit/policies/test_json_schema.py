@@ -86,7 +86,7 @@ def test_what_the_reader_accepts_is_accepted(load: Load, text: str) -> None:
     assert accepts(text)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         f"rules: [{RULE}]",

@@ -125,7 +125,7 @@ def test_an_interval_against_a_bound(bound: Bound, estimate: Estimate, outcome: 
     assert bool(needed) is (outcome is Outcome.INCONCLUSIVE)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("estimate", "text"),
     [
         (Estimate(math.nan, 500), "is undefined"),
@@ -135,8 +135,8 @@ def test_an_interval_against_a_bound(bound: Bound, estimate: Estimate, outcome: 
         (Estimate(math.nan, 0, reason="the model did not load"), "rests on no sample: the model did not load"),
     ],
 )
-@pytest.mark.parametrize("treatment", [POINT, INTERVAL])
-@pytest.mark.parametrize("bound", [Bound(high=0.05), Bound(low=-5.0), Bound(-5.0, 5.0)])
+@pytest.mark.cases("treatment", [POINT, INTERVAL])
+@pytest.mark.cases("bound", [Bound(high=0.05), Bound(low=-5.0), Bound(-5.0, 5.0)])
 def test_missing_evidence_never_passes(estimate: Estimate, text: str, treatment: Treatment, bound: Bound) -> None:
     verdict = judged(estimate, rule(bound, treatment), waiver())
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, f"accuracy_drop {text} {CITED}")
@@ -512,10 +512,10 @@ def test_a_rule_that_was_not_judged_says_so() -> None:
     assert (let_pass.outcome, let_pass.not_shown and let_pass.not_shown.reason) == (Outcome.MEASURED, verdict.reason)
 
 
-@pytest.mark.parametrize("value", [math.nan, 0.01, 0.049, 0.06, 0.15, 0.3])
-@pytest.mark.parametrize("width", [0.0, 0.02, math.nan])
-@pytest.mark.parametrize("treatment", [POINT, INTERVAL, Treatment(JudgedBy.INTERVAL, tier=Tier.WARN)])
-@pytest.mark.parametrize("waivers", [(), (waiver(),), (waiver(cap=0.07),), (waiver(expires=date(2027, 6, 29)),)])
+@pytest.mark.cases("value", [math.nan, 0.01, 0.049, 0.06, 0.15, 0.3])
+@pytest.mark.cases("width", [0.0, 0.02, math.nan])
+@pytest.mark.cases("treatment", [POINT, INTERVAL, Treatment(JudgedBy.INTERVAL, tier=Tier.WARN)])
+@pytest.mark.cases("waivers", [(), (waiver(),), (waiver(cap=0.07),), (waiver(expires=date(2027, 6, 29)),)])
 def test_an_outcome_without_a_sentence_is_that_of_the_verdict(
     value: float, width: float, treatment: Treatment, waivers: tuple[Waiver, ...]
 ) -> None:

@@ -192,7 +192,7 @@ def test_what_changes_no_verdict_changes_no_digest(load: Load, before: str, afte
     assert load(MEANING.replace(before, after)).sha256 == load(MEANING).sha256
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("before", "after"),
     [
         ("20pp", "21pp"),

@@ -146,8 +146,8 @@ def test_other_text_is_refused(raw: str) -> None:
 HUGE = ("1e400", "9" * 401, "1e400pp", "1e400%", "-1e400pp", "9" * 401 + "%", 10**400, -(10**400))
 
 
-@pytest.mark.parametrize("raw", HUGE)
-@pytest.mark.parametrize("unit", ["fraction", "ratio", ""])
+@pytest.mark.cases("raw", HUGE)
+@pytest.mark.cases("unit", ["fraction", "ratio", ""])
 def test_what_no_number_can_hold_is_refused_with_and_without_a_unit(raw: float | str, unit: str) -> None:
     with pytest.raises(ValueError, match=r"^a (finite|plain) number"):
         parse_quantity(raw, unit)
@@ -355,7 +355,7 @@ def test_a_waiver_that_says_something_wrong_is_refused(load: Load, line: str, me
         load(re.sub(rf"^    {key}:.*$", f"    {line}", WAIVER, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("body", "message"),
     [
         ("metric: accuracy_drop", "a.yaml:3: rules[1] has no bound. Expected one of max, min or within: [low, high]"),

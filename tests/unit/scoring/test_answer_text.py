@@ -17,7 +17,7 @@ TABLE = yaml.safe_load(FAMILIES.read_text(encoding="utf-8"))
 PAIRS = [row for row in TABLE["families"] if "open" in row and ("close" in row or "answer_open" in row)]
 
 
-@pytest.mark.parametrize("row", PAIRS, ids=[row["family"] for row in PAIRS])
+@pytest.mark.cases("row", PAIRS)
 def test_the_thinking_of_every_family_is_no_answer(row: dict[str, str]) -> None:
     begin, end = row["open"], row.get("close", "") + row.get("answer_open", "")
     said = f"B{row.get('answer_close', '')}"
@@ -51,13 +51,13 @@ def test_other_marks_of_thinking(text: str) -> None:
     assert extract_choice(text, OPTIONS).answer == "B"
 
 
-@pytest.mark.parametrize("token", TABLE["end_of_turn"])
+@pytest.mark.cases("token", TABLE["end_of_turn"])
 def test_what_follows_the_end_of_a_turn_is_not_read(token: str) -> None:
     assert extract_choice(f"B{token}\nuser: and now?\nassistant: A", OPTIONS).answer == "B"
     assert extract_choice(token, OPTIONS) == Extraction(None, "empty")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "more",
     [
         *["\n\nQuestion: What?\nAnswer: A", "\nQ: What?\nA: A", "\nUSER: What?\nASSISTANT: A", "\n\nHuman: A?\n\nAssistant: A"],
@@ -65,7 +65,7 @@ def test_what_follows_the_end_of_a_turn_is_not_read(token: str) -> None:
         "\n**Next question:** What?\nAnswer: A",
     ],
 )
-@pytest.mark.parametrize("said", ["B", "B. dog", "The dog.", "Answer: B"])
+@pytest.mark.cases("said", ["B", "B. dog", "The dog.", "Answer: B"])
 def test_a_further_question_is_not_answered(said: str, more: str) -> None:
     assert extract_choice(said + more, OPTIONS).answer == "B"
     assert extract_yes_no(f"Yes{more.replace('A', 'no')}").answer == "yes"

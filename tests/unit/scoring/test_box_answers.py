@@ -35,7 +35,7 @@ def expected(row: Mapping[str, str]) -> dict[str, object] | None:
     return {name: pytest.approx(tuple(box)) for name, box in json.loads(row["boxes"]).items()} if row["boxes"] else None
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{number:03d}-{row['about'] or row['rule']}" for number, row in enumerate(ROWS)])
+@pytest.mark.cases("row", ROWS)
 def test_reads_what_a_person_reads(row: dict[str, str]) -> None:
     found = extract_boxes(row["text"], row["asked"].split())
     assert found.rule == row["rule"], row["text"]
@@ -167,8 +167,8 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("asked", [FACE, ("word",)], ids=["face", "word"])
-@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.cases("asked", [FACE, ("word",)])
+@pytest.mark.cases("piece", HOSTILE)
 def test_a_long_hostile_text_is_read_without_an_error(piece: str, asked: tuple[str, ...]) -> None:
     assert set(extract_boxes(piece * (50_000 // len(piece)), asked).boxes or ()) <= set(asked)
 
@@ -326,8 +326,8 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("named", NAMED)
+@pytest.mark.cases("other", OTHERS)
+@pytest.mark.cases("named", NAMED)
 def test_a_box_that_has_the_name_comes_before_others(named: str, other: str) -> None:
     ours, theirs = named.format(json.dumps(A)), other.format(json.dumps(B))
     assert read(f"{ours}\n{theirs}", "word") == {"word": A}

@@ -188,8 +188,8 @@ def _moved(box: Box, jitter: float, rng: random.Random) -> Box:
     return x1, y1, x2, y2
 
 
-@pytest.mark.parametrize("spoken", CONVENTIONS)
-@pytest.mark.parametrize("declared", ["pixels", "thousandths", "resized_pixels", "fractions_yx"])
+@pytest.mark.cases("spoken", CONVENTIONS)
+@pytest.mark.cases("declared", ["pixels", "thousandths", "resized_pixels", "fractions_yx"])
 def test_the_convention_that_is_spoken_is_found(spoken: str, declared: str) -> None:
     said = better_convention("m", declared, *answers(spoken, declared=declared, jitter=0.1))
     if spoken == declared:
@@ -211,7 +211,7 @@ def test_the_sentence() -> None:
     assert "than 'pixels', which is taken where none is declared (0." in undeclared
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.cases("seed", range(20))
 def test_noise_triggers_nothing(seed: int) -> None:
     samples, _ = answers("pixels", seed=seed)
     _, others = answers("pixels", seed=seed + 1000)
@@ -219,8 +219,8 @@ def test_noise_triggers_nothing(seed: int) -> None:
         assert better_convention("m", declared, samples, others) is None
 
 
-@pytest.mark.parametrize("jitter", [0.1, 0.3, 0.6])
-@pytest.mark.parametrize("declared", CONVENTIONS)
+@pytest.mark.cases("jitter", [0.1, 0.3, 0.6])
+@pytest.mark.cases("declared", CONVENTIONS)
 def test_inexact_boxes_in_the_declared_convention_trigger_nothing(declared: str, jitter: float) -> None:
     assert better_convention("m", declared, *answers(declared, declared=declared, jitter=jitter)) is None
 

@@ -63,19 +63,18 @@ DENIED = [
 ]
 
 
-@pytest.mark.parametrize("letter", "ABC")
-@pytest.mark.parametrize("template", DENIED)
-@pytest.mark.parametrize(
+@pytest.mark.cases("letter", "ABC")
+@pytest.mark.cases("template", DENIED)
+@pytest.mark.cases(
     "options",
     [OPTIONS, {"A": "No", "B": "Yes"}, {"A": "Yes", "B": "No", "C": "Cannot be determined"}, {"A": "True", "B": "False"}],
-    ids=["animals", "no-yes", "yes-no-unknown", "true-false"],
 )
 def test_a_denied_letter_is_no_answer(template: str, letter: str, options: dict[str, str]) -> None:
     assert extract_choice(template.format(letter), options).answer is None
 
 
-@pytest.mark.parametrize("letter", "ABCD")
-@pytest.mark.parametrize(
+@pytest.mark.cases("letter", "ABCD")
+@pytest.mark.cases(
     "template",
     [
         *[
@@ -120,7 +119,7 @@ def test_every_letter_is_read_alike(template: str, letter: str) -> None:
     assert extract_choice(template.format(letter), OPTIONS).answer == letter
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "letter"),
     [
         ("the answer is b", "B"),

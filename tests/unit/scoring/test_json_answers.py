@@ -19,7 +19,7 @@ def values(text: str) -> list[Any]:
     return [found.value for found in read_json(text).values]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "expected"),
     [
         ('{"a": 1, "b": [1.5, -2e2, .5], "c": {"d": null}}', [{"a": 1, "b": [1.5, -200.0, 0.5], "c": {"d": None}}]),
@@ -127,7 +127,7 @@ CELLS = {"A": "[0,1]", "B": "[1,0]", "C": "[1,1]", "D": "[0,0]"}
 PICTURES = dict.fromkeys("ABCD", IMAGE_MARK)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "answer", "rule"),
     [
         ('{"final_answer": "B"}', "B", "json"),
@@ -180,7 +180,7 @@ def test_answers_in_json(text: str, answer: str | None, rule: str) -> None:
     assert extract_choice(text, ANIMALS) == Extraction(answer, rule)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "template",
     [
         *["[{r},{c}]", "[{r}, {c}]", "({r},{c})", "( {r} ; {c} )", "**[{r}, {c}]**", "the cell [{r},{c}]", "Answer: [{r}, {c}]"],
@@ -206,9 +206,7 @@ def test_answers_in_json(text: str, answer: str | None, rule: str) -> None:
         *["[{r},{c}], not [5,5]", "\\boxed{{[{r}, {c}]}}", "<answer>({r}, {c})</answer>", "I looked at all of them.\n[{r}, {c}]"],
     ],
 )
-@pytest.mark.parametrize(
-    "options", [CELLS, {letter: cell.replace(",", ", ") for letter, cell in CELLS.items()}], ids=["tight", "loose"]
-)
+@pytest.mark.cases("options", [CELLS, {letter: cell.replace(",", ", ") for letter, cell in CELLS.items()}])
 def test_every_cell_is_read_alike(template: str, options: dict[str, str]) -> None:
     for letter, cell in CELLS.items():
         assert extract_choice(template.format(r=cell[1], c=cell[3]), options).answer == letter
@@ -246,8 +244,8 @@ def test_cells_are_only_spelled_where_options_are_cells() -> None:
     assert extract_choice("row 0, column 1", {"A": "row 0, column 1", "B": "cat"}).answer == "A"
 
 
-@pytest.mark.parametrize("letter", "ABCD")
-@pytest.mark.parametrize(
+@pytest.mark.cases("letter", "ABCD")
+@pytest.mark.cases(
     "template",
     [
         "{}",
@@ -282,8 +280,8 @@ def test_a_cut_off_object_is_unparsed() -> None:
     assert score(sample, Prediction('{"reasoning": "the answer is B', "generate")) == Score.unparsed("truncated")
 
 
-@pytest.mark.parametrize("options", [ANIMALS, CELLS, PICTURES], ids=["animals", "cells", "pictures"])
-@pytest.mark.parametrize(
+@pytest.mark.cases("options", [ANIMALS, CELLS, PICTURES])
+@pytest.mark.cases(
     "piece",
     [
         "{",

@@ -24,8 +24,8 @@ def without_math_verify(monkeypatch: pytest.MonkeyPatch) -> None:
     latex.equals.cache_clear()
 
 
-@pytest.mark.parametrize("scorer", ["numeric", "relaxed"])
-@pytest.mark.parametrize(
+@pytest.mark.cases("scorer", ["numeric", "relaxed"])
+@pytest.mark.cases(
     ("text", "target", "value"),
     [
         (r"\boxed{\frac{1}{2}}", "2", 0.0),

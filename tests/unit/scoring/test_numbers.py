@@ -12,7 +12,7 @@ from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.scoring.numbers import numbers_in, read_number, relaxed_match
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "value"),
     [
         ("12", 12),
@@ -114,7 +114,7 @@ def test_a_written_number_is_read_back(text: str) -> None:
     assert [number.value for number in numbers_in(f"so it is {text} there")] == [found.value]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("answer", "target", "right"),
     [
         ("100", "100", True),
@@ -172,7 +172,7 @@ def numeric(text: str, target: str = "12") -> Score:
     return score(Sample("1", (), "?", target, "open", scorer="numeric"), Prediction(text, "generate"))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "target", "expected"),
     [
         ("12", "12", Score(1.0, "concluded", "12")),

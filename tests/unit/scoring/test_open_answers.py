@@ -54,7 +54,7 @@ OFFICIAL = [
 """Texts and what the official program (GT-Vision-Lab/VQA, vqaEval.py) makes of them, executed."""
 
 
-@pytest.mark.parametrize(("text", "expected"), OFFICIAL)
+@pytest.mark.cases(("text", "expected"), OFFICIAL)
 def test_normalisation_is_the_official_one(text: str, expected: str) -> None:
     assert normalise_vqa(text) == expected
 

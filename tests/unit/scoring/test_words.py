@@ -113,7 +113,7 @@ def test_what_does_not_say_that_it_is_the_answer(text: str) -> None:
     assert not after(text, 0, len(text)).verdict
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "template",
     [
         *[
@@ -127,7 +127,7 @@ def test_what_does_not_say_that_it_is_the_answer(text: str) -> None:
         *["有人说答案是{}。", "同僚は答えは{}と言う", "Если бы ответ {}.", "Wrong answer: {}"],
     ],
 )
-@pytest.mark.parametrize("letter", "BCD")
+@pytest.mark.cases("letter", "BCD")
 def test_what_the_writer_does_not_hold_is_no_answer(template: str, letter: str) -> None:
     assert extract_choice(template.format(letter), OPTIONS).answer is None
 

@@ -13,7 +13,7 @@ from pytest_vlmrobust.scoring import YES_NO_RULES, Extraction, extract_yes_no, s
 DOG = "Is there a dog in the image?"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "answer"),
     [
         *[

@@ -190,7 +190,7 @@ class Closed(Good):
         return Failing().answer(request) if self.closed else super().answer(request)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("kind", "check", "problem"),
     [
         (Failing, "answers_each_request", "fails to answer 'wide': out of order"),

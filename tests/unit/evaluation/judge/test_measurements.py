@@ -209,7 +209,7 @@ def judged(run: Run) -> list[Judged]:
     return list(run.judged())
 
 
-@pytest.mark.parametrize("name", QUANTITIES)
+@pytest.mark.cases("name", QUANTITIES)
 def test_what_is_planned_is_exactly_what_is_measured(judged: list[Judged], name: str) -> None:
     """Over all kinds of settings of the suites, all tasks, with and without an earlier run and attempts."""
     planned = {index for index, one in enumerate(judged) if name in one.names}
@@ -248,7 +248,7 @@ def test_categories_are_judged_by_what_can_be_taken_over_a_part_of_the_samples(r
     assert {"accuracy_drop", "pcri", "pcri_matched", "relative_corruption_error"} <= seen
 
 
-@pytest.mark.parametrize("name", QUANTITIES)
+@pytest.mark.cases("name", QUANTITIES)
 def test_every_quantity_is_known_to_policies_and_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     from pytest_vlmrobust.cli import main
 
@@ -313,7 +313,7 @@ PASSED = Measure("accuracy", 0.7, outcome=Outcome.PASS, reason="accuracy 0.700 >
 IN_ORDER = [PASSED, WARNED, KEPT, UNRULED]
 
 
-@pytest.mark.parametrize("measures", list(itertools.permutations(IN_ORDER)))
+@pytest.mark.cases("measures", list(itertools.permutations(IN_ORDER)))
 def test_what_a_rule_warns_of_comes_before_what_no_rule_is_about(measures: tuple[Measure, ...]) -> None:
     for worst, lesser in itertools.pairwise(IN_ORDER):
         assert decisive([one for one in measures if one in (worst, lesser)]) is worst

@@ -30,7 +30,7 @@ from pytest_vlmrobust.metrics.statistics.curves import (
 Array = NDArray[np.float64]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.cases("seed", range(20))
 def test_variation_and_its_parts_are_largest_contrasts(seed: int) -> None:
     rng = np.random.default_rng(seed)
     curve = rng.random(int(rng.integers(2, 8)))

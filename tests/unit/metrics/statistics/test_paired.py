@@ -101,8 +101,8 @@ RARE = [(0.0, 0.0), (0.0, 0.3), (0.3, 0.0), (1.0, 0.0), (0.0, 1.0), (0.004, 0.6)
 """One kind of flip is expected less than once of 249 samples or fewer."""
 
 
-@pytest.mark.parametrize("shares", RARE)
-@pytest.mark.parametrize("n", [1, 2, 11, 12, 13, 14, 249])
+@pytest.mark.cases("shares", RARE)
+@pytest.mark.cases("n", [1, 2, 11, 12, 13, 14, 249])
 def test_tails_with_a_rare_flip_are_sums_and_never_too_small(n: int, shares: tuple[float, float]) -> None:
     """Beyond 12 flips where less than one is expected, whatever happens counts as an excess: a chance of at most 1e-10."""
     found, expected = _tails(np.arange(-n, n + 1.0), n, *shares), _sums(n, *shares)

@@ -21,7 +21,7 @@ from pytest_vlmrobust.metrics.statistics.ratios import (
 )
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.cases("seed", range(20))
 def test_a_ratio_is_inside_unless_its_contrast_is_rejected(seed: int) -> None:
     """The definition, tried on a grid: t is inside if and only if numerator - t * denominator may have mean 0."""
     rng = np.random.default_rng(seed)

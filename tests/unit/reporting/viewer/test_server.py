@@ -171,7 +171,7 @@ def test_a_very_long_answer_is_cut(serve: Callable[..., Served], tmp_path: Path)
     assert "(380000 more characters)" in page
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("path", "status", "said"),
     [
         ("/answers?run=thrid", 404, "unknown run 'thrid'"),
