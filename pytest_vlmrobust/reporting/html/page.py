@@ -344,6 +344,7 @@ def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str,
     return [(name, list(flat(value))) for name, value in parts.items() if value]
 
 
+@cache
 def _environment() -> Environment:
     environment = templates()
     environment.filters |= {"bound": words.bound, "bound_text": words.bound_text, "named": words.metric_name}

@@ -372,6 +372,7 @@ def script() -> str:
     return str(asset("common.js")) + files(__package__).joinpath("view.js").read_text(encoding="utf-8")
 
 
+@cache
 def _environment() -> Environment:
     environment = templates()
     environment.loader = ChoiceLoader([PackageLoader(__package__), PackageLoader("pytest_vlmrobust.reporting.html")])
