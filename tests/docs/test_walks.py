@@ -107,6 +107,7 @@ def test_each_example_stands_on_the_page_and_is_run() -> None:
     assert all(SECTIONS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SECTIONS)
 def test_an_example_does_what_it_says(name: str, tmp_path: Path, here: dict[str, str]) -> None:
     if name == "endpoint":
@@ -115,6 +116,7 @@ def test_an_example_does_what_it_says(name: str, tmp_path: Path, here: dict[str,
     walk(SECTIONS[name], tmp_path / name, here)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WALKS, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, here: dict[str, str]) -> None:
     walk(blocks_of(page), tmp_path, here)

@@ -73,11 +73,13 @@ def no_step_summary(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+ALONE = pytest.param((), id="alone")
+WORKERS = pytest.param(("-n2",), marks=pytest.mark.process, id="n2")
 WORKERS_IF_SLOW = pytest.param(("-n2",), marks=pytest.mark.slow, id="n2")
-"""Two workers, which take seconds to start, for a test beside which a quick one goes the same way with them."""
+"""Two workers, which take seconds to start: ``test_gate`` and a few more tests run with them by default, the others do not."""
 
 
-@pytest.fixture(params=[(), ("-n2",)], ids=["no xdist options", "n2"])
+@pytest.fixture(params=[ALONE, WORKERS_IF_SLOW])
 def xdist_arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """How pytest is called: without xdist's options, and with two workers; ``-n 0`` is the first, as ``test_gate`` shows."""
     return tuple(request.param)
@@ -101,11 +103,5 @@ def project(pytester: pytest.Pytester) -> Project:
 
 @pytest.fixture
 def any_project(pytester: pytest.Pytester, xdist_arguments: tuple[str, ...]) -> Project:
-    """The same gate in each way of calling pytest."""
+    """The same gate without and with workers."""
     return make_project(pytester, xdist_arguments)
-
-
-@pytest.fixture(params=[pytest.param((), id="no xdist options"), WORKERS_IF_SLOW])
-def any_project_but_slowly(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
-    """The same, and with workers only where slow tests are asked for."""
-    return make_project(pytester, request.param)

@@ -16,7 +16,7 @@ from pytest_vlmrobust import cli
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from tests.model_server import ModelServer
 
-from .conftest import SAMPLES, WORKERS_IF_SLOW, Project
+from .conftest import ALONE, SAMPLES, WORKERS_IF_SLOW, Project
 from .test_served import CELLS, Counting, good, run, stored
 
 TOKENS = 8
@@ -37,7 +37,7 @@ def each_once(server: ModelServer) -> bool:
     return set(server.before.counts.values()) == {1}
 
 
-@pytest.mark.parametrize("arguments", [pytest.param((), id="alone"), WORKERS_IF_SLOW])
+@pytest.mark.parametrize("arguments", [ALONE, WORKERS_IF_SLOW])
 def test_what_a_budget_leaves_open_is_undecided_and_a_later_run_asks_it(
     project: Project, served: ModelServer, arguments: tuple[str, ...]
 ) -> None:

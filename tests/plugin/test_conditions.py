@@ -223,9 +223,9 @@ def test_rules_may_be_about_settings_of_ones_own(project: Project) -> None:
         ("{model: other}", "it asks for model 'other', and the run has model. GO requires"),
     ],
 )
-def test_a_rule_that_meets_nothing_of_what_it_bounds_is_not_go(any_project_but_slowly: Project, where: str, problem: str) -> None:
-    any_project_but_slowly.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=f"where: {where}, max: 1pp"))
-    result = any_project_but_slowly.run()
+def test_a_rule_that_meets_nothing_of_what_it_bounds_is_not_go(any_project: Project, where: str, problem: str) -> None:
+    any_project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=f"where: {where}, max: 1pp"))
+    result = any_project.run()
     assert result.ret == 10
     said = f"not GO: rule more (policy.yaml:8) applied to no test, though this run measures accuracy_drop: {problem}"
     assert said in result.stdout.str()

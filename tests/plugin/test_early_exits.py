@@ -62,8 +62,8 @@ def ini(project: Project, **keys: str) -> None:
     project.write("pytest.ini", "\n".join(["[pytest]", *(f"{key} = {value}" for key, value in keys.items())]) + "\n")
 
 
-@pytest.mark.parametrize("option", DESCRIBES)
-@pytest.mark.parametrize("more", [{}, {"vlm": "scripted:model.yaml"}, {"vlm": "none/such"}, {"vlm_threads": "many"}, KEYS])
+@pytest.mark.cases("option", DESCRIBES)
+@pytest.mark.cases("more", [{}, {"vlm": "scripted:model.yaml"}, {"vlm": "none/such"}, {"vlm_threads": "many"}, KEYS])
 def test_pytest_describes_itself_whatever_the_ini_says(folder: Project, option: str, more: dict[str, str]) -> None:
     ini(folder, **more)
     before = left_by(folder.path)
@@ -73,7 +73,7 @@ def test_pytest_describes_itself_whatever_the_ini_says(folder: Project, option: 
     assert left_by(folder.path) == before
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.cases("key", KEYS)
 def test_help_comes_with_each_ini_key(folder: Project, key: str) -> None:
     ini(folder, **{"vlm": KEYS["vlm"], key: KEYS[key]})
     done = folder.pytester.runpytest("--help", *UNUSED)
@@ -88,7 +88,7 @@ def test_help_comes_where_a_model_is_named_too(folder: Project) -> None:
 
 
 @pytest.mark.parametrize("option", [LISTS[0], *(pytest.param(option, marks=pytest.mark.slow) for option in LISTS[1:])])
-@pytest.mark.parametrize("key", ["", *KEYS])
+@pytest.mark.cases("key", ["", *KEYS])
 def test_pytest_lists_with_each_ini_key_and_leaves_no_report(folder: Project, option: str, key: str) -> None:
     about = {name: KEYS[name] for name in ("vlm", "vlm_dataset", "vlm_thresholds")}
     ini(folder, **(about if key else {}), **({key: KEYS[key]} if key and key not in about else {}))

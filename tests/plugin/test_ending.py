@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import SUITE, Project, make_project
+from .conftest import ALONE, SUITE, WORKERS_IF_SLOW, Project, make_project
 
 OWN_ASSERTION = SUITE.replace(
     "    vlm_cell.check()", "    vlm_cell.check()\n    assert vlm_cell.record.setting != 'invert', 'my own'"
@@ -52,7 +52,7 @@ IN_THE_GATE = {
 PLAIN = "def test_zzz():\n    {}\n"
 LIMITS = (
     ("-x",),
-    ("-n2", "-x"),
+    pytest.param(("-n2", "-x"), marks=pytest.mark.slow),
     pytest.param(("-n2", "--maxfail=2"), marks=pytest.mark.slow),
     ("--sw",),
     pytest.param(("-n2", "--sw"), marks=pytest.mark.slow),
@@ -88,7 +88,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
 
 
-@pytest.fixture(params=[(), ("-n2",)], ids=["alone", "n2"])
+@pytest.fixture(params=[ALONE, WORKERS_IF_SLOW])
 def both(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
     """The gate alone and with workers."""
     return make_project(pytester, request.param)
@@ -118,7 +118,9 @@ def test_a_gated_test_that_fails_beside_its_verdict(project: Project, suite: str
     refused(project, run(project), 1, "my own")
 
 
-@pytest.mark.parametrize("suite", [OWN_ASSERTION, TEARDOWN], ids=["call", "teardown"])
+@pytest.mark.parametrize(
+    "suite", [pytest.param(OWN_ASSERTION, id="call"), pytest.param(TEARDOWN, id="teardown", marks=pytest.mark.slow)]
+)
 def test_a_gated_test_that_fails_beside_its_verdict_on_a_worker(pytester: pytest.Pytester, suite: str) -> None:
     project = make_project(pytester, ("-n2",))
     project.write("suite/test_suite.py", suite)
@@ -195,6 +197,8 @@ def test_a_run_that_ends_in_its_collection_leaves_nothing(project: Project) -> N
     assert not list(Path(project.path / ".vlmrobust").glob("runs/*"))
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_xdist_goes_on_without_a_file_that_cannot_be_collected(pytester: pytest.Pytester) -> None:
     project = make_project(pytester, ("-n2",))
     project.write("suite/test_broken.py", "import no_such_module_at_all\n")
@@ -219,7 +223,7 @@ def test_a_limit_of_errors_is_incomplete(pytester: pytest.Pytester, arguments: t
     result.stdout.fnmatch_lines(["INCOMPLETE*"])
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "n2"])
+@pytest.mark.parametrize("arguments", [ALONE, WORKERS_IF_SLOW])
 def test_a_limit_that_a_plain_test_meets_keeps_the_code_of_pytest(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
     project = make_project(pytester, arguments)
     project.write("suite/test_aaa.py", PLAIN.format("assert 0"))

@@ -12,10 +12,16 @@ import pytest
 from pytest_vlmrobust.cli import main
 from tests.small_gate import policy, write_questions
 
-from .conftest import POLICY, SAMPLES, Project
+from .conftest import ALONE, POLICY, SAMPLES, WORKERS, Project
 
 CELLS = 6
 TESTS = CELLS + 2
+
+
+@pytest.fixture(params=[ALONE, WORKERS])
+def xdist_arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Here workers run by default too."""
+    return tuple(request.param)
 
 
 def properties(project: Project, name: str) -> dict[str, str]:
@@ -280,9 +286,9 @@ def test_other_tests_keep_their_say_in_the_exit_code(project: Project) -> None:
     assert project.run().ret == 1
 
 
-def test_two_models_are_told_apart(any_project_but_slowly: Project) -> None:
-    any_project_but_slowly.script({"setting": "invert", "answer": "A"}, name="other")
-    result = any_project_but_slowly.run(models=("model", "other"))
+def test_two_models_are_told_apart(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "answer": "A"}, name="other")
+    result = any_project.run(models=("model", "other"))
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*FAIL other-data-invert*"])
     assert "FAIL model-" not in result.stdout.str()

@@ -380,8 +380,8 @@ UNDECIDED = "vlm: INCOMPLETE: pytest was about to end with exit code 0, and the 
 
 
 @pytest.mark.parametrize("how", ZEROS)
-def test_a_no_go_keeps_its_exit_code(any_project_but_slowly: Project, how: str) -> None:
-    project = any_project_but_slowly
+def test_a_no_go_keeps_its_exit_code(any_project: Project, how: str) -> None:
+    project = any_project
     project.script({"setting": "invert", "answer": "A"})
     project.write("conftest.py", HEAD.format(damage="pass") + ZEROS[how])
     result, said = run_to_the_end(project)

@@ -13,7 +13,7 @@ from pytest_vlmrobust.metrics import Metric
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, PROPERTIES, Property, memory
 
-from .conftest import Project, make_project
+from .conftest import ALONE, WORKERS_IF_SLOW, Project, make_project
 from .test_gate import TESTS
 
 GOOD = """
@@ -112,7 +112,7 @@ def test_wrong_metrics_of_ones_own_are_found_by_name(shop: Project) -> None:
     assert "hypothesis/core.py" not in printed  # what failed is the metric, not the machinery
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "n2"])
+@pytest.mark.parametrize("arguments", [ALONE, WORKERS_IF_SLOW])
 def test_a_failed_check_makes_the_run_fail_and_no_evidence_says_go(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
     project = furnished(make_project(pytester, arguments))
     result = project.run("-k", "test_cell or test_sweep or upside_down-monotone or good-float", subprocess=True)
@@ -184,7 +184,7 @@ def passes(directory: Path) -> list[str]:
     return sorted(json.loads(line)["test"] for line in file.read_text().split("\n") if line) if file.is_file() else []
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "n2"])
+@pytest.mark.parametrize("arguments", [ALONE, WORKERS_IF_SLOW])
 def test_what_passed_is_remembered_in_the_store_and_said(checks: pytest.Pytester, arguments: tuple[str, ...]) -> None:
     run(checks, *arguments).assert_outcomes(passed=3)
     assert passes(checks.path / ".vlmrobust") == ["test_interval", "test_metric", "test_verdict"]

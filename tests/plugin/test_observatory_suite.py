@@ -26,6 +26,7 @@ from pytest_vlmrobust.evaluation.tasks.pictures import parts_of
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import last_records
 
+from .conftest import ALONE, WORKERS_IF_SLOW
 from .people import Face, People
 
 HERE = Path(__file__).parent
@@ -431,7 +432,7 @@ def test_gaps_in_several_groupings_share_one_level(observatory: Observatory) -> 
     assert verify(run, last_records(run)).differences == ()
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "workers"])
+@pytest.mark.parametrize("workers", [ALONE, WORKERS_IF_SLOW])
 def test_what_a_folder_notes_is_said_once(observatory: Observatory, workers: tuple[str, ...]) -> None:
     result = Folder(observatory, boxed=4).run(*workers)
     assert result.ret == EXIT_CODES[Decision.INCONCLUSIVE]

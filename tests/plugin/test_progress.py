@@ -25,7 +25,7 @@ from pytest_vlmrobust.evaluation.run.evaluator import Progress
 from pytest_vlmrobust.plugin import progress
 from pytest_vlmrobust.plugin.progress import ProgressDisplay
 
-from .conftest import POLICY, SAMPLES, SUITE, UNUSED, Project
+from .conftest import ALONE, POLICY, SAMPLES, SUITE, UNUSED, WORKERS_IF_SLOW, Project
 
 pyte = pytest.importorskip("pyte")
 OPTIONS = ("--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml", "-p", "no:randomly", *UNUSED)
@@ -206,7 +206,7 @@ def test_the_live_row_with_workers(project: Project, columns: int, rows: int) ->
     assert f"{TESTS}/{TESTS} tests, {6 * SAMPLES}/{6 * SAMPLES} answers" in terminal.lives[-1].text
 
 
-@pytest.mark.parametrize("arguments", [(), pytest.param(("-n2",), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("arguments", [ALONE, WORKERS_IF_SLOW])
 def test_in_a_pipe_there_are_no_control_characters(project: Project, arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "pytest", *OPTIONS, *arguments, "suite"]
     done = subprocess.run(command, cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)

@@ -93,8 +93,8 @@ def test_whatever_ends_a_run_no_file_says_go(reported: Project, death: str) -> N
         assert decision == "INCOMPLETE"
 
 
-def test_the_report_of_a_go_replaces_an_earlier_one_as_a_whole(any_project_but_slowly: Project) -> None:
-    project = any_project_but_slowly
+def test_the_report_of_a_go_replaces_an_earlier_one_as_a_whole(any_project: Project) -> None:
+    project = any_project
     project.script({"setting": "invert", "answer": "A"})
     assert project.run("--vlm-report=out").ret == 1
     project.script()

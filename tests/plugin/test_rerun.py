@@ -44,19 +44,19 @@ def test_only_what_failed_runs_again(any_project: Project) -> None:
     again.stdout.fnmatch_lines(["partial selection: 3 of 8 tests*", "NO-GO*"])
 
 
-def test_what_is_mended_is_not_go_by_itself(any_project_but_slowly: Project) -> None:
-    any_project_but_slowly.script(*BROKEN)
-    any_project_but_slowly.run()
-    any_project_but_slowly.script()
-    again = any_project_but_slowly.run("--vlm-rerun=failed")
+def test_what_is_mended_is_not_go_by_itself(any_project: Project) -> None:
+    any_project.script(*BROKEN)
+    any_project.run()
+    any_project.script()
+    again = any_project.run("--vlm-rerun=failed")
     assert again.ret == 10
-    again.assert_outcomes(passed=3, deselected=0 if "-n2" in any_project_but_slowly.arguments else TESTS - 3)
+    again.assert_outcomes(passed=3, deselected=0 if "-n2" in any_project.arguments else TESTS - 3)
     again.stdout.fnmatch_lines(["not GO: 5 of 8 tests were not selected*"])
 
 
-def test_nothing_to_run_again_is_said_and_is_five(any_project_but_slowly: Project) -> None:
-    assert any_project_but_slowly.run().ret == 0
-    again = any_project_but_slowly.run("--vlm-rerun=failed")
+def test_nothing_to_run_again_is_said_and_is_five(any_project: Project) -> None:
+    assert any_project.run().ret == 0
+    again = any_project.run("--vlm-rerun=failed")
     assert again.ret == 5
     again.stdout.fnmatch_lines(["--vlm-rerun failed: nothing to run again of run *(2 MEASURED, 6 PASS)*"])
 
@@ -103,13 +103,13 @@ def run_directories(project: Project) -> list[Path]:
 DOWN = tuple({"setting": name, "error": "down"} for name in ("clean", "grayscale", "solarize:low"))
 
 
-def test_a_failure_is_not_forgotten_when_something_else_ran_again(any_project_but_slowly: Project) -> None:
-    any_project_but_slowly.script({"setting": "invert", "answer": "A"}, {"setting": "solarize:low", "error": "down"})
-    any_project_but_slowly.run("-k", "test_cell")
-    again = any_project_but_slowly.run("-k", "test_cell", "--vlm-rerun=errors")
-    again.assert_outcomes(errors=1, deselected=0 if "-n2" in any_project_but_slowly.arguments else TESTS - 1)
-    failed = any_project_but_slowly.run("-k", "test_cell", "--vlm-rerun=failed")
-    failed.assert_outcomes(failed=1, deselected=0 if "-n2" in any_project_but_slowly.arguments else TESTS - 1)
+def test_a_failure_is_not_forgotten_when_something_else_ran_again(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "answer": "A"}, {"setting": "solarize:low", "error": "down"})
+    any_project.run("-k", "test_cell")
+    again = any_project.run("-k", "test_cell", "--vlm-rerun=errors")
+    again.assert_outcomes(errors=1, deselected=0 if "-n2" in any_project.arguments else TESTS - 1)
+    failed = any_project.run("-k", "test_cell", "--vlm-rerun=failed")
+    failed.assert_outcomes(failed=1, deselected=0 if "-n2" in any_project.arguments else TESTS - 1)
     assert re.search(r"1 test to run again of run \S+ and 1 rerun of it \(1 ERROR, 1 FAIL, .*\)$", header(failed))
 
 
@@ -126,13 +126,13 @@ def test_what_was_mended_since_does_not_run_again(project: Project) -> None:
     assert "reruns" not in header(project.run("--vlm-rerun=failed"))
 
 
-def test_a_rerun_names_the_run_that_it_repeats(any_project_but_slowly: Project) -> None:
-    any_project_but_slowly.script(*BROKEN)
-    any_project_but_slowly.run()
+def test_a_rerun_names_the_run_that_it_repeats(any_project: Project) -> None:
+    any_project.script(*BROKEN)
+    any_project.run()
     for _ in range(2):
-        any_project_but_slowly.run("--vlm-rerun=failed")
-    named = [json.loads((run / "manifest.json").read_text())["repeats"] for run in run_directories(any_project_but_slowly)]
-    whole = next(run.name for run, name in zip(run_directories(any_project_but_slowly), named, strict=True) if not name)
+        any_project.run("--vlm-rerun=failed")
+    named = [json.loads((run / "manifest.json").read_text())["repeats"] for run in run_directories(any_project)]
+    whole = next(run.name for run, name in zip(run_directories(any_project), named, strict=True) if not name)
     assert sorted(named) == ["", whole, whole]
 
 
@@ -208,9 +208,9 @@ def test_k_narrows_it_further(project: Project) -> None:
     project.run("--vlm-rerun=failed", "-k", "invert").assert_outcomes(failed=1, deselected=TESTS - 1)
 
 
-def test_the_command_of_a_breach_runs_that_test_alone(any_project_but_slowly: Project) -> None:
-    any_project_but_slowly.script({"setting": "invert", "answer": "A"})
-    first = any_project_but_slowly.run("-k", "invert or worst")
+def test_the_command_of_a_breach_runs_that_test_alone(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "answer": "A"})
+    first = any_project.run("-k", "invert or worst")
     every = commands(first)
     assert [words[-1] for words in every] == [
         "suite/test_suite.py::test_cell[model-data-invert]",
@@ -226,7 +226,7 @@ def test_the_command_of_a_breach_runs_that_test_alone(any_project_but_slowly: Pr
         "no:randomly",
         *UNUSED,
     ]
-    alone = any_project_but_slowly.pytester.runpytest(*every[0][1:])
+    alone = any_project.pytester.runpytest(*every[0][1:])
     alone.assert_outcomes(failed=1)
     assert alone.ret == 1
 
@@ -270,12 +270,10 @@ def test_failure_message_terminal_page_and_junit_give_the_same_command(any_proje
         assert {test["command"] for test in json.loads(data)["tests"]} >= every
 
 
-def test_a_breach_is_explained_once_where_pytest_shortens_nothing(
-    any_project_but_slowly: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_breach_is_explained_once_where_pytest_shortens_nothing(any_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
-    any_project_but_slowly.script({"setting": "invert", "answer": "A"})
-    told = any_project_but_slowly.run("-k", "invert")
+    any_project.script({"setting": "invert", "answer": "A"})
+    told = any_project.run("-k", "invert")
     assert len(in_messages(told.stdout.str())) == 1
     told.stdout.fnmatch_lines(
         ["FAILED suite/test_suite.py::test_cell?model-data-invert? - *accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml:5)"]

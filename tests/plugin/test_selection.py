@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import POLICY, WORKERS_IF_SLOW, Project, make_project
+from .conftest import ALONE, POLICY, WORKERS_IF_SLOW, Project, make_project
 
 CLASSES = """
 import pytest
@@ -47,13 +47,8 @@ EVERY = (
 )
 
 
-@pytest.fixture(params=[pytest.param((), id="alone"), WORKERS_IF_SLOW])
+@pytest.fixture(params=[ALONE, WORKERS_IF_SLOW])
 def project(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
-    return with_classes(pytester, request.param)
-
-
-@pytest.fixture(params=[(), ("-n2",)], ids=["alone", "n2"])
-def both(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
     return with_classes(pytester, request.param)
 
 
@@ -97,15 +92,15 @@ def test_a_part_of_a_file_is_not_go(project: Project, arguments: list[str], sele
     refuses_a_part(project, arguments, selected)
 
 
-def test_a_policy_may_let_a_part_of_a_file_be_go(both: Project) -> None:
+def test_a_policy_may_let_a_part_of_a_file_be_go(project: Project) -> None:
     without_summaries = POLICY[: POLICY.index("  - {id: worst")]
-    both.write("policy.yaml", f"{without_summaries}coverage: {{tests: partial}}\n")
-    assert named(both, f"{FILE}::TestA").ret == 0
+    project.write("policy.yaml", f"{without_summaries}coverage: {{tests: partial}}\n")
+    assert named(project, f"{FILE}::TestA").ret == 0
 
 
-def test_every_test_of_a_file_by_its_id_is_the_file(both: Project) -> None:
-    both.script()
-    result = named(both, *EVERY)
+def test_every_test_of_a_file_by_its_id_is_the_file(project: Project) -> None:
+    project.script()
+    result = named(project, *EVERY)
     assert result.ret == 0
     result.assert_outcomes(passed=TESTS)
     assert "partial" not in result.stdout.str()
@@ -134,7 +129,7 @@ def test_the_share_of_risk_does_not_depend_on_the_class_that_is_named(project: P
     assert seen[0] == seen[1]
 
 
-def test_a_class_that_cannot_be_collected_may_hold_more(both: Project) -> None:
+def test_a_class_that_cannot_be_collected_may_hold_more(project: Project) -> None:
     broken = """
 
 class TestBroken:
@@ -144,9 +139,9 @@ class TestBroken:
     def test_cell(self, vlm_cell):
         pass
 """
-    both.script()
-    both.write(FILE, CLASSES + broken)
-    result = named(both, *EVERY)
+    project.script()
+    project.write(FILE, CLASSES + broken)
+    result = named(project, *EVERY)
     assert result.ret == 10
     result.stdout.fnmatch_lines(["not GO: a test id (of a file whose TestBroken cannot be collected) may leave out *"])
 

@@ -23,7 +23,7 @@ from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
 from tests.model_server import ModelServer, Reply, in_mode
 
-from .conftest import SAMPLES, Project
+from .conftest import ALONE, SAMPLES, WORKERS_IF_SLOW, Project
 
 CELLS = 6
 KEY = "sk-a-secret-that-nothing-may-repeat-0123456789"
@@ -67,7 +67,7 @@ def stored(project: Project) -> int:
         return int(store.execute("select count(*) from predictions").fetchone()[0])
 
 
-@pytest.fixture(params=[pytest.param((), id="alone"), pytest.param(("-n2",), id="n2", marks=pytest.mark.slow)])
+@pytest.fixture(params=[ALONE, WORKERS_IF_SLOW])
 def arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return tuple(request.param)
 

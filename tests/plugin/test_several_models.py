@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import POLICY, WORKERS_IF_SLOW, Project, make_project
+from .conftest import ALONE, POLICY, WORKERS_IF_SLOW, Project, make_project
 
 ONE_ONLY = """
 version: 1
@@ -22,13 +22,8 @@ BOTH = ("model", "other")
 UNJUDGED = "no rule judged other, and GO requires a verdict about each model: add a rule that applies to it, or run without it"
 
 
-@pytest.fixture(params=[pytest.param((), id="alone"), WORKERS_IF_SLOW])
+@pytest.fixture(params=[ALONE, WORKERS_IF_SLOW])
 def project(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
-    return with_another(pytester, request.param)
-
-
-@pytest.fixture(params=[(), ("-n2",)], ids=["alone", "n2"])
-def both(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
     return with_another(pytester, request.param)
 
 
@@ -66,9 +61,9 @@ def alike(found: list[dict[str, str]], **expected: str) -> bool:
     return all(one == expected for one in found)
 
 
-def test_a_model_that_no_rule_judges_is_not_go(both: Project) -> None:
-    both.write("policy.yaml", ONE_ONLY)
-    result = gate(both)
+def test_a_model_that_no_rule_judges_is_not_go(project: Project) -> None:
+    project.write("policy.yaml", ONE_ONLY)
+    result = gate(project)
     assert result.ret == 10
     result.stdout.fnmatch_lines(
         [
@@ -78,9 +73,9 @@ def test_a_model_that_no_rule_judges_is_not_go(both: Project) -> None:
             "INCONCLUSIVE  nothing was broken, but no rule judged other",
         ]
     )
-    assert alike(decisions(both), model="GO", other="INCONCLUSIVE")
-    assert UNJUDGED in json.loads((both.path / "later" / "results.json").read_text())["shortfalls"]
-    assert UNJUDGED in (both.path / "out" / "report.html").read_text()
+    assert alike(decisions(project), model="GO", other="INCONCLUSIVE")
+    assert UNJUDGED in json.loads((project.path / "later" / "results.json").read_text())["shortfalls"]
+    assert UNJUDGED in (project.path / "out" / "report.html").read_text()
 
 
 def test_a_model_with_a_waived_breach_was_judged(project: Project) -> None:
@@ -101,16 +96,16 @@ def test_a_breach_of_one_model_is_its_own(project: Project) -> None:
     assert alike(decisions(project), model="GO", other="NO-GO")
 
 
-def test_an_error_of_one_model_is_its_own(both: Project) -> None:
-    both.script({"setting": "invert", "error": "down"}, name="other")
-    assert gate(both).ret == 11
-    assert alike(decisions(both), model="GO", other="INCOMPLETE")
+def test_an_error_of_one_model_is_its_own(project: Project) -> None:
+    project.script({"setting": "invert", "error": "down"}, name="other")
+    assert gate(project).ret == 11
+    assert alike(decisions(project), model="GO", other="INCOMPLETE")
 
 
-def test_what_fails_beside_the_gate_counts_for_each_model(both: Project) -> None:
-    both.write("suite/test_zzz.py", "def test_zzz():\n    assert 0\n")
-    assert gate(both).ret == 1
-    assert alike(decisions(both), model="INCOMPLETE", other="NO-GO")
+def test_what_fails_beside_the_gate_counts_for_each_model(project: Project) -> None:
+    project.write("suite/test_zzz.py", "def test_zzz():\n    assert 0\n")
+    assert gate(project).ret == 1
+    assert alike(decisions(project), model="INCOMPLETE", other="NO-GO")
 
 
 def test_a_model_of_which_nothing_ran_is_not_go_even_where_a_part_may_be(project: Project) -> None:

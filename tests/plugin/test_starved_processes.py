@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from .conftest import UNUSED, Project
+from .conftest import ALONE, UNUSED, WORKERS_IF_SLOW, Project
 
 WRONG = {"setting": "invert", "answer": "A"}
 
@@ -74,7 +74,7 @@ def codes_of(gate: Project, arguments: tuple[str, ...] = ()) -> dict[str, tuple[
     return found
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "n2"])
+@pytest.mark.parametrize("arguments", [ALONE, WORKERS_IF_SLOW])
 def test_a_page_that_could_not_be_printed_is_not_go(gate: Project, arguments: tuple[str, ...]) -> None:
     for code, said in codes_of(gate, arguments).values():
         assert code == 11, said

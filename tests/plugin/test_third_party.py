@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from .conftest import Project
+from .conftest import ALONE, WORKERS_IF_SLOW, Project
 
 HEAD = """
 import os, sys, threading, uuid
@@ -140,7 +140,7 @@ def test_workers_say_the_same(project: Project) -> None:
     assert "the backend of model 'm' raised SystemExit: 0 (conftest.py:*) in its fingerprint" in text
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)])
+@pytest.mark.parametrize("workers", [ALONE, WORKERS_IF_SLOW])
 def test_a_fingerprint_that_changes_is_no_go(project: Project, workers: tuple[str, ...]) -> None:
     code, text = ended(project, member("fingerprint", "return {'x': uuid.uuid4().hex}"), *workers)
     assert code == 11, text

@@ -30,9 +30,9 @@ def day(ahead: int) -> str:
 
 
 @pytest.fixture
-def waived(any_project_but_slowly: Project) -> Project:
+def waived(any_project: Project) -> Project:
     """A gate that is GO by waivers that end tomorrow."""
-    project = any_project_but_slowly
+    project = any_project
     project.script({"setting": "invert", "sample": "q[1-7]", "answer": "A"})
     project.write("policy.yaml", POLICY.format(expires=day(1)))
     return project
