@@ -94,7 +94,7 @@ def stretch(runs: int) -> float:
     of the true value, is log-concave and at least one half at the value that was seen, as for a share of right answers (Clopper
     and Pearson), ``log(RISK / runs) / log(0.10)`` is enough; ends by a normal distribution would need less.
 
-    >>> stretch(2), stretch(20)
+    >>> round(stretch(2), 3), round(stretch(20), 3)
     (1.602, 2.602)
     """
     return math.log(RISK / runs) / math.log(1 - _LEVEL)

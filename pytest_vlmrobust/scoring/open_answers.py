@@ -50,8 +50,8 @@ def normalise_vqa(answer: str) -> str:
     between digits (``1,000``) all are dropped; of full stops only those before a digit stay; number words up to ten, and
     ``none``, are digits; articles are dropped; contractions get their apostrophe.
 
-    >>> vqa_normalised("The two dogs."), vqa_normalised("dont walk"), vqa_normalised("T-shirt"), vqa_normalised("1,000")
-    ('2 dogs', "don't walk", 't shirt', '1000')
+    >>> [normalise_vqa(text) for text in ("The two dogs.", "dont walk", "T-shirt", "1,000")]
+    ['2 dogs', "don't walk", 't shirt', '1000']
     """
     line = text = " ".join(straighten(answer).split())
     all_dropped = _COMMA_IN_NUMBER.search(line) is not None
@@ -152,8 +152,8 @@ def similarity(answer: str, target: str) -> float:
     Biten et al. 2019, "Scene Text Visual Question Answering", equation 1, for one answer. Case is ignored, runs of blanks
     are one. At exactly 0.5 the paper gives 0, as here; VLMEvalKit gives 0.5, half a point for ``13`` instead of ``12``.
 
-    >>> similarity("colour", "Color"), similarity("13", "12")
-    (0.8333333, 0.0)
+    >>> round(similarity("colour", "Color"), 3), similarity("13", "12")
+    (0.833, 0.0)
     """
     got, wanted = (" ".join(text.split()).lower() for text in (answer, target))
     longest = max(len(got), len(wanted))
@@ -168,8 +168,8 @@ def word_recall(text: str, target: str) -> float:
 
     Words end at blanks; case, and punctuation at their ends, do not count. 0 for a target without words.
 
-    >>> word_recall("it says STOP, stop here", "stop stop now")
-    0.6666667
+    >>> round(word_recall("it says STOP, stop here", "stop stop now"), 3)
+    0.667
     """
     wanted = Counter(_words(target))
     return (wanted & Counter(_words(text))).total() / wanted.total() if wanted else 0.0
