@@ -74,7 +74,8 @@ def _estimate(name: str, table: ScoreTable, confidence: float = 0.90) -> Estimat
     return estimate(name, table, _setting(get(name)), confidence)
 
 
-@every_metric
+@pytest.mark.study
+@pytest.mark.parametrize("name", names())
 def test_it_passes_the_checks_for_users(name: str) -> None:
     """On all examples of the default profile: a gate tries the metrics of this package on a part of them."""
     check_metric(name, examples=PROFILES["vlm-fast"])

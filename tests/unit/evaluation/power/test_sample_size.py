@@ -125,6 +125,7 @@ def test_the_largest_drop_takes_as_many_samples_as_all_drops_at_once(metric: str
     assert found(policy(metric=metric), [cells[0], worst], {"d": 450}) == []
 
 
+@pytest.mark.study
 @pytest.mark.cases(
     ("metric", "bound", "setting"),
     [
