@@ -29,7 +29,6 @@ from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.decision import NotShown
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
-from pytest_vlmrobust.core.sample import UNDECLARED
 from pytest_vlmrobust.datasets.benchmarks import SHIPPED, Benchmark, read_benchmarks
 from pytest_vlmrobust.evaluation.judge.measurements import quantities
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
@@ -253,31 +252,48 @@ def scripted_oracles() -> str:
 
 
 def benchmarks() -> str:
-    """Returns the table of the shipped benchmarks."""
-    rows = [benchmark_row(record) for record in read_benchmarks(SHIPPED).values()]
-    return table(("benchmark", "file names", "on the hub", "answers", "scorer", "chance", "whole dataset", "remarks"), rows)
+    """Returns the table of the shipped benchmarks that are scored."""
+    rows = [benchmark_row(record) for record in scored_benchmarks()]
+    return table(("benchmark", "file names", "on the hub", "answers", "scorer", "whole dataset", "remarks"), rows)
+
+
+def scored_benchmarks() -> list[Benchmark]:
+    """Returns the shipped benchmarks whose questions have a scorer."""
+    return [record for record in read_benchmarks(SHIPPED).values() if record.number != "refused"]
 
 
 def benchmark_row(record: Benchmark) -> tuple[str, ...]:
     """Returns what the table says about one benchmark."""
     named = [scorer for kind in record.kinds for scorer in (kind.scorer, kind.unlisted) if scorer]
-    scorers = [scorer for scorer in named if scorer != UNDECLARED]
     return (
         f"**{record.name}**: {record.about}",
         ", ".join(f"`{name}`" for name in record.files),
         ", ".join(f"`{layout.ids[0]}`" for layout in record.hub),
         ", ".join(dict.fromkeys(kind.task for kind in record.kinds)),
-        ", ".join(f"`{scorer}`" for scorer in dict.fromkeys(scorers)) or "none",
-        record.chance,
-        f"`{record.metric}`" if scorers else "none",
+        ", ".join(f"`{scorer}`" for scorer in dict.fromkeys(named)),
+        f"`{record.metric}`",
         plain(record.remarks),
     )
 
 
+def refused_benchmarks() -> str:
+    """Returns the list of the benchmarks that are refused: why, and the names of their files."""
+    refused = [record for record in read_benchmarks(SHIPPED).values() if record.number == "refused"]
+    return "".join(
+        f"- **{record.name}** ({record.why}): {', '.join(f'`{name}`' for name in record.files)}\n" for record in refused
+    )
+
+
 def published() -> str:
-    """Returns the table of how the number of each shipped benchmark stands to that of its makers."""
-    rows = [(record.name, record.rule, record.source, record.number, record.why) for record in read_benchmarks(SHIPPED).values()]
-    return table(("benchmark", "rule of its makers", "where it was read", "number here", "why"), rows)
+    """Returns the table of how the numbers of the scored benchmarks stand to those of their makers, a row for each rule."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for record in scored_benchmarks():
+        groups.setdefault((record.rule, record.source, record.number, record.why), []).append(record.name)
+    most = max(groups, key=lambda rule: len(groups[rule]))
+    rows = [(", ".join(names), *rule) for rule, names in groups.items() if rule != most]
+    return table(
+        ("benchmark", "rule of its makers", "where it was read", "number here", "why"), [("all others above", *most), *rows]
+    )
 
 
 def exceptions() -> str:
@@ -391,7 +407,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "corpus": corpus_metrics,
     },
     "docs/reviewers.md": {"reviewers": reviewers},
-    "docs/reference/data.md": {"benchmarks": benchmarks, "published": published},
+    "docs/reference/data.md": {"benchmarks": benchmarks, "refused": refused_benchmarks, "published": published},
 }
 
 
