@@ -82,6 +82,24 @@ def adapter_digests(folder: Path, cache: Path | None = None, *, run: str = "") -
     return _digests(folder, _adapter_files(folder), cache, run)
 
 
+def directory_digests(folder: Path, cache: Path | None = None, *, run: str = "") -> dict[str, str]:
+    """Returns the SHA-256 of every file below a directory, but for hidden ones and what Python compiled.
+
+    Args:
+        folder: a directory of which nobody says which of its files decide.
+        cache: as for :func:`checkpoint_digests`.
+        run: as for :func:`checkpoint_digests`.
+
+    Raises:
+        BackendError: a file is a Git LFS pointer, or changed while it was read.
+    """
+    below = ((path, path.relative_to(folder).parts) for path in folder.rglob("*"))
+    files = [path for path, parts in below if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in parts)]
+    for file in files:
+        _refuse_pointer(file)
+    return _digests(folder, sorted(files), cache, run)
+
+
 def adapter_state(folder: Path) -> dict[str, list[int]]:
     """Returns what the file system says about each file of an adapter, as :func:`checkpoint_state` does.
 

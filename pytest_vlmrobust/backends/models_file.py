@@ -38,8 +38,12 @@ QUANTIZATIONS = ("4bit", "8bit")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_HERE, _SERVED = "transformers", "openai"
-_LOADED_HERE = ("remote_code", "adapter", "quantization", "device_map", "max_memory")
+_HERE, _SERVED, _SCRIPTED = "transformers", "openai", "scripted"
+_NOT_WITH = {
+    "adapter": ((_SERVED, _SCRIPTED), "an adapter is applied where weights are loaded"),
+    "engine": ((_HERE, _SERVED, _SCRIPTED), "it has keys of its own, and no engine that takes more"),
+}
+_LOADED_HERE = ("remote_code", "quantization", "device_map", "max_memory")
 _OF_REQUESTS = ("headers", "query", "extra_body", "reasoning_effort", "token_limit_parameter")
 _OF_SERVERS = ("url", "model", "key_variable", "time_limit", "tokenizer", *_OF_REQUESTS)
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
@@ -118,6 +122,11 @@ def _extra_body(entry: Entry) -> dict[str, Any]:
     for name, value in given.items():
         if name in _SET_HERE:
             value.fail(f"is set by the gate itself. What decides about it: {_SET_HERE[name]}")
+    return {name: _json(name, value) for name, value in given.items()}
+
+
+def _engine(entry: Entry) -> dict[str, Any]:
+    given = entry.table("a mapping such as {tensor_parallel_size: 2}")
     return {name: _json(name, value) for name, value in given.items()}
 
 
@@ -226,6 +235,7 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "headers": _headers,
     "query": _query,
     "extra_body": _extra_body,
+    "engine": _engine,
     "reasoning_effort": lambda entry: entry.one_of(_EFFORTS),
     "token_limit_parameter": lambda entry: entry.one_of(_LIMITS).replace("auto", ""),
     "time_limit": lambda entry: entry.number("a number of seconds above 0", low=_LEAST),
@@ -271,11 +281,7 @@ def _model(name: str, entry: Entry) -> ModelRef:
     if 0 < (declared := sum(name in given for name in _PRICES)) < len(_PRICES):
         entry.fail(f"has {declared} of {', '.join(_PRICES)}. Expected all three, or none: a cost is of both kinds of tokens")
     backend = fields.pop("backend", _HERE)
-    for key in _LOADED_HERE:
-        if key in given and backend != _HERE:
-            given[key].fail(f"is about checkpoints that load here: it goes with backend: {_HERE} alone")
-    if "system_prompt" in given and backend not in (_HERE, _SERVED):
-        given["system_prompt"].fail(f"goes with backend: {_HERE} or {_SERVED} alone: no other one puts it to the model")
+    _refuse_misplaced(given, backend)
     if "max_memory" in given and fields.get("device_map") not in SPREADS:
         given["max_memory"].fail(f"needs a device_map that spreads the weights: {', '.join(SPREADS)}")
     location = _served(entry, given, fields) if backend == _SERVED else _location(entry, given, fields)
@@ -285,6 +291,18 @@ def _model(name: str, entry: Entry) -> ModelRef:
     except ModelError as error:
         raise ModelError(f"{given.get('generation', entry).where}: {error}") from error
     return ref
+
+
+def _refuse_misplaced(given: Mapping[str, Entry], backend: str) -> None:
+    """Refuses keys that this backend would leave out silently."""
+    for key in _LOADED_HERE:
+        if key in given and backend != _HERE:
+            given[key].fail(f"is about checkpoints that load here: it goes with backend: {_HERE} alone")
+    for key, (others, why) in _NOT_WITH.items():
+        if key in given and backend in others:
+            given[key].fail(f"does not go with backend: {backend}: {why}")
+    if "system_prompt" in given and backend not in (_HERE, _SERVED):
+        given["system_prompt"].fail(f"goes with backend: {_HERE} or {_SERVED} alone: no other one puts it to the model")
 
 
 def _served(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) -> str:

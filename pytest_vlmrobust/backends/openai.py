@@ -41,6 +41,7 @@ from .constrained import (
     structured_prediction,
 )
 from .generation import NO_TEMPERATURE, TEXT_INSTEAD, generation_for, scores_letters
+from .identity import decoding_of
 from .letters import LetterTokens, letters_of
 from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
@@ -83,7 +84,7 @@ class OpenAIBackend:
             MissingExtra: the client is not installed.
             ModelError: the generation parameters cannot be honoured.
         """
-        self._ref, self._options = ref, options
+        self.ref, self._options = ref, options
         self._generation = generation_for(ref)
         self._served = Served.of(ref.location)
         free = {"temperature": NO_TEMPERATURE} if self._generation.temperature is None else {}
@@ -110,7 +111,7 @@ class OpenAIBackend:
     @property
     def name(self) -> str:
         """The model's short name."""
-        return self._ref.name
+        return self.ref.name
 
     @property
     def lanes(self) -> int:
@@ -130,7 +131,7 @@ class OpenAIBackend:
         with self._opening:
             if self._fingerprint is None:
                 self._refuse_changed()
-                ref = self._ref
+                ref = self.ref
                 self._fingerprint = {
                     "backend": "openai",
                     "encoding": ENCODING_VERSION,
@@ -138,14 +139,14 @@ class OpenAIBackend:
                     **ref.deployment,
                     "dtype": ref.dtype,
                     "images": {"format": "png", "min_pixels": ref.min_pixels, "max_pixels": ref.max_pixels},
-                    "decoding": self._decoding(),
+                    "decoding": decoding_of(self.ref),
                     "answer": self._method(),
                 }
             return self._fingerprint
 
     def describe(self) -> dict[str, Any]:
         """Returns what the manifest says about this model; what was seen while it was asked is under ``loaded``."""
-        known = {"name": self.name, "model": dataclasses.asdict(self._ref), "fingerprint": dict(self.fingerprint())}
+        known = {"name": self.name, "model": dataclasses.asdict(self.ref), "fingerprint": dict(self.fingerprint())}
         seen, replicas = self._memory.read(), self._replicas
         if seen is None or replicas is None:
             return known
@@ -233,10 +234,10 @@ class OpenAIBackend:
 
     def _method(self) -> str:
         """Returns how choices are answered, which is the same for a whole run and for all runs of a store."""
-        if not scores_letters(self._ref):
+        if not scores_letters(self.ref):
             return _TEXT
-        if self._ref.answer:
-            return self._ref.answer
+        if self.ref.answer:
+            return self.ref.answer
         known = self._memory.read()
         if known is None and self._options.offline:
             raise OfflineError(
@@ -257,14 +258,14 @@ class OpenAIBackend:
         Raises:
             BackendError: the tokenizer does not load.
         """
-        if not self._ref.tokenizer:
+        if not self.ref.tokenizer:
             return None
         with self._tokenizing:
             if self._tokenizer is None:
                 from .loading import ModelSource, load_tokenizer, quiet
 
                 with quiet():
-                    self._tokenizer = load_tokenizer(ModelSource(self._ref.tokenizer, offline=self._options.offline))
+                    self._tokenizer = load_tokenizer(ModelSource(self.ref.tokenizer, offline=self._options.offline))
             if choices not in self._letters:
                 self._letters[choices] = letters_of(*self._tokenizer, choices)
             return self._letters[choices]
@@ -283,12 +284,6 @@ class OpenAIBackend:
             f"Declare what it runs now as another revision (openai:{self._served.location}@REVISION, or 'revision' in the models "
             f"file); if you know that nothing changed, remove {self._memory}"
         )
-
-    def _decoding(self) -> dict[str, Any]:
-        """Returns the parameters that shape a text; its greatest length stands in each request."""
-        if not self._generation.samples:
-            return {"temperature": 0.0, "repetition_penalty": self._generation.repetition_penalty}
-        return {name: value for name, value in dataclasses.asdict(self._generation).items() if name != "max_new_tokens"}
 
     # Servers.
 
@@ -319,7 +314,7 @@ class OpenAIBackend:
         learned = known.learned if known else ()
         for fact in learned:
             self._note_learned(url, fact)
-        return Client(url, self._ref, limit=self._limit, learned=learned, learn=lambda fact: self._learned(url, fact))
+        return Client(url, self.ref, limit=self._limit, learned=learned, learn=lambda fact: self._learned(url, fact))
 
     def _learned(self, url: str, fact: str) -> None:
         self._note_learned(url, fact)
@@ -341,7 +336,7 @@ class OpenAIBackend:
             BackendError: it never can, or it has another model.
         """
         known = self._memory.read()
-        if known is not None and self._method() == LOGIT_BIAS and not self._ref.tokenizer:
+        if known is not None and self._method() == LOGIT_BIAS and not self.ref.tokenizer:
             raise BackendError(
                 f"the answers that the store has from {replica.url} are by {LOGIT_BIAS}, which needs the tokenizer. "
                 "Name it in the models file as before (tokenizer: PATH), or write answer: text"
@@ -366,7 +361,7 @@ class OpenAIBackend:
             self._memory.note(urls=(*known.urls, replica.url))
 
     def _wants_letters(self, known: Remembered) -> bool:
-        return scores_letters(self._ref) and (self._ref.answer or (_LETTERS if known.letters else _TEXT)) == _LETTERS
+        return scores_letters(self.ref) and (self.ref.answer or (_LETTERS if known.letters else _TEXT)) == _LETTERS
 
     async def _first_look(self, replica: Replica[Client]) -> Remembered:
         witness = self._witness(replica)
@@ -393,9 +388,9 @@ class OpenAIBackend:
 
     def _note_first_token(self, url: str, begins: FirstToken, constraint: str) -> None:
         """Says how choices are answered where log-probabilities are there, and not of letters."""
-        if begins.token is None or begins.is_letter or not scores_letters(self._ref) or self._ref.answer == _TEXT:
+        if begins.token is None or begins.is_letter or not scores_letters(self.ref) or self.ref.answer == _TEXT:
             return
-        if self._ref.answer == _LETTERS:
+        if self.ref.answer == _LETTERS:
             self._notice(f"{url} {begins.problem}: answers by letters may be wrong. Write answer: text, or leave it out")
         else:
             self._notice(f"{url} {begins.problem}: choices are answered by {constraint or _TEXT}")

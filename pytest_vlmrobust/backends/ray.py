@@ -108,7 +108,7 @@ class RayBackend:
         Raises:
             MissingExtra: Ray is not installed.
         """
-        self._ref, self._options, self._cluster, self._opener = ref, options, cluster, open_backend
+        self.ref, self._options, self._cluster, self._opener = ref, options, cluster, open_backend
         self._hosted = open_backend(ref, options)
         """In this process it says what determines answers, and never loads weights."""
         self._prepares = isinstance(self._hosted, PreparingBackend)
@@ -131,7 +131,7 @@ class RayBackend:
     @property
     def name(self) -> str:
         """The model's short name."""
-        return self._ref.name
+        return self.ref.name
 
     @property
     def lanes(self) -> int:
@@ -396,7 +396,7 @@ class RayBackend:
         )
         with self._changed:
             self._started += 1
-            actor = Actor(self._started, kind.remote(self._ref, told, self._opener))
+            actor = Actor(self._started, kind.remote(self.ref, told, self._opener))
             self._actors.append(actor)
         threading.Thread(target=self._look_at, args=(actor,), name="vlm-actor", daemon=True).start()
 

@@ -17,6 +17,7 @@ from pytest_vlmrobust.core.words import first_few
 from .devices import wait_passively
 from .digests import base_of, is_adapter, missing_parts
 from .generation import generation_for
+from .identity import IdentifiedBackend
 from .models_file import check_dtype, read_models
 from .protocol import Backend, BackendOptions, RemoteBackend
 from .published import PUBLISHED
@@ -256,13 +257,14 @@ def open_backend(ref: ModelRef, options: BackendOptions | None = None) -> Backen
 
 
 def _open_here(ref: ModelRef, options: BackendOptions) -> Backend:
-    opened = backends.get(ref.backend)(ref, options)
+    factory = backends.get(ref.backend)
+    opened = factory(ref, options)
     lacking = [name for name in ("fingerprint", "describe", "infer", "close") if not callable(getattr(opened, name, None))]
     if lacking:
         what = f"a {type(opened).__name__}, which has no method {lacking[0]!r}"
         hint = did_you_mean(lacking[0], [name for name in dir(opened) if not name.startswith("_")])
         raise ModelError(f"model {ref.name!r}: the backend {ref.backend!r} opened {what}.{hint} Fix what it registers")
-    return opened
+    return opened if factory in _TAKE_IDENTITY else IdentifiedBackend(opened, ref, options)
 
 
 def _open_transformers(ref: ModelRef, options: BackendOptions) -> Backend:
@@ -275,7 +277,9 @@ def _open_transformers(ref: ModelRef, options: BackendOptions) -> Backend:
 def _open_scripted(ref: ModelRef, options: BackendOptions) -> Backend:
     from .scripted import ScriptedBackend
 
-    return ScriptedBackend.from_file(ref.location, name=ref.name, answers=options.answers, answer=ref.answer)
+    opened = ScriptedBackend.from_file(ref.location, name=ref.name, answers=options.answers, answer=ref.answer)
+    opened.ref = ref
+    return opened
 
 
 def _open_openai(ref: ModelRef, options: BackendOptions) -> Backend:
@@ -284,6 +288,8 @@ def _open_openai(ref: ModelRef, options: BackendOptions) -> Backend:
     return OpenAIBackend(ref, options)
 
 
+_TAKE_IDENTITY = (_open_transformers, _open_openai, _open_scripted)
+"""They take the identity of a model by themselves, with the files that decide alone."""
 backends.add("transformers", _open_transformers)
 backends.add("openai", _open_openai)
 backends.add(_SCRIPTED, _open_scripted)

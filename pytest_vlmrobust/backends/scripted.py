@@ -37,7 +37,7 @@ from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 
 from .generation import TEXT_INSTEAD
@@ -68,6 +68,7 @@ class ScriptedBackend:
         self._version = version
         self._name = name
         self._answers: AnswerKey | None = None
+        self.ref: ModelRef | None = None
         self._writes_letters = False
 
     @classmethod

@@ -25,6 +25,7 @@ from .batch_size import BatchSize, held_bytes, room_for_twice
 from .devices import SPREADS, device_class, device_for
 from .digests import adapter_digests, adapter_state, checkpoint_digests, checkpoint_state, commit_of
 from .generation import TEXT_INSTEAD, generation_for, scores_letters
+from .identity import decoding_of
 from .lanes import Lanes
 from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
@@ -62,7 +63,7 @@ class TransformersBackend:
     """Its answers say how many tokens they took."""
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
-        self._ref = ref
+        self.ref = ref
         self._options = options
         self._generation = generation_for(ref)
         self._fingerprint: dict[str, Any] | None = None
@@ -83,7 +84,7 @@ class TransformersBackend:
     @property
     def name(self) -> str:
         """The model's short name."""
-        return self._ref.name
+        return self.ref.name
 
     @property
     def batch_size(self) -> int:
@@ -116,15 +117,15 @@ class TransformersBackend:
                     "attention": placement.attention,
                     "padding": "left",
                     "images": {name: getattr(placement, name) for name in ("image_backend", "min_pixels", "max_pixels")},
-                    "decoding": self._decoding(),
+                    "decoding": decoding_of(self.ref),
                     **({"patches": "matrix product"} if placement.embeds_by_matrix else {}),
                     "versions": versions,
-                    **({"remote_code": True} if self._ref.remote_code else {}),
-                    **({"answer": self._ref.answer} if self._ref.answer == "text" else {}),
+                    **({"remote_code": True} if self.ref.remote_code else {}),
+                    **({"answer": self.ref.answer} if self.ref.answer == "text" else {}),
                     **({"device_map": placement.device_map} if placement.device_map else {}),
                     **({"quantization": dict(placement.quantization)} if placement.quantization else {}),
                     **({"adapter": self._adapter()} if placement.adapter else {}),
-                    **self._ref.deployment,
+                    **self.ref.deployment,
                 }
             return self._fingerprint
 
@@ -132,7 +133,7 @@ class TransformersBackend:
         """Returns what the manifest says about this model; what is only known of loaded weights is under ``loaded``."""
         known = {
             "name": self.name,
-            "model": dataclasses.asdict(self._ref),
+            "model": dataclasses.asdict(self.ref),
             "fingerprint": dict(self.fingerprint()),
             "files_sha256": self._files,
             "batch_size": self._batch_size.now,
@@ -327,11 +328,11 @@ class TransformersBackend:
         """Returns the tokens of the letters that a request offers; or none, and why the request is answered with text instead."""
         if not request.choices:
             return None, ""
-        if not scores_letters(self._ref):
+        if not scores_letters(self.ref):
             declared = "the models file, or --vlm-answer, says text"
-            return None, declared if self._ref.answer == "text" else f"prompt mode {self._ref.prompt_mode!r} answers with text"
+            return None, declared if self.ref.answer == "text" else f"prompt mode {self.ref.prompt_mode!r} answers with text"
         letters = answerer.letters(request.choices)
-        if letters.reason and self._ref.answer:
+        if letters.reason and self.ref.answer:
             raise BackendError(
                 f"model {self.name!r}: the choices {', '.join(request.choices)} are to be answered by letters, and their "
                 f"probabilities cannot be told apart: {letters.reason}. {TEXT_INSTEAD}"
@@ -348,7 +349,7 @@ class TransformersBackend:
                 with quiet():
                     source = self._source()  # before anything heavy starts
                     self._limit_threads()
-                    loaded = load(source, self._placement(), self._ref.system_prompt)
+                    loaded = load(source, self._placement(), self.ref.system_prompt)
                     self._require_unchanged()
                 self._held = held_bytes()
                 for note in filter(None, (loaded.note, *loaded.notes)):
@@ -387,7 +388,7 @@ class TransformersBackend:
         from .loading import ModelSource
 
         self.fingerprint()
-        return ModelSource(self._ref.location, self._commit, self._options.offline, self._ref.remote_code)
+        return ModelSource(self.ref.location, self._commit, self._options.offline, self.ref.remote_code)
 
     def _begin_lane(self, devices: Sequence[str]) -> None:
         """Sets up a thread that computes: how many threads of torch work for it, and on each GPU a stream of its own.
@@ -419,7 +420,7 @@ class TransformersBackend:
         from .loading import Placement
 
         device = self._device()
-        dtype = self._ref.dtype
+        dtype = self.ref.dtype
         if dtype == "auto":  # half precision is slow on a CPU, and the checkpoint's own choice elsewhere
             dtype = "float32" if device == "cpu" else "checkpoint"
         return Placement(
@@ -429,16 +430,16 @@ class TransformersBackend:
             attention=self._options.attention,
             image_backend=self._options.image_backend,
             preprocessing=self._options.preprocessing,
-            min_pixels=self._ref.min_pixels,
-            max_pixels=self._ref.max_pixels,
-            adapter=self._ref.adapter,
-            quantization=_quantization(self._ref.quantization, dtype),
-            device_map=self._ref.device_map,
-            max_memory=self._ref.max_memory,
+            min_pixels=self.ref.min_pixels,
+            max_pixels=self.ref.max_pixels,
+            adapter=self.ref.adapter,
+            quantization=_quantization(self.ref.quantization, dtype),
+            device_map=self.ref.device_map,
+            max_memory=self.ref.max_memory,
         )
 
     def _device(self) -> str:
-        mapped, requested = self._ref.device_map, self._options.device
+        mapped, requested = self.ref.device_map, self._options.device
         if mapped in ("", *SPREADS) and not (mapped and ":" in requested):
             return device_for(requested)
         if mapped in SPREADS or requested not in ("auto", mapped):
@@ -451,39 +452,33 @@ class TransformersBackend:
         names = [*_LIBRARIES, "torchvision"] if self._options.image_backend == "torchvision" else [*_LIBRARIES]
         found = {name: _version(name) for name in names}
         for option, (extra, libraries) in _OF_OPTIONS.items():
-            if getattr(self._ref, option):
+            if getattr(self.ref, option):
                 versions = {name: _version(name, f"{option} of model {self.name!r}", extra) for name in libraries}
                 found |= {name: version for name, version in versions.items() if name != "accelerate"}  # it only places weights
         return found
 
     def _adapter(self) -> dict[str, Any]:
-        digests = adapter_digests(Path(self._ref.adapter), self._options.digest_cache, run=self._options.digests_of)
+        digests = adapter_digests(Path(self.ref.adapter), self._options.digest_cache, run=self._options.digests_of)
         self._files |= {f"adapter/{name}": digest for name, digest in digests.items()}
         return {"sha256": fingerprint(digests)}
 
     def _weights(self) -> dict[str, Any]:
-        folder, code = Path(self._ref.location), self._ref.remote_code
+        folder, code = Path(self.ref.location), self.ref.remote_code
         self._state = self._state_now()  # before the first file is hashed, so that no change goes unnoticed
         if self._is_local:
             self._files = checkpoint_digests(folder, self._options.digest_cache, run=self._options.digests_of, code=code)
             return {"sha256": fingerprint(self._files)}
-        self._commit = commit_of(self._ref.location, self._ref.revision, offline=self._options.offline)
-        return {"hub_id": self._ref.location, "commit": self._commit}
+        self._commit = commit_of(self.ref.location, self.ref.revision, offline=self._options.offline)
+        return {"hub_id": self.ref.location, "commit": self._commit}
 
     @property
     def _is_local(self) -> bool:
-        folder = Path(self._ref.location)
+        folder = Path(self.ref.location)
         return folder.is_absolute() or folder.is_dir()
 
     def _state_now(self) -> dict[str, list[int]]:
-        of_model = checkpoint_state(Path(self._ref.location), code=self._ref.remote_code) if self._is_local else {}
-        return {**of_model, **(adapter_state(Path(self._ref.adapter)) if self._ref.adapter else {})}
-
-    def _decoding(self) -> dict[str, Any]:
-        """Returns the parameters that shape a text; its greatest length stands in each request."""
-        if not self._generation.samples:
-            return {"temperature": 0.0, "repetition_penalty": self._generation.repetition_penalty}
-        return {name: value for name, value in dataclasses.asdict(self._generation).items() if name != "max_new_tokens"}
+        of_model = checkpoint_state(Path(self.ref.location), code=self.ref.remote_code) if self._is_local else {}
+        return {**of_model, **(adapter_state(Path(self.ref.adapter)) if self.ref.adapter else {})}
 
 
 def _cores() -> int:

@@ -182,6 +182,7 @@ _DEPLOYMENT = (
     "extra_body",
     "reasoning_effort",
     "token_limit_parameter",
+    "engine",
 )
 
 
@@ -242,6 +243,8 @@ class ModelRef:
     reasoning_effort: str = ""
     token_limit_parameter: str = ""
     """Of a served model: ``max_tokens`` or ``max_completion_tokens``; empty for the one that the server takes."""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the engine that runs the weights, such as ``tensor_parallel_size``."""
     prompt_price: float | None = None
     """What a million tokens of prompts cost; None where nothing is declared."""
     completion_price: float | None = None

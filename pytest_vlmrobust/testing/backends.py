@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
+from pytest_vlmrobust.backends import open_backend
 from pytest_vlmrobust.backends.guard import Guard
 from pytest_vlmrobust.backends.protocol import Backend, PreparingBackend, accepted
 from pytest_vlmrobust.core.errors import BackendError, UnknownName
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
+from pytest_vlmrobust.core.sample import IMAGE_MARK
 from pytest_vlmrobust.perturbations.pixels import Image, opencv
 
 LETTERS = ("A", "B", "C", "D")
 TRAITS = ("answers_alone", "counts_tokens", "mixes_cells", "overlaps")
 """Attributes that a backend may have, and that are true or false."""
+_SMALL_FILE = 2**20
 T = TypeVar("T")
 
 
@@ -61,7 +68,7 @@ class Asked:
             if not all(same):
                 self.fail(f"answers {request.key!r} with {_shown(one)} {when}, and with {_shown(other)} in one batch with others")
 
-    def fail(self, problem: str) -> None:
+    def fail(self, problem: str) -> NoReturn:
         """Raises an AssertionError that names the backend."""
         __tracebackhide__ = True
         raise AssertionError(f"backend {self.backend.name!r} {problem}")
@@ -92,6 +99,7 @@ QUESTIONS = (
     _question("say more", (70, 30), text="Say it again, and say it longer", choices=()),
     _question("small", (20, 20)),
     _question("pair again", (28, 30), (64, 40)),
+    _question("between", (32, 44), (50, 26), text=f"Compare {IMAGE_MARK} with {IMAGE_MARK}. Which letter?"),
     _question("square again", (56, 56), text="Which letter is it, then?"),
 )
 """Requests of every kind; pictures are noise, always the same."""
@@ -138,6 +146,14 @@ def _one_bad_request_spoils_no_other(asked: Asked) -> None:
         asked.fail(f"answers a picture without colours with {_shown(mixed[2])}. Expected finish_reason 'error', and why")
 
 
+def _changes_no_picture(asked: Asked) -> None:
+    before = [[image.copy() for image in request.images] for request in QUESTIONS]
+    asked.infer(QUESTIONS)
+    for request, images in zip(QUESTIONS, before, strict=True):
+        if not all(np.array_equal(image, old) for image, old in zip(request.images, images, strict=True)):
+            asked.fail(f"writes into the pictures of {request.key!r}: other questions share them. Change a copy")
+
+
 def _picture_of(word: str, color: int, background: int) -> Image:
     """Returns a picture of a word: what reads text can tell it from another one, and what sees tones can, too."""
     picture = np.full((96, 224, 3), background, np.uint8)
@@ -162,6 +178,26 @@ def _looks_at_the_pictures(asked: Asked) -> None:
         asked.fail(f"gives {different} different answers to {len(views)} different views: a picture, or its place, is lost")
 
 
+def _puts_pictures_at_their_places(asked: Asked) -> None:
+    pictures = (_picture_of("CAT", 255, 0), _picture_of("DOG", 0, 255))
+    words = ("Compare ", " with ", ". Which letter fits?")
+
+    def answers(images: tuple[Image, ...], *texts: str) -> list[Prediction]:
+        return asked.infer([Request(f"place{number}", images, text, LETTERS) for number, text in enumerate(texts)])
+
+    marked, plain = IMAGE_MARK.join(words), "".join(words)
+    if _different(*answers((), marked, plain)):
+        asked.fail("sends the marks of pictures (U+FFFC) as text: a question without pictures has them removed")
+    middle, first, other = answers(pictures, marked, plain, "Which letter?")
+    if all(one.logprobs for one in (middle, first, other)) and _different(first, other) and not _different(middle, first):
+        asked.fail("answers alike whether two pictures stand before the text or in its middle: put each at its mark (U+FFFC)")
+
+
+def _different(one: Prediction, other: Prediction) -> bool:
+    """Whether two answers differ, log-probabilities included."""
+    return (one.text, one.finish_reason, one.logprobs) != (other.text, other.finish_reason, other.logprobs)
+
+
 def _has_one_fingerprint(asked: Asked) -> None:
     first = asked.told(Guard.fingerprint)
     if asked.told(Guard.fingerprint) != first:
@@ -169,6 +205,45 @@ def _has_one_fingerprint(asked: Asked) -> None:
     asked.infer(QUESTIONS[:1])
     if asked.told(Guard.fingerprint) != first:
         asked.fail("has another fingerprint after it has answered: nothing would be found in a store")
+
+
+def _identity_follows_files(asked: Asked) -> None:
+    ref: Any = getattr(asked.backend, "ref", None)
+    if not isinstance(ref, ModelRef):
+        asked.fail(
+            "was not opened by open_backend, which takes the identity of its files in a run. "
+            'Check what open_backend(ModelRef("mine", "name of the backend", "path of a model")) returns'
+        )
+    place = Path(ref.location)
+    if not ref.location or not place.exists():
+        return  # of the hub, or served: no files here
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / place.name
+        before = _identity(ref, _linked(place, copy))
+        files = sorted((file for file in copy.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
+        changed = copy if copy.is_file() else files[-1] if files else copy / "weights"
+        content = changed.read_bytes() if changed.exists() and changed.stat().st_size < _SMALL_FILE else b""
+        changed.unlink(missing_ok=True)  # a link: what it leads to stays as it is
+        changed.write_bytes(content + b"\n")
+        if _identity(ref, copy) == before:
+            asked.fail(f"has the same fingerprint after {changed.name} of its model changed: stored answers would be stale")
+
+
+def _linked(place: Path, copy: Path) -> Path:
+    """Returns a copy of a file, or of a directory, whose files are links."""
+    if place.is_file():
+        copy.symlink_to(place.resolve())
+    else:
+        shutil.copytree(place, copy, copy_function=lambda file, link: Path(link).symlink_to(Path(file).resolve()))
+    return copy
+
+
+def _identity(ref: ModelRef, place: Path) -> Mapping[str, Any]:
+    opened = open_backend(dataclasses.replace(ref, location=str(place)))
+    try:
+        return dict(opened.fingerprint())
+    finally:
+        opened.close()
 
 
 def _describes_itself(asked: Asked) -> None:
@@ -221,8 +296,11 @@ BACKEND_CHECKS: dict[str, Check] = {
     "keeps_the_order": _keeps_the_order,
     "answers_choices_by_one_method": _answers_choices_by_one_method,
     "one_bad_request_spoils_no_other": _one_bad_request_spoils_no_other,
+    "changes_no_picture": _changes_no_picture,
     "looks_at_the_pictures": _looks_at_the_pictures,
+    "puts_pictures_at_their_places": _puts_pictures_at_their_places,
     "has_one_fingerprint": _has_one_fingerprint,
+    "identity_follows_files": _identity_follows_files,
     "describes_itself": _describes_itself,
     "says_how_it_is_asked": _says_how_it_is_asked,
     "counts_tokens_if_it_says_so": _counts_tokens_if_it_says_so,
@@ -230,7 +308,7 @@ BACKEND_CHECKS: dict[str, Check] = {
     "closes_and_opens_again": _closes_and_opens_again,
 }
 """What every backend must hold, each under the name of the promise."""
-_OF_PICTURES = "looks_at_the_pictures"
+_OF_PICTURES = ("looks_at_the_pictures", "puts_pictures_at_their_places")
 
 
 def check_backend(backend: Backend, *, check: str = "", sees: bool = True, tolerance: float = 1e-3) -> None:
@@ -257,5 +335,5 @@ def check_backend(backend: Backend, *, check: str = "", sees: bool = True, toler
         raise UnknownName("check", check, BACKEND_CHECKS)
     asked = Asked(backend, sees, tolerance)
     for name in [check] if check else BACKEND_CHECKS:
-        if sees or name != _OF_PICTURES:
+        if sees or name not in _OF_PICTURES:
             BACKEND_CHECKS[name](asked)

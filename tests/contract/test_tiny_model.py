@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_vlmrobust.backends import Backend, BackendOptions, open_backend, resolve
+from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets import resolve as resolve_dataset
@@ -66,3 +67,10 @@ def test_it_never_passes_for_more_than_a_reference() -> None:
 
     text = (Path(card) / "README.md").read_text(encoding="utf-8")
     assert "reference model for trying the gate and nothing more" in text
+
+
+def test_its_identity_is_the_one_that_stores_have() -> None:
+    """Another digest throws away what every store holds of tiny: raise it on purpose, with other weights or another encoding."""
+    identity = dict(open_backend(resolve("tiny"), BackendOptions(device="cpu")).fingerprint())
+    del identity["versions"]
+    assert fingerprint(identity) == "26a43550c607204d6cb12f3866f6744532087aad9eb6d488554f1bdaed8ba18e"

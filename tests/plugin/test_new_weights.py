@@ -11,26 +11,20 @@ from pytest_vlmrobust.backends import digests
 from .conftest import Project
 
 BACKEND = """
-import json
 from pathlib import Path
 
 from pytest_vlmrobust.backends import backends
-from pytest_vlmrobust.backends.digests import checkpoint_digests
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.core.fingerprint import fingerprint
 
 
 def by_weights(ref, options):
-    class Backend(ScriptedBackend):
-        def fingerprint(self):
-            return checkpoint_digests(Path(ref.location), options.digest_cache, run=options.digests_of)
-
     letter = Path(ref.location, "model.safetensors").read_text()
-    return Backend(lambda request: letter if request.images else "A", version="1", name=ref.name)
+    return ScriptedBackend(lambda request: letter if request.images else "A", version="1", name=ref.name)
 
 
 backends.add("by_weights", by_weights, replace=True)
 """
+"""The backend of a stranger: its fingerprint says nothing about weights."""
 MODELS = "models:\n  model: {backend: by_weights, path: checkpoint}\n"
 FILES = {"config.json": "{}", "tokenizer.json": "{}", "preprocessor_config.json": "{}"}
 SMOKE_TEST = "coverage: {samples: 1}\n"
@@ -83,3 +77,14 @@ def test_a_run_that_asks_for_all_samples_believes_no_digest_of_an_earlier_one(
     folder_project.write("smoke.yaml", "version: 1\n" + SMOKE_TEST)
     assert not is_asked(gate(folder_project, "--vlm-thresholds=smoke.yaml"))
     assert is_asked(gate(folder_project))
+
+
+@pytest.mark.parametrize("line", ["engine: {seats: 2}", "template: 'Look. {question}'", "adapter: ."])
+def test_what_the_models_file_says_of_a_strangers_backend_is_asked_anew(folder_project: Project, line: str) -> None:
+    folder_project.write("adapter_config.json", '{"peft_type": "LORA"}')
+    folder_project.write("adapter_model.safetensors", "")
+    answer_with(folder_project, "B")
+    assert is_asked(gate(folder_project))
+    folder_project.write("models.yaml", f"models:\n  model:\n    backend: by_weights\n    path: checkpoint\n    {line}\n")
+    assert is_asked(gate(folder_project))
+    assert not is_asked(gate(folder_project))

@@ -14,6 +14,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
 from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.ranking import (
     CATEGORY_DROPS,
@@ -251,13 +252,13 @@ def mode_pairs(refs: Mapping[str, ModelRef]) -> list[tuple[str, str]]:
     """Returns pairs of models that are one model asked in two ways, the direct one, or else the first one, first.
 
     Models are one if they have the same family and size, or, where these are unknown, the same location and revision; and the
-    same adapter and quantisation.
+    same adapter, quantisation and deployment.
     """
     same: dict[tuple[object, ...], list[str]] = {}
     for name, ref in refs.items():
         sized = ref.family and ref.parameters_billion is not None
         key = (ref.family, ref.parameters_billion) if sized else (ref.backend, ref.location, ref.revision)
-        same.setdefault((*key, ref.adapter, ref.quantization), []).append(name)
+        same.setdefault((*key, ref.adapter, ref.quantization, canonical_json(ref.deployment)), []).append(name)
     pairs = []
     for names in same.values():
         ordered = sorted(names, key=lambda name: refs[name].prompt_mode != DIRECT)

@@ -234,8 +234,11 @@ def test_mistakes_in_how_a_model_is_asked_are_reported_with_their_line(tmp_path:
         ),
         (
             "models:\n  m:\n    backend: openai\n    url: http://a/v1\n    model: m\n    adapter: x\n",
-            ":6: models.m.adapter is about checkpoints that load here: it goes with backend: transformers alone",
+            ":6: models.m.adapter does not go with backend: openai: an adapter is applied where weights are loaded",
         ),
+        ("models:\n  m:\n    path: x\n    engine: {a: 1}\n", ":4: models.m.engine does not go with backend: transformers"),
+        ("models:\n  m: {backend: own, path: x, engine: 2}\n", ":2: models.m.engine is .2.. Expected a mapping such as"),
+        ("models:\n  m: {backend: own, path: x, engine: {api_key: k}}\n", ":2: models.m.engine.api_key has the name of a secret"),
         ("models:\n  m:\n    path: x\n    adaptor: y\n", r":4: unknown key 'adaptor' in models.m. Did you mean 'adapter'\?"),
         ("models:\n  m:\n    path: x\n    adapter: 3\n", ":4: models.m.adapter is '3'. Expected the directory of a LoRA adapter"),
         (

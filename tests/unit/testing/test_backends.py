@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_vlmrobust.backends import Backend, backends, identity, open_backend
 from pytest_vlmrobust.backends.protocol import Prepared
 from pytest_vlmrobust.core.errors import UnknownName
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
+from pytest_vlmrobust.core.sample import IMAGE_MARK
 from pytest_vlmrobust.testing import BACKEND_CHECKS, check_backend
 
 
@@ -57,8 +60,28 @@ class Good:
         self.closed += 1
 
 
-def test_a_good_backend_passes() -> None:
-    check_backend(Good())
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(backends, "_things", dict(backends._things))
+    (tmp_path / "weights").write_bytes(b"weights")
+    return tmp_path
+
+
+def opened(kind: type[Good], location: object = "") -> Backend:
+    backends.add("good", lambda _ref, _options: kind(), replace=True)
+    return open_backend(ModelRef("good", "good", str(location)))
+
+
+def test_a_good_backend_passes(folder: Path) -> None:
+    check_backend(opened(Good, folder))
+    check_backend(opened(Good, folder / "weights"), check="identity_follows_files")
+    assert (folder / "weights").read_bytes() == b"weights"
+
+
+def test_an_identity_without_files_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "identity_of", lambda ref, _options: {"name": ref.name})
+    with pytest.raises(AssertionError, match="has the same fingerprint after weights of its model changed"):
+        check_backend(opened(Good, folder), check="identity_follows_files")
 
 
 def test_an_unknown_check_is_named_with_the_known_ones() -> None:
@@ -136,6 +159,30 @@ class Unordered(Good):
         return super().answer(Request(request.key, pictures, request.text, request.choices))
 
 
+class Painting(Good):
+    def answer(self, request: Request) -> Prediction:
+        for image in request.images:
+            image[:1] = 1
+        return super().answer(request)
+
+
+class Reciting(Good):
+    def answer(self, request: Request) -> Prediction:
+        return super().answer(request) if request.images else Prediction(request.text, "generate")
+
+
+class PicturesFirst(Good):
+    """Reads the text, and puts pictures before it."""
+
+    def answer(self, request: Request) -> Prediction:
+        answer = super().answer(request)
+        if answer.error or not request.choices:
+            return answer
+        length = len(request.text.replace(IMAGE_MARK, ""))
+        logprobs = {letter: value - length / 100 for letter, value in answer.logprobs.items()}
+        return Prediction("A", LETTER_LOGITS, logprobs=logprobs, details=answer.details)
+
+
 class Drifting(Good):
     def fingerprint(self) -> dict[str, Any]:
         return {"answered": self.answered}
@@ -194,7 +241,7 @@ class Closed(Good):
     ("kind", "check", "problem"),
     [
         (Failing, "answers_each_request", "fails to answer 'wide': out of order"),
-        (OfTheBatch, "answers_alone_as_in_a_batch", "answers 'wide' with '1' by generate alone, and with '11'"),
+        (OfTheBatch, "answers_alone_as_in_a_batch", "answers 'wide' with '1' by generate alone, and with '12'"),
         (Sorting, "keeps_the_order", "in the opposite order"),
         (Mixing, "answers_choices_by_one_method", "some choices by generate and others by letter_logits"),
         (Scoring, "answers_choices_by_one_method", "scores letters where none were offered"),
@@ -203,6 +250,10 @@ class Closed(Good):
         (Blind, "looks_at_the_pictures", "answers alike whether it is shown the word CAT on black, DOG on white, both"),
         (SameLetters, "looks_at_the_pictures", "answers alike whether it is shown the word CAT"),
         (Unordered, "looks_at_the_pictures", "gives 4 different answers to 5 different views"),
+        (Painting, "changes_no_picture", "writes into the pictures of 'wide'"),
+        (Reciting, "puts_pictures_at_their_places", r"sends the marks of pictures \(U\+FFFC\) as text"),
+        (PicturesFirst, "puts_pictures_at_their_places", "whether two pictures stand before the text or in its middle"),
+        (Good, "identity_follows_files", "was not opened by open_backend"),
         (Drifting, "has_one_fingerprint", "has another fingerprint after it has answered"),
         (Random, "has_one_fingerprint", "has another fingerprint whenever it is asked"),
         (

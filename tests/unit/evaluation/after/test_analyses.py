@@ -214,6 +214,7 @@ def test_models_of_one_location_are_one_model() -> None:
     assert mode_pairs({"t": here["t"], "d": here["d"]}) == [("d", "t")]
     assert mode_pairs({**here, "e": ModelRef("e", "scripted", "y", prompt_mode="cot")}) == [("d", "t")]
     assert mode_pairs({"t": dataclasses.replace(here["t"], adapter="lora"), "d": here["d"]}) == []
+    assert mode_pairs({"t": dataclasses.replace(here["t"], system_prompt="Be brief."), "d": here["d"]}) == []
     assert mode_pairs({"d": here["d"], "same": dataclasses.replace(here["d"], name="same")}) == []
 
 
