@@ -60,24 +60,23 @@ class NotShown:
     rule: str
     """Its id."""
     outcome: Outcome
-    """INCONCLUSIVE: the samples do not decide it. NOT_APPLICABLE: it did not apply."""
+    """INCONCLUSIVE: the questions do not decide it. NOT_APPLICABLE: it did not apply."""
     bound: str
-    """What it asks of the value: ``<= 0.15``."""
+    """Its bound: ``<= 0.15``."""
     reason: str
-    """The sentence behind the outcome: the value, its interval, the bound, and how many samples would decide it."""
+    """The sentence behind the outcome: value, interval, bound, and how many questions would decide."""
     source: str = ""
-    """Where it stands, ``file:line``."""
+    """Where it is, ``file:line``."""
     low: float = math.nan
-    """Lower end of the interval that was compared with the bound."""
+    """Lower end of the interval compared with the bound."""
     high: float = math.nan
     """Upper end of that interval."""
     beyond: float = math.nan
     """The share of that interval beyond the bound."""
     samples_needed: int | None = None
-    """With about so many samples in all it is decided in nine of ten cases, if the value is the true one; ``null`` when that
-    cannot be told."""
+    """About so many questions decide it in nine of ten cases, if the value is the true one; else ``null``."""
     samples_needed_least: int | None = None
-    """With about so many it is decided in half of all cases."""
+    """About so many decide it in half of all cases."""
 
 
 @dataclass(frozen=True, slots=True)

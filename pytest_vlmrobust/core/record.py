@@ -55,43 +55,40 @@ class Measure:
     """
 
     metric: str
-    """Its name; also ``error_rate``, ``unparsed_rate`` and ``refusal_rate``, where a budget is broken or undecided, and
-    ``blind_unparsed_rate``, where answers without the pictures could not be read; of answers without the pictures,
-    ``gain_over_blind``; of a few questions that were asked once more, ``same_when_exchanged_rate`` and
-    ``other_when_alone_rate``; and where a model seems not to look, ``same_answer_rate``, ``same_for_pictures_rate``,
-    ``same_without_pictures_rate`` or ``same_at_rungs_rate``."""
+    """Its name. Beside the metrics of rules: budgets, ``blind_unparsed_rate``, ``gain_over_blind``, and signs of a model that
+    does not look."""
     value: float
-    """Its value, a fraction where the metric's unit is one."""
+    """Its value; percentages are fractions."""
     low: float = math.nan
     """Lower end of the interval."""
     high: float = math.nan
     """Upper end of the interval."""
     n: int = 0
-    """Samples that the value rests on."""
+    """Questions behind the value."""
     threshold: str = ""
-    """The bound of the rule that decided, ``0.05`` or ``0.1..0.3``; empty when none applied."""
+    """The bound of the deciding rule, ``0.05`` or ``0.1..0.3``; empty without a rule."""
     outcome: Outcome = Outcome.MEASURED
     """The worst verdict of the rules that apply."""
     reason: str = ""
     """The sentence behind the outcome."""
     rule: str = ""
-    """The id of the rule that decided; empty when none applied."""
+    """The id of the deciding rule; empty without one."""
     source: str = ""
-    """Where the rule stands, ``file:line``."""
+    """Where the rule is, ``file:line``."""
     waiver: str = ""
     """The id of the waiver that covers a breach."""
     category: str = ""
-    """The stratum that it is about; empty for the whole dataset. Of a gap in a further grouping of people, that grouping."""
+    """The category of questions; empty for the whole dataset. For a gap in a further grouping of people, that grouping."""
     target: str = ""
-    """What the verdict is about: ``population``, the questions that the samples stand for (its interval was judged), or
-    ``dataset``, these samples alone (its value was judged); empty when no rule applied."""
+    """What the verdict is about: ``population`` (the interval was judged) or ``dataset`` (the value was judged); empty without
+    a rule."""
     samples_needed: int | None = None
-    """With about so many samples in all, what is undecided is decided in nine of ten cases, if the value is the true one;
-    ``null`` when that cannot be told or all is decided."""
+    """About so many questions decide an undecided measure in nine of ten cases, if the value is the true one; else
+    ``null``."""
     samples_needed_least: int | None = None
-    """With about so many it is decided in half of all cases."""
+    """About so many decide it in half of all cases."""
     not_shown: tuple[NotShown, ...] = ()
-    """Rules about it that block when they are broken and are not shown to hold, each let pass by its policy."""
+    """Blocking rules that are not shown to hold, and that the policy lets pass."""
 
     @property
     def called(self) -> str:
@@ -114,11 +111,11 @@ class Picture:
     """A thumbnail of an image that a model saw; its file stands in the folder of pictures of the store."""
 
     file: str
-    """``<digest of the pixels>.webp``; two equal views share a file."""
+    """``<digest of the pixels>.webp``; equal images share a file."""
     caption: str = ""
     """What it shows: ``clean``, ``fog:mid``, ``patch 1,2``, ``A``."""
     frame: str = ""
-    """``right`` or ``wrong`` where it says whether the answer from it alone was; empty elsewhere."""
+    """``right`` or ``wrong``: the answer from this image alone; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +125,13 @@ class Reply:
     about: str
     """The view: ``clean``, ``fog:mid``, ``patch 1,2``."""
     text: str
-    """What the model wrote, cut to 500 characters; of letters scored by probability, the letter."""
+    """The text of the model, cut to 500 characters; for letters scored by probability, the letter."""
     answer: str = ""
-    """What was read from it; empty when nothing was."""
+    """The answer that was read from it; empty if none was."""
     rule: str = ""
     """The rule that read it."""
     value: float = math.nan
-    """Its score in [0, 1]; ``null`` when the inference failed."""
+    """Its score from 0 to 1; ``null`` if the model call failed."""
     state: str = "scored"
     """``scored``, ``unparsed`` or ``error``."""
 
@@ -146,20 +143,20 @@ class Example:
     sample: str
     """Its id."""
     kind: str
-    """Why it is shown: ``newly_wrong`` (right when clean), ``whole_only`` (right from the whole picture and from no patch) or
-    ``patch_only`` (the other way round)."""
+    """Why it is shown: ``newly_wrong`` (right when clean), ``whole_only`` (right from the whole image and from no patch) or
+    ``patch_only`` (the reverse)."""
     question: str
-    """The question, cut to 500 characters; ``[picture 1]`` stands where an image was shown."""
+    """The question, cut to 500 characters; ``[picture 1]`` marks the place of an image."""
     options: dict[str, str] = field(default_factory=dict)
-    """Letter to text; empty where there is nothing to choose from."""
+    """Letter to text; empty without options."""
     target: str = ""
-    """The right answer; several accepted ones stand between bars."""
+    """The right answer; several accepted ones are separated by bars."""
     category: str = ""
-    """Its stratum."""
+    """Its category."""
     replies: tuple[Reply, ...] = ()
-    """What came back: the clean answer first."""
+    """The answers, the clean one first."""
     pictures: tuple[Picture, ...] = ()
-    """What was seen: the clean picture first. None in a run that may not write any and found none."""
+    """The images, the clean one first. None if the run could not write any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +164,8 @@ class Record:
     """What is known about one test after it ran."""
 
     test: str
-    """``cell``, ``sweep``, ``family``, ``budget`` (one that all answers of a model about a dataset break, or leave undecided), or
-    ``check``: a failure outside the gated tests (another test, a teardown, a file that cannot be collected), so that the run is
-    not GO."""
+    """``cell``, ``sweep`` and ``family`` are gated tests; ``budget`` a broken or undecided budget; ``check`` a failure outside
+    of the gated tests."""
     id: str
     """The parametrised part of the test id: ``tiny-shapes-fog:mid``."""
     model: str
@@ -185,9 +181,9 @@ class Record:
     metric: str = ""
     """The summary metric of a sweep."""
     split: str = ""
-    """The set of settings that the summary metric is taken over, where a suite has several."""
+    """The set of settings behind the summary metric, if a suite has several."""
     task: str = ""
-    """Of the Observatory, what is asked of the pictures: ``matching``, ``pointing`` ...; empty for plain questions."""
+    """The task of the Observatory, ``matching`` or ``pointing``; empty for plain questions."""
     outcome: Outcome = Outcome.MEASURED
     """The worst outcome of its measures."""
     reason: str = ""
@@ -195,57 +191,55 @@ class Record:
     n: int = 0
     """Answers scored."""
     n_requested: int = 0
-    """Answers asked for: one for each sample, and under ``patches:n`` n * n, or fewer where a run stops at the right one."""
+    """Answers needed: one for each question; under ``patches:n`` n * n, or fewer if the run stops at the right patch."""
     n_unparsed: int = 0
     """Answers that no rule could read; they count as wrong."""
     n_refused: int = 0
-    """Answers that the model, or a filter, refused to give; they count as wrong."""
+    """Answers that the model or a filter refused; they count as wrong."""
     n_guessed: int = 0
-    """Answers without the pictures that no rule could read; each counts what a guess does, and none against a budget."""
+    """Answers without the images that no rule could read; they count as guesses, and for no budget."""
     n_errors: int = 0
-    """Inferences that failed; they have no score."""
+    """Model calls that failed; they have no score."""
     n_inferred: int = 0
-    """Inferences made while this test ran, also for other cells that it needed."""
+    """Model calls during this test, also for other cells that it needed."""
     n_recalled: int = 0
-    """Answers that came from the store while this test ran."""
+    """Cached answers that this test used."""
     n_samples: int = 0
-    """Of a test that stopped before all answers were asked for, how many there would have been; absent of any other."""
+    """Only if the test stopped early: the number of all answers."""
     seconds: float = 0.0
     """Wall-clock time of the evaluation."""
     measures: tuple[Measure, ...] = ()
-    """What was measured, with what was judged about it."""
+    """The measures, each with its verdict."""
     categories: dict[str, float] = field(default_factory=dict)
-    """Score by category (stratum); of a sweep over resolutions, its metric by category and by sub-task."""
+    """Score by category; for a sweep over resolutions, its metric by category and sub-task."""
     chains: dict[str, float] = field(default_factory=dict)
-    """Of a model that reasons, how many answers have a chain of thought of so many words, by outcome: ``right, 64 to 127``
-    (or ``wrong``, ``unread``; of ``thinking_gain``, beside the model without thinking, ``fixes``, ``does not fix``, ``breaks``,
-    ``keeps``). Absent of any other."""
+    """Only for models that reason: how many answers have a chain of thought of so many words, by outcome: ``right, 64 to
+    127``."""
     parts: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Of a sweep of the Observatory, part to name to number: of ``identity_accuracy`` by attribute the mean overlap of its boxes,
-    quartiles and gap; of ``split_group_gap`` by grouping the mean of each group and the signed gap; of ``split_position_gap`` by
-    group of people the accuracy and the gap; ``samples`` is how many these rest on. Absent of any other."""
+    """Only for sweeps of the Observatory: numbers by attribute, group or grouping, and ``samples``, the questions behind
+    them."""
     positions: tuple[float, ...] = ()
-    """Under ``patches:n``, the share of all right answers that each position gives alone, row by row; empty where patches were
-    left out."""
+    """Under ``patches:n``: the share of all right answers from each position alone, row by row; empty if patches were left
+    out."""
     received: str = ""
-    """Of a rung of the resolution ladder, what reached the model of its pictures after its processor: ``image grid thw 1x4x4``;
-    empty where the model does not say."""
+    """Under the resolution ladder: the size at which images reached the model, ``image grid thw 1x4x4``; empty if not
+    known."""
     worst: tuple[str, ...] = ()
-    """Ids of samples answered right when clean and wrong here, first ones only."""
+    """Ids of the first questions that were right when clean and are wrong here."""
     broken: tuple[str, ...] = ()
-    """Ids of samples that score less than in the baseline, where there is one."""
+    """Ids of questions that score less than in the baseline."""
     fixed: tuple[str, ...] = ()
-    """Ids of samples that score more than in the baseline."""
+    """Ids of questions that score more than in the baseline."""
     not_asked: str = ""
-    """Why nothing was asked under its settings: the model is not shown to do the task at all; empty where it was asked."""
+    """Why the model was not called: it is not shown to do the task; else empty."""
     notes: tuple[str, ...] = ()
-    """What the setting could not do, with how many samples that concerns: pictures smaller than a rung, for one."""
+    """What the setting could not do, and for how many questions, such as images smaller than a rung."""
     examples: tuple[Example, ...] = ()
-    """A few samples with their pictures and answers."""
+    """A few questions with their images and answers."""
     policy_sha256: str = ""
-    """The SHA-256 of what the policy means."""
+    """The SHA-256 of the meaning of the policy."""
     nodeid: str = ""
-    """The test's node id in pytest."""
+    """The node id of the test in pytest."""
 
     @property
     def deciding(self) -> Outcome:

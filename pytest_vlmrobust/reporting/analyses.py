@@ -35,28 +35,20 @@ class Analysis:
     """One row of an analysis: what a paper computes from many cells of a model on a dataset."""
 
     name: str
-    """The analysis: ``tiers`` (shares of settings by tier of severity), ``category_drops`` (mean drop by category of questions,
-    the largest first), ``effects`` (mean drop, RCE and flips by level), ``most_harmful`` (the same of each setting, at each level
-    the largest drop first), ``linear_trend`` (accuracy against resolution), ``patch_change`` (PCRI of the coarsest and the finest
-    grid), ``group_gaps`` (gaps between groups of people, also signed), ``attributes`` (overlap of the boxes of each attribute),
-    ``position_gaps`` (gap between positions of each group of people) or ``chain_lengths`` (answers by the words of their chain of
-    thought)."""
+    """The name of the analysis, see above."""
     model: str
-    """The model by its short name; empty for the points of all models together."""
+    """The model by its short name; empty for all models together."""
     dataset: str
     """The dataset by its short name."""
     part: str
-    """What the row is about: of ``tiers`` and ``effects`` a level, ``binary`` or ``all``; of ``most_harmful`` the setting; of
-    ``category_drops`` and ``linear_trend`` the category of questions, or ``all``; of ``patch_change`` the grids, ``2 to 3``; of
-    ``group_gaps`` grouping and split, ``sex, clean``; of ``attributes`` and ``position_gaps`` attribute or group and split,
-    ``mouth, observatory_ood``; of ``chain_lengths`` outcome and pictures, ``right, clean`` or ``fixes, perturbed``."""
+    """The level, setting, category, grids, group or outcome of the row, or ``all``."""
     values: dict[str, float] = field(default_factory=dict)
-    """Name to number; ``null`` where it is undefined, as without any complete cell."""
+    """Name to number; ``null`` if undefined, as without any complete cell."""
     cells: int = 0
-    """Complete cells that the numbers rest on, baselines not counted; of ``group_gaps``, ``attributes`` and
-    ``position_gaps`` the samples that are known."""
+    """Complete cells behind the numbers, without baselines; for ``group_gaps``, ``attributes`` and ``position_gaps`` the
+    questions."""
     missing: dict[str, str] = field(default_factory=dict)
-    """Setting of each cell that it lacks, with the reason: the test stopped early, inferences failed, nothing was asked."""
+    """Settings of missing cells, with the reason: the test stopped early, calls failed, or the model was not called."""
 
 
 class _Cells(NamedTuple):
