@@ -10,6 +10,7 @@ import hashlib
 import re
 import unicodedata
 from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,11 +33,11 @@ _ROLES: Final = (
 _JOINED: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 """Letters of languages that set no blank between a word and what belongs to it."""
 _TOKEN = re.compile(r"[^\s.,;:!?()\[\]{}\"<>=/|*$&+\u2192\u21d2\u27f9\u2234-]+(?:-[^\s.,;:!?()\[\]{}\"<>=/|*$&+-]+)*|\S")
-_SENTENCE_END = re.compile(r"[.!?](?!\d)|\n|;")
+_SENTENCE_END = re.compile(r"[.!?;\n](?!(?<=[.!?])\d)")
 _REACH = 200
 """Characters before and after a mention that are looked at."""
-_MOST_WORDS = 5
-"""Words of the longest phrase."""
+_MOST_BEHIND = 24
+"""Words behind a mention that are looked at."""
 _NONE: Final = frozenset[str]()
 
 
@@ -46,6 +47,10 @@ class Words(NamedTuple):
     spaced: dict[str, dict[str, None]]
     joined: dict[str, tuple[str, ...]]
     roles: dict[str, frozenset[str]]
+    begins: dict[str, int]
+    """Most words of a phrase, by its first word."""
+    ends: dict[str, int]
+    """Most words of a phrase, by its last word."""
 
 
 @cache
@@ -58,10 +63,13 @@ def words() -> Words:
     for role, phrases in table.items():
         for phrase in phrases:
             roles.setdefault(phrase, set()).add(role)
+    split = sorted((phrase.split(" ") for phrase in roles), key=len)  # the longest counts
     return Words(
         {role: {phrase: None for phrase in phrases if not _JOINED.search(phrase)} for role, phrases in table.items()},
         {role: tuple(phrase for phrase in phrases if _JOINED.search(phrase)) for role, phrases in table.items()},
         {phrase: frozenset(each) for phrase, each in roles.items()},
+        {said[0]: len(said) for said in split},
+        {said[-1]: len(said) for said in split},
     )
 
 
@@ -75,6 +83,7 @@ def tokens(lowered: str) -> list[str]:
     return [word.strip("'") or "'" for word in found] if "'" in lowered else found
 
 
+@lru_cache(maxsize=16384)
 def roles_of(word: str) -> frozenset[str]:
     """Returns the roles of a word."""
     return words().roles.get(word, _NONE)
@@ -91,23 +100,29 @@ def scoring_rules() -> dict[str, object]:
 
 def _last_phrase(said: list[str]) -> tuple[frozenset[str], list[str]]:
     """Returns the roles of the longest phrase that ``said`` ends with, and the words before it; no roles for any other word."""
-    roles = words().roles
-    for count in range(min(_MOST_WORDS, len(said)), 0, -1):
-        if found := roles.get(" ".join(said[-count:])):
+    known, last = words(), said[-1] if said else ""
+    for count in range(min(known.ends.get(last, 0), len(said)), 0, -1):
+        if found := known.roles.get(" ".join(said[-count:])):
             return found, said[:-count]
-    last = said[-1] if said else ""
-    for begin in range(max(1, len(last) - 12), len(last) if last and _JOINED.match(last[-1]) else 0):
-        if found := roles.get(last[begin:]):
+    for begin in range(max(1, len(last) - 12), len(last) if not last.isascii() and _JOINED.match(last[-1]) else 0):
+        if found := known.roles.get(last[begin:]):
             return found, [*said[:-1], last[:begin]]
     return _NONE, said
 
 
 def _first_phrase(said: list[str]) -> tuple[frozenset[str], int]:
     """Returns the roles of the longest phrase that ``said`` begins with, and the number of its words, at least 1."""
-    for count in range(min(_MOST_WORDS, len(said)), 0, -1):
-        if found := words().roles.get(" ".join(said[:count])):
+    known = words()
+    for count in range(min(known.begins.get(said[0], 0), len(said)) if said else 0, 0, -1):
+        if found := known.roles.get(" ".join(said[:count])):
             return found, count
     return _NONE, 1
+
+
+@cache
+def _signs(*roles: str) -> frozenset[str]:
+    """Returns the longest word of each phrase of some roles; a text without them has none of the phrases."""
+    return frozenset(max(phrase.split(" "), key=len) for role in roles for phrase in words().spaced[role])
 
 
 # What stands before a mention.
@@ -241,6 +256,8 @@ def _clause(said: list[str], place: int) -> list[str]:
 def _denies(clause: list[str]) -> bool:
     """Says whether the words of a clause deny what comes after them."""
     text = f" {' '.join(clause)} "
+    if text.isascii() and "n't " not in text and _signs("not", "wrong", "unlike").isdisjoint(clause):
+        return False
     if any(each in text for each in (" no ", " without ", " least ", "nothing but", " not only", "none other")):
         text = _IDIOM.sub(" ", text)
         clause = text.split()
@@ -271,6 +288,8 @@ _THAT: Final = (["что"], ["dass"], ["że"], ["that"])
 
 def _is_void(sentence: list[str], place: int, kind: str) -> bool:
     """Says whether a sentence only supposes or reports what comes after its words; of those before a comma, a condition does."""
+    if _signs("void", "aside", "condition").isdisjoint(sentence) and all(map(str.isascii, sentence)):
+        return False
     begin = max((at + 1 for at, word in enumerate(sentence[:place]) if "turns" in roles_of(word)), default=0)
     part = [word for at, word in enumerate(sentence) if at >= begin and (word != "," or sentence[at + 1 : at + 2] not in _THAT)]
     stated = kind in ("line", "statement", "conclusion")
@@ -320,12 +339,13 @@ def after(lowered: str, end: int, ceiling: int) -> After:
     """Returns what the words from ``end`` to the next mention, at ``ceiling``, say of what stands before them."""
     stop = _SENTENCE_END.search(lowered, end, min(ceiling, end + _REACH))
     limit = stop.start() if stop else min(ceiling, end + _REACH)
-    found = [(match[0].strip("'") or "'", match.end()) for match in _TOKEN.finditer(lowered, end, limit)]
+    matches = islice(_TOKEN.finditer(lowered, end, limit), _MOST_BEHIND)
+    found = [(match[0].strip("'") or "'", match.end()) for match in matches]
     closed = bool(found) and found[0][0] in ")]}" and lowered[end - 2 : end - 1] not in ("(", "[", "{")
     closed = closed and lowered[found[0][1] : found[0][1] + 1].strip() == ""
     while found and found[0][0] in ")]}>'\"*$":
         found = found[1:]
-    said, truncated = [word for word, _ in found], not stop and ceiling < len(lowered)
+    said, truncated = [word for word, _ in found], (not stop and ceiling < len(lowered)) or len(found) == _MOST_BEHIND
     ends = closed or not _ENDING.isdisjoint(_first_phrase(said)[0]) if said else not truncated
     ends = ends or (bool(said) and said[0] in _SET_OFF and said[:2] != ["-", ">"])
     plain = After(end, ends=ends, void=_BEHIND_VOID.match(lowered, end, ceiling) is not None)
@@ -392,12 +412,6 @@ def _turning(role: str) -> re.Pattern[str]:
     spaced, joined = ("|".join(map(re.escape, by[role])).replace(r"\ ", r"\s") for by in words()[:2])
     begins = r"(?:(?<=[.!?;,:\n(-])\s*|(?<=[.,!?;:-] )|\A|(?<=\n)|(?<=\bbut )|(?<=\bno )|(?<=\bbecause ))"
     return re.compile(rf"{begins}(?:(?:{spaced})(?!\w)|{joined})(?:[\s,.!;:)-]*no(?=[\s,.:!-])(?! \w))?[\s,.!;:)-]*")
-
-
-@cache
-def _signs(role: str) -> frozenset[str]:
-    """Returns the longest word of each phrase of a role; a text without them has none of the phrases."""
-    return frozenset(max(phrase.split(" "), key=len) for phrase in words().spaced[role])
 
 
 @lru_cache(maxsize=8)
