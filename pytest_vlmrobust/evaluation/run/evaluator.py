@@ -19,11 +19,11 @@ from pytest_vlmrobust.backends.batch_size import START
 from pytest_vlmrobust.backends.guard import Guard
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, OfflineError, VlmRobustError
+from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, ImageError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint, fingerprints_after
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.words import first_few
+from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.datasets import corpus_metric, sampling
 from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.metrics.table import ScoreTable
@@ -35,6 +35,7 @@ from .asking import Engine
 from .leases import owner_name
 from .ledger import Ledger
 from .probes import exchanges, shown_setting, with_pictures_of
+from .profile import picture_sizes
 from .prompts import answer_limit, in_space_of, prompt, scorable_choices
 from .queue import Asking, Want
 from .results import HIGHEST, NO_ANSWER, CellResult, turns, view_indices
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+NAMED = 10
+"""Pictures that cannot be read and are named at most."""
 _RESULTS = 8
 """Results of a cell that are kept: one for each size at which adaptive mode looks at it."""
 
@@ -152,6 +155,8 @@ class Evaluator:
         self._pictures: dict[str, Mapping[str, PictureDigests]] = {}
         self._exchanges: dict[str, Mapping[str, Sample]] = {}
         self._failed: dict[str, VlmRobustError] = {}
+        self._unreadable: dict[str, list[str]] = {}
+        """Why pictures of a dataset cannot be read; looked for once one of them was not."""
         self._loaded: dict[str, Dataset] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
         self._questions: dict[tuple[str, str], Sequence[tuple[Sample, str]]] = {}
@@ -245,13 +250,24 @@ class Evaluator:
             return self._results[cell]
         partial = self._partial_cell(cell)
         if missing := partial.missing(places):
-            self._evaluate(partial, missing)
+            try:
+                self._evaluate(partial, missing)
+            except ImageError as error:
+                raise ImageError(f"{error}{self._more_unreadable(cell.dataset, str(error))}") from error
             is_new = len(missing) == (partial.size if places is None else len(places))
             self.witness(partial.result(places if is_new else missing))  # nobody is told of an answer twice
         result = partial.result(places)
         if places is None:
             self._results[cell] = result
         return result
+
+    def _more_unreadable(self, dataset: str, first: str) -> str:
+        """Returns a line that names the other pictures of a dataset that cannot be read, nothing where there are none."""
+        if dataset not in self._unreadable:
+            self._unreadable[dataset] = picture_sizes(self.samples(dataset))[1]
+        others = [why.partition(": ")[0] for why in self._unreadable[dataset] if why != first]
+        named = "; ".join([*others[: NAMED - 1], *([f"{len(others) - NAMED + 1} more"] if len(others) >= NAMED else [])])
+        return f"\n({quantity(len(others) + 1, 'picture')} cannot be read in all; the others: {named})" if others else ""
 
     def expect(self, wants: Iterable[Want]) -> None:
         """Says what will be asked for next, in this order, so that a model is kept busy with it while it has nothing else to do.

@@ -44,7 +44,7 @@ def profile(dataset: Dataset) -> Profile:
         warnings.simplefilter("ignore")  # the notes of the dataset, which stand in the profile
         samples = dataset.samples()
     refusal = _refusal(dataset, samples)
-    sizes, unread = _sizes(samples)
+    sizes, unread = picture_sizes(samples)
     facts = [
         *_what_it_is(dataset),
         *_scoring(dataset, samples, scored=not refusal),
@@ -137,7 +137,7 @@ def _identities(sample: Sample) -> tuple[str, ...]:
         return (sample.id,)
 
 
-def _sizes(samples: Iterable[Sample]) -> tuple[dict[str, tuple[int, int]], list[str]]:
+def picture_sizes(samples: Iterable[Sample]) -> tuple[dict[str, tuple[int, int]], list[str]]:
     """Returns width and height of different pictures, ``MEASURED`` at most, by identity; and why others cannot be read."""
     sizes: dict[str, tuple[int, int]] = {}
     unread: dict[str, str] = {}

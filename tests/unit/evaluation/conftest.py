@@ -28,14 +28,14 @@ TODAY = date(2026, 6, 1)
 class MemoryImage:
     """Pixels in memory; ``broken`` ones cannot be decoded."""
 
-    def __init__(self, pixels: NDArray[np.uint8], *, broken: bool = False) -> None:
-        self.pixels, self.broken = pixels, broken
+    def __init__(self, pixels: NDArray[np.uint8], *, broken: bool = False, where: str = "memory") -> None:
+        self.pixels, self.broken, self.where = pixels, broken, where
         self.loaded = 0
 
     def load(self) -> NDArray[np.uint8]:
         self.loaded += 1
         if self.broken:
-            raise ImageError("this picture cannot be decoded")
+            raise ImageError(f"{self.where}: this picture cannot be decoded")
         return self.pixels.copy()
 
     def identity(self) -> str:

@@ -320,6 +320,17 @@ def test_a_broken_picture_spoils_only_the_batches_from_its_own_on(world: World) 
     assert len(Store.open(world.directory)) == 2
 
 
+def test_every_picture_that_cannot_be_read_is_named(world: World) -> None:
+    world.samples = [sample(i, images=(MemoryImage(picture(i), broken=i != 1, where=f"rows:{i}"),)) for i in range(15)]
+    evaluator = world.evaluator()
+    for setting in ("clean", "flip_v"):
+        with pytest.raises(
+            ImageError, match=r"^rows:0: this picture cannot be decoded\n.14 pictures .*; the others: rows:2;"
+        ) as caught:
+            evaluator.result(cell(setting))
+        assert str(caught.value).endswith("rows:9; rows:10; 4 more)")
+
+
 def test_progress_counts_what_was_recalled(world: World) -> None:
     world.samples = world.samples[:3]
     world.evaluator().result(cell("clean"))
