@@ -82,7 +82,7 @@ _LETTER = re.compile(
     rf"(?<![{WORD}+°])(?<![{WORD}]')(?<![{WORD}][-.&])[A-Z](?![{WORD}°%+&*]|'[A-Za-z]|-[A-Za-z]|\.[A-Za-z](?![A-Za-z]))"
 )
 _LABEL = re.compile(r"(?:(?P<set_off>[)\]\"'}]{0,2}\s?[.:,=)]|[)\]]|\s-)|(?=[\s\u3040-\uffff]))\s*")
-_WORD_BEHIND = re.compile(r"\s(?=[^\W\d_])(?![A-Z])([^\s.,;:!?()]+)")
+_WORD_BEHIND = re.compile(r"\s(?=[^\W\d_])(?![A-Z]|the\s)([^\s.,;:!?()]+)")
 _OPTION_BEFORE = re.compile(r"(?:[Oo]ption|[Cc]hoice|[Ll]etter)\s\W?\Z")
 _LETTER_SOON = re.compile(r"(?:\s[^\W\dA-Z]+){0,2}\s\W?[A-Z](?![\w'])")
 _AFTER_LETTER = re.compile(

@@ -103,7 +103,7 @@ _DENIED_BEFORE = re.compile(
 )
 _DENIED_AFTER = re.compile(
     r"\s?(?:[^\W\d]+ )?(?:is|are|was|would be|seems) (?:not|n't|wrong|incorrect|false|too (?:many|few|high|low))\b"
-    r"|\s?(?:isn't|aren't|ではな)",
+    r"|\s?(?:isn't|aren't|ではな|so far\b)",
     re.IGNORECASE,
 )
 _UNIT = re.compile(r"\s*(?P<unit>°?\s?[^\W\d_]*[23²³]?)\s*\.?")
@@ -389,7 +389,7 @@ def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) ->
     reply = final_words(_typed(prediction.text))
     if isinstance(reply, Stop):
         return grade_unread(reply.value, prediction)
-    plain = plain_numbers(reply)
+    plain = plain_numbers(_NO_ANSWER.sub("", reply))
     text = plain_text(plain)
     if not text:
         return grade_unread("empty", prediction)
@@ -425,6 +425,10 @@ def _score_region(region: Extraction, expressions: Mapping[str, str], sample: Sa
     return Score(float(mention[1]), region.rule, mention[0]) if mention else None
 
 
+_NO_ANSWER = re.compile(r"^\W*confidence\b[^\n]*|\bimage \d{1,2}>", re.IGNORECASE | re.MULTILINE)
+"""How sure a model is, and the mark of a picture: their numbers are no answer."""
+_BREAKDOWN = re.compile(r"[^.,;]{0,80}(?::|\s-\s|\b(?:including|consisting|made up)\b)")
+"""What stands behind a total that its parts follow: "7 people: four adults and three children"."""
 _BRACKETS = re.compile(r"\([^()=]*\)")
 _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s+")
 _ASIDE = re.compile(
@@ -434,7 +438,7 @@ _ASIDE = re.compile(
 )
 _TOTAL_BEFORE = re.compile(
     r"(?:[=≈]|\b(?:so|therefore|thus|hence|total(?:ing|s)?|sum|altogether|makes?|gives?|equals?|leaves?|leaving|is|are|becomes?|get|"
-    r"result(?:s in|ing in)?|we have|yields?|answer|be)\b|共|合计|一共|总共|等于|所以|合計|全部で|모두|총)"
+    r"result(?:s in|ing in)?|we have|yields?|answer|be)\b|共|合计|一共|总共|等于|所以|合計|全部で|모두|총|هو)"
 )
 _TOTAL_BEHIND = re.compile(r"(?:\s\w+){0,3}?\s(?:in total|altogether|in all|overall|total)\b")
 _TWO_SOLUTIONS = re.compile(r"\b([A-Za-z])\s?=\s?-?\d[\d.,]*\s?,?\s(?:or|and)\s\1\s?=\s?-?\d")
@@ -493,6 +497,8 @@ def _concluded(text: str) -> Extraction:
     core = core if numbers_in(core) else said
     numbers = [number for number in numbers_in(core) if not number.is_bound]
     totals = [number for number in numbers if _TOTAL_BEHIND.match(core, number.span[1])]
+    if len(numbers) > 2 and numbers[0].value == sum(number.value for number in numbers[1:]):
+        totals = totals or ([numbers[0]] if _BREAKDOWN.match(core, numbers[0].span[1]) else [])
     if "=" not in core and len(totals) == 1:
         return Extraction(totals[0].text, CONCLUDED)
     if len({number.value for number in numbers}) > 1:

@@ -285,7 +285,7 @@ _OTHER_ONE = re.compile(
 )
 """Words with which something is there all the same: "no other dog", "not just one dog", "not fully visible"."""
 _DOUBTED = re.compile(
-    r"\b(?:not|n't|wrong|incorrect|false|untrue|mistaken?|disagree|deny|denies|impossible|error)\b"
+    r"\b(?:not|n't|wrong|incorrect|false|untrue|mistaken?|disagree|deny|denies|impossible|error)\b(?! (?:appear|seem|look)s? )"
     r"(?: \w+){0,3}? (?:that|to (?:say|think|claim))\b|\bnot (?:\w+ )?there is no\b"
     r"|\b(?:no|not|n't|never|without)\b[^.,;]{0,120}\b(?:absent|missing|nonexistent|nothing|lacks?|without)\b"
 )

@@ -47,22 +47,20 @@ def score_row(row: dict[str, Any], target: str, scorer: str) -> Score:
 
 
 def test_no_golden_number_is_read_as_another_one() -> None:
-    """But for a last sentence that names another share, which a person takes for an explanation."""
     numbered = [row for row in NUMBERS if row["expected"] not in (None, "ambiguous")]
     read = [(score_row(row, row["expected"], "numeric"), row) for row in numbered]
     wrong = [row["text"] for found, row in read if found.value != 1 and found.state == "scored" and "disputed" not in row]
-    unread = [row["text"] for found, row in read if found.state == "unparsed"]
+    unread = [row["text"] for found, row in read if found.state == "unparsed" and "disputed" not in row]
     assert len(numbered) > 250
-    assert len(wrong) == 1, wrong
-    assert "account for 5% of the total" in wrong[0]
-    assert len(unread) <= 2 * MOST_UNREAD * len(numbered), unread
+    assert wrong == []
+    assert len(unread) <= MOST_UNREAD * len(numbered), unread
 
 
-def test_golden_texts_without_a_number_are_seldom_read() -> None:
+def test_golden_texts_without_a_number_are_not_read() -> None:
     silent = [row["text"] for row in NUMBERS if row["expected"] in (None, "ambiguous") and "disputed" not in row]
     read = [text for text in silent if score_row({"text": text}, "987654321", "numeric").state == "scored"]
     assert len(silent) > 20
-    assert len(read) <= 5, read
+    assert read == []
 
 
 def test_golden_scores_of_numbers() -> None:

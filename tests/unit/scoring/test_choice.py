@@ -154,6 +154,7 @@ def test_every_letter_is_read_alike(template: str, letter: str) -> None:
         ("There are three 12s", None),
         ("112", None),
         ("It's a hot dog.", None),
+        ("Option B is tempting, but the arrow points elsewhere, which makes A the best choice.", "A"),
         ("12.0", "D"),
         ("A: different hair.\nB: same hair.\nC: other nose.\n\nTherefore option B matches.", "B"),
         ("A. has glasses\nB. has none\nC. is older", None),

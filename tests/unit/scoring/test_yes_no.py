@@ -88,6 +88,7 @@ def test_a_denial_is_no(text: str, question: str) -> None:
         ("Yes, there is no dog.", DOG, None),
         ("No, there is a dog in the image.", DOG, None),
         ("There is a dog.", DOG, "yes"),
+        ("Based on the image, it does not appear that there is a dog.", DOG, "no"),
         ("In the image, there is a dog.", f"{DOG} Please answer yes or no.", "yes"),
         ("There is a dog.", "Is there a dog on the sofa?", None),
         ("There is a toy dog.", DOG, None),
