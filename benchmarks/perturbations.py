@@ -4,7 +4,7 @@
     python benchmarks/perturbations.py --names fog rain              # some perturbations, at all levels
     python benchmarks/perturbations.py --size 640x480 --no-peers     # some sizes, our own times only
     python benchmarks/perturbations.py --json times.json             # the numbers, for a program
-    python benchmarks/perturbations.py --markdown                    # also what has a peer, as docs/performance.md
+    python benchmarks/perturbations.py --markdown                    # also what has a peer, as studies/performance/README.md
 
 The other libraries go into an environment of their own: albumentations asks for a build of OpenCV that overwrites ours, and
 imagecorruptions for something that newer releases of setuptools do not have. At the top of the repository::

@@ -2,7 +2,7 @@
 
     python benchmarks/reliability.py                                  # what is not in the rows yet, for this commit and seed
     python benchmarks/reliability.py --only inputs --rounds 10        # ten rounds of a minute for each reader
-    python benchmarks/reliability.py --only inputs --rounds 0 --markdown docs/reliability.md   # nothing but the page
+    python benchmarks/reliability.py --only inputs --rounds 0 --markdown studies/reliability/README.md   # nothing but the page
 
 The whole takes hours. A row of a few inputs or mutants is kept in ``reliability.jsonl`` as soon as it is measured, and is
 not measured again, so that it may be stopped at any time. The same seed draws the same inputs and mutants: what is
