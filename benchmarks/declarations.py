@@ -2,7 +2,7 @@
 
     python benchmarks/declarations.py                              # every setting, in some minutes
     python benchmarks/declarations.py --names fog solarize         # some perturbations, at all levels
-    python benchmarks/declarations.py --write                      # also writes the table of docs/declarations.md
+    python benchmarks/declarations.py --write                      # also writes the table of studies/declarations/README.md
 
 The pictures are a white page and a black one, with disks or with capitals. Each setting is applied to a page with and without a
 disk, with the same draw; what differs is that disk, wherever it went:
@@ -50,7 +50,7 @@ from pytest_vlmrobust.perturbations.record import aspects, unreadable_text
 Image = NDArray[np.uint8]
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "declarations.md"
+PAGE = ROOT / "studies" / "declarations" / "README.md"
 START, END = "<!-- declarations: written by benchmarks/declarations.py --write -->", "<!-- end -->"
 
 BASIC_COLOURS = {
@@ -390,7 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints and compares; returns 1 when a record declares something else than the rule."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--names", nargs="+", default=[], metavar="NAME", help="some perturbations instead of all")
-    parser.add_argument("--write", action="store_true", help="write the table of docs/declarations.md")
+    parser.add_argument("--write", action="store_true", help="write the table of studies/declarations/README.md")
     options = parser.parse_args(arguments)
     if options.write and options.names:
         parser.error("--write takes all perturbations: leave out --names")

@@ -2,12 +2,6 @@
 
     python docs/contact_sheets.py
 
-"Before" is the package of an earlier commit, with the perturbations whose laws have changed since:
-
-    git worktree add /tmp/before 750a033~1
-    PYTHONPATH=/tmp/before python docs/contact_sheets.py --changed --out /tmp/before
-    python docs/contact_sheets.py --changed --before /tmp/before
-
 The photograph is the one of the tests (CC0), the page is white with text of four sizes, and the drawing is the first picture of
 the embedded `shapes`. For a picture of your own there is `vlmrobust show`, whose sheets have parameters and measures too.
 """  # noqa: INP001 - a script, not a package
@@ -28,11 +22,6 @@ from pytest_vlmrobust.datasets.embedded.shapes import Shapes
 ROOT = Path(__file__).parents[1]
 SEED = 1234
 HEIGHTS = (36, 24, 18, 12)
-CHANGED = (
-    *("color_jitter", "random_occlusion", "perspective_transform", "fog", "frost", "snow", "rain", "spatter"),
-    *("motion_blur", "elastic_transform", "grid_mask", "salt_pepper"),
-)
-"""Perturbations whose levels had draws of their own, or whose law has changed."""
 ACROSS = 4
 """Perturbations side by side, each with its levels; those without levels fill the last rows."""
 TILE = (116, 78)
@@ -92,38 +81,15 @@ def all_rows() -> list[list[str]]:
     return [row[start : start + long] for row in (graded, binary) for start in range(0, len(row), long)]
 
 
-def changed_rows() -> list[list[str]]:
-    """Returns the levels of two perturbations of ``CHANGED`` to a row."""
-    return [[f"{name}:{level}" for name in CHANGED[i : i + 2] for level in LEVELS] for i in range(0, len(CHANGED), 2)]
-
-
-def beside(before: Path, after: Image.Image) -> Image.Image:
-    """Returns a sheet to the right of the one in a file."""
-    with Image.open(before) as left:
-        canvas = Image.new("RGB", (left.width + 4 * GAP + after.width, max(left.height, after.height)), "black")
-        canvas.paste(left, (0, 0))
-        canvas.paste(after, (left.width + 4 * GAP, 0))
-    return canvas
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draws all sheets."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="where to (default: %(default)s)")
-    parser.add_argument("--changed", action="store_true", help="the perturbations whose laws have changed alone")
-    parser.add_argument("--before", type=Path, help="a folder with such sheets, to stand on the left")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     for name, draw in PICTURES.items():
-        if options.changed and name == "drawing":
-            continue
-        drawn = sheet(draw(), changed_rows() if options.changed else all_rows())
-        stem = f"changed-laws-{name}" if options.changed else f"contact-sheet-{name}"
-        if options.before:
-            drawn = beside(options.before / f"{stem}.png", drawn)
-        shown = options.before or not options.changed
-        file = options.out / f"{stem}.{'jpg' if shown else 'png'}"
-        drawn.save(file, quality=QUALITY, optimize=True)
+        file = options.out / f"contact-sheet-{name}.jpg"
+        sheet(draw(), all_rows()).save(file, quality=QUALITY, optimize=True)
         print(f"wrote {file}: {file.stat().st_size:,} bytes")  # noqa: T201  # a program's answer
 
 

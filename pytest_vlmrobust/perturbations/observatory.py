@@ -112,7 +112,7 @@ def observatory_rgb_shift(image: Image, rng: np.random.Generator) -> Image:
     """Adds to each channel a number of its own, drawn from -20 to 20 levels.
 
     No change of colour is declared: all disks in the colours of a chart keep their names; see
-    ``docs/declarations.md``.
+    ``studies/declarations``.
     """
     return look_up(image, LEVELS[:, None] + rng.uniform(-20.0, 20.0, 3))
 

@@ -1,7 +1,7 @@
 """Occlusion: paints part of the picture black, the default of the usual libraries; the paper does not name a colour.
 
 Hidden things cannot be seen or counted, so the answers to questions about presence change where things of a twentieth of the
-picture's shorter side disappear (``docs/declarations.md``).
+picture's shorter side disappear (``studies/declarations``).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ CHANGES = (
 ``colour`` the colour of things; ``count`` how many are in view; ``left_right`` and ``up_down`` their order along an axis;
 ``position`` where they are in the picture; ``presence`` whether they are in view at all; ``text`` which words can be read, and
 ``text_12`` to ``text_36`` which words in letters so many pixels high. What the built-in ones declare follows from
-measurements by one rule, in ``docs/declarations.md``.
+measurements by one rule, in ``studies/declarations``.
 """
 
 

@@ -96,7 +96,7 @@ def saturation(image: Image, *, factor: float) -> Image:
     """Multiplies the distance of every pixel from its own luma by ``factor``; 0 equals ``grayscale``, byte for byte.
 
     At half the saturation, half of the colours of a chart are nearer to another basic colour; see
-    ``docs/declarations.md``.
+    ``studies/declarations``.
     """
     return extrapolate(image, as_grey(image), factor)
 

@@ -1,4 +1,4 @@
-"""What settings are declared to change follows from `docs/declarations.md`, which is measured again in part."""
+"""What settings are declared to change follows from `studies/declarations/README.md`, which is measured again in part."""
 
 from __future__ import annotations
 
