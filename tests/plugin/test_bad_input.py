@@ -89,6 +89,7 @@ def test_a_seed_of_zero_is_a_seed(project: Project) -> None:
     result.stdout.fnmatch_lines(["vlm:*seed 0,*"])
 
 
+@pytest.mark.slow
 def test_mistakes_are_refused_under_xdist_too(project: Project) -> None:
     project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace('"flip_v"', '"flip_w"'))
     refused(project.run("-n2"), "unknown setting, or set of settings 'flip_w'")
@@ -218,6 +219,7 @@ def test_without_xdist(project: Project) -> None:
     assert project.run("-p", "no:xdist", subprocess=True).ret == 0
 
 
+@pytest.mark.slow
 def test_with_plugins_named_one_by_one(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     named = ("-p", "pytest_vlmrobust.plugin", "-p", "xdist.plugin", "-n2")

@@ -54,22 +54,21 @@ def test_the_same_model_loses_nothing(compared: Project) -> None:
     assert values == {0.0}
 
 
-def test_a_worse_model_is_found_with_the_samples_that_broke(pytester: pytest.Pytester) -> None:
-    for arguments in ((), ("-n2",)):
-        project = make_project(pytester, arguments)
-        project.write("policy.yaml", RULES)
-        project.script({"setting": "flip_v", "sample": "q7", "answer": "A"})
-        project.run("--vlm-report=first", f"--vlm-store=store{len(arguments)}")
-        project.script({"setting": "invert", "sample": "q[25]", "answer": "A"}, name="newer")
-        more = ("--vlm-baseline=first", "--vlm-report=out", f"--vlm-store=store{len(arguments)}")
-        result = project.run(*more, models=("newer",))
-        assert result.ret == 1
-        result.stdout.fnmatch_lines(["*baseline_drop 0.250 > 0.100 (rule loss, policy.yaml:6)*"])
-        result.stdout.fnmatch_lines(["*broken since the baseline    q2, q5"])
-        result.stdout.fnmatch_lines(["since the baseline: 2 answers newly broken in 1 cell, 1 newly fixed in 1, over 6 cells"])
-        found = records(project)
-        assert found["newer-data-invert"].broken == ("q2", "q5")
-        assert found["newer-data-flip_v"].fixed == ("q7",)
+def test_a_worse_model_is_found_with_the_samples_that_broke(any_project: Project) -> None:
+    project = any_project
+    project.write("policy.yaml", RULES)
+    project.script({"setting": "flip_v", "sample": "q7", "answer": "A"})
+    project.run("--vlm-report=first")
+    project.script({"setting": "invert", "sample": "q[25]", "answer": "A"}, name="newer")
+    more = ("--vlm-baseline=first", "--vlm-report=out")
+    result = project.run(*more, models=("newer",))
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*baseline_drop 0.250 > 0.100 (rule loss, policy.yaml:6)*"])
+    result.stdout.fnmatch_lines(["*broken since the baseline    q2, q5"])
+    result.stdout.fnmatch_lines(["since the baseline: 2 answers newly broken in 1 cell, 1 newly fixed in 1, over 6 cells"])
+    found = records(project)
+    assert found["newer-data-invert"].broken == ("q2", "q5")
+    assert found["newer-data-flip_v"].fixed == ("q7",)
 
 
 def changed_questions(project: Project) -> None:

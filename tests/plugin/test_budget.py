@@ -173,6 +173,7 @@ def test_a_server_that_counts_nothing_cannot_be_limited(project: Project, served
     result.stdout.fnmatch_lines(["*without saying how many tokens they took, so that --vlm-budget-tokens cannot be kept*"])
 
 
+@pytest.mark.slow
 def test_a_model_in_this_process_counts_its_tokens(project: Project) -> None:
     pytest.importorskip("torch")
     result = project.run("--vlm=tiny", "--vlm-budget-tokens=200", "--vlm-batch-size=2", models=(), subprocess=True)

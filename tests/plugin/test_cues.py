@@ -15,6 +15,7 @@ def test_cell(vlm_cell):
 """
 
 
+@pytest.mark.study
 @pytest.mark.filterwarnings("default")
 def test_tiny_is_distracted_indifferent_and_in_need_of_the_whole_where_it_should_be(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_suite=SUITE)

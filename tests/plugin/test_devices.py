@@ -8,7 +8,7 @@ import pytest
 
 from pytest_vlmrobust.backends.devices import usable_cores
 
-from .conftest import WORKERS_IF_SLOW, Project
+from .conftest import ALONE, WORKERS_IF_SLOW, Project
 from .test_rerun import run_directories
 
 BACKEND = """
@@ -58,7 +58,10 @@ def _run(project: Project, *arguments: str) -> pytest.RunResult:
     )
 
 
-@pytest.mark.parametrize(("size", "largest"), [("auto", 3), ("5", 5), (None, 16)])
+@pytest.mark.parametrize(
+    ("size", "largest"),
+    [pytest.param("auto", 3, marks=pytest.mark.slow), ("5", 5), pytest.param(None, 16, marks=pytest.mark.slow)],
+)
 def test_a_model_is_handed_as_many_requests_as_asked_for(project: Project, size: str | None, largest: int) -> None:
     assert _run(project, *([] if size is None else [f"--vlm-batch-size={size}"])).ret == 0
     manifest = json.loads((project.path / "out/manifest.json").read_text())
@@ -66,7 +69,7 @@ def test_a_model_is_handed_as_many_requests_as_asked_for(project: Project, size:
     assert manifest["settings"]["vlm_batch_size"] == {"auto": "auto", "5": 5, None: 16}[size]
 
 
-@pytest.mark.parametrize("workers", [(), WORKERS_IF_SLOW])
+@pytest.mark.parametrize("workers", [ALONE, WORKERS_IF_SLOW])
 def test_each_process_says_how_it_ran_its_models(
     project: Project, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:

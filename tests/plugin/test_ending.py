@@ -160,8 +160,10 @@ def test_a_plain_test_that_fails(both: Project) -> None:
     ("statement", "code", "reason"),
     [
         ("raise KeyboardInterrupt", 2, "pytest was interrupted (KeyboardInterrupt)"),
-        ("import pytest; pytest.exit('enough')", 2, "pytest was interrupted (enough)"),
-        ("import pytest; pytest.exit('enough', returncode=7)", 7, "pytest was interrupted (enough)"),
+        pytest.param("import pytest; pytest.exit('enough')", 2, "pytest was interrupted (enough)", marks=pytest.mark.slow),
+        pytest.param(
+            "import pytest; pytest.exit('enough', returncode=7)", 7, "pytest was interrupted (enough)", marks=pytest.mark.slow
+        ),
         ("import pytest; pytest.exit('enough', returncode=0)", 11, "pytest was interrupted (enough)"),
     ],
     ids=["keyboard", "exit", "exit with a code", "exit with 0"],

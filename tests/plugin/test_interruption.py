@@ -105,7 +105,10 @@ def test_ctrl_c_keeps_what_was_answered_and_the_next_run_does_the_rest(slow_proj
     assert f"{CELLS * SAMPLES - kept} inferences" in output
 
 
-@pytest.mark.parametrize("how", [signal.Signals[name] for name in ENDINGS])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(signal.Signals[name], marks=() if name == "SIGTERM" else pytest.mark.slow, id=name) for name in ENDINGS],
+)
 def test_a_signal_that_ends_it_leaves_a_decision_and_junit(slow_project: Project, how: signal.Signals) -> None:
     code, output = stop_in_the_middle(slow_project, how, "--junitxml=junit.xml", "--vlm-report=out")
     assert code == 2, output
@@ -197,7 +200,7 @@ def test_ctrl_c_in_the_first_test_says_so_and_not_that_no_test_ran(slow_project:
     assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_that_comes_while_the_run_concludes_does_not_break_into_it(slow_project: Project, how: signal.Signals) -> None:
     hook = "@pytest.hookimpl(tryfirst=True)\ndef pytest_terminal_summary():\n"
     late = f"import os\n\nimport pytest\n\n\n{hook}    os.kill(os.getpid(), {how:d})\n"

@@ -227,6 +227,7 @@ def test_where_the_store_cannot_be_written_checks_run_each_time(checks: pytest.P
         run(checks, "--vlm-store=file").assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_metrics_of_ones_own_are_checked_in_full_each_time(shop: Project) -> None:
     """One that replaces a metric of the package is a metric of one's own."""
     mine = "\n\n@metric(better='higher', perfect=1.0, replace=True)\ndef accuracy(perturbed):\n    return good(perturbed)\n"

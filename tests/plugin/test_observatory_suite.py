@@ -166,7 +166,7 @@ def test_planted_biases_fail_where_they_are_and_nowhere_else(observatory: Observ
     men = [rule for rule in missed if int(rule["sample"][1:]) % 2]
     observatory.script("biased", *rules("pointing", "Which cell", cornered, halftone), *men)
     observatory.write("idle.yaml", json.dumps({"default": "A", "rules": [*BLIND, {"text": "Find the box", "answer": "[]"}]}))
-    result = observatory.run("--vlm=scripted:biased.yaml", "--vlm=scripted:idle.yaml", "-n2")
+    result = observatory.run("--vlm=scripted:biased.yaml", "--vlm=scripted:idle.yaml")
     assert result.ret == 1
     records = observatory.records
     assert len(records) == 2 * (CELLS + SWEEPS)

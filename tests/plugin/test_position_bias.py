@@ -47,6 +47,7 @@ def write(path: Path) -> None:
     (path / "planted.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
+@pytest.mark.study
 @pytest.mark.filterwarnings("default")
 def test_the_quarter_that_holds_every_answer_stands_out(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_suite=SUITE)

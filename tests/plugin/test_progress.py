@@ -111,7 +111,7 @@ def letters(rows: list[str]) -> str:
     )
 
 
-SIZES = pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40)])
+SIZES = pytest.mark.parametrize(("columns", "rows"), [(80, 24), pytest.param(120, 40, marks=pytest.mark.slow)])
 
 
 @SIZES

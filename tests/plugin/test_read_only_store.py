@@ -76,6 +76,7 @@ def test_where_only_the_report_can_be_written_the_run_is_kept_in_it(
     assert not runs_in(filled.path / ".vlmrobust-runs")
 
 
+@pytest.mark.slow
 def test_workers_keep_one_run_in_one_place(filled: Project, seal: Callable[..., None]) -> None:
     (filled.path / "store" / "runs").rename(filled.path / "runs")
     (filled.path / "store" / "predictions.sqlite").chmod(0o444)

@@ -45,7 +45,7 @@ def test_few_files_are_enough_for_tests_that_are_no_gate(gate: Project) -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("decision", ["GO", "NO-GO"])
+@pytest.mark.parametrize("decision", ["GO", pytest.param("NO-GO", marks=pytest.mark.slow)])
 def test_closed_streams_change_no_decision(gate: Project, closed: str, decision: str) -> None:
     """Without the plugin pytest ends with 1 then, as it does for a model that fails."""
     if decision == "NO-GO":

@@ -134,6 +134,7 @@ def test_what_breaks_the_contract_is_an_error_of_its_tests(project: Project, bac
     assert "INCOMPLETE" in text
 
 
+@pytest.mark.slow
 def test_workers_say_the_same(project: Project) -> None:
     code, text = ended(project, member("fingerprint", "raise SystemExit(0)"), "-n2")
     assert code == 11, text
@@ -210,6 +211,7 @@ def test_what_hangs_ends_no_run_and_keeps_no_process_alive(project: Project, bac
     assert said in text
 
 
+@pytest.mark.slow
 def test_workers_leave_what_hangs(project: Project) -> None:
     code, text = ended(project, member("prepare", POOL, "Preparing"), "--vlm-timeout=2", "-n2")
     assert code == 11, text
