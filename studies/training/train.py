@@ -1,4 +1,4 @@
-"""Trains the embedded model `tiny`: `python training/train.py --out training/runs/1` does everything on 2 CPU cores.
+"""Trains the embedded model `tiny` on 2 CPU cores: `python studies/training/train.py --out studies/training/runs/1`.
 
 Four stages; the first two are independent and run side by side, one core each:
 

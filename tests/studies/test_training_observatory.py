@@ -17,8 +17,8 @@ from pytest_vlmrobust.core.cell import CLEAN
 from pytest_vlmrobust.datasets.embedded.faces import PortraitImage
 from pytest_vlmrobust.evaluation.run.prompts import prompt
 
-TRAINING = Path(__file__).parents[2] / "training"
-SHIPPED = TRAINING.parent / "pytest_vlmrobust" / "backends" / "tiny"
+TRAINING = Path(__file__).parents[2] / "studies" / "training"
+SHIPPED = TRAINING.parents[1] / "pytest_vlmrobust" / "backends" / "tiny"
 MODULES = ("checkpoint", "rows", "network", "comparing", "illustrated", "identities", "naming")
 
 
