@@ -90,7 +90,7 @@ def defocus_blur(image: Image, *, radius: float) -> Image:
     version=2,
 )
 def zoom_blur(image: Image, *, factor: float) -> Image:
-    """Averages the picture over zooms about its centre, from 1 to ``1 + factor`` in steps of 0.01.
+    """Averages the image over zooms about its centre, from 1 to ``1 + factor`` in steps of 0.01.
 
     The step is that of Hendrycks & Dietterich; a largest zoom of 1.10 is their mildest, and fits the published drop at ``high``.
     Each zoom adds a whole number of pixels on either side: the centre stays sharp, and no pixel is off by more than half a one.

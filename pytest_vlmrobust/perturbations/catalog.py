@@ -187,7 +187,7 @@ class SettingInfo:
     """Members of ``record.CHANGES``: questions about these have another right answer under the setting."""
     keeps_size: bool
     views: int
-    """How many pictures one becomes: n * n of ``patches:n``, else 1."""
+    """How many images one becomes: n * n of ``patches:n``, else 1."""
     doc: str
 
 

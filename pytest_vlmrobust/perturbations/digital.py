@@ -19,7 +19,7 @@ FLOATS_IN_CACHE = 1 << 22
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
 )
 def jpeg_compression(image: Image, *, quality: int) -> Image:
-    """Writes and reads the picture as a baseline JPEG of ``quality`` (1..95) with 4:2:0 chroma, the usual default, stated.
+    """Writes and reads the image as a baseline JPEG of ``quality`` (1..95) with 4:2:0 chroma, the usual default, stated.
 
     Decoded pixels differ by a level or two between builds of libjpeg.
     """
@@ -75,5 +75,5 @@ def average_areas(image: Image, width: int, height: int) -> Image:
 
 
 def scaled_size(height: int, width: int, scale: float) -> tuple[int, int]:
-    """Returns (width, height), OpenCV's order, of a picture whose sides are multiplied by ``scale``; at least 1 pixel each."""
+    """Returns (width, height), OpenCV's order, of a image whose sides are multiplied by ``scale``; at least 1 pixel each."""
     return max(1, round(width * scale)), max(1, round(height * scale))

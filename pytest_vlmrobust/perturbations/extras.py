@@ -82,7 +82,7 @@ def resolution_lanczos(image: Image, *, long_edge: int) -> Image:
     source=SOURCE,
 )
 def inner_border(image: Image, *, width: int) -> Image:
-    """Paints a black frame of ``width`` pixels on the picture, inwards: ``add_border`` at a constant size.
+    """Paints a black frame of ``width`` pixels on the image, inwards: ``add_border`` at a constant size.
 
     At most half of the picture's shorter side is painted from each end, less one pixel: something always stays in view.
     """
@@ -103,7 +103,7 @@ def inner_border(image: Image, *, width: int) -> Image:
     source=SOURCE,
 )
 def area_occlusion(image: Image, *, area: float) -> Image:
-    """Hides the central rectangle that covers a share ``area`` of the picture: ``center_occlusion`` by area, not by side."""
+    """Hides the central rectangle that covers a share ``area`` of the image: ``center_occlusion`` by area, not by side."""
     return center_occlusion(image, ratio=math.sqrt(area))
 
 

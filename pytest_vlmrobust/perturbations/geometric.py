@@ -27,7 +27,7 @@ ELASTIC_SIGMA = 5.0
     source="VLM-RobustBench Table 29",
 )
 def rotate(image: Image, *, degrees: float) -> Image:
-    """Turns the picture counter-clockwise by ``degrees`` about its centre.
+    """Turns the image counter-clockwise by ``degrees`` about its centre.
 
     The paper gives no direction; this is the positive one of Pillow and OpenCV. Questions about left, right, up and down keep
     their answers up to 30 degrees; what stands in a corner leaves the picture from 15 degrees on.
@@ -61,7 +61,7 @@ def shear(image: Image, *, degrees: float) -> Image:
     source="VLM-RobustBench Table 29",
 )
 def affine(image: Image, *, degrees: float) -> Image:
-    """Turns the picture counter-clockwise by ``degrees`` and shrinks it by as many percent, about its centre.
+    """Turns the image counter-clockwise by ``degrees`` and shrinks it by as many percent, about its centre.
 
     The paper says "rotation+scale" and lists the angle alone. Shrinking (to 0.95, 0.85, 0.70) keeps in view most of what
     :func:`rotate` turns out of the canvas, so that the two measure different things.
@@ -79,7 +79,7 @@ def affine(image: Image, *, degrees: float) -> Image:
     version=2,
 )
 def perspective_transform(image: Image, rng: np.random.Generator, *, magnitude: float) -> Image:
-    """Moves each corner inwards, as when a flat picture is looked at from the side.
+    """Moves each corner inwards, as when a flat image is looked at from the side.
 
     Each coordinate of each corner moves by up to half of ``magnitude`` of that side, drawn evenly, and inwards, so that nothing
     leaves the canvas: the law of torchvision's ``RandomPerspective``, whose word for its parameter, distortion, is the paper's.

@@ -53,7 +53,7 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
     stored = IllusionFolder(typed_path(folder).absolute(), name)
 
     def illusion(image: Image, *, variant: str) -> Image:
-        """Returns the illusion that was generated for this picture and stored: another appearance, the same layout.
+        """Returns the illusion that was generated for this image and stored: another appearance, the same layout.
 
         The pictures are the user's own. The Perceptual Observatory publishes neither its illusions nor its prompts.
         """
@@ -91,7 +91,7 @@ class IllusionFolder:
         self._names: dict[str, str] | None = None
         self._digests: dict[str, str] = {}
         self._first: dict[Path, str] = {}
-        """The SHA-256 of each file when it was first read: answers are known by it, also those about pictures read later."""
+        """The SHA-256 of each file when it was first read: answers are known by it, also those about images read later."""
 
     def picture(self, image: Image, variant: str) -> Image:
         """Returns the stored variant of ``image``, uint8 RGB, shape (h, w, 3); the first by name for equal originals.
@@ -159,7 +159,7 @@ class IllusionFolder:
 
 
 def stored_file(part: Path, name: str) -> Path | None:
-    """Returns the file of the picture ``name`` in one subfolder, or ``None`` when there is none."""
+    """Returns the file of the image ``name`` in one subfolder, or ``None`` when there is none."""
     candidates = (part / f"{name}{suffix}" for suffix in sorted(SUFFIXES))
     return next((file for file in candidates if file.is_file()), None)
 

@@ -48,7 +48,7 @@ def observatory_median_filter(image: Image, rng: np.random.Generator) -> Image:
 
 @corruption(family=FAMILY, stochastic=True, source=SOURCE)
 def observatory_zoom_blur(image: Image, rng: np.random.Generator) -> Image:
-    """Averages the picture with zooms about its centre, from 1 in steps of 0.01 to 0.03 to below a largest of 1.05 to 1.07.
+    """Averages the image with zooms about its centre, from 1 in steps of 0.01 to 0.03 to below a largest of 1.05 to 1.07.
 
     The steps are the library's default, and the released pictures agree: four zooms, in steps of 0.016 and 0.0205. The picture
     itself counts twice, as there. The zooms share one centre here; there each is cropped to whole pixels, up to one pixel off.
@@ -135,7 +135,7 @@ def observatory_gamma(image: Image, rng: np.random.Generator) -> Image:
 
 @corruption(family=FAMILY, stochastic=True, source=SOURCE)
 def observatory_jpeg_compression(image: Image, rng: np.random.Generator) -> Image:
-    """Writes and reads the picture as a JPEG with 4:2:0 chroma and a whole quality drawn from 20 to 50.
+    """Writes and reads the image as a JPEG with 4:2:0 chroma and a whole quality drawn from 20 to 50.
 
     Red is stored as red. The library hands its RGB pixels to an encoder that expects BGR, so that the weights of red and blue are
     exchanged; with that fault the released pictures are reproduced to the level, at qualities 36 and 38.
@@ -187,7 +187,7 @@ def observatory_glass_blur(image: Image, rng: np.random.Generator) -> Image:
 
 @corruption(family=FAMILY, source=SOURCE)
 def observatory_posterize(image: Image) -> Image:
-    """Keeps the 4 highest bits of every value and clears the others: 16 levels; the released pictures, to the level.
+    """Keeps the 4 highest bits of every value and clears the others: 16 levels; the released images, to the level.
 
     Values fall by 7.5 levels on average, and all disks in the colours of a chart keep their names: no change of colour is
     declared.

@@ -79,7 +79,7 @@ def grid_mask(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     source="VLM-RobustBench Table 29",
 )
 def center_occlusion(image: Image, *, ratio: float) -> Image:
-    """Hides the central rectangle whose sides are ``ratio`` of the picture's.
+    """Hides the central rectangle whose sides are ``ratio`` of the image's.
 
     Of the sides, not of the area: half of the area, around the centre, would cost far more than the 6 to 9 points published.
     """

@@ -83,7 +83,7 @@ def watermark(image: Image, *, fontsize: int) -> Image:
     source="VLM-RobustBench Table 29",
 )
 def add_border(image: Image, *, width: int) -> Image:
-    """Puts a black frame of ``width`` pixels around the picture, which grows by twice that in each direction.
+    """Puts a black frame of ``width`` pixels around the image, which grows by twice that in each direction.
 
     Around and not on top: 60 pixels painted inwards would hide more than half of a picture of 400 x 300, and no such drop
     is published. Black is the default of the usual libraries.

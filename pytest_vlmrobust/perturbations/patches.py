@@ -35,7 +35,7 @@ def patch_count(n: int) -> int:
     source="PCRI section 3; RCI section 3",
 )
 def patches(image: Image, *, n: int) -> Image:
-    """Cuts the picture into ``n`` x ``n`` patches of equal size that do not overlap, shape (n * n, H // n, W // n, 3).
+    """Cuts the image into ``n`` x ``n`` patches of equal size that do not overlap, shape (n * n, H // n, W // n, 3).
 
     They come row by row from the top left. Where a side is no multiple of ``n``, the up to n - 1 pixels left over are cut off at
     both of its ends, half at each, the odd one at the bottom or right: so all patches are equal, as published, and no side of the
@@ -63,7 +63,7 @@ def patches(image: Image, *, n: int) -> Image:
     source="pytest-vlmrobust: the other side of PCRI with equal luck",
 )
 def attempts(image: Image, *, n: int) -> Image:
-    """Shows the whole picture ``n`` x ``n`` times, shape (n * n, H, W, 3): as it is, then shifted by a few pixels each time.
+    """Shows the whole image ``n`` x ``n`` times, shape (n * n, H, W, 3): as it is, then shifted by a few pixels each time.
 
     The best of n * n patches is the best of n * n attempts; ``pcri_matched`` compares it with these equally many attempts at the
     whole picture. A shift is 1 or 2 steps up, down, left or right, a step being a 64th of the shorter side and at least 1 pixel;

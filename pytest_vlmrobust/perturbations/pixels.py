@@ -107,7 +107,7 @@ def ramp(slope: float, top: float = 255.0) -> NDArray[np.uint8]:
 
 
 def look_up_channels(channels: Sequence[Levels], tables: Sequence[Levels]) -> Image:
-    """Returns a picture of three channels, each through its table of 256 levels; the channels are overwritten."""
+    """Returns a image of three channels, each through its table of 256 levels; the channels are overwritten."""
     # faster than one table of three columns
     mapped: Image = opencv().merge([translate(*pair) for pair in zip(channels, tables, strict=True)])
     return mapped
@@ -176,7 +176,7 @@ def three(plane: Plane) -> NDArray[np.float32]:
 
 
 def strips(height: int, width: int) -> Iterator[slice]:
-    """Yields the rows of a picture in strips whose floats fit into the caches, for arithmetic that treats pixels one by one."""
+    """Yields the rows of a image in strips whose floats fit into the caches, for arithmetic that treats pixels one by one."""
     step = max(1, STRIP_PIXELS // width)
     for start in range(0, height, step):
         yield slice(start, start + step)
@@ -215,7 +215,7 @@ def _difference(image: Image, layer: NDArray[Any] | Color) -> NDArray[np.float32
 
 
 def scene_unit(height: int, width: int) -> float:
-    """Returns the length in pixels, at least 1, that is 1/400 of a picture's size (the root of its area).
+    """Returns the length in pixels, at least 1, that is 1/400 of a image's size (the root of its area).
 
     Weather is as large as the scene it falls in, so its textures scale with the picture.
     """
@@ -223,7 +223,7 @@ def scene_unit(height: int, width: int) -> float:
 
 
 def scene_share(height: int, width: int) -> float:
-    """Returns how much of a scene of 400 x 400 units a picture shows, in (0, 1]: all of it, unless a unit is a pixel already."""
+    """Returns how much of a scene of 400 x 400 units a image shows, in (0, 1]: all of it, unless a unit is a pixel already."""
     return min(1.0, height * width / 400.0**2)
 
 

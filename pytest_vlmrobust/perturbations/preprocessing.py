@@ -16,7 +16,7 @@ LEVELS = {str(edge): {"long_edge": edge} for edge in (336, 448, 672, 784, 896, 1
 
 
 def large_already(height: int, width: int, *, long_edge: int) -> str:
-    """Returns that a picture of ``height`` x ``width`` is as large as that or larger, or an empty string."""
+    """Returns that a image of ``height`` x ``width`` is as large as that or larger, or an empty string."""
     longest = max(height, width)
     return f"the long edge has {longest} pixels, {long_edge} or more: left as it is" if longest >= long_edge else ""
 
@@ -25,7 +25,7 @@ def large_already(height: int, width: int, *, long_edge: int) -> str:
     family="preprocessing", levels=LEVELS, numbered=LONG_EDGE, keeps_size=False, note=large_already, source="Res-Bench Table 3"
 )
 def pad_white(image: Image, *, long_edge: int) -> Image:
-    """Puts the picture in the middle of a white canvas of its own shape whose long edge has ``long_edge`` pixels.
+    """Puts the image in the middle of a white canvas of its own shape whose long edge has ``long_edge`` pixels.
 
     An odd pixel of margin goes to the bottom or right. The paper's text says both "white-padding" and "zero-value pixels":
     :func:`pad_zero` is the other reading.
@@ -37,7 +37,7 @@ def pad_white(image: Image, *, long_edge: int) -> Image:
     family="preprocessing", levels=LEVELS, numbered=LONG_EDGE, keeps_size=False, note=large_already, source="Res-Bench Table 3"
 )
 def pad_zero(image: Image, *, long_edge: int) -> Image:
-    """Puts the picture in the middle of a black canvas of its own shape whose long edge has ``long_edge`` pixels."""
+    """Puts the image in the middle of a black canvas of its own shape whose long edge has ``long_edge`` pixels."""
     return _pad(image, long_edge, BLACK)
 
 
@@ -45,7 +45,7 @@ def pad_zero(image: Image, *, long_edge: int) -> Image:
     family="preprocessing", levels=LEVELS, numbered=LONG_EDGE, keeps_size=False, note=large_already, source="Res-Bench Table 3"
 )
 def upscale_lanczos(image: Image, *, long_edge: int) -> Image:
-    """Enlarges the picture until its long edge has ``long_edge`` pixels, by Lanczos interpolation over 8 x 8 pixels."""
+    """Enlarges the image until its long edge has ``long_edge`` pixels, by Lanczos interpolation over 8 x 8 pixels."""
     return _enlarge(image, long_edge, opencv().INTER_LANCZOS4)
 
 
@@ -53,7 +53,7 @@ def upscale_lanczos(image: Image, *, long_edge: int) -> Image:
     family="preprocessing", levels=LEVELS, numbered=LONG_EDGE, keeps_size=False, note=large_already, source="Res-Bench Table 3"
 )
 def upscale_bicubic(image: Image, *, long_edge: int) -> Image:
-    """Enlarges the picture until its long edge has ``long_edge`` pixels, by bicubic interpolation.
+    """Enlarges the image until its long edge has ``long_edge`` pixels, by bicubic interpolation.
 
     The baseline for the paper's super-resolution: equally many pixels without new detail.
     """

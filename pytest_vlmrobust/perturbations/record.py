@@ -151,11 +151,11 @@ class Corruption:
         return self.changes[level] if level in self.changes else frozenset().union(*self.changes.values())
 
     def views_at(self, level: str | None) -> int:
-        """Returns how many pictures one becomes: 1, unless the perturbation cuts it into several."""
+        """Returns how many images one becomes: 1, unless the perturbation cuts it into several."""
         return self.views(**self.parameters(level)) if self.views else 1
 
     def note_at(self, level: str | None, height: int, width: int) -> str:
-        """Returns what cannot be done at ``level`` to a picture of that size, or an empty string."""
+        """Returns what cannot be done at ``level`` to a image of that size, or an empty string."""
         return self.note(height, width, **self.parameters(level)) if self.note else ""
 
     def facts_at(self, level: str | None) -> Parameters:

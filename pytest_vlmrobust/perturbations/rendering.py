@@ -25,7 +25,7 @@ LONGEST_SIDE = 32_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rendering:
-    """A picture under a setting, with notes on what the setting could not do."""
+    """A image under a setting, with notes on what the setting could not do."""
 
     image: Image
     """uint8 RGB, shape (H, W, 3), or (V, H, W, 3) of a setting that cuts it into V views."""
@@ -35,13 +35,13 @@ class Rendering:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Renderer:
-    """A setting, ready to be applied to pictures; safe to share between threads and to send to other processes."""
+    """A setting, ready to be applied to images; safe to share between threads and to send to other processes."""
 
     setting: Setting
     steps: tuple[tuple[Corruption, str | None], ...]
 
     def __call__(self, image: Image, *, seed: SupportsIndex) -> Image:
-        """Returns a new picture: ``image`` under the setting, uint8 RGB, contiguous, sharing no memory with it.
+        """Returns a new image: ``image`` under the setting, uint8 RGB, contiguous, sharing no memory with it.
 
         It has the shape of ``image`` unless :func:`info` says that the setting does not keep the size, and shape (V, H, W, 3)
         when it makes V views of it (``patches:3``).
@@ -65,7 +65,7 @@ class Renderer:
         return self.render(image, seed=seed).image
 
     def render(self, image: Image, *, seed: SupportsIndex) -> Rendering:
-        """Returns the same picture as a call, with notes on what could not be done.
+        """Returns the same image as a call, with notes on what could not be done.
 
         Raises:
             TypeError, ImageError, UsageError: as the call.
@@ -94,7 +94,7 @@ class Renderer:
 
 
 def get(setting: str | Setting) -> Renderer:
-    """Returns the function that applies ``setting`` to a picture; see :class:`Renderer`.
+    """Returns the function that applies ``setting`` to a image; see :class:`Renderer`.
 
     Several perturbations are joined by ``+`` and applied in order; ``clean`` copies.
 
@@ -182,7 +182,7 @@ HIGH_BIT_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
 
 def as_rgb(image: Any) -> Image:
-    """Returns a picture as uint8 RGB of shape (H, W, 3), in memory of its own.
+    """Returns a image as uint8 RGB of shape (H, W, 3), in memory of its own.
 
     Takes a Pillow image of any mode but floating point, or an array of uint8, uint16 or bool with shape (H, W) or
     (H, W, 1) grey, (H, W, 2) grey with alpha, (H, W, 3) RGB or (H, W, 4) RGBA. Transparency is laid over white; 16 bits are

@@ -66,7 +66,7 @@ def brightness(image: Image, *, factor: float) -> Image:
     version=2,
 )
 def contrast(image: Image, *, factor: float) -> Image:
-    """Multiplies the distance of every value from the picture's mean luma by ``factor``.
+    """Multiplies the distance of every value from the image's mean luma by ``factor``.
 
     One mean for all channels, as Pillow has it: a mean per channel would shift colours too.
     """

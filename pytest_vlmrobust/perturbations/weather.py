@@ -71,7 +71,7 @@ Segments = NDArray[np.float64]
     version=3,
 )
 def fog(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
-    """Lays uneven haze over the picture: opacity between 0.4 and 0.9 of ``intensity``, from clouds up to a third of it wide.
+    """Lays uneven haze over the image: opacity between 0.4 and 0.9 of ``intensity``, from clouds up to a third of it wide.
 
     Table 29 calls the number an opacity, and so it is here. Albumentations' ``fog_coef`` is none: it lays disks of opacity 0.08
     over each other, and changes the photograph of the tests by a third to a half of this. At ``mid`` this changes it as much as
@@ -94,7 +94,7 @@ def fog(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     version=3,
 )
 def frost(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
-    """Lays a frosted window over the picture: ferns of ice on patchy rime, thicker at the edges, opaque up to ``intensity``.
+    """Lays a frosted window over the image: ferns of ice on patchy rime, thicker at the edges, opaque up to ``intensity``.
 
     At ``high`` a photograph changes nearly as much as at severity 1 of Hendrycks & Dietterich, a white page as much as at 4
     (``benchmarks/strength.py``); they mix in a photograph of ice with a weight of 0.4 to 0.75. Opacity, which is the paper's word
@@ -187,7 +187,7 @@ def rain(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     version=3,
 )
 def spatter(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
-    """Splashes muddy water on the lens: ragged splashes that cover a share ``intensity`` of the picture, opacity 0.4 to 0.7.
+    """Splashes muddy water on the lens: ragged splashes that cover a share ``intensity`` of the image, opacity 0.4 to 0.7.
 
     Coverage is the paper's word. Opaque drops over half of the picture would be among the worst corruptions published, where
     spatter does not appear. Mud is thickest at the rim of a splash, where it dries last. What a level covers, the next covers
@@ -338,14 +338,14 @@ def _depth(inside: NDArray[np.bool_]) -> Plane:
 
 
 def _edges(height: int, width: int) -> Plane:
-    """Returns 0 in the centre of a picture to 1 at its edges, quadratically, shape (height, width)."""
+    """Returns 0 in the centre of a image to 1 at its edges, quadratically, shape (height, width)."""
     down, across = (np.abs(np.linspace(-1.0, 1.0, side, dtype=np.float32)) for side in (height, width))
     nearest: Plane = np.maximum(down[:, None], across) ** 2
     return nearest
 
 
 def _ferns(rng: np.random.Generator, height: int, width: int) -> Levels:
-    """Returns a random part of the sheet of ferns, mirrored or not, enlarged to the picture."""
+    """Returns a random part of the sheet of ferns, mirrored or not, enlarged to the image."""
     cv2 = opencv()
     tall, wide = _coarse(height, width, scene_unit(height, width) / FERN_UNIT)
     part = _window(rng, _window(rng, _fern_sheet(), tall).T, wide).T

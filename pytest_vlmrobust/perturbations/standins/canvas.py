@@ -35,7 +35,7 @@ NARROWEST = 64
 
 
 def grain(height: int, width: int, units: float, *, least: float) -> float:
-    """Returns the length in pixels of ``units`` / 400 of a picture's size (the root of its area), at least ``least`` pixels.
+    """Returns the length in pixels of ``units`` / 400 of a image's size (the root of its area), at least ``least`` pixels.
 
     Unlike ``pixels.scene_unit`` it goes below a pixel a unit: a stroke or a tile shrinks with a small picture as long as it can
     be told for what it is, for at its full size it would bury what is to be kept.

@@ -52,7 +52,7 @@ DUNES: tuple[tuple[Color, ...], ...] = (
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text"], source=SOURCE)
 def standin_night_forest(image: Image, rng: np.random.Generator) -> Image:
-    """Shows the picture as moonlit leaves behind dark trunks; a procedural stand-in for a diffusion illusion.
+    """Shows the image as moonlit leaves behind dark trunks; a procedural stand-in for a diffusion illusion.
 
     Leaves lie over one another in four directions, each as bright as the picture is where it hangs.
     """
@@ -72,7 +72,7 @@ def standin_night_forest(image: Image, rng: np.random.Generator) -> Image:
 
 @corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
 def standin_sand_dunes(image: Image, rng: np.random.Generator) -> Image:
-    """Shows the picture as rippled sand in low light; a procedural stand-in for a diffusion illusion.
+    """Shows the image as rippled sand in low light; a procedural stand-in for a diffusion illusion.
 
     What is light is high: ripples climb and crowd along the slopes, whose one side faces the light.
     """
@@ -93,7 +93,7 @@ def standin_sand_dunes(image: Image, rng: np.random.Generator) -> Image:
 
 
 def _trunks(rng: np.random.Generator, height: int, width: int, leaf: float) -> Plane:
-    """Returns the silhouettes of trunks, some five to a picture, 1 where one stands and 0 where none does."""
+    """Returns the silhouettes of trunks, some five to a image, 1 where one stands and 0 where none does."""
     places = slanted_coordinate(height, width, 0.0, 11 * leaf)
     places += 0.18 * drift(rng, height, width, cell=14 * leaf, octaves=2) + rng.random(dtype=np.float32)
     plot = np.floor(places).astype(np.int32)
@@ -128,7 +128,7 @@ SKIES: tuple[tuple[tuple[Color, ...], tuple[Color, ...]], ...] = (
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
-    """Shows the picture as stars and gas in a night sky; a procedural stand-in for a diffusion illusion.
+    """Shows the image as stars and gas in a night sky; a procedural stand-in for a diffusion illusion.
 
     The lighter the picture, the denser and the brighter the stars and the gas between them; the brightest have rays.
     """
@@ -147,7 +147,7 @@ def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text"], source=SOURCE)
 def standin_clouds(image: Image, rng: np.random.Generator) -> Image:
-    """Shows the picture as clouds in a wide sky; a procedural stand-in for a diffusion illusion.
+    """Shows the image as clouds in a wide sky; a procedural stand-in for a diffusion illusion.
 
     Cloud gathers where the picture is light, billows at its borders, is lit from above and lies in its own shadow below.
     """
@@ -215,7 +215,7 @@ FLAMES: tuple[tuple[Color, ...], ...] = (
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text_24"], source=SOURCE)
 def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
-    """Relights the picture as a dark room with light through blinds; a procedural stand-in for a diffusion illusion.
+    """Relights the image as a dark room with light through blinds; a procedural stand-in for a diffusion illusion.
 
     One lamp beside the picture lights what faces it, taking light for height, and fades with the distance; the rest sinks into
     tinted shadow. Slanted bars of the blinds and the grain of fast film lie over it.
@@ -235,7 +235,7 @@ def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text_18"], source=SOURCE)
 def standin_candles(image: Image, rng: np.random.Generator) -> Image:
-    """Shows the picture as rows of candles burning in the dark; a procedural stand-in for a diffusion illusion.
+    """Shows the image as rows of candles burning in the dark; a procedural stand-in for a diffusion illusion.
 
     A flame burns as high and as bright as the picture is light there, on a stick of wax that it lights, and glows around it.
     """
@@ -294,7 +294,7 @@ Whole = NDArray[np.intp]
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_isometric(image: Image, rng: np.random.Generator) -> Image:
-    """Builds the picture from pastel columns in isometric view; a procedural stand-in for a diffusion illusion.
+    """Builds the image from pastel columns in isometric view; a procedural stand-in for a diffusion illusion.
 
     A column is as high and as light as the picture is where its top appears, in six steps; its top catches the light, its two
     sides less of it.

@@ -69,7 +69,7 @@ TONES_OF_GLASS = 4
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_mosaic(image: Image, rng: np.random.Generator) -> Image:
-    """Lays the picture as a mosaic of small square stones in bending rows; a procedural stand-in for a diffusion illusion.
+    """Lays the image as a mosaic of small square stones in bending rows; a procedural stand-in for a diffusion illusion.
 
     A stone has the colour that the mean tone beneath it has in a palette, a little off, a bevelled edge, and grout around it.
     """
@@ -88,7 +88,7 @@ def standin_mosaic(image: Image, rng: np.random.Generator) -> Image:
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_stained_glass(image: Image, rng: np.random.Generator) -> Image:
-    """Sets the picture in panes of coloured glass between strips of lead; a procedural stand-in for a diffusion illusion.
+    """Sets the image in panes of coloured glass between strips of lead; a procedural stand-in for a diffusion illusion.
 
     Lead runs around scattered panes and, thinner, along the borders between four tones, so contours of the picture are leaded
     too. Each pane is one of three kinds of glass, and streaks run through it.
@@ -164,7 +164,7 @@ STEPS = 64
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_quilted_texture(image: Image, rng: np.random.Generator) -> Image:
-    """Quilts the picture from patches of a pebble beach chosen by luminance; a procedural stand-in for a diffusion illusion.
+    """Quilts the image from patches of a pebble beach chosen by luminance; a procedural stand-in for a diffusion illusion.
 
     Of 1500 patches of a drawn beach, whose pebbles are darker on one side, each place takes the one whose quarters are most
     nearly as light as the picture there; neighbours are cut along the path on which they differ least.
@@ -259,7 +259,7 @@ STITCH = 7
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text_18"], source=SOURCE)
 def standin_embroidery(image: Image, rng: np.random.Generator) -> Image:
-    """Stitches the picture in satin stitch; a procedural stand-in for a diffusion illusion.
+    """Stitches the image in satin stitch; a procedural stand-in for a diffusion illusion.
 
     Each of six tones is a thread of one colour laid in a direction of its own, row beside row; a stitch is round, shines along
     its back, sinks where the needle went in, and rows are staggered.

@@ -52,7 +52,7 @@ PENS: tuple[tuple[Color, ...], ...] = (
 
 @corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
 def standin_halftone(image: Image, rng: np.random.Generator) -> Image:
-    """Prints the picture as a halftone of two inks on paper; a procedural stand-in for a diffusion illusion.
+    """Prints the image as a halftone of two inks on paper; a procedural stand-in for a diffusion illusion.
 
     Each ink is a screen of round dots whose size follows the tone: the light ink everywhere but in the lights, the dark ink in
     the shadows. Screens stand at 45 and 75 degrees, so that no moire arises, with a random phase.
@@ -72,7 +72,7 @@ def standin_halftone(image: Image, rng: np.random.Generator) -> Image:
 
 @corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
 def standin_cross_hatching(image: Image, rng: np.random.Generator) -> Image:
-    """Draws the picture in pen and ink by layers of crossing lines; a procedural stand-in for a diffusion illusion.
+    """Draws the image in pen and ink by layers of crossing lines; a procedural stand-in for a diffusion illusion.
 
     Four layers in as many directions begin one after the other as the tone darkens; lines waver, swell with the shadow and lift
     off the paper. Contours are inked where the tone changes fast.
@@ -150,7 +150,7 @@ SHEETS: tuple[tuple[Color, ...], ...] = (
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_origami(image: Image, rng: np.random.Generator) -> Image:
-    """Folds the picture from sheets of coloured paper; a procedural stand-in for a diffusion illusion.
+    """Folds the image from sheets of coloured paper; a procedural stand-in for a diffusion illusion.
 
     Five tones become sheets that lie on one another and cast shadows; triangular facets with sharp creases tilt to the light.
     """
@@ -208,7 +208,7 @@ FINEST = 5.0
 
 @corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
 def standin_oil_paint(image: Image, rng: np.random.Generator) -> Image:
-    """Paints the picture in oil with thick strokes along its contours; a procedural stand-in for a diffusion illusion.
+    """Paints the image in oil with thick strokes along its contours; a procedural stand-in for a diffusion illusion.
 
     Dabs of uneven colour are smeared along the direction in which the tone changes least, or along eddies where it does not
     change, and light from above rakes over their ridges.
