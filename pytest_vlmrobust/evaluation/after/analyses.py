@@ -37,7 +37,7 @@ from pytest_vlmrobust.core.ranking import (
 )
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.judge.baseline import best_scores
-from pytest_vlmrobust.evaluation.judge.context import floors, groups_of
+from pytest_vlmrobust.evaluation.judge.reads import floors, groups_of
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
 from pytest_vlmrobust.evaluation.run.families import DIRECT, families, family_name

@@ -43,7 +43,7 @@ from pytest_vlmrobust.core.publication import (
 )
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.datasets.sampling import BY_ROW
-from pytest_vlmrobust.evaluation.judge.context import floors, groups_of
+from pytest_vlmrobust.evaluation.judge.reads import floors, groups_of
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUB_TASK, macro_estimate, rows_of
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.metrics.severity import BINARY, spatial_settings

@@ -30,7 +30,6 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.queue import Want
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.table import Needs, ScoreTable
@@ -48,12 +47,12 @@ from .audits import (
     moments,
     risks,
 )
-from .context import Asked, floors, groups_of, references, unseen_names
+from .context import Asked
 from .judge import Judge
 from .looks import Decisions, Prefix, alone, blocks, breaks_budget, is_broken, look_sizes, risk_shares, strata_of, with_risk
 from .measurements import UNPARSED_INCREASE, judged_tests, quantity
+from .reads import BASELINES, attempts_of, floors, reads_baselines_only, references, score_table, unseen_names
 from .replay import NoThumbnails
-from .required_cells import BASELINES, WITHOUT_SETTINGS, attempts_of
 from .strata import rows_of
 from .sweep_audits import SweepTest
 
@@ -451,14 +450,7 @@ class AdaptiveJudge:
         if views > 1:
             by_view = {str(cell.setting): np.repeat(clean[:, None], views, axis=1)}
             of_patches = {"patches_by_setting": by_view, **floors(samples)}
-        whole = ScoreTable(
-            clean=clean,
-            by_setting={str(cell.setting): clean},
-            no_image=blind,
-            groups=groups_of(samples),
-            chances=chances(samples),
-            **of_patches,
-        )
+        whole = score_table(samples, clean, by_setting={str(cell.setting): clean}, no_image=blind, **of_patches)
         tables = {category: self._part_of(whole, cell.dataset, category) for _, category in gated}
         estimates = {
             (name, category): metrics.estimate(name, tables[category], setting=str(cell.setting), confidence=None)
@@ -510,8 +502,3 @@ class AdaptiveJudge:
         read = [setting for need, setting in ((Needs.CLEAN, CLEAN), (Needs.NO_IMAGE, NO_IMAGE)) if need in needs]
         results = [self.judge.evaluator.result(Cell(about.model, about.dataset, setting)) for setting in read]
         return any(math.isnan(value) for result in results for value in result.values)
-
-
-def reads_baselines_only(sweep: SweepMetric) -> bool:
-    """Whether a summary metric is computed from answers about unchanged pictures, and without any."""
-    return set(metrics.get(sweep.metric).needs) <= WITHOUT_SETTINGS

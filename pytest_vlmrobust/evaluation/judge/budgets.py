@@ -32,7 +32,7 @@ from pytest_vlmrobust.policies import BUDGET_CELLS, BUDGET_DATASETS, Budgets, Ju
 from pytest_vlmrobust.policies.judge import judge_rule
 from pytest_vlmrobust.store import Evidence, StoredScores
 
-from .context import groups_of
+from .reads import groups_of
 
 if TYPE_CHECKING:
     import numpy as np

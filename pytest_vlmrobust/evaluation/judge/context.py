@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting, SweepMetric
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.words import first_few
-from pytest_vlmrobust.evaluation.run.answers import Measured, chances
-from pytest_vlmrobust.evaluation.run.floor import floor
+from pytest_vlmrobust.evaluation.run.answers import Measured
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics import Needs
-from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
+from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .baseline import Baseline, answered_by
+from .reads import LABEL_KEYS, family_and_level, floors, groups_of, labels, score_table
 from .strata import rows_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-_LABELS = {Needs.POSITIONS: "position", Needs.PEOPLE: "group"}
-"""Label by which samples of tasks are compared, and the sample key that holds it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,12 +47,6 @@ class Asked:
             return cls(task, measured.corpus_metric(dataset), measured.samples(dataset))
         except (VlmRobustError, Warning):
             return cls(task)
-
-
-def references(measured: Measured, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns the scores of all samples of a dataset with their pictures unchanged, and without them, each of shape (N,)."""
-    clean, blind = (measured.result(Cell(about.model, about.dataset, each)) for each in (CLEAN, NO_IMAGE))
-    return clean.values, blind.values
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,21 +88,13 @@ class PlannedTest:
         possible = {Needs.PEOPLE} | ({Needs.POSITIONS} if self.asked.task in GRIDS else set())
         if self.asked.samples is None:
             return frozenset(possible)
-        names = {need: {sample.keys.get(key, "") for sample in self.asked.samples} for need, key in _LABELS.items()}
+        names = {need: {sample.keys.get(key, "") for sample in self.asked.samples} for need, key in LABEL_KEYS.items()}
         return frozenset(need for need in possible if len(names[need] - {""}) > 1)
 
     @cached_property
     def categories(self) -> set[str] | None:
         """The categories of the dataset's samples; ``None`` if they are not known yet."""
         return None if self.asked.samples is None else {sample.category for sample in self.asked.samples}
-
-
-def family_and_level(setting: Setting) -> tuple[str, str]:
-    """Returns the family of a setting and its level; empty where it has none."""
-    if setting in (CLEAN, NO_IMAGE):
-        return "", ""
-    about = perturbations.info(str(setting))
-    return about.family, about.level or ""
 
 
 @dataclass(eq=False)
@@ -178,14 +156,7 @@ class CellScores:
             more |= {"patches_by_setting": {self.setting: self.result.attempts}, **floors(self.samples)}
         if self.tried is not None:
             more["whole_attempts"] = self.tried.attempts
-        return ScoreTable(
-            clean=clean,
-            by_setting={self.setting: self.result.values},
-            no_image=blind,
-            groups=self.groups,
-            chances=chances(self.samples),
-            **more,
-        )
+        return score_table(self.samples, clean, by_setting={self.setting: self.result.values}, no_image=blind, **more)
 
     @cached_property
     def not_compared(self) -> str:
@@ -252,56 +223,3 @@ class FamilyScores:
     groups: Sequence[str]
     """The source image of each sample."""
     confidence: float = 0.90
-
-
-def groups_of(samples: Sequence[Sample]) -> list[str]:
-    """Returns the source image of each sample."""
-    return [sample.group or sample.id for sample in samples]
-
-
-def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
-    """Returns the labels by which samples are compared, as fields of a table: target position and group of people."""
-    named = {need.value: [sample.keys.get(key, "") for sample in samples] for need, key in _LABELS.items()}
-    return {name: values for name, values in named.items() if any(values)}
-
-
-def pictures_by_category(samples: Sequence[Sample]) -> dict[str, int]:
-    """Returns how many source pictures each category of questions has."""
-    pairs = {(sample.category, sample.group or sample.id) for sample in samples if sample.category}
-    return dict(sorted(Counter(category for category, _ in pairs).items()))
-
-
-def large_categories(samples: Sequence[Sample]) -> set[str]:
-    """Returns the categories that have enough source pictures to be compared."""
-    return {name for name, count in pictures_by_category(samples).items() if count >= LEAST_PICTURES}
-
-
-def why_no_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
-    """Returns why categories of questions cannot be compared, or an empty string; also for a metric that compares none."""
-    if Needs.CATEGORIES not in needs or len(large_categories(samples)) > 1:
-        return ""
-    small = small_categories(needs, samples)
-    return f"fewer than two categories of {LEAST_PICTURES} or more source pictures are known{small and f': {small}'}"
-
-
-def small_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
-    """Returns which categories a metric with these needs leaves out because they are too small, or an empty string."""
-    if Needs.CATEGORIES not in needs:
-        return ""
-    small = [f"{name} ({count})" for name, count in pictures_by_category(samples).items() if count < LEAST_PICTURES]
-    return f"left out, with fewer than {LEAST_PICTURES} source pictures: {first_few(small, len(small))}" if small else ""
-
-
-def unseen_names(needs: Iterable[Needs], samples: Sequence[Sample], part: Sequence[Sample]) -> set[str]:
-    """Returns the positions, groups and categories that a metric with these needs compares and a part of the samples lacks."""
-    keys = [key for need, key in _LABELS.items() if need in needs]
-    unseen = {sample.keys.get(key, "") for key in keys for sample in samples} - {""}
-    unseen -= {sample.keys.get(key, "") for key in keys for sample in part}
-    compared = large_categories(samples) if Needs.CATEGORIES in needs else set()
-    return unseen | compared - {sample.category for sample in part}
-
-
-def floors(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Returns the scores of samples without looking, as fields of a table."""
-    without_looking = floor(samples)
-    return {"floors": without_looking.scores, "floor_note": without_looking.note}

@@ -14,15 +14,14 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import quantity
-from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics import best_patches
 from pytest_vlmrobust.metrics.patches import whole_is_above_chance
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackknife_interval, join_clusters
-from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score
 
-from .context import CellScores, floors, groups_of
+from .context import CellScores
+from .reads import floors, score_table
 
 # Intervals of corpus metrics: of a value, and of what is computed from two values over the same samples.
 #
@@ -162,7 +161,7 @@ def _unfit(clean: CellResult) -> str:
     """Returns why PCRI is undefined for the full-image score, by the rule for means of scores; empty if it is defined."""
     kept = [number for number, value in enumerate(clean.values) if math.isfinite(value)]
     samples = [clean.samples[number] for number in kept]
-    table = ScoreTable(clean=clean.values[kept], groups=groups_of(samples), chances=chances(samples), **floors(samples))
+    table = score_table(samples, clean.values[kept], **floors(samples))
     return whole_is_above_chance(table, None) if kept else ""
 
 

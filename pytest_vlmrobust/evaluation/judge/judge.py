@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import (
@@ -28,11 +28,11 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.judge.strata import SUITE
-from pytest_vlmrobust.evaluation.run.answers import Measured, score_table
+from pytest_vlmrobust.evaluation.run.answers import Measured
 from pytest_vlmrobust.evaluation.run.chains import chains_by_change, chains_by_outcome
-from pytest_vlmrobust.evaluation.run.data import TaskData
+from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
 from pytest_vlmrobust.evaluation.run.evidence import examples
-from pytest_vlmrobust.evaluation.run.families import DIRECT, Family, twin
+from pytest_vlmrobust.evaluation.run.families import DIRECT, Family
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, collapsed_rungs, received, same_pictures
 from pytest_vlmrobust.evaluation.run.results import (
     CellResult,
@@ -62,22 +62,20 @@ from .context import (
     FamilyScores,
     PlannedTest,
     SweepScores,
-    family_and_level,
-    floors,
-    groups_of,
-    labels,
-    large_categories,
-    small_categories,
-    why_no_categories,
 )
 from .measurements import applying, estimate_all, judged_test, judged_tests, with_kept_labels
-from .required_cells import WITHOUT_SETTINGS, attempts_note, attempts_of
+from .reads import (
+    BASELINES,
+    Reads,
+    attempts_of,
+    family_and_level,
+    groups_of,
+    reads_of,
+    small_categories,
+    sweep_table,
+    why_no_categories,
+)
 from .strata import estimates_by_stratum, rows_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 _WORST = 5
 LADDER_METRIC = "absolute_continuous_error"
@@ -109,8 +107,8 @@ class Judge:
     today: date
     reference: str | None = None
     confidence: float = 0.90
-    data: TaskData | None = None
-    """The datasets that tasks make of collections; ``None`` if the run has none."""
+    data: TaskData = field(default_factory=StoredTasks)
+    """The datasets that tasks make of collections."""
     families: Mapping[str, Family] = field(default_factory=dict)
     baseline: Baseline | None = None
     """The earlier run that cells are compared with."""
@@ -178,10 +176,8 @@ class Judge:
             return self._unasked_record("sweep", sweep, lacking)
         people = observatory.groupings(self.evaluator.samples(sweep.dataset)) if self._is_task(sweep.dataset) else {}
         needs = set(metrics.get(sweep.metric).needs)
-        baselines_suffice = needs <= WITHOUT_SETTINGS
-        perturbed = [] if baselines_suffice else [s for s in settings if s not in (CLEAN, NO_IMAGE) or sweep.split]
-        refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self.why_sweep_not_asked(sweep)
-        asked = [] if refusal else perturbed
+        reads = reads_of(sweep, settings, self.evaluator.models, self.data, self.reference)
+        refusal = "" if set(reads.settings) <= {*BASELINES} else self.why_sweep_not_asked(sweep)
         if refusal:
             n = len(self.evaluator.samples(sweep.dataset))
             estimate, more = Estimate(float("nan"), n, valid=False, reason=refusal), []
@@ -189,10 +185,10 @@ class Judge:
             read: list[str] = []
             by_grouping = observatory.grouping_measures(sweep.metric, people, None, None, refusal)
             scores = None
-            used: Sequence[Setting] = (CLEAN, NO_IMAGE)
+            used: Sequence[Setting] = BASELINES
         else:
-            table = self._sweep_table(sweep, needs, asked)
-            used = self._settings_read(sweep, table, asked)
+            table = self._sweep_table(reads, needs)
+            used = self._settings_read(sweep, reads, table)
             table, samples, read = self._on_common(sweep.dataset, needs, table)
             read.append(small_categories(needs, self._whole.samples(sweep.dataset)))
             about = metrics.get(sweep.metric)
@@ -218,19 +214,21 @@ class Judge:
         more = [*more, *by_grouping]
         if sweep.metric == LADDER_METRIC and not self._is_task(sweep.dataset):
             more += canaries.warnings_about_rungs(sweep.model, results)
-        changes = {} if refusal else self._chains_by_change(sweep, needs, asked)
+        changes = {} if refusal else self._chains_by_change(reads)
         facts = {"notes": notes, "not_asked": refusal, "categories": by_stratum, "chains": changes}
         if scores is not None and self._is_task(sweep.dataset) and not refusal and self.early is None:
             facts["parts"] = observatory.parts(sweep.metric, scores.table, results, people)
         return self.summary("sweep", sweep, estimate, results, before, more=more, **facts)
 
-    def _chains_by_change(self, sweep: SweepMetric, needs: set[metrics.Needs], asked: Sequence[Setting]) -> dict[str, float]:
+    def _chains_by_change(self, reads: Reads) -> dict[str, float]:
         """Returns the lengths of chains of thought by what they change, where a model is compared with itself without them."""
-        if metrics.Needs.BASE_BY_SETTING not in needs or self.early is not None:
+        base = {cell.setting: cell for cell in reads.by_need.get(metrics.Needs.BASE_BY_SETTING, ())}
+        if not base or self.early is not None:
             return {}
-        both = (twin(self.evaluator.models, sweep.model), sweep.model)
-        shown = [setting for setting in asked if setting != NO_IMAGE]
-        before, after = ([self.evaluator.result(Cell(name, sweep.dataset, setting)) for setting in shown] for name in both)
+        thinking = [cell for cell in reads.by_need[metrics.Needs.PERTURBED_BY_SETTING] if cell.setting != NO_IMAGE]
+        before, after = (
+            [self.evaluator.result(cell) for cell in cells] for cells in ([base[cell.setting] for cell in thinking], thinking)
+        )
         return chains_by_change(before, after)
 
     def family(self, about: FamilyMetric, settings: Sequence[Setting]) -> Record:
@@ -245,7 +243,7 @@ class Judge:
         family = self.families[about.family]
         self._refuse_unlike_answers(family.members, about.dataset)
         refusals = [self.why_task_not_shown(name, about.dataset) for name in family.members]
-        asked = observatory.BASELINES if all(refusals) else settings
+        asked = BASELINES if all(refusals) else settings
         results = [[self.evaluator.result(Cell(name, about.dataset, s)) for s in asked] for name in family.members]
         every = [result for own in results for result in own]
         groups = groups_of(self.evaluator.samples(about.dataset))
@@ -369,14 +367,14 @@ class Judge:
     @property
     def tasks(self) -> Mapping[str, str]:
         """What is asked in each dataset that a task makes of a collection, by its name."""
-        return {} if self.data is None else self.data.tasks
+        return self.data.tasks
 
     def _is_task(self, dataset: str) -> bool:
         return dataset in self.tasks
 
     def why_nothing_asked(self, dataset: str) -> str:
         """Returns what a collection lacks, so that a task asks nothing of it."""
-        return "" if self.data is None else self.data.lacking(dataset)
+        return self.data.lacking(dataset)
 
     def why_task_not_shown(self, model: str, dataset: str) -> str:
         """Returns why a model is not shown to do a task on unchanged pictures; it is then not asked about changed ones."""
@@ -401,7 +399,7 @@ class Judge:
 
         Whether the model does the task is then unknown: its inferences failed.
         """
-        settings = () if self.why_nothing_asked(cell.dataset) else observatory.BASELINES
+        settings = () if self.why_nothing_asked(cell.dataset) else BASELINES
         for result in (self.evaluator.result(Cell(cell.model, cell.dataset, setting)) for setting in settings):
             broken = failure_measures(self.policies[cell.model].budgets, [result])
             if failed := [measure for measure in broken if measure.outcome is Outcome.ERROR]:
@@ -420,7 +418,7 @@ class Judge:
             return ()
         return said_of_guesses([self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE))])
 
-    def _settings_read(self, sweep: SweepMetric, table: ScoreTable, asked: Sequence[Setting]) -> list[Setting]:
+    def _settings_read(self, sweep: SweepMetric, reads: Reads, table: ScoreTable) -> list[Setting]:
         """Returns the settings whose answers a summary metric is computed from."""
         metric = metrics.get(sweep.metric)
         read = set(arrays_read(metric, table, None))
@@ -428,34 +426,24 @@ class Judge:
             read |= {CLEAN_NAME, NO_IMAGE_NAME}
         if metrics.Needs.REFERENCE_BY_SETTING in metric.needs and self.reference is None:
             read.add(NO_IMAGE_NAME)
-        return [setting for setting in dict.fromkeys((CLEAN, NO_IMAGE, *asked)) if str(setting) in read]
+        return [setting for setting in dict.fromkeys((*BASELINES, *reads.settings)) if str(setting) in read]
 
-    def _sweep_table(self, sweep: SweepMetric, needs: set[metrics.Needs], settings: Sequence[Setting]) -> ScoreTable:
-        """Returns the scores that a summary metric is computed from, with those of a companion model if it needs one."""
-        table = score_table(self.evaluator, sweep.model, sweep.dataset, settings, reference=self.reference)
-        added: dict[str, Any] = labels(self.evaluator.samples(sweep.dataset)) if self._is_task(sweep.dataset) else {}
-        asked = dict.fromkeys((CLEAN, *settings))
-        if metrics.Needs.UNHINTED_BY_SETTING in needs and self.data is not None:
-            added["unhinted_by_setting"] = self._values(sweep.model, self.data.unhinted(sweep.dataset), asked)
-        if metrics.Needs.BASE_BY_SETTING in needs:
-            base = twin(self.evaluator.models, sweep.model)
-            self._refuse_unlike_answers((sweep.model, base), sweep.dataset)
-            added["base_by_setting"] = self._values(base, sweep.dataset, asked)
-        if metrics.Needs.REFERENCE_BY_SETTING in needs and self.reference is not None:
-            self._refuse_unlike_answers((sweep.model, self.reference), sweep.dataset)
+    def _sweep_table(self, reads: Reads, needs: set[metrics.Needs]) -> ScoreTable:
+        """Returns the scores that a summary metric is computed from; refuses models that answered otherwise."""
+        sweep = reads.planned
+        table = sweep_table(
+            reads, self.evaluator, is_task=self._is_task(sweep.dataset), everything=self._whole.samples(sweep.dataset)
+        )
+        for need in (metrics.Needs.BASE_BY_SETTING, metrics.Needs.REFERENCE_BY_SETTING):
+            if others := reads.by_need.get(need):
+                self._refuse_unlike_answers((sweep.model, others[0].model), sweep.dataset)
         if metrics.Needs.BASELINE_BY_SETTING in needs and self.baseline is not None:
-            if settings:  # one cell says it for all: a model answers by one method
-                result = self.evaluator.result(Cell(sweep.model, sweep.dataset, settings[0]))
+            if reads.settings:  # one cell says it for all: a model answers by one method
+                result = self.evaluator.result(Cell(sweep.model, sweep.dataset, reads.settings[0]))
                 self.baseline.refuse_answers(result.cell, answered_by(result.samples, result.predictions, result.views))
             scores = baseline_scores(self.baseline, sweep.model, sweep.dataset, self.evaluator, table)
-            added["baseline_by_setting"] = scores
-        if metrics.Needs.CATEGORIES in needs:
-            large = large_categories(self._whole.samples(sweep.dataset))
-            samples = self.evaluator.samples(sweep.dataset)
-            added["categories"] = [sample.category if sample.category in large else "" for sample in samples]
-        if metrics.Needs.FLOORS in needs:
-            added |= floors(self.evaluator.samples(sweep.dataset))
-        return dataclasses.replace(table, **added) if added else table
+            table = dataclasses.replace(table, baseline_by_setting=scores)
+        return table
 
     def _on_common(
         self, dataset: str, needs: set[metrics.Needs], table: ScoreTable
@@ -484,9 +472,6 @@ class Judge:
             return ""
         return same_pictures([self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used])
 
-    def _values(self, model: str, dataset: str, settings: Iterable[Setting]) -> dict[str, NDArray[np.float64]]:
-        return {str(setting): self.evaluator.result(Cell(model, dataset, setting)).values for setting in settings}
-
     def _stratum_measures(self, test: PlannedTest, scores: SweepScores) -> list[Measure]:
         """Judges a summary metric of the curve over resolutions for each category and sub-task."""
         measures = []
@@ -510,6 +495,21 @@ class Judge:
         undefined = float("nan")  # a number that does not apply is not shown as one, nor an interval that ignores an early stop
         measure = dataclasses.replace(measure, low=undefined, high=undefined) if self.early else measure
         return measure if estimate.valid else dataclasses.replace(measure, value=undefined, low=undefined, high=undefined)
+
+
+def attempts_note(result: CellResult) -> str:
+    """Returns a note on how many samples are right in some attempts and wrong in others."""
+    count = len(result.samples)
+    if result.n_unasked:
+        return f"{result.cell.setting}: attempts after a right one were not asked for, so it is unknown how much they vary"
+    if result.count("error"):
+        return ""
+    scores = result.by_view
+    varied = int((scores.max(axis=1) != scores.min(axis=1)).sum())
+    note = f"{result.cell.setting}: the score of {varied} of {count} samples differs between attempts at the whole picture"
+    if varied:
+        return note
+    return f"{note}: pcri_matched equals pcri here, and may be below 0 only because answers to patches differ by luck"
 
 
 def _newly_wrong(scores: CellScores) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from pytest_vlmrobust.evaluation.judge.budgets import budget_records
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
-from pytest_vlmrobust.evaluation.run.data import unhinted
+from pytest_vlmrobust.evaluation.run.data import StoredTasks
 from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import Mode, Policy, parse_policy
@@ -39,27 +39,6 @@ class StoredTest:
     nodeid: str
     about: Planned
     settings: tuple[Setting, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTasks:
-    """Datasets that tasks made of collections, by name, with their tasks."""
-
-    tasks: Mapping[str, str]
-    lacks: Mapping[str, str] = field(default_factory=dict)
-    """Dataset to the reason why its task asked nothing."""
-
-    def unhinted(self, name: str) -> str:
-        """Returns the dataset that asks the same questions as ``name`` without hints.
-
-        Raises:
-            UsageError: there is none.
-        """
-        return unhinted(name, self.tasks)
-
-    def lacking(self, name: str) -> str:
-        """Returns why the task of ``name`` asked nothing of its collection; an empty string where it did."""
-        return self.lacks.get(name, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from pytest_vlmrobust.policies import JudgedTest, MetricFacts
 
 from . import corpus, observatory
 from .context import Asked, CellScores, FamilyScores, PlannedTest, SweepScores
+from .reads import score_table
 from .strata import has_macro, macro_estimate, rows_of
 
 if TYPE_CHECKING:
@@ -312,7 +313,7 @@ def unparsed_increase(scores: CellScores) -> Estimate | None:
     if all(prediction.method == LETTER_LOGITS for prediction in predictions):
         return None
     readable = {scores.setting: _readable(scores.result)}
-    table = ScoreTable(clean=_readable(scores.clean), by_setting=readable, groups=scores.groups)
+    table = score_table(scores.samples, _readable(scores.clean), by_setting=readable)
     return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.level)
 
 

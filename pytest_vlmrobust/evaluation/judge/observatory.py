@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, Cell, FamilyMetric
+from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, FamilyMetric
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
@@ -24,6 +24,7 @@ from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.scoring import better_convention, box_coverage, box_scores
 
 from .context import CellScores, PlannedTest
+from .reads import baselines_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +35,6 @@ SUITE = "observatory"
 FIXATION = "fixation_rate"
 DISTANCE = "grid_distance"
 COVERAGE = "box_coverage"
-BASELINES = (CLEAN, NO_IMAGE)
 LABELS = {
     metrics.Needs.POSITIONS: "positions",
     metrics.Needs.PEOPLE: "groups of people",
@@ -48,7 +48,7 @@ def why_task_not_shown(measured: Measured, model: str, dataset: str) -> str:
 
     It must score higher with the original pictures than without, and for boxes also higher than the prompt alone allows.
     """
-    return why_scores_do_not_show(_baselines(measured, model, dataset), told_overlaps(measured.samples(dataset)))
+    return why_scores_do_not_show(baselines_table(measured, model, dataset), told_overlaps(measured.samples(dataset)))
 
 
 def why_scores_do_not_show(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
@@ -72,14 +72,9 @@ def why_pictures_not_needed(measured: Measured, test: JudgedTest) -> str:
     The test may still fail. Changed pictures and families are not measured at all if :func:`why_task_not_shown` gives a reason.
     """
     on_originals = test.setting in {"", CLEAN_NAME} and test.model in measured.models
-    prompt_overlaps = told_overlaps(measured.samples(test.dataset)) if on_originals else None
-    return "" if prompt_overlaps is None else why_prompt_suffices(_baselines(measured, test.model, test.dataset), prompt_overlaps)
-
-
-def _baselines(measured: Measured, model: str, dataset: str) -> ScoreTable:
-    clean, blind = (measured.result(Cell(model, dataset, setting)) for setting in BASELINES)
-    groups = [sample.group or sample.id for sample in clean.samples]
-    return ScoreTable(clean=clean.values, no_image=blind.values, groups=groups)
+    if (prompt_overlaps := told_overlaps(measured.samples(test.dataset)) if on_originals else None) is None:
+        return ""
+    return why_prompt_suffices(baselines_table(measured, test.model, test.dataset), prompt_overlaps)
 
 
 def why_not_offered(metric: str, table: ScoreTable) -> str:

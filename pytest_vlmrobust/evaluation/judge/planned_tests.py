@@ -19,7 +19,7 @@ from .conditions import refuse_loopholes, refuse_unknown_scopes
 from .context import Asked
 from .judge_inputs import StoredTest
 from .measurements import judged_tests
-from .required_cells import attempts_of, compared_cells, required_cells
+from .reads import Reads, attempts_of, reads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,12 @@ class PlannedTests:
         """Returns the cells that the selected tests need, each once, in the order in which they will be asked for."""
         required: dict[Cell, None] = {}
         for test in self.selection.tests:
-            settings = self.settings_of(test)
-            cells = required_cells(test.about, settings, self.models, self.data, self.reference, self.attempts_of)
-            required |= dict.fromkeys(cells)
+            required |= dict.fromkeys(self.reads_of(test).cells)
         return list(required)
+
+    def reads_of(self, test: SelectedTest) -> Reads:
+        """Returns the cells that a selected test may read."""
+        return reads_of(test.about, self.settings_of(test), self.models, self.data, self.reference, self.attempts_of)
 
     def attempts_of(self, cell: Cell) -> Cell | None:
         """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for."""
@@ -96,8 +98,7 @@ class PlannedTests:
         )
         refuse_loopholes(self.policies.values(), today)
         if baseline is not None:
-            cells = (cell for test in tests for cell in compared_cells(test.about, self.settings_of(test)))
-            baseline.refuse_seed(seed, cells)
+            baseline.refuse_seed(seed, (cell for test in tests for cell in self.reads_of(test).compared))
 
     def stored(self) -> tuple[StoredTest, ...]:
         """Returns the selected tests as the inputs of the judge keep them."""

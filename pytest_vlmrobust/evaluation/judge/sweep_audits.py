@@ -41,9 +41,9 @@ from .audits import (
     risks,
     step_after,
 )
-from .context import references
 from .judge import Judge
 from .looks import Decisions, blocks, breaks_budget, is_broken
+from .reads import references
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.evaluation.judge.context import groups_of
+from pytest_vlmrobust.evaluation.judge.reads import groups_of
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES
 

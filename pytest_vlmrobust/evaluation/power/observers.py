@@ -26,8 +26,9 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge import observatory
-from pytest_vlmrobust.evaluation.judge.context import Asked, labels
+from pytest_vlmrobust.evaluation.judge.context import Asked
 from pytest_vlmrobust.evaluation.judge.corpus import MEAN
+from pytest_vlmrobust.evaluation.judge.reads import labels
 from pytest_vlmrobust.evaluation.run.data import COLLECTIONS, RunData
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
 from pytest_vlmrobust.evaluation.run.prompts import told_overlaps

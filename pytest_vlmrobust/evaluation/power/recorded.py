@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.evaluation.judge.context import Asked, family_and_level
+from pytest_vlmrobust.evaluation.judge.context import Asked
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
+from pytest_vlmrobust.evaluation.judge.reads import family_and_level
 from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.evaluation.run.answers import chances

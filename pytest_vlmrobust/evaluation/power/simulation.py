@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome, decid
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge import observatory
 from pytest_vlmrobust.evaluation.judge.measurements import BASELINE, judged_tests
-from pytest_vlmrobust.evaluation.judge.required_cells import attempts_of
+from pytest_vlmrobust.evaluation.judge.reads import attempts_of
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, suite_tests
 from pytest_vlmrobust.evaluation.judge.strata import MACRO
 from pytest_vlmrobust.evaluation.run.plan import needs_twin

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.metrics.table import ScoreTable
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from pytest_vlmrobust.evaluation.run.results import CellResult
 
 
@@ -72,38 +71,6 @@ class Measured(Questions, Protocol):
         ...
 
 
-def score_table(
-    measured: Measured, model: str, dataset: str, settings: Sequence[Setting], *, reference: str | None = None
-) -> ScoreTable:
-    """Returns the paired scores of a model on a dataset: clean, without image, and under each of ``settings``.
-
-    ``reference`` names the model whose errors normalise the mean corruption error; ``None`` takes the same model without
-    the image, which knows only what guessing and language give.
-    """
-    blind = _values(measured, Cell(model, dataset, NO_IMAGE))
-    results = {str(setting): measured.result(Cell(model, dataset, setting)) for setting in settings}
-    own = {name: result.values for name, result in results.items()}
-    other = {
-        name: blind if reference is None else _values(measured, Cell(reference, dataset, Setting.parse(name))) for name in own
-    }
-    samples = measured.samples(dataset)
-    return ScoreTable(
-        clean=_values(measured, Cell(model, dataset, CLEAN)),
-        by_setting=own,
-        no_image=blind,
-        reference_by_setting=other,
-        groups=[sample.group or sample.id for sample in samples],
-        patches_by_setting={name: result.by_view for name, result in results.items() if result.views > 1},
-        chances=chances(samples),
-    )
-
-
 def chances(samples: Sequence[Sample]) -> NDArray[np.float64]:
     """Returns the score of a uniform guess for each sample, shape (N,)."""
-    import numpy as np
-
     return np.array([sample.chance for sample in samples], float)
-
-
-def _values(measured: Measured, cell: Cell) -> NDArray[np.float64]:
-    return measured.result(cell).values

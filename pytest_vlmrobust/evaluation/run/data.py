@@ -55,6 +55,27 @@ class TaskData(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class StoredTasks:
+    """Which datasets tasks made of collections, as a run that is over wrote it down; none unless given."""
+
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """Dataset to the reason why its task asked nothing."""
+
+    def unhinted(self, name: str) -> str:
+        """Returns the dataset that asks the same questions as ``name`` without hints.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return unhinted(name, self.tasks)
+
+    def lacking(self, name: str) -> str:
+        """Returns why the task of ``name`` asked nothing of its collection; an empty string where it did."""
+        return self.lacks.get(name, "")
+
+
 @dataclass
 class RunData:
     """The datasets of questions, the collections of identities, and the datasets that tasks make of collections.

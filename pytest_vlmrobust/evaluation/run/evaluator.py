@@ -18,7 +18,7 @@ from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
 from pytest_vlmrobust.backends.guard import Guard
 from pytest_vlmrobust.backends.protocol import Backend
-from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, ImageError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint, fingerprints_after
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
@@ -26,11 +26,9 @@ from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.datasets import corpus_metric, sampling
 from pytest_vlmrobust.datasets.protocol import Dataset
-from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import check_scoring, score
 from pytest_vlmrobust.store import Answer, Pictures, Store
 
-from .answers import score_table
 from .asking import Engine
 from .leases import owner_name
 from .ledger import Ledger
@@ -325,14 +323,6 @@ class Evaluator:
             return None
         samples = [partial.asked[place * partial.views].sample for place in places]
         return CellResult.of(cell, samples, answers, views=partial.views, places=places, notes={}).values
-
-    def table(self, model: str, dataset: str, settings: Sequence[Setting], *, reference: str | None = None) -> ScoreTable:
-        """Returns the paired scores of a model on a dataset: clean, without image, and under each of ``settings``.
-
-        ``reference`` names the model whose errors normalise the mean corruption error; ``None`` takes the same model without
-        the image, which knows only what guessing and language give.
-        """
-        return score_table(self, model, dataset, settings, reference=reference)
 
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a dataset as a whole."""

@@ -12,14 +12,17 @@ import pytest
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.cell import Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import pixels_digest
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.judge.reads import reads_of, sweep_table
+from pytest_vlmrobust.evaluation.run.data import StoredTasks
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
 from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
 from pytest_vlmrobust.evaluation.run.ledger import Ledger
+from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, Store
 
 TODAY = date(2026, 6, 1)
@@ -92,6 +95,13 @@ def sample(number: int, **changes: Any) -> Sample:
 
 def cell(setting: str, model: str = "model") -> Cell:
     return Cell(model, "data", Setting.parse(setting))
+
+
+def table_of(evaluator: Evaluator, settings: Sequence[Setting], reference: str | None = None) -> ScoreTable:
+    """Returns the scores of ``model`` on ``data`` under these settings, clean and blind, with those of a reference model."""
+    sweep = SweepMetric("model", "data", "mean_corruption_error")
+    reads = reads_of(sweep, settings, evaluator.models, StoredTasks(), reference)
+    return sweep_table(reads, evaluator, is_task=False, everything=evaluator.samples("data"))
 
 
 class World:

@@ -34,10 +34,10 @@ from pytest_vlmrobust.evaluation.judge import audits
 from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.audits import FIRST, NoAuditError, RuleAudit, allowed_breaches, fingerprints_of, moments
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
-from pytest_vlmrobust.evaluation.judge.context import unseen_names
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
 from pytest_vlmrobust.evaluation.judge.looks import look_sizes, risk_shares, with_risk
+from pytest_vlmrobust.evaluation.judge.reads import unseen_names
 from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.results import CellResult

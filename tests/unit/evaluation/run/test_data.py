@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.datasets.sampling import DrawnByRow, chosen
-from pytest_vlmrobust.evaluation.judge.required_cells import required_cells
+from pytest_vlmrobust.evaluation.judge.reads import reads_of
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.tasks import TASKS
 
@@ -125,8 +125,8 @@ def test_what_a_folder_lacks_is_known_of_each_task(tmp_path: Path) -> None:
 
 def test_of_what_is_lacking_nothing_is_asked(tmp_path: Path) -> None:
     data = RunData((str(folder_of(tmp_path / "bare", boxed=False)),))
-    assert required_cells(Cell("m", "bare.guided", CLEAN), [], {}, data) == []
-    assert required_cells(Cell("m", "bare.matching", CLEAN), [], {}, data) != []
+    assert reads_of(Cell("m", "bare.guided", CLEAN), [], {}, data).cells == []
+    assert reads_of(Cell("m", "bare.matching", CLEAN), [], {}, data).cells != []
 
 
 @pytest.mark.parametrize("typed", ["guided", "guidde"])

@@ -21,7 +21,7 @@ from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Progres
 from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
 from pytest_vlmrobust.evaluation.run.queue import Want
 from pytest_vlmrobust.store import Evidence, Store
-from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, sample
+from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, sample, table_of
 
 EVERYONE = [f"q{i}" for i in range(6)]
 
@@ -518,7 +518,7 @@ def test_the_table_pairs_clean_blind_and_perturbed(world: World) -> None:
     wrong = {"no_image": only_wrong(*EVERYONE), "invert": only_wrong("q1", "q4")}
     world.model.answer = lambda request: wrong.get(request.setting, {}).get(request.sample_id, "B")
     world.samples[1] = dataclasses.replace(world.samples[1], group="together")
-    table = world.evaluator().table("model", "data", [Setting.parse("invert"), Setting.parse("flip_v")])
+    table = table_of(world.evaluator(), [Setting.parse("invert"), Setting.parse("flip_v")])
     assert table.clean is not None
     assert table.clean.tolist() == [1.0] * 6
     assert table.scores("invert").tolist() == [1, 0, 1, 1, 0, 1]
@@ -540,7 +540,7 @@ def test_another_model_may_be_the_reference(world: World) -> None:
         return ScriptedBackend(lambda _request: "A" if ref.name == "other" else "B", version=ref.name, name=ref.name)
 
     evaluator.open_backend = opened
-    table = evaluator.table("model", "data", [Setting.parse("invert")], reference="other")
+    table = table_of(evaluator, [Setting.parse("invert")], reference="other")
     assert table.reference_by_setting is not None
     assert list(table.reference_by_setting["invert"]) == [0.0] * 6
     assert table.scores("invert").tolist() == [1.0] * 6

@@ -25,7 +25,6 @@ from pytest_vlmrobust.evaluation.judge.baseline import Baseline, best_scores
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
-from pytest_vlmrobust.evaluation.run.answers import score_table
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.evidence import examples
 from pytest_vlmrobust.evaluation.run.results import (
@@ -44,7 +43,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, Rule, load_policy
 from pytest_vlmrobust.policies.rules import Bound, JudgedBy, Treatment
 from pytest_vlmrobust.store import Evidence
-from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
+from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample, table_of
 
 PATCHES = cell("patches:2")
 ENOUGH = ["pcri", "pcri_excess", "pcri_matched", "rci"]
@@ -416,7 +415,7 @@ def test_a_question_without_pictures_is_no_guess(world: World, judge: Made) -> N
 
 def test_the_reference_of_corruption_errors_guesses_too(world: World) -> None:
     world.model.answer = refusing()
-    table = score_table(world.evaluator(), "model", "data", FLIPS)
+    table = table_of(world.evaluator(), FLIPS)
     assert table.no_image is not None
     assert table.reference_by_setting is not None
     for found in (table.no_image, *table.reference_by_setting.values()):

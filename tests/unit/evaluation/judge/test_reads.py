@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
-from pytest_vlmrobust.evaluation.judge.required_cells import attempts_of
+from pytest_vlmrobust.evaluation.judge.reads import attempts_of
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import Policy, load_policy
 from tests.unit.evaluation.conftest import World, cell, sample

@@ -1,0 +1,287 @@
+"""Reads: for each kind of test and each need of its metrics the cells that are read, and the table of scores made of them.
+
+Planning, tables of scores, records and early stopping all take it from here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Planned, Setting, Step, SweepMetric
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import first_few
+from pytest_vlmrobust.evaluation.run.answers import Measured, chances
+from pytest_vlmrobust.evaluation.run.data import TaskData
+from pytest_vlmrobust.evaluation.run.families import families, twin
+from pytest_vlmrobust.evaluation.run.floor import floor
+from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
+from pytest_vlmrobust.metrics import Needs
+from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
+from pytest_vlmrobust.policies import JudgedTest, Policy
+
+BASELINES = (CLEAN, NO_IMAGE)
+WITHOUT_SETTINGS = frozenset({Needs.CLEAN, Needs.NO_IMAGE, Needs.CHANCES, Needs.FLOORS})
+"""What metrics read that need no setting but these two."""
+LABEL_KEYS = {Needs.POSITIONS: "position", Needs.PEOPLE: "group"}
+"""Label by which samples of tasks are compared, and the sample key that holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """The cells that a test reads, by what its metrics need of them."""
+
+    planned: Planned
+    by_need: Mapping[Needs, tuple[Cell, ...]]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All of them, each once: those of one model after those of another, since one is loaded at a time."""
+        every = dict.fromkeys(cell for cells in self.by_need.values() for cell in cells)
+        models = list(dict.fromkeys(cell.model for cell in every))
+        return sorted(every, key=lambda cell: models.index(cell.model))
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The settings that a summary metric is taken over."""
+        return [cell.setting for cell in self.by_need.get(Needs.PERTURBED_BY_SETTING, ())]
+
+    @property
+    def compared(self) -> tuple[Cell, ...]:
+        """The cells that are compared with an earlier run."""
+        return self.by_need.get(Needs.BASELINE, self.by_need.get(Needs.BASELINE_BY_SETTING, ()))
+
+
+def reads_of(  # noqa: PLR0917 - all of them parts of one run
+    planned: Planned,
+    settings: Sequence[Setting],
+    models: Mapping[str, ModelRef],
+    data: TaskData,
+    reference: str | None = None,
+    attempts: AttemptsOf = lambda _cell: None,
+) -> Reads:
+    """Returns what a test may read; nothing if the collection lacks what the task needs.
+
+    A model that is not shown to do a task is asked about fewer cells.
+
+    Args:
+        planned: what the test is about.
+        settings: those that its summary metric is taken over; nothing for a cell.
+        models: the models of the run.
+        data: which datasets tasks make of collections.
+        reference: the model whose errors normalise the mean corruption error; ``None`` where it is the same one without pictures.
+        attempts: gives the cell of attempts that a cell of patches is compared with, where there is one.
+    """
+    if data.lacking(planned.dataset):
+        return Reads(planned, {})
+    if isinstance(planned, Cell):
+        return Reads(planned, _of_cell(planned, None if planned.dataset in data.tasks else attempts(planned)))
+    if isinstance(planned, FamilyMetric):
+        members = families(models)[planned.family].members
+        baselines = BASELINES if planned.dataset in data.tasks else ()
+        of_need = {Needs.CLEAN: baselines, Needs.PERTURBED_BY_SETTING: settings}
+        return Reads(planned, {need: _cells(members, planned.dataset, names) for need, names in of_need.items()})
+    return Reads(planned, _of_sweep(planned, settings, models, data, reference))
+
+
+def _of_cell(cell: Cell, tried: Cell | None) -> dict[Needs, tuple[Cell, ...]]:
+    clean, blind = _cells([cell.model], cell.dataset, BASELINES)
+    by_need: dict[Needs, tuple[Cell, ...]] = {
+        Needs.CLEAN: (clean,),
+        Needs.NO_IMAGE: (blind,),
+        Needs.PERTURBED: (cell,),
+        Needs.BASELINE: (cell,),
+    }
+    if is_preprocessed(cell.setting):
+        by_need[Needs.RUNGS] = _cells([cell.model], cell.dataset, [Setting(cell.setting.steps[:1])])
+    if tried is not None:
+        by_need[Needs.WHOLE_ATTEMPTS] = (tried,)
+    return by_need
+
+
+def _of_sweep(
+    sweep: SweepMetric, settings: Sequence[Setting], models: Mapping[str, ModelRef], data: TaskData, reference: str | None
+) -> dict[Needs, tuple[Cell, ...]]:
+    needs, own = set(metrics.get(sweep.metric).needs), ([sweep.model], sweep.dataset)
+    asked = [] if reads_baselines_only(sweep) else [each for each in settings if each not in BASELINES or sweep.split]
+    with_clean = list(dict.fromkeys((CLEAN, *asked)))
+    by_need = {
+        Needs.CLEAN: _cells(*own, [CLEAN]),
+        Needs.NO_IMAGE: _cells(*own, [NO_IMAGE]),
+        Needs.PERTURBED_BY_SETTING: _cells(*own, asked),
+    }
+    if Needs.BASELINE_BY_SETTING in needs:
+        by_need[Needs.BASELINE_BY_SETTING] = _cells(*own, asked)
+    if Needs.REFERENCE_BY_SETTING in needs and reference is not None:
+        by_need[Needs.REFERENCE_BY_SETTING] = _cells([reference], sweep.dataset, asked)
+    if Needs.UNHINTED_BY_SETTING in needs:
+        by_need[Needs.UNHINTED_BY_SETTING] = _cells([sweep.model], data.unhinted(sweep.dataset), with_clean)
+    if Needs.BASE_BY_SETTING in needs:
+        by_need[Needs.BASE_BY_SETTING] = _cells([twin(models, sweep.model)], sweep.dataset, with_clean)
+    return by_need
+
+
+def _cells(models: Iterable[str], dataset: str, settings: Sequence[Setting]) -> tuple[Cell, ...]:
+    return tuple(Cell(model, dataset, setting) for model in models for setting in settings)
+
+
+def reads_baselines_only(sweep: SweepMetric) -> bool:
+    """Whether a summary metric is computed from answers about unchanged pictures, and without any."""
+    return set(metrics.get(sweep.metric).needs) <= WITHOUT_SETTINGS
+
+
+# Attempts: as many answers about the whole picture as there are patches, so that luck is the same on both sides of PCRI.
+#
+# They cost n * n - 1 inferences a sample, so they are requested only by the option or by a rule of the model's policy.
+
+
+OPTION = "--vlm-patch-attempts"
+_PATCHES, _ATTEMPTS = "patches", "attempts"
+AttemptsOf: TypeAlias = Callable[[Cell], "Cell | None"]
+"""``cell of patches -> the cell of as many attempts that it is compared with``, or ``None``."""
+
+
+def attempts_of(cell: Cell, policy: Policy, *, always: bool) -> Cell | None:
+    """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for.
+
+    ``fog:mid+patches:2`` is compared with ``fog:mid+attempts:2``: with the same picture, fog included.
+
+    Args:
+        cell: of any setting.
+        policy: of its model.
+        always: whether they are asked for whatever the policy says.
+    """
+    *before, last = cell.setting.steps
+    if last.name != _PATCHES or not (always or _is_ruled(cell, policy)):
+        return None
+    return Cell(cell.model, cell.dataset, Setting((*before, Step(_ATTEMPTS, last.level))))
+
+
+def _is_ruled(cell: Cell, policy: Policy) -> bool:
+    """Whether a rule of the policy bounds a metric that needs attempts, on this cell or its categories."""
+    family, level = family_and_level(cell.setting)
+    names = [name for name in metrics.names(scope="cell") if Needs.WHOLE_ATTEMPTS in metrics.get(name).needs]
+    tests = [JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level) for name in names]
+    return any(rule.bounds(test) for rule in policy.rules for test in tests)
+
+
+def family_and_level(setting: Setting) -> tuple[str, str]:
+    """Returns the family of a setting and its level; empty where it has none."""
+    if setting in (CLEAN, NO_IMAGE):
+        return "", ""
+    about = perturbations.info(str(setting))
+    return about.family, about.level or ""
+
+
+# The table of scores that is made of what a test reads.
+
+
+def score_table(samples: Sequence[Sample], clean: NDArray[np.float64], **scores: Any) -> ScoreTable:
+    """Returns scores of these samples as a table: whatever is measured of a gated test is computed from one."""
+    return ScoreTable(clean=clean, groups=groups_of(samples), chances=chances(samples), **scores)
+
+
+def baselines_table(measured: Measured, model: str, dataset: str) -> ScoreTable:
+    """Returns the scores of a model with the unchanged pictures, and without any."""
+    clean, blind = (measured.result(cell) for cell in _cells([model], dataset, BASELINES))
+    return score_table(clean.samples, clean.values, no_image=blind.values)
+
+
+def sweep_table(reads: Reads, measured: Measured, *, is_task: bool, everything: Sequence[Sample]) -> ScoreTable:
+    """Returns the scores that a summary metric is computed from; those of an earlier run are added by the judge.
+
+    Args:
+        reads: of the summary metric.
+        measured: the answers, of all samples or of a part.
+        is_task: whether samples have the labels of a task.
+        everything: all samples of the dataset, by whose number categories count.
+    """
+    sweep, samples = reads.planned, measured.samples(reads.planned.dataset)
+    needs = set() if not isinstance(sweep, SweepMetric) else set(metrics.get(sweep.metric).needs)
+    results = {need: {str(cell.setting): measured.result(cell) for cell in cells} for need, cells in reads.by_need.items()}
+    values = {need: {name: result.values for name, result in own.items()} for need, own in results.items()}
+    blind = values[Needs.NO_IMAGE][str(NO_IMAGE)]
+    own = Needs.PERTURBED_BY_SETTING
+    more: dict[str, Any] = labels(samples) if is_task else {}
+    if Needs.CATEGORIES in needs:
+        large = large_categories(everything)
+        more["categories"] = [sample.category if sample.category in large else "" for sample in samples]
+    if Needs.FLOORS in needs:
+        more |= floors(samples)
+    return score_table(
+        samples,
+        values[Needs.CLEAN][str(CLEAN)],
+        no_image=blind,
+        by_setting=values[own],
+        reference_by_setting=values.get(Needs.REFERENCE_BY_SETTING, dict.fromkeys(values[own], blind)),
+        unhinted_by_setting=values.get(Needs.UNHINTED_BY_SETTING),
+        base_by_setting=values.get(Needs.BASE_BY_SETTING),
+        patches_by_setting={name: result.by_view for name, result in results[own].items() if result.views > 1},
+        **more,
+    )
+
+
+def references(measured: Measured, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns the scores of all samples of a dataset with their pictures unchanged, and without them, each of shape (N,)."""
+    clean, blind = (measured.result(cell) for cell in _cells([about.model], about.dataset, BASELINES))
+    return clean.values, blind.values
+
+
+def groups_of(samples: Sequence[Sample]) -> list[str]:
+    """Returns the source image of each sample."""
+    return [sample.group or sample.id for sample in samples]
+
+
+def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
+    """Returns the labels by which samples are compared, as fields of a table: target position and group of people."""
+    named = {need.value: [sample.keys.get(key, "") for sample in samples] for need, key in LABEL_KEYS.items()}
+    return {name: values for name, values in named.items() if any(values)}
+
+
+def pictures_by_category(samples: Sequence[Sample]) -> dict[str, int]:
+    """Returns how many source pictures each category of questions has."""
+    pairs = {(sample.category, sample.group or sample.id) for sample in samples if sample.category}
+    return dict(sorted(Counter(category for category, _ in pairs).items()))
+
+
+def large_categories(samples: Sequence[Sample]) -> set[str]:
+    """Returns the categories that have enough source pictures to be compared."""
+    return {name for name, count in pictures_by_category(samples).items() if count >= LEAST_PICTURES}
+
+
+def why_no_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
+    """Returns why categories of questions cannot be compared, or an empty string; also for a metric that compares none."""
+    if Needs.CATEGORIES not in needs or len(large_categories(samples)) > 1:
+        return ""
+    small = small_categories(needs, samples)
+    return f"fewer than two categories of {LEAST_PICTURES} or more source pictures are known{small and f': {small}'}"
+
+
+def small_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
+    """Returns which categories a metric with these needs leaves out because they are too small, or an empty string."""
+    if Needs.CATEGORIES not in needs:
+        return ""
+    small = [f"{name} ({count})" for name, count in pictures_by_category(samples).items() if count < LEAST_PICTURES]
+    return f"left out, with fewer than {LEAST_PICTURES} source pictures: {first_few(small, len(small))}" if small else ""
+
+
+def unseen_names(needs: Iterable[Needs], samples: Sequence[Sample], part: Sequence[Sample]) -> set[str]:
+    """Returns the positions, groups and categories that a metric with these needs compares and a part of the samples lacks."""
+    keys = [key for need, key in LABEL_KEYS.items() if need in needs]
+    unseen = {sample.keys.get(key, "") for key in keys for sample in samples} - {""}
+    unseen -= {sample.keys.get(key, "") for key in keys for sample in part}
+    compared = large_categories(samples) if Needs.CATEGORIES in needs else set()
+    return unseen | compared - {sample.category for sample in part}
+
+
+def floors(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Returns the scores of samples without looking, as fields of a table."""
+    without_looking = floor(samples)
+    return {"floors": without_looking.scores, "floor_note": without_looking.note}
