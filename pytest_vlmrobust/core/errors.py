@@ -34,7 +34,7 @@ _LONGEST = 20_000
 
 
 class VlmRobustError(Exception):
-    """The root of every error that the project raises on purpose.
+    """The base of all errors of this package.
 
     As text, whatever it quotes is printable: a message ends on a terminal, in a log, or both.
     """
@@ -46,13 +46,13 @@ class VlmRobustError(Exception):
 
 
 class UsageError(VlmRobustError):
-    """What the user asked for cannot be done as written."""
+    """The options, names or files of the user contradict each other or do not exist."""
 
     __module__ = "pytest_vlmrobust"
 
 
 class UnknownName(UsageError):
-    """A name that is not known.
+    """A name is not known; gives the nearest ones.
 
     >>> raise UnknownName("metric", "pcry", ["pcri", "rci"])
     Traceback (most recent call last):
@@ -71,31 +71,31 @@ class UnknownName(UsageError):
 
 
 class SettingError(UsageError):
-    """A setting that does not follow ``name[:level][+name[:level]]``, or a level that is not offered."""
+    """A setting is not of the form ``name[:level][+name[:level]]``, or has no such level."""
 
     __module__ = "pytest_vlmrobust"
 
 
 class DatasetError(UsageError):
-    """A dataset that is absent, empty or malformed; names the file and the row."""
+    """A dataset is missing, empty or malformed; names the file and the row."""
 
     __module__ = "pytest_vlmrobust"
 
 
 class PolicyError(UsageError):
-    """A thresholds file that cannot be honoured; names file and line."""
+    """A policy file has a mistake; names file and line."""
 
     __module__ = "pytest_vlmrobust"
 
 
 class ModelError(UsageError):
-    """A model that cannot be found, or an entry of the models file that cannot be used."""
+    """A model cannot be found, or its entry in the models file cannot be used."""
 
     __module__ = "pytest_vlmrobust"
 
 
 class MissingExtra(VlmRobustError):
-    """An optional package that the requested feature needs is not installed."""
+    """An optional package is not installed; names the extra that installs it."""
 
     __module__ = "pytest_vlmrobust"
 
@@ -113,31 +113,31 @@ class MissingExtra(VlmRobustError):
 
 
 class BudgetSpent(VlmRobustError):
-    """The run has spent its seconds or tokens and asks nothing more; says nothing about the model."""
+    """The budget of seconds or tokens is spent, and no new model call starts; says nothing about the model."""
 
     __module__ = "pytest_vlmrobust"
 
 
 class InfrastructureError(VlmRobustError):
-    """The gate could not measure; this says nothing about the model."""
+    """Something could not be measured; says nothing about the model."""
 
     __module__ = "pytest_vlmrobust"
 
 
 class BackendError(InfrastructureError):
-    """A model did not load, or an inference failed."""
+    """A model did not load, or a call failed."""
 
     __module__ = "pytest_vlmrobust"
 
 
 class ImageError(InfrastructureError):
-    """An image that could not be decoded, or has a shape nothing here can work on."""
+    """An image could not be decoded, or has an unusable shape."""
 
     __module__ = "pytest_vlmrobust"
 
 
 class OfflineError(InfrastructureError):
-    """A prediction is not in the store, and the run was told never to call a model."""
+    """An answer is not in the store, and --vlm-offline forbids model calls."""
 
     __module__ = "pytest_vlmrobust"
 
