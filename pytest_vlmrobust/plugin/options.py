@@ -65,120 +65,117 @@ class Settings:
     """Everything a run can be told. Command line beats ini beats default."""
 
     vlm: tuple[str, ...] = repeatable(
-        "model to gate (repeatable): an entry of the models file, a built-in name such as tiny or qwen2-vl-2b, "
-        "openai:BASE_URL#MODEL@REVISION, scripted:FILE, a checkpoint directory, or a hub id owner/name",
+        "model to gate (repeatable): models file entry, built-in name (tiny, qwen2-vl-2b), "
+        "openai:BASE_URL#MODEL@REVISION, scripted:FILE, checkpoint directory, or hub id owner/name",
         "NAME",
     )
     vlm_models: str = option("", "YAML file that describes models: backend, path, revision, dtype, prompt mode", metavar="FILE")
     vlm_dataset: tuple[str, ...] = repeatable(
-        "dataset to ask about (repeatable; default: shapes and words): an embedded name, a .tsv, a .jsonl or a folder, "
-        "or a name looked up in --vlm-data",
+        "dataset (repeatable; default: shapes and words): an embedded name, a .tsv, a .jsonl, a folder, or a name in --vlm-data",
         "NAME_OR_PATH",
     )
     vlm_data: str = option("", "directory of benchmark files (else $VLMROBUST_DATA, $LMUData)", metavar="DIR")
     vlm_thresholds: tuple[str, ...] = repeatable(
-        "thresholds file, or the name of a shipped one (repeatable; later ones override earlier ones; "
-        "default: tiny for tiny, default for every other model)",
+        "policy file, or the name of a shipped policy (repeatable; later ones override earlier ones; default: tiny "
+        "for the model tiny, default for all others)",
         "FILE",
     )
     vlm_mode: str = option(
         "",
-        "full: ask every sample; adaptive: stop a test as soon as its verdict is decided at the declared risk "
-        "(default: what the thresholds file says, else full)",
+        "full: use every question; adaptive: stop a test as soon as its verdict is clear at the declared risk "
+        "(default: as in the policy, else full)",
         metavar="full|adaptive",
     )
     vlm_sample: str = option(
         "",
-        "evaluate N samples or P%% of each dataset, stratified by category, seed 42; where questions count only together "
-        "(copies of one, those about one identity) N groups of them; 20%%rows draws copies one by one",
+        "use N questions or P%% of each dataset, stratified by category, seed 42; groups that count only together "
+        "stay together; 20%%rows draws single rows",
         metavar="N|P%",
     )
-    vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")
+    vlm_store: str = option(".vlmrobust", "directory of answers and runs", metavar="DIR")
     vlm_network_store: bool = option(
         False,
-        "use a store on a network file system, which is refused otherwise: SQLite's locks hold on few of them",
+        "allow a store on a network file system, where SQLite's locks rarely work",
         ini="bool",
         action="store_true",
     )
-    vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
+    vlm_offline: bool = option(False, "use only answers from the store; never call a model", ini="bool", action="store_true")
     vlm_fill: bool = option(
         False,
-        "ask and store, and judge nothing: exits with 0 once the store has every answer that the tests need, else with 11",
+        "collect the answers that the tests need, and judge nothing; exits with 0 once the store has all of them, else with 11",
         ini="bool",
         action="store_true",
     )
     vlm_shard: str = option(
         "",
-        "with --vlm-fill, ask the i-th of n parts alone (default: what SLURM, Kubernetes, GitLab, Buildkite or CircleCI say in "
-        "their variables, else everything); vlmrobust merge puts the stores together",
+        "with --vlm-fill, collect part I of N (default: from the variables of SLURM, Kubernetes, GitLab, Buildkite or "
+        "CircleCI, else everything); vlmrobust merge joins the stores",
         metavar="I/N",
     )
     vlm_report: str = option(
-        "", "write report.html, results.json, cells.csv, summary.md, model_card.md, junit.xml and more here", metavar="DIR"
+        "", "write report.html, results.json, cells.csv, summary.md, model_card.md, junit.xml and more to DIR", metavar="DIR"
     )
     vlm_junit_plain: bool = option(
         False,
-        "leave the properties of test cases out of JUnit files, for readers that hold to the schema of Jenkins; those of the "
-        "suite stay, and results.json has them all",
+        "leave the properties of test cases out of JUnit files, for readers that validate the schema of Jenkins; "
+        "results.json has them all",
         ini="bool",
         action="store_true",
     )
     vlm_reference: str = option(
         "no_image",
-        "model of this run whose errors normalise mean_corruption_error; no_image: the same model without images",
+        "the model whose errors are the unit of mean_corruption_error; no_image: the same model without images",
         metavar="NAME",
     )
-    vlm_baseline: str = option("", "directory of an earlier run that each cell is compared with, paired by sample", metavar="RUN")
+    vlm_baseline: str = option("", "earlier run to compare each cell with, paired by question", metavar="RUN")
     vlm_baseline_samples: str = option(
         "",
-        "common: leave out samples that only this run or only its baseline has, where they are refused otherwise",
+        "common: compare only the questions that both runs have, where others are an error otherwise",
         metavar=COMMON,
     )
     vlm_update_baseline: bool = option(
         False,
-        "put the evidence of this run into the directory of --vlm-baseline when it ends GO; refused where CI is set",
+        "after a GO, replace the evidence in --vlm-baseline by that of this run; refused in CI",
         ini="bool",
         action="store_true",
     )
     vlm_plan: bool = option(
         False,
-        "print cells, samples, forward passes, what the store holds, time and tokens as far as they are known, and stop before "
-        "any weights load; exits with 5, for nothing was run",
+        "print settings, questions, model calls, cached answers, time and tokens, and stop before weights load; exits with 5",
         ini="bool",
         action="store_true",
     )
     vlm_rerun: str = option(
         "",
-        "run only the tests that failed, could not measure, or were undecided in the last run of the store about these models",
+        "run only the tests that failed, were errors, or were undecided in the last run of these models",
         metavar="failed|errors|inconclusive",
     )
     vlm_aa: bool = option(
         False,
-        "after the tests, ask again about a sample of what was answered (other batches, other order, and with xdist another "
-        "process) and print how many answers flip, beside the thresholds; the store keeps the first answers",
+        "after the tests, repeat some answers (other batches, other order, with xdist another process) and print how "
+        "many change; the store keeps the first ones",
         ini="bool",
         action="store_true",
     )
-    vlm_aa_sample: int = option(200, "answers of each model and dataset that --vlm-aa asks for again", metavar="N", type=int)
+    vlm_aa_sample: int = option(200, "answers of each model and dataset that --vlm-aa repeats", metavar="N", type=int)
     vlm_device: str = option("auto", "auto, cpu, mps, cuda or cuda:N", metavar="DEVICE")
     vlm_engine: str = option(
         "local",
-        "where weights run that are loaded for this run: local, in this process, or ray, in actors of a Ray cluster",
+        "where weights run: local, in this process, or ray, in actors of a Ray cluster",
         metavar="local|ray",
     )
     vlm_ray_address: str = option(
         "",
-        "with --vlm-engine ray, the cluster, such as auto or HOST:6379 "
-        "(default: $RAY_ADDRESS, else one that runs on this machine, or is started there)",
+        "with --vlm-engine ray, the cluster, such as auto or HOST:6379 (default: $RAY_ADDRESS, else this machine)",
         metavar="ADDRESS",
     )
     vlm_ray_actors: int = option(
-        0, "actors that each load the weights; 0 for as many as the nodes have room for", metavar="N", type=int
+        0, "actors that each load the weights; 0: as many as the nodes have room for", metavar="N", type=int
     )
     vlm_ray_cpus: int = option(1, "CPU cores that Ray reserves for each actor", metavar="N", type=int)
     vlm_ray_gpus: float = option(
         1.0,
-        "GPUs that Ray reserves for each actor where the device is a GPU; 0.5 lets two actors share one",
+        "GPUs that Ray reserves for each actor; with 0.5, two actors share one",
         metavar="SHARE",
         type=float,
     )
@@ -187,61 +184,59 @@ class Settings:
     )
     vlm_answer: str = option(
         "",
-        "how a choice is answered in direct mode: letters, by the most probable one, or text, which is written and then "
-        "read (default: what the models file says, else letters where their probabilities can be had)",
+        "how a choice is answered in direct mode: letters, by the most probable letter, or text, which is written and "
+        "then read (default: as in the models file, else letters if their probabilities are known)",
         metavar="letters|text",
     )
     vlm_batch_size: int | str = option(
         16,
-        "requests that a model answers at a time: a number, or auto for as many as answer most in a second, found by timing the "
-        "first batches and halved where memory runs out",
+        "requests in a batch: a number, or auto, which times the first batches and halves them when memory runs out",
         metavar="N|auto",
         type=count_or_auto,
     )
     vlm_timeout: int = option(
         0,
-        "seconds that a model may take for a batch, its loading before the first one included, and for whatever else its backend "
-        "is asked: to open, for its fingerprint, which reads weights, to prepare a request, to close; whoever takes longer is "
-        "not asked any more, and its tests are errors. 0 waits for ever",
+        "seconds for a batch, loading, or another call of the backend; a slower model is dropped, and its tests "
+        "become errors. 0: no limit",
         metavar="SECONDS",
         type=int,
     )
     vlm_budget_seconds: int = option(
         0,
-        "seconds after which the run asks nothing more; tests that lack answers end INCONCLUSIVE, and a later run goes on from "
-        "the store. 0 for no limit",
+        "seconds after which no new model call starts; tests without all answers end INCONCLUSIVE, and a later run "
+        "goes on. 0: no limit",
         metavar="N",
         type=int,
     )
     vlm_budget_tokens: int = option(
         0,
-        "the same after so many tokens of prompts and answers, of all models and workers together; 0 for no limit",
+        "the same for tokens of prompts and answers, over all models and workers. 0: no limit",
         metavar="N",
         type=int,
     )
     vlm_preprocessing: str = option(
         "fast",
-        "how pictures become the numbers that models of the Qwen2-VL family take: fast, by table, or library, by transformers; "
-        "the numbers are the same to the last bit",
+        "how models of the Qwen2-VL family preprocess images: fast, by table, or library, by transformers; both give "
+        "the same bits",
         metavar="fast|library",
     )
-    vlm_seed: int = option(AUGMENTATION_SEED, "seed of every stochastic perturbation", metavar="N", type=int)
-    vlm_patches: str = option("2,3", "grids of the suite of patches: patches on a side, of 2, 3, 4 and 5", metavar="N,N")
+    vlm_seed: int = option(AUGMENTATION_SEED, "seed of all random perturbations", metavar="N", type=int)
+    vlm_patches: str = option("2,3", "grids of the patches suite: patches on a side, of 2, 3, 4 and 5", metavar="N,N")
     vlm_patch_stop: bool = option(
         False,
-        "ask about no further patch of a sample once one is right: the same PCRI and RCI from fewer inferences, "
-        "without the map of positions",
+        "skip the remaining patches of a question once one is right: the same PCRI and RCI with fewer calls, without "
+        "the map of positions",
         ini="bool",
         action="store_true",
     )
     vlm_patch_attempts: bool = option(
         False,
-        "ask as often about the whole picture, shifted by a few pixels, as about patches, so that pcri_matched is measured also "
-        "where no rule asks for it",
+        "also measure pcri_matched if no rule needs it: as many calls with the whole image, shifted by a few pixels, "
+        "as with patches",
         ini="bool",
         action="store_true",
     )
-    vlm_threads: int = option(1, "threads that perturb pictures ahead of the model", metavar="N", type=int)
+    vlm_threads: int = option(1, "threads that perturb images ahead of the model", metavar="N", type=int)
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> Settings:
