@@ -293,11 +293,7 @@ ABSENT_IF_ZERO = ("n_samples", "chains", "parts")
 
 
 def _require(data: Mapping[str, Any], keys: Iterable[str], what: str) -> None:
-    """Refuses a line without keys that every release wrote: without them a default would stand where something was measured.
-
-    Raises:
-        TypeError: one is absent.
-    """
+    """Refuses a line without keys that every release wrote: without them a default would stand where something was measured."""
     for key in keys:
         if key not in data:
             raise TypeError(f"{what} lacks {key!r}")

@@ -25,11 +25,7 @@ class ImageSource(Protocol):
         ...
 
     def identity(self) -> str:
-        """Returns a string that changes whenever the pixels can have changed, cheaper to have than the pixels.
-
-        Raises:
-            ImageError: as ``load``.
-        """
+        """Returns a string that changes whenever the pixels can have changed, cheaper to have than the pixels."""
         ...
 
 

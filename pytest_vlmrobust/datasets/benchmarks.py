@@ -189,11 +189,7 @@ def read_benchmark(path: Path) -> Benchmark:
 
 
 def read_benchmarks(path: Path) -> dict[str, Benchmark]:
-    """Returns the records in a file that holds several by name, in the order written.
-
-    Raises:
-        DatasetError: as ``read_benchmark``.
-    """
+    """Returns the records in a file that holds several by name, in the order written."""
     return {name: _benchmark(name, entry) for name, entry in _document(path).table().items()}
 
 

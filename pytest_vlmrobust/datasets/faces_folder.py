@@ -57,11 +57,7 @@ class FaceFolder:
 
     @property
     def native_long_edge(self) -> int | None:
-        """Long edge of the pictures in pixels: all have one size.
-
-        Raises:
-            DatasetError: as ``entities``.
-        """
+        """Long edge of the pictures in pixels: all have one size."""
         return max(self.entities()[0].size)
 
     @cached_property
@@ -76,19 +72,11 @@ class FaceFolder:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what a reader of the report should know about these data. No warning is raised.
-
-        Raises:
-            DatasetError: as ``entities``.
-        """
+        """Returns what a reader of the report should know about these data. No warning is raised."""
         return self._contents.notes
 
     def notes_on_neighbours(self, count: int) -> tuple[str, ...]:
-        """Returns a note for each group of people that has fewer than ``count + 1`` members, so that it gives who is meant away.
-
-        Raises:
-            DatasetError: as ``entities``.
-        """
+        """Returns a note for each group of people with fewer than ``count + 1`` members, so that it gives who is meant away."""
         members = Counter(self._groups)
         small = sorted(group for group, size in members.items() if size <= count) if len(members) > 1 else []
         return tuple(
@@ -100,11 +88,7 @@ class FaceFolder:
 
     @property
     def most_neighbours(self) -> int:
-        """How many others each identity has.
-
-        Raises:
-            DatasetError: as ``entities``.
-        """
+        """How many others each identity has."""
         return len(self.entities()) - 1
 
     @property

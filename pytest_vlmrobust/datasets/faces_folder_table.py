@@ -163,11 +163,7 @@ def _of_json(table: Path, text: str, columns: Sequence[str], problems: Problems)
 
 
 def _values(table: Path, text: str) -> Iterator[tuple[int, Any]]:
-    """Yields the values of a list with the line on which each starts.
-
-    Raises:
-        DatasetError: the text is no list of JSON values, from the first one on that is none.
-    """
+    """Yields the values of a list with the line on which each starts."""
     decoder = json.JSONDecoder(object_pairs_hook=without_repeats, parse_constant=refuse_constant)
     at = _skip_blanks(text, 0)
     if text[at : at + 1] != "[":

@@ -296,11 +296,7 @@ def _splits(source: HubName) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _table(source: HubName) -> Any:
-    """Returns the rows as stored, undecoded.
-
-    Raises:
-        DatasetError: they are absent, or the split is not said and there are several.
-    """
+    """Returns the rows as stored, undecoded."""
     loaded = _load_table(source)
     if isinstance(loaded, dict):
         loaded = loaded[_only_split(source, list(loaded))]

@@ -58,11 +58,7 @@ class FileImage:
         return decode(data, f"{self.where}: {self.path}")
 
     def identity(self) -> str:
-        """Returns a string that depends on the bytes of the file and not on its name.
-
-        Raises:
-            ImageError: the file cannot be read.
-        """
+        """Returns a string that depends on the bytes of the file and not on its name."""
         try:
             return image_identity(_digest_of(self.path, file_stamp(self.path)))
         except OSError as error:

@@ -110,11 +110,7 @@ class IllusionFolder:
         return self._decoded(self.variants[variant][name], f"{self._name}:{variant}")
 
     def digest(self, variant: str) -> str:
-        """Returns the SHA-256 over the names and bytes of the originals and of a variant's files, hashed once.
-
-        Raises:
-            ImageError: a file cannot be read.
-        """
+        """Returns the SHA-256 over the names and bytes of the originals and of a variant's files, hashed once."""
         with self._lock:
             parts = [self._part(ORIGINAL, self._originals.values()), self._part(variant, self.variants[variant].values())]
         return fingerprint(parts)
@@ -130,11 +126,7 @@ class IllusionFolder:
         return image
 
     def _hash(self, file: Path, where: str) -> str:
-        """Returns the SHA-256 of a file.
-
-        Raises:
-            ImageError: it cannot be read, or is not what it was when it was first read.
-        """
+        """Returns the SHA-256 of a file."""
         try:
             sha256 = file_digest(file)
         except OSError as error:

@@ -100,11 +100,7 @@ class RunEvaluation(RunInputs):
 
     @cached_property
     def evaluator(self) -> Evaluator:
-        """What evaluates cells; opens the store, and datasets and weights on first use.
-
-        Raises:
-            StoreError: the store cannot be opened.
-        """
+        """What evaluates cells; opens the store, and datasets and weights on first use."""
         from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
         from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME, Ledger
         from pytest_vlmrobust.store import Store
@@ -161,11 +157,7 @@ class RunEvaluation(RunInputs):
         return open_backend(ref, options)
 
     def hold_backend(self, ref: ModelRef) -> Guard:
-        """Returns the backend of a model, held to its contract and to ``--vlm-timeout``.
-
-        Raises:
-            VlmRobustError: it cannot be opened.
-        """
+        """Returns the backend of a model, held to its contract and to ``--vlm-timeout``."""
         from pytest_vlmrobust.backends.guard import Guard
 
         return Guard(lambda: self.open_backend(ref), ref.name, self.settings.vlm_timeout)
@@ -187,20 +179,12 @@ class RunEvaluation(RunInputs):
 
     @property
     def spending(self) -> list[Spending]:
-        """What the answers took that the models of this run gave, over all of its processes so far.
-
-        Raises:
-            StoreError: what its processes wrote down cannot be read.
-        """
+        """What the answers took that the models of this run gave, over all of its processes so far."""
         spent = self.evaluator.ledger.spending if self.only_fills else self._open_spending().read()
         return [spent[name].priced(ref) for name, ref in self.models.items() if name in spent]
 
     def count_answers(self) -> int:
-        """Returns how many requests the models of this run answered, or failed to answer, over all of its processes so far.
-
-        Raises:
-            StoreError: what its processes wrote down cannot be read.
-        """
+        """Returns how many requests the models of this run answered, or failed to answer, over all of its processes so far."""
         spent = self.evaluator.ledger.spending if self.only_fills else self._spending_so_far.read()
         return sum(each.inferences for each in spent.values())
 
@@ -220,11 +204,7 @@ class RunEvaluation(RunInputs):
 
     @cached_property
     def judge(self) -> AdaptiveJudge:
-        """What turns measurements into records with verdicts; with it the run writes down what it judges, and its evidence.
-
-        Raises:
-            StoreError: the store, or the evidence of this run, cannot be opened.
-        """
+        """What turns measurements into records with verdicts; with it the run writes down what it judges, and its evidence."""
         from pytest_vlmrobust.core.cell import Cell
         from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
         from pytest_vlmrobust.evaluation.judge.judge import Judge
@@ -266,11 +246,7 @@ class RunEvaluation(RunInputs):
 
     @cached_property
     def evidence_writer(self) -> EvidenceWriter:
-        """What puts answers into the evidence.
-
-        Raises:
-            StoreError: the evidence cannot be opened.
-        """
+        """What puts answers into the evidence."""
         from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
 
         return EvidenceWriter(self.evidence, self.evaluator)
@@ -288,11 +264,7 @@ class RunEvaluation(RunInputs):
         return AnswerKey(lambda name: self.evaluator.samples(name), digest)  # noqa: PLW0108 - the store is opened when one asks
 
     def _write_judge_inputs(self, policies: Mapping[str, Policy]) -> None:
-        """Writes the inputs of the judge, with the policy files; every measuring process writes the same bytes.
-
-        Raises:
-            StoreError: they cannot be written.
-        """
+        """Writes the inputs of the judge, with the policy files; every measuring process writes the same bytes."""
         from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
         from pytest_vlmrobust.store.run_directory import DOCKET_FILE
 

@@ -47,11 +47,7 @@ class RunInputs:
 
     @cached_property
     def shard(self) -> tuple[Shard, str]:
-        """The part of the questions that a run asks which only fills its store, and the variable that says so, if one does.
-
-        Raises:
-            UsageError: there is no such part.
-        """
+        """The part of the questions that a run asks which only fills its store, and the variable that says so, if one does."""
         from pytest_vlmrobust.evaluation.run.filling import Shard
 
         typed = self.settings.vlm_shard
@@ -142,11 +138,7 @@ class RunInputs:
 
     @cached_property
     def reference(self) -> str | None:
-        """The model whose errors normalise the mean corruption error, ``None`` for the gated model without images.
-
-        Raises:
-            UsageError: no such model in this run.
-        """
+        """The model whose errors normalise the mean corruption error, ``None`` for the gated model without images."""
         name = self.settings.vlm_reference
         if name == "no_image":
             return None
@@ -188,11 +180,7 @@ class RunInputs:
 
     @cached_property
     def grids(self) -> tuple[int, ...]:
-        """How many patches on a side the suite of patches cuts pictures into.
-
-        Raises:
-            UsageError: no such grid.
-        """
+        """How many patches on a side the suite of patches cuts pictures into."""
         from pytest_vlmrobust.evaluation.run.plan import read_grids
 
         return read_grids(self.settings.vlm_patches)

@@ -46,11 +46,7 @@ def repeatable(text: str, metavar: str) -> Any:
 
 
 def count_or_auto(value: object) -> int | str:
-    """Reads a whole number, or ``auto``.
-
-    Raises:
-        argparse.ArgumentTypeError: it is neither.
-    """
+    """Reads a whole number, or ``auto``."""
     text = str(value).strip()
     if text == AUTO:
         return text
@@ -301,11 +297,7 @@ class Settings:
             raise UsageError("--vlm-aa asks again in batches half as large: give --vlm-batch-size as a number, not as auto")
 
     def _check_engine(self) -> None:
-        """Refuses options that the engine does not know.
-
-        Raises:
-            UsageError: one of them is given.
-        """
+        """Refuses options that the engine does not know."""
         about_actors = [f for f in fields(self) if f.name.startswith("vlm_ray_") and getattr(self, f.name) != f.default]
         if self.vlm_engine != "ray" and about_actors:
             raise UsageError(f"--{about_actors[0].name.replace('_', '-')} is about Ray. Add --vlm-engine ray, or leave it out")
@@ -321,11 +313,7 @@ def data_directory(settings: Settings) -> str:
 
 
 def _refuse_empty(config: pytest.Config, settings: Settings) -> None:
-    """Refuses options without their value, as where a script names a variable that is not set: a run might then ask for less.
-
-    Raises:
-        pytest.UsageError: there is one.
-    """
+    """Refuses options without their value, as where a script names a variable that is not set: a run might then ask for less."""
     if not settings.vlm_store.strip():
         raise pytest.UsageError("--vlm-store is empty: name a directory, such as --vlm-store=.vlmrobust")
     if "" in settings.vlm:

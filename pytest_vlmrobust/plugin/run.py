@@ -226,20 +226,12 @@ class Run(RunEvaluation):
         return "journal" in self.__dict__
 
     def begin(self) -> None:
-        """Makes the directory of the run, so that a run that is killed in its first test leaves a trace.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Makes the directory of the run, so that a run that is killed in its first test leaves a trace."""
         if self.controls and self.selection.selected:
             _ = self.journal
 
     def finish_test(self, record: Record) -> None:
-        """Takes the record of a test that ended: into the journal first, then onto the display.
-
-        Raises:
-            StoreError: the journal cannot be written.
-        """
+        """Takes the record of a test that ended: into the journal first, then onto the display."""
         self.by_test[record.key] = record
         if self.controls:
             self.journal.append(record)
@@ -343,11 +335,7 @@ class Run(RunEvaluation):
         }
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
-        """Writes the manifest beside the journal: what was to run, and which requirements of policies are not met.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Writes the manifest beside the journal: what was to run, and which requirements of policies are not met."""
         from pytest_vlmrobust.store import write_manifest
 
         directories = self.directories
@@ -392,11 +380,7 @@ class Run(RunEvaluation):
             self.finish_test(record)
 
     def conclude(self) -> Decision:
-        """Decides, and writes the decision into the directory of the run.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Decides, and writes the decision into the directory of the run."""
         self._concluded = facts = self.facts()
         decision = facts.decision(self.records)
         missing = facts.missing(self.records)
@@ -414,11 +398,7 @@ class Run(RunEvaluation):
         return self._concluded or self.facts()
 
     def take_back(self, reason: str) -> None:
-        """Makes a run that was decided GO INCOMPLETE, here and in its directory; what stands there may be gone or unreadable.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Makes a run that was decided GO INCOMPLETE, here and in its directory; what stands there may be gone or unreadable."""
         from pytest_vlmrobust.store import write_manifest
 
         self._concluded = dataclasses.replace(self.conclusion, stopped=reason)

@@ -159,11 +159,7 @@ def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: Sequenc
 
 
 def _datasets(run: Run, definition: pytest.Item) -> list[str]:
-    """Returns the datasets that a test function is about: those its tasks make of collections, else those of questions.
-
-    Raises:
-        UnknownName: a task that does not exist.
-    """
+    """Returns the datasets that a test function is about: those its tasks make of collections, else those of questions."""
     tasks = _arguments(definition, "vlm_tasks")
     if not tasks:
         return list(run.data.questions)
@@ -176,20 +172,12 @@ def _datasets(run: Run, definition: pytest.Item) -> list[str]:
 
 
 def _names(definition: pytest.Item, split: str) -> list[str]:
-    """Returns what the settings are called that a summary metric is taken over: its split, else the names in the test's mark.
-
-    Raises:
-        UsageError: neither is marked.
-    """
+    """Returns what the settings are called that a summary metric is taken over: its split, else the names in the test's mark."""
     return [split] if split else _required_arguments(definition, "vlm_settings")
 
 
 def _required_arguments(definition: pytest.Item, mark: str) -> list[str]:
-    """Returns the arguments of a test's marks of one name.
-
-    Raises:
-        UsageError: the test has no such mark, or one without arguments.
-    """
+    """Returns the arguments of a test's marks of one name."""
     names = _arguments(definition, mark)
     if not names:
         raise UsageError(f"{definition.nodeid}: the test lacks @pytest.mark.{mark}(...), which says what it is about")

@@ -66,11 +66,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 
 
 def _refuse_misspelt(parser: pytest.Parser, args: list[str]) -> None:
-    """Refuses an option that is nearly one of ours with its right name; pytest would only say that it does not know it.
-
-    Raises:
-        pytest.UsageError: there is such an option.
-    """
+    """Refuses an option that is nearly one of ours with its right name; pytest would only say that it does not know it."""
     known, unknown = parser.parse_known_and_unknown_args(args)
     for option in (word.partition("=")[0] for word in unknown if word.startswith("--vlm")):
         names = [f"--{name.replace('_', '-')}" for name in vars(known) if name.startswith("vlm")]
@@ -138,11 +134,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check(config: pytest.Config, run: Run) -> None:
-    """Checks what the user named.
-
-    Raises:
-        pytest.UsageError: something of it cannot be used.
-    """
+    """Checks what the user named."""
     try:
         if run.controls and (only_sets_up(config) or not only_shows(config)):
             _claim_report(config, lambda name: getattr(run.settings, name))
@@ -396,9 +388,6 @@ def _claim_report(config: pytest.Config, given: Callable[[str], Any]) -> None:
     Args:
         config: of pytest.
         given: returns the value of an option, or of its ini value.
-
-    Raises:
-        pytest.UsageError: another run has the directory, it cannot be written, or must not be replaced by a report.
     """
     if _REPORT in config.stash or not given("vlm_report"):
         return
@@ -425,11 +414,7 @@ def _claim_report(config: pytest.Config, given: Callable[[str], Any]) -> None:
 
 
 def _refuse_junit_in(report: ReportDirectory | None, config: pytest.Config) -> None:
-    """Refuses a JUnit file of pytest where the report writes a file of that name.
-
-    Raises:
-        pytest.UsageError: ``--junitxml`` names one of the report's files.
-    """
+    """Refuses a JUnit file of pytest where the report writes a file of that name."""
     from pytest_vlmrobust.reporting.directory import NAMES
 
     given = config.getoption("xmlpath", default=None)

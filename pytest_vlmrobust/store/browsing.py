@@ -63,7 +63,7 @@ class Seen:
 
 
 class Browser:
-    """The answers of some runs; any number of threads may ask it."""
+    """The answers of some runs; any number of threads may ask it. What cannot be read is a ``StoreError``."""
 
     def __init__(self, runs: Mapping[str, Path]) -> None:
         """Remembers where runs are, by their names; nothing is opened before it is asked for.
@@ -92,31 +92,19 @@ class Browser:
     # What there is.
 
     def cells(self) -> list[BrowsedCell]:
-        """Returns the cells of all runs that have answers, run by run in the order of the data and then of evaluation.
-
-        Raises:
-            StoreError: a run cannot be read.
-        """
+        """Returns the cells of all runs that have answers, run by run in the order of the data and then of evaluation."""
         with self._reading() as connection:
             return self._cells(connection)
 
     def categories(self, dataset: str = "") -> list[str]:
-        """Returns the categories of the samples of a dataset, or of all of them, sorted.
-
-        Raises:
-            StoreError: a run cannot be read.
-        """
+        """Returns the categories of the samples of a dataset, or of all of them, sorted."""
         with self._reading() as connection:
             key = ("categories", dataset, self._version(connection))
             found: list[str] = self._once(key, lambda: self._search(connection).categories(dataset))
             return found
 
     def names_like(self, dataset: str, sample: str) -> list[str]:
-        """Returns ids of samples of a dataset whose length is nearest to that of this one: what a mistyped id may have meant.
-
-        Raises:
-            StoreError: a run cannot be read.
-        """
+        """Returns ids of samples of a dataset whose length is nearest to that of this one: what a mistyped id may have meant."""
         with self._reading() as connection:
             names = " union ".join(
                 f"select cast(id as text) as id from {self._schema(name)}.samples where dataset = :dataset"
@@ -163,11 +151,7 @@ class Browser:
     # What is looked at.
 
     def read(self, key: AnswerKey) -> Seen:
-        """Returns what was asked and answered.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """Returns what was asked and answered."""
         with self._reading() as connection:
             name = self._names[key.run]
             cell = next((cell for cell in self._cells(connection) if (cell.run, cell.id) == (name, key.cell)), None)
@@ -176,11 +160,7 @@ class Browser:
             return self._read(connection, cell, key.place)
 
     def find(self, run: str, model: str, dataset: str, sample: str, setting: str) -> Seen | None:
-        """Returns what was asked and answered about a sample, by names; ``None`` where it was not asked.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """Returns what was asked and answered about a sample, by names; ``None`` where it was not asked."""
         with self._reading() as connection:
             asked = (run, model, dataset, setting)
             cell = next((cell for cell in self._cells(connection) if (cell.run, *cell[2:5]) == asked), None)
@@ -192,11 +172,7 @@ class Browser:
             return self._read(connection, cell, place) if there else None
 
     def marks(self, dataset: str, sample: str) -> list[Scored]:
-        """Returns the score of a sample in every cell that asked about it, run by run.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """Returns the score of a sample in every cell that asked about it, run by run."""
         with self._reading() as connection:
             cells = [cell for cell in self._cells(connection) if cell.dataset == dataset]
             places = {run: self._place(connection, run, dataset, sample) for run in dict.fromkeys(cell.run for cell in cells)}

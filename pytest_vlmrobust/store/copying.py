@@ -55,11 +55,7 @@ class StoreCopy:
         """Whether another process copies to the same directory."""
 
     def restore(self) -> int:
-        """Puts the copy that an earlier process left into the store, which has no answers yet; returns how many answers it has.
-
-        Raises:
-            StoreError: the copy cannot be read, or either of them cannot be written.
-        """
+        """Puts the copy of an earlier process into the store, which has no answers yet; returns how many answers it has."""
         with explain_errors(self.directory / FILE_NAME, "write", _COPY):  # rather than after hours
             self.directory.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=self.directory).close()
@@ -114,11 +110,7 @@ class StoreCopy:
         self._copied = answers
 
     def _merged(self, snapshot: Path) -> Path:
-        """Returns a store with the answers of a snapshot and those of the copy.
-
-        Raises:
-            StoreError: they contradict each other.
-        """
+        """Returns a store with the answers of a snapshot and those of the copy."""
         scratch = Path(tempfile.mkdtemp(dir=snapshot.parent))
         theirs = scratch / "theirs"
         theirs.mkdir()

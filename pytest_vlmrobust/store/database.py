@@ -109,11 +109,7 @@ class Database:
             self._connection.close()
 
     def copy_to(self, directory: Path) -> Path:
-        """Writes a complete copy into another directory, replacing an earlier copy; returns its path.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Writes a complete copy into another directory, replacing an earlier copy; returns its path."""
         target = directory / FILE_NAME
         partial = target.with_name(f".{FILE_NAME}.part")
         with self._lock, explain_errors(target, "write", self.schema):

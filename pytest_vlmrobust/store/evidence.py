@@ -161,7 +161,7 @@ class StoredScores:
 
 
 class Evidence(Database):
-    """The evidence of one run."""
+    """The evidence of one run. What cannot be read or written is a ``StoreError``."""
 
     schema = SCHEMA
 
@@ -201,11 +201,7 @@ class Evidence(Database):
                     raise StoreError(f"{self.path}: claims {rows} rows in {table}, more than {size} bytes can hold. {RUN_AGAIN}")
 
     def digest(self) -> str:
-        """Returns the SHA-256 of all answers with what they are about: that of a copy, wherever it is and however it was packed.
-
-        Raises:
-            StoreError: they cannot be read.
-        """
+        """Returns the SHA-256 of all answers with what they are about: that of a copy, wherever it is and however packed."""
         found = hashlib.sha256()
         with self._lock, _explain_errors(self.path, "read"):
             query = (
@@ -217,11 +213,7 @@ class Evidence(Database):
         return found.hexdigest()
 
     def put_model(self, name: str, fingerprint: Mapping[str, Any]) -> None:
-        """Stores what determines the answers of a model; the same again changes nothing.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Stores what determines the answers of a model; the same again changes nothing."""
         content = without_halves(canonical_json(dict(fingerprint)))
         with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.execute("insert or ignore into models (name, fingerprint) values (?, ?)", (name, content))
@@ -245,9 +237,6 @@ class Evidence(Database):
             digest: of its content.
             samples: in their order; the coordinates in which a model speaks of boxes are left out, see ``put_spaces``.
             metric: what is reported for the dataset as a whole.
-
-        Raises:
-            StoreError: it cannot be written.
         """
         rows = [(dataset, place, sample.id, sample_to_json(sample)) for place, sample in enumerate(samples)]
         with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
@@ -279,9 +268,6 @@ class Evidence(Database):
         """Returns the picture digests of samples that were shown unchanged, by sample id.
 
         None of them where an older release wrote the file.
-
-        Raises:
-            StoreError: it cannot be read.
         """
         with self._lock, _explain_errors(self.path, "read"):
             if not has_table(self._connection, "pictures"):
@@ -294,11 +280,7 @@ class Evidence(Database):
         return {sample: PictureDigests(sources, pixels) for sample, sources, pixels in texts}
 
     def put_spaces(self, model: str, dataset: str, samples: Sequence[Sample]) -> None:
-        """Stores the box coordinates of a model for each sample; nothing if no sample asks for boxes.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Stores the box coordinates of a model for each sample; nothing if no sample asks for boxes."""
         spaces = [sample.localisation and sample.localisation.space for sample in samples]
         if not any(spaces):
             return
@@ -375,11 +357,7 @@ class Evidence(Database):
         return f"{self.path}: lacks {first_few(wrong, 1)}, which this run put there. {LOST}"
 
     def holds(self, cell: tuple[str, str, str], hashes: Mapping[int, int | None]) -> bool:
-        """Whether there are answers of a cell at these places, and they have these hashes where one is known.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """Whether there are answers of a cell at these places, and they have these hashes where one is known."""
         with self._lock, _explain_errors(self.path, "read"):
             query = "select place, key, prediction, value, state, rule, answer from answers where cell = ?"
             found = {row[0]: row for row in self._connection.execute(query, (self._number(cell),))}
@@ -423,11 +401,7 @@ class Evidence(Database):
         return StoredCell(cell, views, answers, notes_by_sample, places)
 
     def get_scores(self, cell: Cell) -> list[float]:
-        """Returns the scores of a cell's answers in the order of :meth:`get_cell`, NaN where an inference failed, and no texts.
-
-        Raises:
-            StoreError: there are none, or they cannot be read.
-        """
+        """Returns the scores of a cell's answers in the order of :meth:`get_cell`, NaN where an inference failed, and no text."""
         with self._lock, _explain_errors(self.path, "read"):
             number, _, _ = self._whole(cell)
             query = "select place, value from answers where cell = ? order by place"
@@ -436,11 +410,7 @@ class Evidence(Database):
         return [value_of(self.path, cell, place, value) for place, value in rows]
 
     def cell_scores(self, cell: Cell) -> StoredScores:
-        """Returns what the answers of a cell scored, also where a part of its samples was asked about.
-
-        Raises:
-            StoreError: there are none, or they cannot be read.
-        """
+        """Returns what the answers of a cell scored, also where a part of its samples was asked about."""
         with self._lock, _explain_errors(self.path, "read"):
             number, views, _ = self._views_and_notes(cell)
             query = "select place, key, value, state, rule from answers where cell = ? order by place"
@@ -463,11 +433,7 @@ class Evidence(Database):
         }
 
     def corpus_metric(self, dataset: str) -> str:
-        """Returns the name of the metric that is reported for a dataset as a whole.
-
-        Raises:
-            StoreError: nothing was asked of it, or it cannot be read.
-        """
+        """Returns the name of the metric that is reported for a dataset as a whole."""
         with self._lock, _explain_errors(self.path, "read"):
             row = self._connection.execute("select metric from datasets where name = ?", (dataset,)).fetchone()
         if row is None:
@@ -478,9 +444,6 @@ class Evidence(Database):
         """Returns what was asked of a dataset, in its order; the pictures of these samples cannot be loaded.
 
         Of a ``model`` that is named, boxes are asked for in the coordinates that it speaks.
-
-        Raises:
-            StoreError: nothing was asked of it, or it cannot be read.
         """
         with self._lock, _explain_errors(self.path, "read"):
             query = "select place, id, content from samples where dataset = ? order by place"
@@ -500,11 +463,7 @@ class Evidence(Database):
         return self._in_spaces(samples, *spaces) if spaces else samples
 
     def foreign(self) -> list[str]:
-        """Returns the names of tables, views and triggers that no run makes, sorted.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """Returns the names of tables, views and triggers that no run makes, sorted."""
         with self._lock, _explain_errors(self.path, "read"):
             rows = self._connection.execute("select name from sqlite_master where name not like 'sqlite_%'").fetchall()
         return sorted({str(name) for (name,) in rows} - _OWN)
@@ -514,11 +473,7 @@ class Evidence(Database):
         return None if row is None else int(row[0])
 
     def _whole(self, cell: Cell) -> tuple[int, int, str]:
-        """Returns number, views and notes of a cell that has an answer for each view of each sample.
-
-        Raises:
-            StoreError: there is none, or answers are missing or too many.
-        """
+        """Returns number, views and notes of a cell that has an answer for each view of each sample."""
         number, views, notes = self._views_and_notes(cell)
         (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
         query = "select count(*), min(place), max(place) from answers where cell = ?"
@@ -532,21 +487,13 @@ class Evidence(Database):
         return number, views, notes
 
     def _require_places(self, what: object, rows: Sequence[Sequence[object]]) -> None:
-        """Refuses rows that do not begin with whole numbers: with a null among them, those behind it would change their places.
-
-        Raises:
-            StoreError: one is none.
-        """
+        """Refuses rows that do not begin with whole numbers: with a null among them, those behind it would change places."""
         if {type(row[0]) for row in rows} - {int}:
             wrong = next(row[0] for row in rows if type(row[0]) is not int)
             raise StoreError(f"{self.path}: {what} has {wrong!r:.100} as a place, expected whole numbers. {RUN_AGAIN}")
 
     def _views_and_notes(self, cell: Cell) -> tuple[int, int, str]:
-        """Returns number, views and notes of a cell.
-
-        Raises:
-            StoreError: there is none.
-        """
+        """Returns number, views and notes of a cell."""
         query = "select id, views, notes from cells where model = ? and dataset = ? and setting = ?"
         row = self._connection.execute(query, (cell.model, cell.dataset, str(cell.setting))).fetchone()
         if row is None:
@@ -563,9 +510,6 @@ class Evidence(Database):
             cell: for messages.
             views: of each sample.
             numbers: the places of the answers among those to all views of all samples, sorted.
-
-        Raises:
-            StoreError: an answer is missing, or is about no sample.
         """
         (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
         places = tuple(dict.fromkeys(number // views for number in numbers))

@@ -29,6 +29,7 @@ class Journal:
     later: to wait for the disk after each test takes longer than to judge it from a full store.
 
     A line counts when it ends with a newline: what a killed writer left behind it is cut off when the journal is opened again.
+    What cannot be written is a ``StoreError``.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -50,11 +51,7 @@ class Journal:
             raise _unusable(self.path, "open", error) from error
 
     def append(self, record: Record) -> None:
-        """Writes a record, and waits for the disk where it has not for a second.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Writes a record, and waits for the disk where it has not for a second."""
         line = record.to_json().encode() + b"\n"
         try:
             with self._lock:
@@ -67,11 +64,7 @@ class Journal:
             raise _unusable(self.path, "write", error) from error
 
     def sync(self) -> None:
-        """Waits until all records are on disk.
-
-        Raises:
-            StoreError: they could not be written.
-        """
+        """Waits until all records are on disk."""
         try:
             with self._lock:
                 self._sync()

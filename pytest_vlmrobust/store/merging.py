@@ -177,11 +177,7 @@ class _Part:
 
 
 def _parts(connection: sqlite3.Connection, clock: TimedLock, source: Path, table: str, column: str) -> Iterator[_Part]:
-    """Yields a table in parts of so many rows, by its key.
-
-    Raises:
-        StoreError: the table cannot be read, or its keys are out of order.
-    """
+    """Yields a table in parts of so many rows, by its key."""
     first = ""
     while True:
         with explain_errors(source, "read", _PART), clock:

@@ -29,6 +29,8 @@ class Store(Database):
     A batch is stored whole or not at all, so that ``kill -9`` loses at most the batch in hand. The first answer to a key is
     kept for good: whoever computed the same one again reads back what is stored. A failed inference (``finish_reason``
     ``"error"``) is no answer and is not stored, so a later run tries it again.
+
+    What cannot be read or written is a ``StoreError``.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, *, read_only: bool, clock: Callable[[], float]) -> None:
@@ -61,19 +63,11 @@ class Store(Database):
         return int(count)
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Prediction]:
-        """Returns the predictions that are stored, by key; keys without one are left out.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Returns the predictions that are stored, by key; keys without one are left out."""
         return {key: self.decoded(key, text) for key, text in self.get_encoded(keys).items()}
 
     def get_encoded(self, keys: Iterable[str]) -> dict[str, str]:
-        """Returns the predictions that are stored as the JSON that they are stored in, by key; keys without one are left out.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Returns the predictions that are stored as the JSON that they are stored in, by key; keys without one are left out."""
         with self._lock, explain_errors(self.path, "read"):
             found: dict[str, str] = dict(self._select(_ANSWERS, list(keys)))
             self._see(found)
@@ -88,20 +82,12 @@ class Store(Database):
         return decode_prediction(text, lambda: f"{self.path}: the prediction {key!r}")
 
     def has(self, keys: Iterable[str]) -> set[str]:
-        """Returns those keys that have a prediction.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Returns those keys that have a prediction."""
         with self._lock, explain_errors(self.path, "read"):
             return {key for (key,) in self._select("select key from predictions where key in", list(keys))}
 
     def examples(self, model: str, dataset: str, most: int) -> list[Prediction]:
-        """Returns up to ``most`` predictions that were made for a model and a dataset, by the names that these had then.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Returns up to ``most`` predictions that were made for a model and a dataset, by the names that these had then."""
         with self._lock, explain_errors(self.path, "read"):
             contexts = self._connection.execute("select id, content from contexts").fetchall()
             own = [number for number, content in contexts if _is_about(json.loads(content), model, dataset)][:_CHUNK]
@@ -167,11 +153,7 @@ class Store(Database):
         return f"{self.path}: lacks {quantity(lacking, 'answer')} that this run put there or read. {LOST}" if lacking else ""
 
     def compare(self, hashes: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many of these keys have an answer, and how many of the answers have another hash than the given one.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Returns how many of these keys have an answer, and how many of the answers have another hash than the given one."""
         keys = sorted(hashes)  # neighbours share a page
         kept = changed = 0
         for start in range(0, len(keys), _CHUNK):  # one chunk in memory at a time
@@ -182,32 +164,20 @@ class Store(Database):
         return kept, changed
 
     def get_digests(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """Returns the digests of the pixels that these recipes gave before; unknown recipes are left out.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Returns the digests of the pixels that these recipes gave before; unknown recipes are left out."""
         with self._lock, explain_errors(self.path, "read"):
             rows = self._select("select recipe, digests from views where recipe in", list(recipes))
         return {recipe: tuple(digests.split()) for recipe, digests in rows}
 
     def get_notes(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """Returns what could not be done to the pictures of these recipes; recipes without such a note are left out.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Returns what could not be done to the pictures of these recipes; recipes without such a note are left out."""
         with self._lock, explain_errors(self.path, "read"):
             self._has_notes = self._has_notes or self._holds_notes()
             rows = self._select("select recipe, notes from notes where recipe in", list(recipes)) if self._has_notes else []
         return {recipe: tuple(json.loads(notes)) for recipe, notes in rows}
 
     def put_digests(self, digests: Mapping[str, Sequence[str]], notes: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Remembers which pixels recipes gave, one SHA-256 in hex per picture, and what could not be done to them.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Remembers which pixels recipes gave, one SHA-256 in hex per picture, and what could not be done to them."""
         with self._writing():
             self._connection.executemany(
                 "insert or ignore into views (recipe, digests) values (?, ?)",
@@ -231,9 +201,6 @@ class Store(Database):
 
         Whoever holds a lease already gets it again for another ``seconds`` from now. A lease that has run out is anybody's, so
         work of a killed process is taken over.
-
-        Raises:
-            StoreError: the store cannot be written.
         """
         wanted = list(dict.fromkeys(keys))
         now = self._clock()
@@ -249,11 +216,7 @@ class Store(Database):
         return set(claimed)
 
     def renew(self, keys: Collection[str], owner: str, seconds: float) -> None:
-        """Extends the leases that ``owner`` still holds to ``seconds`` from now; lost leases stay lost.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Extends the leases that ``owner`` still holds to ``seconds`` from now; lost leases stay lost."""
         expires = self._clock() + seconds
         with self._writing():
             self._connection.executemany(
@@ -261,11 +224,7 @@ class Store(Database):
             )
 
     def holders(self, keys: Iterable[str]) -> dict[str, float]:
-        """Returns who holds a lease on any of these keys, run out or not, and when the last of its leases ends.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Returns who holds a lease on any of these keys, run out or not, and when the last of its leases ends."""
         with self._lock, explain_errors(self.path, "read"):
             rows = self._select("select owner, expires from claims where key in", list(keys))
         ends: dict[str, float] = {}
@@ -274,20 +233,12 @@ class Store(Database):
         return ends
 
     def release(self, keys: Iterable[str], owner: str) -> None:
-        """Gives back leases that ``owner`` holds; those of others stay.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Gives back leases that ``owner`` holds; those of others stay."""
         with self._writing():
             self._connection.executemany("delete from claims where key = ? and owner = ?", [(key, owner) for key in keys])
 
     def release_all(self) -> None:
-        """Ends all leases, where none of their holders can be alive.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Ends all leases, where none of their holders can be alive."""
         with self._writing():
             self._connection.execute("delete from claims")
 

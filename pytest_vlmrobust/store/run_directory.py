@@ -79,11 +79,7 @@ _QUICK_TO_READ = 16 * 2**20
 
 
 def file_sum(path: Path) -> str:
-    """Returns what a file is recognised by: its SHA-256, or where that takes long, which file it is, its size and last change.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Returns what a file is recognised by: its SHA-256, or where that takes long, which file it is, its size and last change."""
     found = path.stat()
     if found.st_size <= _QUICK_TO_READ:
         return file_digest(path)
@@ -293,11 +289,7 @@ class Docket(TypedDict, total=False):
 
 
 def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple[str, str, bytes]]) -> str:
-    """Writes ``docket.json``, whose SHA-256 it returns, and the policy files: each as its cited name, its SHA-256 and its bytes.
-
-    Raises:
-        StoreError: they cannot be written.
-    """
+    """Writes ``docket.json``, whose SHA-256 it returns, and the policy files: each as its cited name, SHA-256 and bytes."""
     text = json.dumps({**content, _KEY: VERSION}, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
     try:
         (run / POLICIES).mkdir(parents=True, exist_ok=True)
@@ -386,11 +378,7 @@ class Pictures:
         return (self.directory / file_name(digest)).is_file()
 
     def add(self, digest: str, image: NDArray[np.uint8]) -> None:
-        """Writes the thumbnail of ``image``, uint8 RGB of shape (H, W, 3), unless it is there already.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        """Writes the thumbnail of ``image``, uint8 RGB of shape (H, W, 3), unless it is there already."""
         path = self.directory / file_name(digest)
         if path.is_file():
             return

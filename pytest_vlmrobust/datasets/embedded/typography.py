@@ -330,11 +330,7 @@ def draw_print(what: Print) -> NDArray[np.uint8]:
 
 
 def box_of(what: Print) -> tuple[int, int, int, int]:
-    """Returns the tight box of the ink: (x1, y1, x2, y2) in pixels, right and bottom exclusive.
-
-    Raises:
-        DatasetError: as ``draw_print``.
-    """
+    """Returns the tight box of the ink: (x1, y1, x2, y2) in pixels, right and bottom exclusive."""
     import cv2
 
     x, y, width, height = cv2.boundingRect(_ink(what))
