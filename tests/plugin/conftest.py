@@ -79,10 +79,11 @@ WORKERS_IF_SLOW = pytest.param(("-n2",), marks=pytest.mark.slow, id="n2")
 """Two workers, which take seconds to start: ``test_gate`` and a few more tests run with them by default, the others do not."""
 
 
-@pytest.fixture(params=[ALONE, WORKERS_IF_SLOW])
-def xdist_arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """How pytest is called: without xdist's options, and with two workers; ``-n 0`` is the first, as ``test_gate`` shows."""
-    return tuple(request.param)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks every test of this folder: each runs pytest as a whole, here or in a process of its own."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker("process")
 
 
 def make_project(pytester: pytest.Pytester, arguments: Sequence[str]) -> Project:
@@ -101,7 +102,7 @@ def project(pytester: pytest.Pytester) -> Project:
     return make_project(pytester, ())
 
 
-@pytest.fixture
-def any_project(pytester: pytest.Pytester, xdist_arguments: tuple[str, ...]) -> Project:
-    """The same gate without and with workers."""
-    return make_project(pytester, xdist_arguments)
+@pytest.fixture(params=[ALONE, WORKERS_IF_SLOW])
+def any_project(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
+    """The same gate without xdist's options and with two workers; ``-n 0`` is the first, as ``test_gate`` shows."""
+    return make_project(pytester, request.param)

@@ -12,16 +12,16 @@ import pytest
 from pytest_vlmrobust.cli import main
 from tests.small_gate import policy, write_questions
 
-from .conftest import ALONE, POLICY, SAMPLES, WORKERS, Project
+from .conftest import ALONE, POLICY, SAMPLES, WORKERS, Project, make_project
 
 CELLS = 6
 TESTS = CELLS + 2
 
 
 @pytest.fixture(params=[ALONE, WORKERS])
-def xdist_arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """Here workers run by default too."""
-    return tuple(request.param)
+def gate(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
+    """A gate with workers too, in every run of these tests."""
+    return make_project(pytester, request.param)
 
 
 def properties(project: Project, name: str) -> dict[str, str]:
@@ -29,15 +29,15 @@ def properties(project: Project, name: str) -> dict[str, str]:
     return {str(p.get("name")): str(p.get("value")) for p in case.iter("property")}
 
 
-def test_a_good_model_is_go_in_a_report_and_repeats_without_inference(any_project: Project) -> None:
-    first = any_project.run("--vlm-report=out")
+def test_a_good_model_is_go_in_a_report_and_repeats_without_inference(gate: Project) -> None:
+    first = gate.run("--vlm-report=out")
     assert first.ret == 0
     first.assert_outcomes(passed=TESTS)
     first.stdout.fnmatch_lines([f"*{CELLS * SAMPLES} inferences*", "*GO  *verdicts passed*"])
-    with sqlite3.connect(any_project.path / ".vlmrobust" / "predictions.sqlite") as store:
+    with sqlite3.connect(gate.path / ".vlmrobust" / "predictions.sqlite") as store:
         (count,) = store.execute("select count(*) from predictions").fetchone()
     assert count == CELLS * SAMPLES, "each answer is inferred once over all workers"
-    out = any_project.path / "out"
+    out = gate.path / "out"
     results = json.loads((out / "results.json").read_text())
     assert results["decision"] == "GO"
     assert len(results["records"]) == TESTS
@@ -45,18 +45,18 @@ def test_a_good_model_is_go_in_a_report_and_repeats_without_inference(any_projec
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["models"]["model"]["fingerprint"]["backend"] == "scripted"
     assert len(manifest["datasets"]["data"]) == 64
-    again = any_project.run()
+    again = gate.run()
     assert again.ret == 0
     again.stdout.fnmatch_lines(["0 inferences; * answers came from the store"])
 
 
-def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_properties(any_project: Project) -> None:
-    any_project.script({"setting": "invert", "answer": "A"})
-    result = any_project.run("--junitxml=junit.xml")
+def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_properties(gate: Project) -> None:
+    gate.script({"setting": "invert", "answer": "A"})
+    result = gate.run("--junitxml=junit.xml")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*FAIL model-data-invert: accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml:5)*", "*NO-GO*"])
     assert "suites" not in result.stdout.str()
-    found = properties(any_project, "invert")
+    found = properties(gate, "invert")
     assert found["vlm.cell"] == "model-data-invert"
     assert found["vlm.verdict"] == "FAIL"
     assert found["vlm.metric.accuracy_drop"] == "1"
@@ -65,7 +65,7 @@ def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_propertie
     assert float(found["vlm.metric.accuracy_drop.low"]) == pytest.approx(lost - (1 - lost), abs=1e-5)
     assert found["vlm.n"] == str(SAMPLES)
     assert len(found["vlm.policy_sha256"]) == 64
-    root = ElementTree.parse(any_project.path / "junit.xml").getroot()
+    root = ElementTree.parse(gate.path / "junit.xml").getroot()
     suite = {str(p.get("name")): p.get("value") for p in root[0].findall("properties/property")}
     assert suite["vlm.verdict"] == "NO-GO"
     failure = next(case.find("failure") for case in root.iter("testcase") if "invert" in str(case.get("name")))
@@ -112,8 +112,6 @@ def test_github_is_told_in_its_own_words(project: Project, monkeypatch: pytest.M
 
 
 def test_the_same_records_in_the_same_words_with_and_without_workers(pytester: pytest.Pytester) -> None:
-    from .conftest import make_project
-
     seen: list[list[str]] = []
     for arguments in ((), ("-n0",), ("-n2",)):
         project = make_project(pytester, arguments)
@@ -143,16 +141,16 @@ def test_a_summary_metric_alone_computes_what_it_needs(any_project: Project) -> 
     result.stdout.fnmatch_lines(["*worst_case_drop 0.250 > 0.200*"])
 
 
-def test_offline_without_answers_is_incomplete_and_says_what_to_do(any_project: Project) -> None:
-    assert any_project.run("-k", "clean").ret == 10  # a part of the tests
-    result = any_project.run("--vlm-offline")
+def test_offline_without_answers_is_incomplete_and_says_what_to_do(gate: Project) -> None:
+    assert gate.run("-k", "clean").ret == 10  # a part of the tests
+    result = gate.run("--vlm-offline")
     assert result.ret == 11
     result.stdout.fnmatch_lines(["*8 of 8 answers are not in the store*Run once without --vlm-offline*", "*INCOMPLETE*"])
 
 
-def test_a_failed_inference_is_an_error_of_the_gate_and_not_of_the_model(any_project: Project) -> None:
-    any_project.script({"setting": "invert", "sample": "q1", "error": "the endpoint is down"})
-    result = any_project.run()
+def test_a_failed_inference_is_an_error_of_the_gate_and_not_of_the_model(gate: Project) -> None:
+    gate.script({"setting": "invert", "sample": "q1", "error": "the endpoint is down"})
+    result = gate.run()
     assert result.ret == 11
     result.stdout.fnmatch_lines(["*error_rate*", "*INCOMPLETE*"])
 

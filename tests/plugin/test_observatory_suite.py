@@ -16,7 +16,7 @@ from PIL import Image
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.datasets import resolve_collection
+from pytest_vlmrobust.datasets import COLLECTIONS, resolve_collection
 from pytest_vlmrobust.datasets.faces_folder import FaceFolder
 from pytest_vlmrobust.datasets.images import FileImage
 from pytest_vlmrobust.datasets.sampling import chosen
@@ -26,7 +26,7 @@ from pytest_vlmrobust.evaluation.tasks.pictures import parts_of
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import last_records
 
-from .conftest import ALONE, WORKERS_IF_SLOW
+from .conftest import ALONE, UNUSED, WORKERS_IF_SLOW
 from .people import Face, People
 
 HERE = Path(__file__).parent
@@ -51,7 +51,7 @@ from people import People
 
 from pytest_vlmrobust.datasets import register_collection
 
-register_collection("people", People)
+register_collection("people", People, replace=True)
 """
 BLIND = ({"setting": "no_image", "text": "Find the box", "answer": "[]"}, {"setting": "no_image", "answer": "A"})
 TASKS = ("matching", "pointing", "guided", "semi_guided")
@@ -127,7 +127,7 @@ class Observatory:
 
     def run(self, *arguments: str) -> pytest.RunResult:
         options = ["--vlm-dataset=people", "--vlm-thresholds=policy.yaml", "--vlm-report=report", "-v", "-p", "no:randomly"]
-        return self.pytester.runpytest_subprocess(*options, "suite", *arguments)
+        return self.pytester.runpytest(*options, *UNUSED, "suite", *arguments)
 
     @property
     def records(self) -> dict[str, dict[str, Any]]:
@@ -136,7 +136,8 @@ class Observatory:
 
 
 @pytest.fixture
-def observatory(pytester: pytest.Pytester) -> Observatory:
+def observatory(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Observatory:
+    monkeypatch.setattr(COLLECTIONS, "_things", COLLECTIONS.loaded_things())  # the suite's own is gone after the test
     return Observatory(pytester)
 
 
@@ -350,8 +351,8 @@ class Folder:
 
     def run(self, *arguments: str) -> pytest.RunResult:
         options = ["--vlm-thresholds=policy.yaml", "--vlm-report=report", "-p", "no:randomly", "-Werror"]
-        run = self.observatory.pytester.runpytest_subprocess
-        return run(*options, "--vlm=scripted:idle.yaml", "--vlm-dataset=crew", "suite", *arguments)
+        run = self.observatory.pytester.runpytest
+        return run(*options, *UNUSED, "--vlm=scripted:idle.yaml", "--vlm-dataset=crew", "suite", *arguments)
 
 
 def test_without_boxes_what_asks_for_them_does_not_apply_and_says_what_to_add(observatory: Observatory) -> None:
@@ -396,7 +397,7 @@ def test_gaps_in_several_groupings_share_one_level(observatory: Observatory) -> 
     )
     observatory.keep("test_identity")
     options = ["--vlm-thresholds=policy.yaml", "--vlm-report=report", "--vlm-mode=full", "-p", "no:randomly", "-k", "matching"]
-    observatory.pytester.runpytest_subprocess(*options, "--vlm=scripted:model.yaml", "--vlm-dataset=crew", "suite")
+    observatory.pytester.runpytest(*options, *UNUSED, "--vlm=scripted:model.yaml", "--vlm-dataset=crew", "suite")
 
     results = json.loads((observatory.path / "report" / "results.json").read_text())
     rows = {row["part"]: row for row in results["analyses"] if row["name"] == "group_gaps"}
