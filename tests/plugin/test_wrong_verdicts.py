@@ -1,0 +1,121 @@
+"""Gates in which an earlier judge decided by luck, or `vlmrobust power` said something else than the run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_vlmrobust.cli import main
+from tests.small_gate import write_questions
+
+from .conftest import Project
+
+MEAN_DROP = "version: 1\nrules:\n  - {id: small-mean, metric: mean_drop, max: 5pp}\n"
+SUITE = """
+import pytest
+
+
+@pytest.mark.vlm_settings("clean", "no_image", "grayscale", "invert")
+def test_cell(vlm_cell):
+    vlm_cell.check()
+
+
+@pytest.mark.vlm_settings("grayscale", "invert")
+@pytest.mark.vlm_metrics("mean_drop", "mean_relative_corruption_error", "visual_gain")
+def test_sweep(vlm_sweep):
+    vlm_sweep.check()
+"""
+
+
+def ask_about(project: Project, pictures: int, each: int) -> None:
+    """Writes so many pictures with so many questions about each."""
+    write_questions(project.path, "B" * pictures)
+    data = project.path / "data.jsonl"
+    rows = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
+    several = [{**row, "id": f"{row['id']}-{turn}", "question": f"Turn {turn}?"} for row in rows for turn in range(each)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in several), encoding="utf-8")
+
+
+def share_of_go(capsys: pytest.CaptureFixture[str], *arguments: str) -> float:
+    """Returns how often `vlmrobust power` says GO of a model that loses nothing."""
+    capsys.readouterr()
+    assert main(["power", "policy.yaml", "--no-search", "--runs=20", "--json", *arguments]) == 0
+    ((row,),) = json.loads(capsys.readouterr().out).values()
+    return float(row["decisions"]["GO"])
+
+
+def test_power_says_of_copies_what_the_run_says(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """96 questions about 24 pictures show little more than 24 questions; power took them as 96."""
+    project.write("suite/test_suite.py", SUITE)
+    project.write("policy.yaml", MEAN_DROP)
+    ask_about(project, pictures=24, each=4)
+    result = project.run()
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(["INCONCLUSIVE *mean_drop 0.000 * does not decide <= 0.050*"])
+    assert share_of_go(capsys, "--dataset=./data.jsonl", "--correlation=0.7") == 0.0
+    assert share_of_go(capsys, "--samples=96") >= 0.9
+
+
+@pytest.mark.parametrize(("pictures", "code"), [(52, 10), (53, 0)])
+def test_run_and_power_name_the_pictures_that_a_rule_needs(
+    project: Project, capsys: pytest.CaptureFixture[str], pictures: int, code: int
+) -> None:
+    """If no answer changes, 53 pictures show a mean drop of at most 5 pp, however many questions each has."""
+    project.write("suite/test_corruptions.py", SUITE)
+    (project.path / "suite" / "test_suite.py").unlink()
+    project.write("policy.yaml", MEAN_DROP)
+    ask_about(project, pictures=pictures, each=3)
+    result = project.run()
+    assert result.ret == code
+    assert "and at least 53 even if no answer changes" in " ".join(result.stdout.str().split())
+    assert main(["power", "policy.yaml", "--no-search", "--runs=1", "--dataset=./data.jsonl"]) == 0
+    assert "fewer source images than this cannot pass, even if no answer changes: small-mean 53" in capsys.readouterr().out
+
+
+TRANSCRIBED = "the quick brown foxes"
+
+
+@pytest.mark.parametrize(("wrong_letters", "code"), [(1, 10), (5, 1)])
+def test_an_even_loss_of_graded_scores_is_no_breach_while_rare_gains_may_be_unseen(
+    project: Project, wrong_letters: int, code: int
+) -> None:
+    """All of 100 answers lose 1/21. If 1 % of all gain everything the drop is 3.7 pp: FAIL came in 36 % of such runs."""
+    write_questions(project.path, "B" * 100)
+    data = project.path / "data.jsonl"
+    rows = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
+    graded = [{"id": row["id"], "image": row["image"], "question": "What does it say?", **SCORED} for row in rows]
+    data.write_text("".join(json.dumps(row) + "\n" for row in graded), encoding="utf-8")
+    project.write(
+        "policy.yaml", "version: 1\nrules:\n  - {id: drop, metric: accuracy_drop, where: {setting: invert}, max: 3.8pp}\n"
+    )
+    worse = "x" * wrong_letters + TRANSCRIBED[wrong_letters:]
+    project.write("model.yaml", json.dumps({"default": TRANSCRIBED, "rules": [{"setting": "invert", "answer": worse}]}))
+    result = project.run("-k", "invert")
+    assert result.ret == code, result.stdout.str()
+
+
+SCORED: dict[str, Any] = {"answer": TRANSCRIBED, "task": "open", "scorer": "anls"}
+SHIPPED = Path(__file__).parents[2] / "thresholds" / "default.yaml"
+
+
+@pytest.mark.parametrize(("lost", "code"), [(9, 10), (0, 0)])
+def test_a_nearly_blind_model_that_loses_most_of_what_seeing_brings_is_no_go(project: Project, lost: int, code: int) -> None:
+    """Of 300 it answers 150 with and 135 without pictures, and 141 under each setting: the shipped rule only warned of that."""
+    about_seeing = {"looks-at-the-picture", "mean-relative-error"}
+    rules = [rule for rule in yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))["rules"] if rule["id"] in about_seeing]
+    assert {rule["id"] for rule in rules} == about_seeing
+    policy = {"version": 1, "coverage": {"blind_models": "allow"}, "rules": rules}  # it says B whatever it sees
+    project.write("policy.yaml", yaml.safe_dump(policy))
+    project.write("suite/test_suite.py", SUITE)
+    write_questions(project.path, "B" * 150 + "A" * 150)
+    blind = [{"setting": "no_image", "sample": f"q{number}", "answer": "A"} for number in range(15)]
+    loses = [{**rule, "setting": setting} for setting in ("grayscale", "invert") for rule in blind[:lost]]
+    project.write("model.yaml", json.dumps({"default": "B", "rules": [*blind, *loses]}))
+    result = project.run()
+    assert result.ret == code, result.stdout.str()
+    if lost:
+        result.stdout.fnmatch_lines(["INCONCLUSIVE *mean_relative_corruption_error 0.600 * does not decide <= 0.500*"])
