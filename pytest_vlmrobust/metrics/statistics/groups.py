@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy
@@ -27,7 +28,7 @@ _ALIKE = 0.99
 """A closer correlation of two means counts as this one."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GroupMeans:
     """The means of k groups of scores in [0, 1], and their correlation."""
 
@@ -79,15 +80,19 @@ class GroupMeans:
         Source: M. P. Fay, M. A. Proschan and E. Brittain, Combining one-sample confidence procedures for inference in the
         two-sample case, Biometrics 71 (2015) 146-156 (melding); the correlation is ours.
         """
-        members = zip(self.members, self.clusters, strict=True)
-        limits = np.array([_limits_by_level(scores, clusters, self.df) for scores, clusters in members])
-        low, high = limits[:, 0], limits[:, 1]
+        low, high = self._by_level[:, 0], self._by_level[:, 1]
         tail, count = one_sided(confidence), len(self.names)
         below = np.zeros((count, count))
         for first, second in itertools.permutations(range(count), 2):
             # the limit of the second falls where that of the first rises
             below[first, second] = _quantile_of_sum(low[first], -high[second, ::-1], -self.correlation[first, second], tail)
         return below, -below.T
+
+    @cached_property
+    def _by_level(self) -> Array:
+        """Both limits of each mean at ``_LEVELS``, shape (k, 2, L): most of the work, and the same for any confidence."""
+        members = zip(self.members, self.clusters, strict=True)
+        return np.array([_limits_by_level(scores, clusters, self.df) for scores, clusters in members])
 
 
 def largest_gap_interval(groups: GroupMeans, confidence: float) -> tuple[float, float]:
