@@ -395,7 +395,8 @@ def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
 def rci_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
     """Returns RCI of each dataset with its bands, and how models agree about datasets, by grid.
 
-    The band of a dataset is that of the mean over models (RCI section 3.2). The correlation of two models is over the datasets
+    The band of a dataset is that of the mean over the models whose index is known (RCI section 3.2): the note names the others.
+    The correlation of two models is over the datasets
     that both have an index of (section 4.2.1 and figure 2).
     """
     rows = []
@@ -404,14 +405,20 @@ def rci_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
         for one in indices:
             if one.grid == grid:
                 by_dataset.setdefault(one.dataset, {})[one.model] = one.index
-        means = {name: _mean([index.value for index in own.values()]) for name, own in by_dataset.items()}
+        undefined = {name: {m: one for m, one in own.items() if math.isnan(one.value)} for name, own in by_dataset.items()}
+        means = {
+            name: _mean([one.value for model, one in own.items() if model not in undefined[name]])
+            for name, own in by_dataset.items()
+        }
         known = {name: mean for name, mean in means.items() if not math.isnan(mean)}
         by_percentile, of = metrics.percentile_bands(known), f"{grid} x {grid}"
         for name, own in by_dataset.items():
             band = metrics.rci_band(means[name]) if name in known else "no band"
             among = by_percentile.get(name, f"needs {len(metrics.RCI_BANDS)} datasets" if name in known else "no band")
-            mean = {ALL_MODELS: Estimate(means[name], len(own))}
-            rows.append(ModelAnalysis(RCI_BANDS, name, own | mean, of, f"{band}; by percentile: {among}"))
+            mean = {ALL_MODELS: Estimate(means[name], len(own) - len(undefined[name]))}
+            without = first_few([f"{model} ({one.reason or 'no index'})" for model, one in undefined[name].items()])
+            note = f"{band}; by percentile: {among}" + (f"; without {without}" if without else "")
+            rows.append(ModelAnalysis(RCI_BANDS, name, own | mean, of, note))
         models = dict.fromkeys(one.model for one in indices)
         for pair in itertools.combinations(models, 2):
             both = [{name: own[model].value for name, own in by_dataset.items()} for model in pair]

@@ -274,13 +274,20 @@ def test_rci_of_the_paper_has_its_bands_and_its_agreement(golden: Callable[[str]
 
 
 def test_few_datasets_and_unknown_indices_have_no_band_by_percentile() -> None:
-    rows = rci_analyses([index(model, data, 0.1 if model == data else math.nan) for model in "ab" for data in "ab"])
-    assert [row.note for row in rows] == ["no band; by percentile: no band"] * 2
+    rows = rci_analyses([index(model, "a", math.nan) for model in "ab"])
+    assert [row.note for row in rows if row.name == "rci_bands"] == ["no band; by percentile: no band; without a (no gain), b (no gain)"]
     rows = rci_analyses([index(model, data, 0.35) for model in "ab" for data in "cd"])
     assert rows[0].note == "strong global; by percentile: needs 5 datasets"
     assert math.isnan(rows[-1].values["pearson"].value)
     with pytest.raises(ValueError, match="NaN"):
         metrics.percentile_bands({"a": math.nan})
+
+
+def test_a_model_without_an_index_is_named_and_takes_no_band_from_the_others() -> None:
+    rows = rci_analyses([index("a", "d", 0.35), index("b", "d", 0.35), index("weak", "d", math.nan)])
+    (band,) = [row for row in rows if row.name == "rci_bands"]
+    assert (band.values["all models"].value, band.values["all models"].n) == (0.35, 2)
+    assert band.note == "strong global; by percentile: needs 5 datasets; without weak (no gain)"
 
 
 def test_reference_models_of_separate_runs_are_correlated(tmp_path: Path) -> None:
