@@ -275,6 +275,7 @@ class Run(RunEvaluation):
             has_baseline=bool(self.settings.vlm_baseline),
             behind=self.clock.behind,
             without_pictures=self.baseline.without_pictures if self.baseline else (),
+            compared={name: self.baseline.model(name) for name in self.models} if self.baseline else {},
             samples_asked=lambda: self._samples_asked,
             categories=lambda: self.data.categories(self._measured_datasets),
         )
@@ -332,6 +333,7 @@ class Run(RunEvaluation):
             **measured,
             "processes": self.processes,
             "decision": str(self.conclusion.decision(self.records)),
+            "warnings": list(self.conclusion.warnings),
         }
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:

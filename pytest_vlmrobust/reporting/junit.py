@@ -66,6 +66,7 @@ def properties(record: Record) -> list[tuple[str, str]]:
             values["vlm.waiver"] = measure.waiver
     values["vlm.warning"] = "; ".join(_warnings(record))
     values["vlm.not_shown"] = "; ".join(_not_shown(record))
+    values["vlm.note"] = "; ".join(map(on_one_line, record.notes))
     return [(visible(name), value) for name, value in values.items() if value]
 
 

@@ -61,6 +61,7 @@ CSV_COLUMNS = {
     "policy_sha256": "the SHA-256 of the meaning of the policy",
     "judge": "what was compared with the bound: interval or value; empty without a rule",
     "n_samples": "if the test stopped early, the number of all answers; else 0",
+    "notes": "what the setting could not do, or which samples a baseline left out; several stand between semicolons",
 }
 """The columns of cells.csv, in their order, and what they hold."""
 _OF_RECORD = (
@@ -216,6 +217,7 @@ def cells_csv(records: Sequence[Record]) -> str:
     for record in records:
         columns = {name: getattr(record, name) for name in _OF_RECORD}
         columns |= {"key": record.key, "test": record.test, "outcome": str(record.outcome)}
+        columns["notes"] = "; ".join(record.notes)
         for measure in record.measures or (None,):
             row = {**columns, **({} if measure is None else _measure_columns(measure))}
             writer.writerow({name: _plain_cell(value) for name, value in row.items()})

@@ -99,8 +99,10 @@ def test_a_test_set_that_grew_is_compared_on_its_common_samples(compared: Projec
     assert (mean.value, mean.n) == (0.25 / 4, 4)
     for name in ("newer-data-invert", "newer-data-clean", "newer-data-mean_baseline_drop"):
         assert said in found[name].notes
-    for report in ("report.html", "summary.md", "results.json", "model_card.md"):
+    for report in ("report.html", "summary.md", "results.json", "model_card.md", "junit.xml", "manifest.json", "cells.csv"):
         assert said in (compared.path / "out" / report).read_text()
+    other = "the baseline has no model of this name: newer is compared with model, the only model there"
+    assert (compared.path / "out" / "summary.md").read_text().count(other) == 1
     runs = (compared.path / ".vlmrobust" / "runs").iterdir()
     (run,) = [one for one in runs if '"vlm_baseline_samples": "common"' in (one / "manifest.json").read_text()]
     assert verify(run, last_records(run)).differences == ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 
 from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
@@ -85,6 +85,8 @@ class Conditions:
     """Whether an earlier run was named."""
     without_pictures: Sequence[str] = ()
     """The datasets without picture digests in the earlier run."""
+    compared: Mapping[str, str] = field(default_factory=dict)
+    """Each model to the model of the earlier run that it is compared with."""
     samples_asked: Callable[[], Mapping[str, tuple[int, int]]] = dict
     """Returns, for sampled datasets, the number of samples asked and the total."""
     categories: Callable[[], Iterable[str]] = tuple
@@ -125,10 +127,15 @@ class Conditions:
         """Returns warnings about the policies and the models, which do not affect the decision.
 
         They are about loopholes, code of a checkpoint that was allowed to run, letters that are no answers, unneeded or
-        insufficient waivers, rules that need a baseline when there is none, a baseline without picture digests, and (in a whole
-        run) rules that applied to no test and data that no rule gates.
+        insufficient waivers, rules that need a baseline when there is none, a baseline of another model or without picture
+        digests, and (in a whole run) rules that applied to no test and data that no rule gates.
         """
         warnings = [*_stopped_early(records), *_few_letters(records), *self._pictures_not_compared(records)]
+        warnings += [
+            f"the baseline has no model of this name: {name} is compared with {earlier}, the only model there"
+            for name, earlier in self.compared.items()
+            if name != earlier
+        ]
         warnings += filter(None, [self.behind])
         warnings += loophole_warnings(self.policies.values(), self.today)
         warnings += [note for record in records for note in record.notes if ON_COMMON in note]
