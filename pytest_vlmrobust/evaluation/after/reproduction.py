@@ -167,10 +167,11 @@ class _Runs:
         """Returns a sentence about models and datasets that the paper does not have."""
         known = self.paper.known()
         drawn = {entry.where: manifest(entry).get("settings", {}).get("vlm_sample") for entry in self.entries}
+        paper = _drawn(self.paper.sample)
         said = [
-            f"{where} has {_drawn(spec)}; the paper has {_drawn(self.paper.sample)}"
+            f"{where} has {_drawn(spec)}{', as the paper has' if spec == self.paper.sample else f'; the paper has {paper}'}"
             for where, spec in drawn.items()
-            if self.paper.sample and spec != self.paper.sample
+            if self.paper.sample
         ]
         strange = {
             "models": sorted({name for name in self._models.values() if not any(self._is(name, other) for other in known)}),

@@ -237,6 +237,7 @@ def test_how_samples_were_drawn_stands_beside_the_table(tmp_path: Path) -> None:
     paper_has = "the paper has samples drawn by row (--vlm-sample=20%rows)"
     assert notes == [
         f"{paths[0]} has samples drawn by question with all its copies (--vlm-sample=20%); {paper_has}",
+        f"{paths[1]} has samples drawn by row (--vlm-sample=20%rows), as the paper has",
         f"{paths[2]} has all samples; {paper_has}",
         f"{paths[3]} has samples that were drawn in a way that its manifest does not say; {paper_has}",
     ]
