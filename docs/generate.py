@@ -356,6 +356,53 @@ def reviewers() -> str:
     return table(("asked for", "EU AI Act", "NIST AI RMF, MEASURE", "ISO/IEC 42001", "evidence"), rows)
 
 
+@functools.cache
+def study_of_verdicts() -> dict[str, Any]:
+    """Returns the frozen tables of the study of verdicts."""
+    found: dict[str, Any] = json.loads((ROOT / "studies" / "verdicts" / "table.json").read_text(encoding="utf-8"))
+    return found
+
+
+def declared_risks() -> str:
+    """One row for each world and metric, with the worst rates over its sizes."""
+    alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in study_of_verdicts()["verdicts"]:
+        alike.setdefault((row["world"], row["metric"]), []).append(row)
+    rows = []
+    for (world, metric), several in alike.items():
+        sizes = ", ".join(row["n"] for row in several)
+        worst = [_worst([row[kind] for row in several]) for kind in ("wrong_pass", "wrong_fail")]
+        rows.append((world, f"`{metric}`", sizes, *worst, _chance(0.05, min(row["runs"] for row in several))))
+    return table(("world", "judged", "n", "wrong PASS", "wrong FAIL", "±"), rows) + _made()
+
+
+def decisions() -> str:
+    """One row for each model that a policy decided about."""
+    rows = []
+    for row in study_of_verdicts()["decisions"]:
+        open_ = max(1.0 - row["go"] - row["no_go"], 0.0)
+        shares = [f"{share:.2f}" for share in (row["go"], row["no_go"], open_)]
+        sizes = [f"{row[kind]:,}" for kind in ("questions", "pictures")]
+        chance = _chance((row["go"] * row["runs"] + 1.0) / (row["runs"] + 2.0), row["runs"])
+        rows.append((row["model"], *sizes, row["wanted"], *shares, row["kept_by"], chance))
+    header = ("model", "questions", "pictures", "wanted", "GO", "NO-GO", "INCONCLUSIVE", "most often kept from GO by", "±")
+    return table(header, rows) + _made()
+
+
+def _worst(rates: Sequence[float | None]) -> str:
+    known = [rate for rate in rates if rate is not None]
+    return f"{max(known):.3f}" if known else ""
+
+
+def _chance(rate: float, runs: int) -> str:
+    """Returns the Monte Carlo standard error of a rate; of no runs, where all outcomes were counted, that it is exact."""
+    return f"{(rate * (1.0 - rate) / runs) ** 0.5:.3f}" if runs else "exact"
+
+
+def _made() -> str:
+    return f"\nMade on {study_of_verdicts()['made']} by `python studies/verdicts/study.py --jobs 2`.\n"
+
+
 def columns() -> str:
     """Returns the table of the columns of cells.csv."""
     return table(("column", "holds"), [(f"`{name}`", about) for name, about in results.CSV_COLUMNS.items()])
@@ -409,6 +456,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "corpus": corpus_metrics,
     },
     "docs/reviewers.md": {"reviewers": reviewers},
+    "docs/verdicts.md": {"declared": declared_risks, "decisions": decisions},
     "docs/reference/data.md": {"benchmarks": benchmarks, "refused": refused_benchmarks, "published": published},
 }
 

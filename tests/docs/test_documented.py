@@ -77,6 +77,7 @@ def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
         n_samples=20,
         measures=(measure,),
         broken=("q",),
+        notes=("n",),
         policy_sha256="0",
     )
     written = {name.replace("accuracy_drop", "NAME") for name, _ in properties(record)}

@@ -48,7 +48,7 @@ def risk_shares(size: int) -> dict[int, float]:
     """Returns which part of a rule's risk each look has, by its number of samples: together the square of their share.
 
     Equal parts would leave less for all samples, where most close verdicts fall; the bounds of O'Brien and Fleming leave more,
-    and ask longer about what is plain. ``docs/verdicts.md`` says how much.
+    and ask longer about what is plain. ``studies/verdicts/README.md`` says how much.
 
     Source: K. Kim and D. DeMets, Biometrika 74 (1987) 149-154: spending functions that are powers of the share; here of 2.
 

@@ -40,7 +40,7 @@ DRAWS = 2000
 _BLOCK = 200
 _HALVINGS = 60
 _PART = 0.9
-"""Share of the error for each of two bounds, of which the larger counts: benchmarks/verdict_curves.py counts their errors."""
+"""Share of the error for each of two bounds, of which the larger counts: studies/verdicts/curves.py counts their errors."""
 _ROUNDING = 1e-15
 """Variances below this are float rounding: that of the rarest event among a million samples is 1e-12."""
 

@@ -25,7 +25,7 @@ from .proportions import is_binary, judged_proportion_interval
 # of 200 samples was found too large in 8.1 % of runs at 5 %, and 2.7 times as often as promised at 5 %/133. What judges has
 # the tail of the flips themselves, :func:`chance_of_excess`: at the share of helpful flips that is likeliest if the drop is
 # the one that is tested, which is Tango's. Counted out over all outcomes it errs at most as often as it says
-# (``benchmarks/verdict_tails.py``).
+# (``studies/verdicts/tails.py``).
 
 
 Array = NDArray[np.float64]
@@ -276,7 +276,7 @@ class TangoTest:
     """Test of m true drops by the tails of the distribution of flips, at Tango's share of helpful flips.
 
     Of independent samples no bound errs more often than it says, whatever the drop and the share of helpful flips, nor at a risk
-    that 133 settings share: counted over all outcomes of 50, 200, 324 and 853 samples (``benchmarks/verdict_tails.py``). Tango's
+    that 133 settings share: counted over all outcomes of 50, 200, 324 and 853 samples (``studies/verdicts/tails.py``). Tango's
     interval itself errs up to 1.6 times as often at 5 %, and 3.6 times at 5 %/133.
 
     Counts are effective ones when samples come in clusters: divided by each setting's guarded design effect, with Student's

@@ -275,7 +275,9 @@ def test_rci_of_the_paper_has_its_bands_and_its_agreement(golden: Callable[[str]
 
 def test_few_datasets_and_unknown_indices_have_no_band_by_percentile() -> None:
     rows = rci_analyses([index(model, "a", math.nan) for model in "ab"])
-    assert [row.note for row in rows if row.name == "rci_bands"] == ["no band; by percentile: no band; without a (no gain), b (no gain)"]
+    assert [row.note for row in rows if row.name == "rci_bands"] == [
+        "no band; by percentile: no band; without a (no gain), b (no gain)"
+    ]
     rows = rci_analyses([index(model, data, 0.35) for model in "ab" for data in "cd"])
     assert rows[0].note == "strong global; by percentile: needs 5 datasets"
     assert math.isnan(rows[-1].values["pearson"].value)

@@ -1,10 +1,10 @@
 """How often verdicts on the curve of accuracy over resolution err, and how often they decide, before and after.
 
-    python benchmarks/verdict_curves.py                               # 2,000 runs a row: about half an hour of one core
-    python benchmarks/verdict_curves.py --quick                       # 200 runs a row
-    python benchmarks/verdict_curves.py --sizes 1200 --curves rise    # some of it
-    python benchmarks/verdict_curves.py --metrics absolute_continuous_error --runs 500
-    python benchmarks/verdict_curves.py --json rows.json              # the numbers, for a program
+    python studies/verdicts/curves.py                               # 2,000 runs a row: about half an hour of one core
+    python studies/verdicts/curves.py --quick                       # 200 runs a row
+    python studies/verdicts/curves.py --sizes 1200 --curves rise    # some of it
+    python studies/verdicts/curves.py --metrics absolute_continuous_error --runs 500
+    python studies/verdicts/curves.py --json rows.json              # the numbers, for a program
 
 Answers are right or wrong, and those of one sample mostly the same at all twelve resolutions: a question has one difficulty, and
 a share of its answers, ``redrawn``, is drawn anew at each resolution. With 4 and 15 % neighbouring resolutions disagree in 4 and

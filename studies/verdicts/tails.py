@@ -1,6 +1,6 @@
 """How often a verdict at the very edge of its bound is wrong: counted over all outcomes where that can be done, else simulated.
 
-    python benchmarks/verdict_tails.py [--quick] [--part drops|shares|ratios|clusters|price]
+    python studies/verdicts/tails.py [--quick] [--part drops|shares|ratios|clusters|price]
 
 The truth lies on the bound, so every PASS and every FAIL is wrong; each may happen at the risk that is named. The bound is an "at
 most", and an "at least" for clean accuracies. A risk of 0.05/133 is what one of 133 settings has when they share 5 %; there the

@@ -1,8 +1,8 @@
 """How often the bounds of means over settings, of ratios and of the worst tenth of the settings err, and what they can show.
 
-    python benchmarks/verdict_means.py                    # 2,000 runs a row
-    python benchmarks/verdict_means.py --quick            # 200 runs a row
-    python benchmarks/verdict_means.py --section means    # means, shown, shared, ratios or worst-tenth
+    python studies/verdicts/means.py                    # 2,000 runs a row
+    python studies/verdicts/means.py --quick            # 200 runs a row
+    python studies/verdicts/means.py --section means    # means, shown, shared, ratios or worst-tenth
 
 A run draws N samples, each with its mean loss over 133 settings, from a world whose true mean is known, and bounds that mean at
 5 % on each side. An upper end below the truth is a wrong PASS of a rule that bounds a drop from above, a lower end above it a
