@@ -46,6 +46,7 @@ from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, INTERVALS, LAWS, PROPERTIES
 
 ROOT = Path(__file__).parents[1]
+STUDY = ROOT / "studies" / "verdicts" / "table.json"
 BUILT_IN = "pytest_vlmrobust.perturbations"
 
 _GROUPS = {
@@ -359,7 +360,7 @@ def reviewers() -> str:
 @functools.cache
 def study_of_verdicts() -> dict[str, Any]:
     """Returns the frozen tables of the study of verdicts."""
-    found: dict[str, Any] = json.loads((ROOT / "studies" / "verdicts" / "table.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(STUDY.read_text(encoding="utf-8"))
     return found
 
 
@@ -373,7 +374,7 @@ def declared_risks() -> str:
         sizes = ", ".join(row["n"] for row in several)
         worst = [_worst([row[kind] for row in several]) for kind in ("wrong_pass", "wrong_fail")]
         rows.append((world, f"`{metric}`", sizes, *worst, _chance(0.05, min(row["runs"] for row in several))))
-    return table(("world", "judged", "n", "wrong PASS", "wrong FAIL", "±"), rows) + _made()
+    return table(("world", "judged", "n", "wrong PASS", "wrong FAIL", "±"), rows)
 
 
 def decisions() -> str:
@@ -386,7 +387,7 @@ def decisions() -> str:
         chance = _chance((row["go"] * row["runs"] + 1.0) / (row["runs"] + 2.0), row["runs"])
         rows.append((row["model"], *sizes, row["wanted"], *shares, row["kept_by"], chance))
     header = ("model", "questions", "pictures", "wanted", "GO", "NO-GO", "INCONCLUSIVE", "most often kept from GO by", "±")
-    return table(header, rows) + _made()
+    return table(header, rows)
 
 
 def _worst(rates: Sequence[float | None]) -> str:
@@ -397,10 +398,6 @@ def _worst(rates: Sequence[float | None]) -> str:
 def _chance(rate: float, runs: int) -> str:
     """Returns the Monte Carlo standard error of a rate; of no runs, where all outcomes were counted, that it is exact."""
     return f"{(rate * (1.0 - rate) / runs) ** 0.5:.3f}" if runs else "exact"
-
-
-def _made() -> str:
-    return f"\nMade on {study_of_verdicts()['made']} by `python studies/verdicts/study.py --jobs 2`.\n"
 
 
 def columns() -> str:
