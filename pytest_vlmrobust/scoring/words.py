@@ -464,17 +464,6 @@ CORRECTION: Final = re.compile(
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|\n|\Z")
 
 
-_OVER = re.compile(r"\bover\b")
-"""Of "A over B" B is denied, and of "over 40" the number is not."""
-
-
-def is_denied(text: str, start: int, end: int) -> bool:
-    """Says whether the mention ``text[start:end]`` is denied: by the words of its clause before it, or by those after it."""
-    lowered = text.lower() if len(text.lower()) == len(text) else text
-    lowered = _OVER.sub("with", lowered)
-    return before(lowered, start).denied or after(lowered, end, len(lowered)).denied
-
-
 def asserted(text: str) -> str:
     """Returns ``text`` without its questions and without the sentences that it only supposes or reports."""
     kept, begin = [], 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_vlmrobust.scoring import extract_choice, extract_yes_no, scoring_rules
-from pytest_vlmrobust.scoring.words import after, asserted, before, corrections, is_denied, last_dissent, words
+from pytest_vlmrobust.scoring.words import after, asserted, before, corrections, last_dissent, words
 
 OPTIONS = {"A": "cat", "B": "dog", "C": "red car", "D": "12"}
 
@@ -186,7 +186,5 @@ def test_the_rules_of_a_run_have_a_version_and_a_digest() -> None:
     assert len(str(rules["words"])) == 64
 
 
-def test_numbers_are_denied_by_the_same_words() -> None:
-    assert is_denied("not 3 cats", 4, 5)
-    assert not is_denied("over 3 cats", 5, 6)
+def test_questions_and_conditions_are_left_out() -> None:
     assert asserted("Is it 3? It is 4. If it were 5, fine.") == "It is 4."
