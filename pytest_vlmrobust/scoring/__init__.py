@@ -3,7 +3,7 @@
 "Unparsed", "wrong" and "error" are three different things: see ``core.prediction.Score``.
 """
 
-from . import caption_corpus, corpus  # noqa: F401 -- they register their corpus metrics
+from . import corpus  # noqa: F401 -- it registers its corpus metrics
 from .box_answers import BOX_RULES, BoxExtraction, extract_boxes
 from .boxes import BoxScores, ConventionFit, better_convention, box_coverage, box_scores, convention_fits, read_boxes
 from .choice import CHOICE_RULES, extract_choice

@@ -11,9 +11,22 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .answer_text import answer_tag, boxed_content, final_words
 from .latex import plain_numbers
-from .text import NUMBER_WORDS, Extraction, Ladder, Outcome, Stop, apply_rules, fold_case, is_refusal, plain_text, straighten
+from .text import (
+    NUMBER_WORDS,
+    Extraction,
+    Ladder,
+    Outcome,
+    Stop,
+    answer_tag,
+    apply_rules,
+    boxed_content,
+    final_words,
+    fold_case,
+    is_refusal,
+    plain_text,
+    straighten,
+)
 
 # Finds the answer in a free text, and normalises answers for comparison.
 

@@ -17,12 +17,11 @@ from typing import Final
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .answer_text import final_words
 from .grading import OPEN_RULES, grade_best, grade_unread, normalised, read_answer, targets
 from .json_answers import final_answer, lesser_answer, read_json
 from .latex import MARKS, UNREAD, equals, plain_numbers, same_spelling
 from .options import is_other
-from .text import WORD, Extraction, Stop, apply_rules, fold_case, is_refusal, plain_text, straighten
+from .text import WORD, Extraction, Stop, apply_rules, final_words, fold_case, is_refusal, plain_text, straighten
 from .words import CORRECTION
 
 _LONGEST = 40

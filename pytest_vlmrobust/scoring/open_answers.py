@@ -12,9 +12,8 @@ from typing import Final
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .answer_text import final_words
 from .grading import OPEN_RULES, grade, grade_best, read_answer, targets
-from .text import NUMBER_WORDS, Extraction, Ladder, Stop, apply_rules, fold_case, plain_text, straighten, strip_ends
+from .text import NUMBER_WORDS, Extraction, Ladder, Stop, apply_rules, final_words, fold_case, plain_text, straighten, strip_ends
 
 # VQA soft accuracy: the share of people who agree with an answer.
 #

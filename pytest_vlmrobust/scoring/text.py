@@ -1,13 +1,22 @@
-"""What all readings of a text share: their result, one spelling of letters, quotes and blanks, and signs of a refusal."""
+"""What all readings of a text share: their result, one spelling, signs of a refusal, and what part of the text is its answer.
+
+Thinking, control tokens, and what comes after the answer's turn are cut; the marks of families of models are data,
+``families.yaml``.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
-from typing import TypeVar
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pytest_vlmrobust.core.document import parse_document, read_bytes
+from pytest_vlmrobust.core.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +24,7 @@ class Extraction:
     """The answer read from a text, and the name of the rule that read it.
 
     ``answer`` is None when the text was not read; ``rule`` then says why: ``empty``, ``unfinished_thinking`` (cut off before
-    the answer began), ``truncated`` (cut off in the middle of an object in JSON), ``too_long`` (``answer_text.LONGEST_REPLY``),
+    the answer began), ``truncated`` (cut off in the middle of an object in JSON), ``too_long`` (``LONGEST_REPLY``),
     ``refusal``, ``ambiguous`` (more than one answer) or ``none``.
     """
 
@@ -166,3 +175,181 @@ _MORE_SIGNS = ("not enough", "impossible", "n't", " not ", "sorry", "抱歉", "�
 def is_refusal(lowered: str) -> bool:
     """Says whether a lower-cased text has the words of a refusal, or of not knowing."""
     return any(sign in lowered for sign in _SIGNS + _MORE_SIGNS) and _REFUSAL.search(lowered) is not None
+
+
+# The answer's part of a text: without thinking, control tokens, and what comes after the answer's turn.
+
+
+FAMILIES: Final = Path(__file__).with_name("families.yaml")
+LONGEST_TEXT: Final = 4_000_000
+"""Characters of a text that is looked at at all."""
+LONGEST_REPLY: Final = 100_000
+"""Characters after thinking that are read: more than a model writes that is not stuck in a loop, and a bound on the time."""
+
+_BEGINNING, _ENDING = 2_000, 10_000
+"""Characters of a very long reply that are searched for an answer."""
+_SIGN = re.compile(r"[<\[\u25c1]|^Here('s| is| are) my |assistantfinal|\Aanalysis(?=[A-Z])|/think\n", re.MULTILINE)
+"""Every mark has one of these; most texts have none."""
+_BARE_ANALYSIS = re.compile(r"analysis(?=[A-Z])")
+"""Where harmony begins to think, control tokens lost."""
+_TOKEN = re.compile(r"<\|[^|<>\s]{1,40}\|>|</?s>|<(?:bos|pad)>|</?co\b[^<>]{0,80}>")
+_BOX_TOKENS = re.compile(r"<\|begin_of_box\|>(.*?)(?:<\|end_of_box\|>|\Z)", re.DOTALL)
+_WORDS = re.compile(r"[^\W\d_]+[,.:]?\s+[^\W\d_]")
+_PAIR = re.compile(r"\s*<([A-Za-z][\w:-]{0,40})>")
+_TAG = r"(?:final[_ ]?)?answer|conclusion|response|result|final|solution|output|final_response"
+_ANSWER_OPEN = re.compile(rf"<(?:{_TAG})>|\[answer\]", re.IGNORECASE)
+_ANSWER_CLOSE = re.compile(rf"</(?:{_TAG})>|\[/answer\]", re.IGNORECASE)
+_NOT_THINKING = re.compile(
+    rf"(?:{_TAG}|option|choice|letter|ref|box|bbox|object|point|json|b|i|u|em|strong|p|span|div|li|ul|ol|code|pre|h\d|table|html|body)",
+    re.IGNORECASE,
+)
+"""Names of pairs around an answer or a part of it, and those of HTML."""
+_NEXT_QUESTION = re.compile(
+    r"\n\W*(?:(?:(?:[Nn]ext|[Nn]ew|[Ff]ollow-up|[Aa]nother) )?[Qq]uestion|QUESTION|Q|[Uu]ser|USER|[Hh]uman|HUMAN|[Ii]nstruction"
+    r"|[Ee]xercise|[Ee]xample)\W{0,2}(?: ?\d{1,4})?\W{0,2}:"
+    r"|\n\s*###\s*(?:\n|\Z|(?:Human|User|Instruction|Question|Input|System)\b)"
+    r"|\s(?:USER|HUMAN): |\n\s*\[INST\]"
+)
+
+
+@cache
+def _families() -> tuple[re.Pattern[str], dict[str, str]]:
+    """Returns a pattern of all marks of ``families.yaml``, and what each of them does, in lower case."""
+    content = read_bytes(FAMILIES, what="marks of families", error=UsageError)
+    top = parse_document(content, FAMILIES.name, error=UsageError, expected="'families:'")
+    entries = top.mapping(("families", "end_of_turn"), required=("families", "end_of_turn"))
+    does = {"<|im_start|>assistant": "blank", "<|start|>assistant": "blank", "<|begin|>assistant": "blank"}
+    does |= {token.lower(): "end" for token in entries["end_of_turn"].texts()}
+    for family in entries["families"].items():
+        names = ("open", "close", "answer_open", "answer_close")
+        marks = family.mapping((*names, "family", "source"), required=("family", "source"))
+        does |= {marks[name].text().strip(" ").lower(): name for name in names if name in marks}
+    spelled = "|".join(re.escape(mark) for mark in sorted(does, key=len, reverse=True))
+    return re.compile(rf"{spelled}|</?think:\w{{1,20}}>"), does
+
+
+def final_words(text: str) -> str | Stop:
+    """Returns the answer's part of a text, full-width letters made plain, without control tokens and invisible characters.
+
+    A stop when the text ends while thinking (``after_thinking``), or is too long to be read.
+    """
+    if len(text) > LONGEST_TEXT:
+        return Stop.TOO_LONG
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", _with_few_marks(text))
+    plain = INVISIBLE.sub("", plain)
+    if "<|begin_of_box|>" in plain:  # of GLM; alone it says no more than what stands in it
+        plain = _BOX_TOKENS.sub(lambda box: box[1] if box[0] == plain.strip() else f"\\boxed{{{box[1]}}}", plain)
+    reply = after_thinking(plain)
+    if reply is None:
+        return Stop.UNFINISHED
+    reply = reply.strip()
+    if len(reply) > LONGEST_REPLY:
+        return Stop.TOO_LONG
+    asked = _NEXT_QUESTION.search(reply)
+    return reply[: asked.start()].rstrip() if asked and reply[: asked.start()].strip() else reply
+
+
+def shortened(reply: str) -> str:
+    """Returns the beginning and the end of a very long reply, whole lines or words; an answer stands at one of them."""
+    if len(reply) <= _BEGINNING + _ENDING:
+        return reply
+    tail = reply[-_ENDING:]
+    return f"{reply[:_BEGINNING].rpartition(' ')[0]}\n\n{tail.partition(chr(10))[2] or tail.partition(' ')[2]}"
+
+
+def after_thinking(text: str) -> str | None:
+    """Returns the text after thinking, without control tokens; None when the text ends while thinking.
+
+    The opening mark may be missing, since some chat templates put it into the prompt. When nothing follows the thinking, the text
+    before it is the answer. What follows the end of the answer's turn does not count.
+    """
+    if not _SIGN.search(text):
+        return text
+    pattern, does = _families()
+    lowered = text.lower()
+    lowered = lowered if len(lowered) == len(text) else text
+    parts: list[tuple[str, str]] = []  # what each part is ("said", "thinking", "answer"), and its text
+    kind, begin = ("thinking", len("analysis")) if _BARE_ANALYSIS.match(text) else ("said", 0)
+    for mark in pattern.finditer(lowered):
+        action = does.get(mark[0], "close" if mark[0].startswith("</") else "open")
+        if action == "blank":
+            continue
+        parts.append((kind, text[begin : mark.start()]))
+        begin = mark.end()
+        if action == "end" and kind != "thinking" and _said(parts):
+            kind, begin = "said", len(text)
+            break
+        if action == "close":
+            parts = [(each, words) for each, words in parts if each != "said" or kind == "thinking"]
+        kind = {"open": "thinking", "answer_open": "answer", "end": kind}.get(action, "said")
+    parts.append((kind, text[begin:]))
+    if kind == "thinking":
+        return None
+    return _without_pairs(_said(parts))
+
+
+def _said(parts: list[tuple[str, str]]) -> str:
+    """Returns what was said after the thinking, or before it where nothing follows; of marked answers, the last one."""
+    blank = [(kind, _TOKEN.sub(" ", words)) for kind, words in parts]
+    answers = [words for kind, words in blank if kind == "answer" and words.strip()]
+    if answers:
+        return answers[-1]
+    last = max((place for place, (kind, _) in enumerate(blank) if kind == "thinking"), default=-1)
+    after = " ".join(words for kind, words in blank[last + 1 :] if kind == "said")
+    return after if after.strip() else " ".join(words for kind, words in blank if kind == "said")
+
+
+def _without_pairs(text: str) -> str:
+    """Returns ``text`` without pairs ``<x>…</x>`` of several words, of any name, before something else."""
+    while (opened := _PAIR.match(text)) and not _NOT_THINKING.fullmatch(opened[1]):
+        closed = text.find(f"</{opened[1]}>", opened.end())
+        rest = text[closed + len(opened[1]) + 3 :]
+        if closed < 0 or not rest.strip() or not _WORDS.search(text, opened.end(), closed):
+            break
+        text = rest
+    return text
+
+
+_MOST_MARKS = 30
+"""Marks on one letter in the stream-safe text format of UAX #15."""
+_MANY_MARKS = re.compile(rb"\x01{%d,}" % (_MOST_MARKS + 1))
+
+
+def _with_few_marks(text: str) -> str:
+    """Returns text without the marks that no language puts on a letter: the time to sort them grows as their square."""
+    is_mark = bytes(map(bool, map(unicodedata.combining, text)))
+    kept, begin = [], 0
+    for run in _MANY_MARKS.finditer(is_mark):
+        kept.append(text[begin : run.start() + _MOST_MARKS])
+        begin = run.end()
+    return "".join([*kept, text[begin:]])
+
+
+def answer_tag(text: str) -> str | None:
+    """Returns the content of the last ``<answer>…</answer>``, or ``<response>``, closed or not; None where there is none."""
+    if "<" not in text and "[" not in text:
+        return None
+    parts = _ANSWER_OPEN.split(text)
+    return _ANSWER_CLOSE.split(parts[-1])[0] if len(parts) > 1 else None
+
+
+def boxed_content(text: str) -> str | None:
+    r"""Returns the content of the last ``\boxed{…}``, braces balanced; None where there is none."""
+    found = last_box(text)
+    return None if found is None else text[found[0] : found[1]]
+
+
+def last_box(text: str) -> tuple[int, int] | None:
+    r"""Returns where the content of the last ``\boxed{…}`` begins and ends; None where there is none."""
+    start = max(text.rfind("\\boxed{"), text.rfind("\\fbox{"))
+    if start < 0:
+        return None
+    depth, begin = 0, text.index("{", start) + 1
+    for brace in re.compile(r"[{}]").finditer(text, begin):
+        if brace[0] == "{":
+            depth += 1
+        elif not depth:
+            return begin, brace.start()
+        else:
+            depth -= 1
+    return begin, len(text)

@@ -17,9 +17,8 @@ from typing import Final, NamedTuple
 from pytest_vlmrobust.core.document import parse_document, read_bytes
 from pytest_vlmrobust.core.errors import UsageError
 
-from .answer_text import FAMILIES
 from .latex import math_verify_version
-from .text import straighten
+from .text import FAMILIES, straighten
 
 FILE: Final = Path(__file__).with_name("words.yaml")
 VERSION: Final = 7

@@ -12,10 +12,21 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final
 
-from .answer_text import answer_tag, boxed_content, final_words, shortened
 from .json_answers import read_json
 from .mentions import Mention, choose, lower, with_context
-from .text import Extraction, Outcome, Stop, is_refusal, plain_text, straighten, strip_ends
+from .text import (
+    Extraction,
+    Outcome,
+    Stop,
+    answer_tag,
+    boxed_content,
+    final_words,
+    is_refusal,
+    plain_text,
+    shortened,
+    straighten,
+    strip_ends,
+)
 from .words import asserted, roles_of, words
 
 DEEPEST_TAG = 4

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import CHAIN_BINS
-from pytest_vlmrobust.scoring.answer_text import after_thinking
+from pytest_vlmrobust.scoring.text import after_thinking
 
 from .results import CellResult
 

@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.errors import MissingExtra, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.scoring import CorpusScore, corpus_score, score
-from pytest_vlmrobust.scoring.caption_corpus import cider_d
+from pytest_vlmrobust.scoring.corpus import cider_d
 from pytest_vlmrobust.scoring.open_answers import (
     caption_words,
     common_subsequence,

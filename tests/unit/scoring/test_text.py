@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.scoring import Extraction, answer_text, extract_choice, extract_open, extract_yes_no
-from pytest_vlmrobust.scoring.answer_text import FAMILIES, answer_tag, boxed_content, final_words, shortened
+from pytest_vlmrobust.scoring import Extraction, extract_choice, extract_open, extract_yes_no
+from pytest_vlmrobust.scoring import text as reader
+from pytest_vlmrobust.scoring.text import FAMILIES, answer_tag, boxed_content, final_words, shortened
 
 OPTIONS = {"A": "cat", "B": "dog"}
 TABLE = yaml.safe_load(FAMILIES.read_text(encoding="utf-8"))
@@ -108,8 +109,8 @@ def test_a_broken_table_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "families.yaml").write_text(
         "families:\n- {family: x, opens: <x>, source: y}\nend_of_turn: [x]\n", encoding="utf-8"
     )
-    monkeypatch.setattr(answer_text, "FAMILIES", tmp_path / "families.yaml")
-    answer_text._families.cache_clear()
+    monkeypatch.setattr(reader, "FAMILIES", tmp_path / "families.yaml")
+    reader._families.cache_clear()
     with pytest.raises(UsageError, match=r"families\.yaml:2.*opens"):
-        answer_text.after_thinking("<x>")
-    answer_text._families.cache_clear()
+        reader.after_thinking("<x>")
+    reader._families.cache_clear()
