@@ -380,9 +380,7 @@ class Answer:
 def last_answer(readings: Sequence[Reading], rest: str) -> Answer:
     """Returns the last answer in ``readings``; an answer without boxes and rule where there is none.
 
-    Args:
-        readings: the readings of a text, in order.
-        rest: the text after the last of them.
+    ``rest`` is the text after the last of them.
     """
     answer = Answer({}, "")
     for reading, picture in zip(readings, _pictures([*(reading.gap for reading in readings), rest]), strict=True):

@@ -48,9 +48,6 @@ def score_boxes(sample: Sample, prediction: Prediction) -> Score:
     """Mean overlap (IoU) with the true boxes of all requested attributes, 0 where no box was given; two eyes may be swapped.
 
     The answer of the score is JSON: attribute to its box in pixels of the picture, to a tenth, or null.
-
-    Raises:
-        UsageError: the sample does not say where things are.
     """
     truth = localisation(sample)
     extraction = extract_boxes(prediction.text, truth.boxes)
@@ -61,11 +58,7 @@ def score_boxes(sample: Sample, prediction: Prediction) -> Score:
 
 
 def score_box_hit(sample: Sample, prediction: Prediction) -> Score:
-    """1 when the overlap (IoU) with the true box is at least 0.5, as referring expressions are scored; the mean of several.
-
-    Raises:
-        UsageError: the sample does not say where things are.
-    """
+    """1 when the overlap (IoU) with the true box is at least 0.5, as referring expressions are scored; the mean of several."""
     overlap_score = score_boxes(sample, prediction)
     if overlap_score.state != "scored":
         return overlap_score
@@ -78,20 +71,13 @@ def read_boxes(sample: Sample, prediction: Prediction) -> dict[str, Box | None] 
 
     Every requested attribute is present, with None where the model gave no box. Returns None where the answer cannot be read or
     the inference failed.
-
-    Raises:
-        UsageError: the sample does not say where things are.
     """
     truth = localisation(sample)
     return None if _has_failed(prediction) else in_pixels(extract_boxes(prediction.text, truth.boxes), truth, truth.spoken)
 
 
 def box_scores(sample: Sample, prediction: Prediction) -> BoxScores:
-    """Returns the overlap of each box with the true one, and the share of boxes that were given.
-
-    Raises:
-        UsageError: the sample does not say where things are.
-    """
+    """Returns the overlap of each box with the true one, and the share of boxes that were given."""
     truth = localisation(sample)
     boxes = read_boxes(sample, prediction)
     if boxes is None:
@@ -101,12 +87,7 @@ def box_scores(sample: Sample, prediction: Prediction) -> BoxScores:
 
 
 def box_coverage(samples: Sequence[Sample], predictions: Sequence[Prediction]) -> list[float]:
-    """Returns for each sample the share of attributes for which a box was given; NaN where the inference failed.
-
-    Raises:
-        UsageError: a sample does not say where things are.
-        ValueError: the two differ in length.
-    """
+    """Returns for each sample the share of attributes for which a box was given; NaN where the inference failed."""
     return [box_scores(sample, prediction).coverage for sample, prediction in zip(samples, predictions, strict=True)]
 
 
@@ -204,10 +185,6 @@ def convention_fits(samples: Sequence[Sample], predictions: Sequence[Prediction]
     Attributes without a box say nothing about conventions and are left out. A convention in pixels after the processor is left
     out too, unless the question was asked in it or the backend reported the size for every answer (the last entry of
     ``image_sizes`` in its details).
-
-    Raises:
-        UsageError: a sample does not say where things are.
-        ValueError: samples and predictions differ in length.
     """
     by_sample = [fits for sample, prediction in zip(samples, predictions, strict=True) if (fits := _fits(sample, prediction))]
     known = [name for name in CONVENTIONS if by_sample and all(name in fits for fits in by_sample)]

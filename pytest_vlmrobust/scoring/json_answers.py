@@ -213,12 +213,7 @@ _END_OF_PHRASE = re.compile(r"[,}\n]")
 
 
 def final_answer(text: str, document: Document) -> str | Stop | None:
-    """Returns the words of the last ``final_answer``; a stop where an object is cut off or the answer has several values.
-
-    Args:
-        text: what the model wrote, straightened.
-        document: the objects and lists in it.
-    """
+    """Returns the words of the last ``final_answer``; a stop where an object is cut off or the answer has several values."""
     if document.cut is not None and _OBJECT.match(text, document.cut):
         return Stop.TRUNCATED
     matches = list(_FINAL.finditer(text.lower()))

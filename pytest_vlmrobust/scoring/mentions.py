@@ -196,14 +196,7 @@ _END = re.compile(r"[.!?\n]")
 
 
 def with_context(listed: list[Mention], text: str, lowered: str, *, no: bool = True) -> list[Mention]:
-    """Returns the mentions with what the words beside them say.
-
-    Args:
-        listed: the mentions, in order.
-        text: the text.
-        lowered: the same in lower case.
-        no: whether "no" corrects what was said before it.
-    """
+    """Returns the mentions with what the words beside them say; ``no``: "no" corrects what was said before it."""
     done: list[Mention] = []
     turns = [end for end, _ in corrections(lowered, no=no)]
     floor, waiting = 0, listed[::-1]
@@ -261,11 +254,7 @@ class Claim(NamedTuple):
 def choose(mentions: list[Mention], text: str, known: frozenset[str], *, no: bool = True) -> tuple[str, Outcome]:
     """Returns which answer the mentions give on the whole, and by which rule; two different ones are ambiguous.
 
-    Args:
-        mentions: with their context, in order.
-        text: the text.
-        known: the letters that are options.
-        no: whether "no" corrects what was said before it.
+    ``known`` has the letters that are options; ``no``: "no" corrects what was said before it.
     """
     if any(each.contradicted and each.held for each in mentions):
         return "statement", Stop.AMBIGUOUS

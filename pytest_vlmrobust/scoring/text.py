@@ -196,6 +196,8 @@ _TOKEN = re.compile(r"<\|[^|<>\s]{1,40}\|>|</?s>|<(?:bos|pad)>|</?co\b[^<>]{0,80
 _BOX_TOKENS = re.compile(r"<\|begin_of_box\|>(.*?)(?:<\|end_of_box\|>|\Z)", re.DOTALL)
 _WORDS = re.compile(r"[^\W\d_]+[,.:]?\s+[^\W\d_]")
 _PAIR = re.compile(r"\s*<([A-Za-z][\w:-]{0,40})>")
+_THINKING = re.compile(r"think|thought|reason|scratch|reflect|rationale", re.IGNORECASE)
+"""What is in the name of a mark around thinking, also of one that no family is known for."""
 _TAG = r"(?:final[_ ]?)?answer|conclusion|response|result|final|solution|output|final_response"
 _ANSWER_OPEN = re.compile(rf"<(?:{_TAG})>|\[answer\]", re.IGNORECASE)
 _ANSWER_CLOSE = re.compile(rf"</(?:{_TAG})>|\[/answer\]", re.IGNORECASE)
@@ -299,11 +301,16 @@ def _said(parts: list[tuple[str, str]]) -> str:
     return after if after.strip() else " ".join(words for kind, words in blank if kind == "said")
 
 
-def _without_pairs(text: str) -> str:
-    """Returns ``text`` without pairs ``<x>…</x>`` of several words, of any name, before something else."""
+def _without_pairs(text: str) -> str | None:
+    """Returns ``text`` without pairs ``<x>…</x>`` of several words, of any name, before something else.
+
+    None where it begins with an unknown mark of thinking that is never closed.
+    """
     while (opened := _PAIR.match(text)) and not _NOT_THINKING.fullmatch(opened[1]):
         closed = text.find(f"</{opened[1]}>", opened.end())
         rest = text[closed + len(opened[1]) + 3 :]
+        if closed < 0 and _THINKING.search(opened[1]):
+            return None
         if closed < 0 or not rest.strip() or not _WORDS.search(text, opened.end(), closed):
             break
         text = rest

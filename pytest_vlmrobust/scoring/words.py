@@ -143,11 +143,7 @@ class Before(NamedTuple):
 def before(lowered: str, start: int, floor: int = 0, turn: int = 0) -> Before:
     """Returns what the words before ``start`` say of what stands there.
 
-    Args:
-        lowered: the text in lower case.
-        start: where the mention begins.
-        floor: what stands before is about another mention.
-        turn: what stands before was corrected since.
+    What stands before ``floor`` is about another mention, and what stands before ``turn`` was corrected since.
     """
     begin = max(turn, start - _REACH, 0)
     ends = [match.end() for match in _SENTENCE_END.finditer(lowered, begin, start)]
@@ -433,9 +429,7 @@ _NO = re.compile(r"(?<=[.!?;,:\n-]\s)(?:no|nope)\s*[,.!:-]+\s*")
 def corrections(lowered: str, *, no: bool = False) -> list[tuple[int, bool]]:
     """Returns where words stand that correct what was said before, in order; and whether they leave it open ("wait").
 
-    Args:
-        lowered: the text in lower case.
-        no: whether "no" is such a word, too: "A. No, B".
+    ``no``: "no" is such a word, too ("A. No, B").
     """
     found: list[tuple[int, bool]] = []
     if _has_sign(lowered, "correction"):

@@ -29,6 +29,12 @@ def test_the_thinking_of_every_family_is_no_answer(row: dict[str, str]) -> None:
     assert extract_open(f"{begin}Answer: red{end}blue").answer == "blue"
 
 
+def test_an_unknown_mark_of_thinking_that_is_not_closed_is_unfinished() -> None:
+    assert extract_choice("<my_own_thinking>It could be a dog, so", OPTIONS) == Extraction(None, "unfinished_thinking")
+    assert extract_choice("<my_own_thinking>It could be a cat</my_own_thinking>B", OPTIONS).answer == "B"
+    assert extract_choice("<ref>dog", OPTIONS).answer == "B"
+
+
 def test_every_family_names_its_source() -> None:
     assert all(row["source"] and row["family"] for row in TABLE["families"])
 
