@@ -320,10 +320,10 @@ atexit.register(lambda: os._exit(0))
 @pytest.mark.parametrize(
     ("answer", "code", "more"),
     [
-        ("A", 1, ""),
-        ("A", 1, "from os import _exit; atexit.register(lambda: _exit(0))"),
+        pytest.param("A", 1, "", marks=pytest.mark.slow),
+        pytest.param("A", 1, "from os import _exit; atexit.register(lambda: _exit(0))", marks=pytest.mark.slow),
         ("A", 1, "threading._register_atexit(os._exit, 0)"),
-        ("B", 0, ""),
+        pytest.param("B", 0, "", marks=pytest.mark.slow),
         ("?", 10, "atexit.register(os._exit, 0)"),
     ],
 )

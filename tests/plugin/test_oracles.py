@@ -272,6 +272,7 @@ def _about(row: Row) -> str:
     return row.about
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("row", [row for row in TABLE if row.quick], ids=_about)
 def test_a_policy_tells_a_good_model_from_the_faults_it_is_about(lab: Lab, row: Row) -> None:
     assert lab.decided(row, row.quick) == {name: row.decisions[name] for name in row.quick}
