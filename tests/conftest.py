@@ -47,7 +47,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     if not (marks := [*pyfuncitem.iter_markers("cases")]):
         return None
     fixtures = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    count, failures = 0, []
+    count = 0
+    failures: list[BaseException] = []
     for parts in itertools.product(*(_cases(*mark.args) for mark in marks)):
         case = {name: value for part in parts for name, value in part.items()}
         count += 1

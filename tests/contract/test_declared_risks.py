@@ -32,7 +32,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Bound, Mode, Rule, Scope, Waiver
 from pytest_vlmrobust.policies.judge import outcome_of
 
-pytestmark = pytest.mark.study
+pytestmark = [pytest.mark.study, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 RUNS, LONG_RUNS = 50, 300

@@ -24,6 +24,8 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from tests.model_server import ModelServer, azure, openai_reasoning, openrouter, refusal, reply
 
+pytestmark = pytest.mark.process
+
 KEY = "a-secret-that-nothing-may-repeat-0123456789"
 OTHER = "sk-the-key-of-another-server-0123456789"
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "servers.md"

@@ -256,6 +256,7 @@ assert linear_sum_assignment is scipy.optimize.linear_sum_assignment
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("program", [WITHOUT_OPTIMIZE, MEANWHILE], ids=["alone", "meanwhile"])
 def test_losses_leave_out_a_library_until_it_is_used(program: str) -> None:
     pytest.importorskip("scipy.optimize", reason="the losses take nothing from a library that is absent")

@@ -35,6 +35,8 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.scoring import score
 from tests.model_server import MODES, ModelServer, Reply, in_mode, read_request, reply
 
+pytestmark = pytest.mark.process
+
 KEY = "sk-a-secret-that-nothing-may-repeat-0123456789"
 FAST = 0.02
 Answer = Callable[[dict[str, Any]], "Response | dict[str, Any]"]

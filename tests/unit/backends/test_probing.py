@@ -19,6 +19,8 @@ from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
 from tests.model_server import MODES, ModelServer, Reply, in_mode, reply
 
+pytestmark = pytest.mark.process
+
 TINY = resolve("tiny").location
 
 

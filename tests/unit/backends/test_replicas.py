@@ -17,6 +17,8 @@ from pytest_vlmrobust.backends import replicas
 from pytest_vlmrobust.backends.replicas import MOST, START, Failure, Replica, Replicas, Window
 from pytest_vlmrobust.core.errors import BackendError
 
+pytestmark = pytest.mark.process
+
 
 def after(answers: int, window: Window | None = None) -> Window:
     window = window or Window()

@@ -53,6 +53,7 @@ def count(directory: Path) -> int:
         return len(store)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("then", "status"), [("", 0), ("sys.exit(11)", 11), ("import os; os.kill(os.getpid(), 9)", 137)])
 def test_it_ends_as_pytest_does_and_goes_on(then: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handlers = [signal.getsignal(signal.Signals[name]) for name in ("SIGINT", *ENDINGS)]

@@ -63,6 +63,7 @@ def test_a_table_has_a_line_for_each_profile_and_what_keeps_it_from_go(policy: s
     assert "| MMBench/Qwen3-VL-8B with mean_drop 0.25 | MMBench | 400 | 0.00 | 1.00 | 0.00 | mean-drop 1.00 |" in said
 
 
+@pytest.mark.study
 def test_json_holds_the_shares_and_their_errors(policy: str, capsys: Captured) -> None:
     (row,) = as_json(capsys, policy, "--samples", "200", "--runs", "10", "--shift", "clean_accuracy=60%")
     assert row["profile"] == "nothing-lost with clean_accuracy 0.6"
@@ -79,6 +80,7 @@ def test_several_models_are_all_go_less_often_than_one(policy: str, capsys: Capt
     assert one < 1.0
 
 
+@pytest.mark.study
 def test_the_dataset_says_which_rules_apply_and_which_models_are_meant(policy: str, capsys: Captured) -> None:
     (row,) = as_json(capsys, policy, "--dataset", "MMMU-Pro", "--profile", "Molmo2-8B", "--runs", "3")
     assert (row["dataset"], row["samples"], row["profile"]) == ("MMMU-Pro", 324, "MMMU-Pro/Molmo2-8B")
@@ -144,6 +146,7 @@ def test_what_is_taken_as_kept_stands_beside_the_shares(policy: str, tmp_path: P
     assert "| GO (given that cider is kept) |" in printed(capsys, *arguments, "--table")
 
 
+@pytest.mark.study
 def test_a_policy_of_which_nothing_is_simulated_is_refused(tmp_path: Path, capsys: Captured) -> None:
     own = tmp_path / "mine.yaml"
     own.write_text("version: 1\nrules:\n- {id: cider, metric: corpus_score, min: 50%}\n", encoding="utf-8")
@@ -189,6 +192,8 @@ def pictures(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.study
+@pytest.mark.study
 def test_samples_that_share_a_picture_decide_less(policy: str, capsys: Captured) -> None:
     """86 % of 400 are 3.3 standard errors above 80 %; of 40 groups whose ten answers are the same, one."""
     asked = (policy, "--samples", "400", "--runs", "30", "--shift", "clean_accuracy=86%")

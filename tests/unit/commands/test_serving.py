@@ -12,6 +12,8 @@ from pytest_vlmrobust.backends import resolve
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from tests.model_server import ModelServer
 
+pytestmark = pytest.mark.process
+
 MODELS = """
 models:
   ours:

@@ -16,6 +16,8 @@ import pytest
 from pytest_vlmrobust import cli
 from tests.unit.store.browsed import run
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -20,6 +20,8 @@ from pytest_vlmrobust.store import Evidence, Journal, write_manifest
 from tests.unit.reporting.viewer.conftest import EVIL, Served
 from tests.unit.store.browsed import answer, put, record, run
 
+pytestmark = pytest.mark.process
+
 
 def text(page: str) -> str:
     """Returns what a reader sees of a page, more or less."""
