@@ -5,6 +5,8 @@ Importing this package imports neither torch nor transformers; weights load at t
 
 from __future__ import annotations
 
+from .chat import completion
+from .engine import ChatBackend
 from .generation import Generation, generation_for, scores_letters
 from .protocol import AnswerKey, Backend, BackendOptions, Cluster, failed_prediction
 from .resolve import backends, model_id, model_ids, open_backend, oracles, resolve
@@ -13,9 +15,11 @@ __all__ = [
     "AnswerKey",
     "Backend",
     "BackendOptions",
+    "ChatBackend",
     "Cluster",
     "Generation",
     "backends",
+    "completion",
     "failed_prediction",
     "generation_for",
     "model_id",

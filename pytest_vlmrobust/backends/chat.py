@@ -80,17 +80,47 @@ def text_body(
     body: dict[str, Any] = {"messages": list(messages), "max_tokens": limit, "temperature": 0.0}
     if generation is None:
         return body
-    more: dict[str, Any] = {}
     if generation.temperature is None:
         del body["temperature"]
         body |= {"seed": seed, **({"top_p": float(generation.top_p)} if generation.top_p < 1.0 else {})}
     elif generation.samples:
         body |= {"temperature": float(generation.temperature), "top_p": float(generation.top_p), "seed": seed}
-    if generation.samples:
-        more = {"top_k": int(generation.top_k)} if generation.top_k else {}
+    if generation.samples and generation.top_k:
+        body["top_k"] = int(generation.top_k)
     if generation.repetition_penalty != 1.0:
-        more["repetition_penalty"] = float(generation.repetition_penalty)
-    return {**body, "extra_body": more} if more else body
+        body["repetition_penalty"] = float(generation.repetition_penalty)
+    return body
+
+
+def with_system_prompt(body: Mapping[str, Any], system_prompt: str) -> dict[str, Any]:
+    """Returns a body with a system message before the others, if there is one."""
+    system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    return {**body, "messages": [*system, *body["messages"]]}
+
+
+def completion(
+    text: str,
+    finish_reason: str = "stop",
+    *,
+    first: Mapping[str, float] | None = None,
+    prompt_tokens: int | None = None,
+    completion_tokens: int | None = None,
+) -> dict[str, Any]:
+    """Returns a reply as servers send it, for an engine that has its parts.
+
+    Args:
+        text: the answer.
+        finish_reason: ``stop``, ``length`` or ``content_filter``.
+        first: the log-probabilities of the first token, by token; None where the engine gives none.
+        prompt_tokens: of the prompt, pictures included.
+        completion_tokens: of the answer.
+    """
+    choice: dict[str, Any] = {"message": {"role": "assistant", "content": text}, "finish_reason": finish_reason}
+    if first is not None:
+        listed = [{"token": token, "logprob": value} for token, value in first.items()]
+        choice["logprobs"] = {"content": [{"top_logprobs": listed}]}
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    return {"choices": [choice], "usage": {name: count for name, count in usage.items() if count is not None}}
 
 
 # Replies.

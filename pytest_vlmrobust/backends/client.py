@@ -18,6 +18,7 @@ from pytest_vlmrobust.core.errors import BackendError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import on_one_line
 
+from .chat import with_system_prompt
 from .generation import generation_for
 from .replicas import Failure
 from .served import Served
@@ -43,6 +44,8 @@ _OVERLOADED = frozenset({502, 503, 504, 529})
 _AGAIN = frozenset({408, 409, 425})
 _OF_PARAMETERS = frozenset({400, 422})
 _NAMES = ("max_tokens", "temperature")
+_BEYOND_THE_PROTOCOL = ("top_k", "repetition_penalty")
+"""What the client takes in ``extra_body`` alone."""
 _LIMITS = ("rate_limit", "RESOURCE_EXHAUSTED", "too_many_requests")
 """Parts of codes and types of errors that mean what status 429 means."""
 _STATUS = re.compile(r"[45]\d\d")
@@ -172,11 +175,11 @@ class Client:
 
     def _completed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the arguments of a call with what is declared about this model, and as its server takes them."""
-        sent, ref = dict(arguments), self._ref
-        if ref.system_prompt:
-            sent["messages"] = [{"role": "system", "content": ref.system_prompt}, *sent["messages"]]
+        ref = self._ref
+        sent = with_system_prompt(arguments, ref.system_prompt)
         effort = {"reasoning_effort": ref.reasoning_effort} if ref.reasoning_effort else {}
-        if more := {**sent.get("extra_body", {}), **effort, **ref.extra_body}:
+        beyond = {name: sent.pop(name) for name in _BEYOND_THE_PROTOCOL if name in sent}
+        if more := {**beyond, **effort, **ref.extra_body}:
             sent["extra_body"] = more
         if LIMIT in self.learned or self._declared[LIMIT]:
             sent[LIMIT] = sent.pop("max_tokens")

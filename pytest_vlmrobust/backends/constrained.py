@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.prediction import LOGIT_BIAS, STRUCTURED_CHOICE, Pred
 from .chat import Malformed, text_body, text_prediction
 from .letters import LetterTokens
 from .replicas import Failure
-from .witnesses import LETTERS_QUESTION, OFFERED, Witness, messages_about
+from .witnesses import LETTERS_QUESTION, OFFERED, Witness
 
 _FORCED = ("D", "B")
 """Letters that a server is made to say: C is the right one."""
@@ -132,7 +132,7 @@ async def _obeys(
     body: Callable[[Sequence[Mapping[str, Any]], str], dict[str, Any]],
     read: Callable[[Any, Sequence[str]], Prediction],
 ) -> bool:
-    messages = messages_about(LETTERS_QUESTION)
+    messages = ask.messages(LETTERS_QUESTION)
     try:
         return all([read(await ask(body(messages, letter)), OFFERED).text == letter for letter in _FORCED])
     except (Malformed, Unconstrained):

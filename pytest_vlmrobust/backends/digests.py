@@ -293,10 +293,22 @@ def _is_entry(value: object) -> bool:
     return isinstance(value, list) and [type(item) for item in value] == [int, int, int, int, int, str, str]
 
 
+def control_tokens_of(location: str, revision: str = "") -> list[str]:
+    """Returns the special tokens of the tokenizer of a directory, or of a model in the hub's local cache; none if unknown."""
+    file: Path | None = Path(location) / "tokenizer.json"
+    if file is not None and not file.is_file():
+        file = _cached_file(location, revision or "main", "tokenizer.json") if _HUB_ID.fullmatch(location) else None
+    if file is None:
+        return []
+    added: Any = _read_json(file, "a tokenizer").get("added_tokens") or []
+    return [str(token["content"]) for token in added if token.get("special")]
+
+
 # The commit of a hub repository, so that weights, tokenizer and answers belong to one state of it.
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _TIMEOUT_SECONDS = 20.0
 
 
@@ -330,10 +342,15 @@ def offline_by_environment() -> bool:
 
 
 def _cached_commit(hub_id: str, revision: str) -> str:
+    file = _cached_file(hub_id, revision, "config.json")
+    return file.parent.name if file else ""
+
+
+def _cached_file(hub_id: str, revision: str, name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
-    found: Any = try_to_load_from_cache(hub_id, "config.json", revision=revision)
-    return Path(found).parent.name if isinstance(found, str) else ""
+    file: Any = try_to_load_from_cache(hub_id, name, revision=revision)
+    return Path(file) if isinstance(file, str) else None
 
 
 def _asked_commit(hub_id: str, revision: str) -> str:

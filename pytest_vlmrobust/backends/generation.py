@@ -80,7 +80,7 @@ def generation_for(ref: ModelRef) -> Generation:
         )
     overrides: dict[str, Any] = dict(ref.generation)
     if overrides.get("temperature") == NO_TEMPERATURE:
-        if ref.backend != "openai":
+        if ref.backend not in ("openai", "serve"):
             raise ModelError(
                 f"model {ref.name!r}: temperature: {NO_TEMPERATURE} leaves the temperature to a server. It goes with "
                 "backend: openai alone; expected a number of 0 (greedy) or more"

@@ -56,7 +56,7 @@ def _model(ref: ModelRef, options: BackendOptions) -> dict[str, Any]:
 
 
 class IdentifiedBackend:
-    """A backend of somebody else, whose fingerprint has the identity of its model whatever the backend says."""
+    """A backend whose fingerprint has the identity of its model, whatever the backend itself says."""
 
     def __init__(self, backend: Backend, ref: ModelRef, options: BackendOptions) -> None:
         self._backend, self.ref, self._options = backend, ref, options

@@ -33,19 +33,24 @@ from .protocol import DEVICE
 from .served import Served, read_urls
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+ENGINES = ("vllm", "sglang", "transformers")
+"""Whose servers a run can start."""
+_SET_BY_SERVE = ("host", "port", "served_model_name", "model", "model_path", "revision", "dtype")
 QUANTIZATIONS = ("4bit", "8bit")
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_HERE, _SERVED, _SCRIPTED = "transformers", "openai", "scripted"
+_HERE, _SERVED, _SERVE, _SCRIPTED = "transformers", "openai", "serve", "scripted"
 _NOT_WITH = {
     "adapter": ((_SERVED, _SCRIPTED), "an adapter is applied where weights are loaded"),
+    "system_prompt": ((_SCRIPTED,), "no model reads it"),
     "engine": ((_HERE, _SERVED, _SCRIPTED), "it has keys of its own, and no engine that takes more"),
 }
 _LOADED_HERE = ("remote_code", "quantization", "device_map", "max_memory")
 _OF_REQUESTS = ("headers", "query", "extra_body", "reasoning_effort", "token_limit_parameter")
 _OF_SERVERS = ("url", "model", "key_variable", "time_limit", "tokenizer", *_OF_REQUESTS)
+_OF_OTHERS_SERVERS = ("url", "model", "key_variable", "headers", "query")
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 _LIMITS = ("max_tokens", "max_completion_tokens", "auto")
 _QUESTION = "{question}"
@@ -236,6 +241,7 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "query": _query,
     "extra_body": _extra_body,
     "engine": _engine,
+    "serve": lambda entry: entry.one_of(ENGINES),
     "reasoning_effort": lambda entry: entry.one_of(_EFFORTS),
     "token_limit_parameter": lambda entry: entry.one_of(_LIMITS).replace("auto", ""),
     "time_limit": lambda entry: entry.number("a number of seconds above 0", low=_LEAST),
@@ -280,7 +286,9 @@ def _model(name: str, entry: Entry) -> ModelRef:
         given["max_pixels"].fail(f"is {high}, which is below min_pixels, {low}")
     if 0 < (declared := sum(name in given for name in _PRICES)) < len(_PRICES):
         entry.fail(f"has {declared} of {', '.join(_PRICES)}. Expected all three, or none: a cost is of both kinds of tokens")
-    backend = fields.pop("backend", _HERE)
+    backend = fields.pop("backend", _SERVE if "serve" in given else _HERE)
+    if "serve" in given:
+        _refuse_beside_serve(given, backend)
     _refuse_misplaced(given, backend)
     if "max_memory" in given and fields.get("device_map") not in SPREADS:
         given["max_memory"].fail(f"needs a device_map that spreads the weights: {', '.join(SPREADS)}")
@@ -301,8 +309,16 @@ def _refuse_misplaced(given: Mapping[str, Entry], backend: str) -> None:
     for key, (others, why) in _NOT_WITH.items():
         if key in given and backend in others:
             given[key].fail(f"does not go with backend: {backend}: {why}")
-    if "system_prompt" in given and backend not in (_HERE, _SERVED):
-        given["system_prompt"].fail(f"goes with backend: {_HERE} or {_SERVED} alone: no other one puts it to the model")
+
+
+def _refuse_beside_serve(given: Mapping[str, Entry], backend: str) -> None:
+    if backend != _SERVE:
+        given["backend"].fail("does not go with 'serve', which says how the model is run. Drop one of them")
+    if "adapter" in given and (engine := given["serve"].text()) != "vllm":
+        given["adapter"].fail(f"does not go with serve: {engine}. Serve it with vllm, or merge it into the weights")
+    for name, value in given["engine"].table().items() if "engine" in given else ():
+        if name.replace("-", "_") in _SET_BY_SERVE:
+            value.fail("is set by the gate: it serves 'path' or 'id' at 'revision', on a free port of 127.0.0.1")
 
 
 def _served(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) -> str:
@@ -315,7 +331,7 @@ def _served(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) ->
 
 
 def _location(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) -> str:
-    for name in _OF_SERVERS:
+    for name in _OF_OTHERS_SERVERS if "serve" in given else _OF_SERVERS:
         if name in given:
             given[name].fail("is about servers: it goes with backend: openai alone")
     path: Path | None = fields.pop("path", None)

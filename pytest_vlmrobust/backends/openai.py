@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra, OfflineError
-from pytest_vlmrobust.core.fingerprint import derive_seed
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
+from pytest_vlmrobust.core.prediction import LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
 from pytest_vlmrobust.core.words import on_one_line
 
 from .chat import (
@@ -24,12 +24,8 @@ from .chat import (
     NoLogprobs,
     first_choice,
     first_logprobs,
-    letter_prediction,
-    letters_body,
     messages_of,
     said,
-    text_body,
-    text_prediction,
 )
 from .client import LEARNED, TEMPERATURE, Client, Filtered
 from .constrained import (
@@ -40,7 +36,9 @@ from .constrained import (
     structured_body,
     structured_prediction,
 )
-from .generation import NO_TEMPERATURE, TEXT_INSTEAD, generation_for, scores_letters
+from .digests import control_tokens_of
+from .engine import ENCODING_VERSION, LETTERS, TEXT, ChatBackend
+from .generation import NO_TEMPERATURE, TEXT_INSTEAD, scores_letters
 from .identity import decoding_of
 from .letters import LetterTokens, letters_of
 from .messages import malformed
@@ -49,12 +47,8 @@ from .replicas import START, Failure, Replica, Replicas, persistently
 from .served import Memory, Remembered, Served
 from .witnesses import OFFERED, FirstToken, Witness, differing, first_answers, first_token, health_check
 
-ENCODING_VERSION = 1
-"""Raised when this package changes how it puts a request to a server or reads its answer: older predictions then do not count."""
-
 TIME_LIMIT = 120.0
 """Seconds that a request may take where nothing else is said."""
-_LETTERS, _TEXT = "letters", "text"
 _GREEDY, _SAMPLED = "generate", "sample"
 _CONSTRAINTS = (STRUCTURED_CHOICE, LOGIT_BIAS)
 _SHOWN = 80
@@ -68,7 +62,7 @@ _ODDITIES = {
 """By the name of a detail, what is said when a server sends it for the first time."""
 
 
-class OpenAIBackend:
+class OpenAIBackend(ChatBackend):
     """One model on one server, or on several that are replicas."""
 
     mixes_cells = True
@@ -84,12 +78,8 @@ class OpenAIBackend:
             MissingExtra: the client is not installed.
             ModelError: the generation parameters cannot be honoured.
         """
-        self.ref, self._options = ref, options
-        self._generation = generation_for(ref)
+        super().__init__(ref, options)
         self._served = Served.of(ref.location)
-        free = {"temperature": NO_TEMPERATURE} if self._generation.temperature is None else {}
-        self._identity = {**self._served.identity(ref.revision), **ref.deployment, **free}
-        self._memory = Memory(options.servers, self._identity)
         self._limit = ref.time_limit or TIME_LIMIT
         self._opening = threading.RLock()
         self._fingerprint: dict[str, Any] | None = None
@@ -108,10 +98,30 @@ class OpenAIBackend:
         if not options.offline and importlib.util.find_spec("openai") is None:
             raise MissingExtra("asking a server", "openai", extra="openai")
 
+    _has_declared_urls = True
+    """Whether the servers are where the user says, and a notice is due where that changes."""
+
     @property
-    def name(self) -> str:
-        """The model's short name."""
-        return self.ref.name
+    def _urls(self) -> tuple[str, ...]:
+        """The base URLs of the servers."""
+        return self._served.urls
+
+    def _origin(self) -> dict[str, Any]:
+        """Returns what the fingerprint says about where the model is."""
+        return self._served.identity(self.ref.revision)
+
+    def _told_apart_by(self) -> dict[str, Any]:
+        """Returns what tells what is remembered of this model from what is remembered of others."""
+        free = {"temperature": NO_TEMPERATURE} if self._generation.temperature is None else {}
+        return {**self._origin(), **self.ref.deployment, **free}
+
+    def _ref_for(self, url: str) -> ModelRef:  # noqa: ARG002 - for a server that is started here
+        """Returns the model as the client of a server takes it."""
+        return self.ref
+
+    @functools.cached_property
+    def _memory(self) -> Memory:
+        return Memory(self.options.servers, self._told_apart_by())
 
     @property
     def lanes(self) -> int:
@@ -133,9 +143,9 @@ class OpenAIBackend:
                 self._refuse_changed()
                 ref = self.ref
                 self._fingerprint = {
-                    "backend": "openai",
+                    "backend": ref.backend,
                     "encoding": ENCODING_VERSION,
-                    **self._served.identity(ref.revision),
+                    **self._origin(),
                     **ref.deployment,
                     "dtype": ref.dtype,
                     "images": {"format": "png", "min_pixels": ref.min_pixels, "max_pixels": ref.max_pixels},
@@ -174,7 +184,7 @@ class OpenAIBackend:
         """Returns a request with its pictures encoded."""
         if why := malformed(request):
             return Prepared(request, failure=why)
-        messages = messages_of(request)
+        messages = messages_of(dataclasses.replace(request, text=self._text(request.text)[0]))
         sizes = (len(part.get("text", "")) + len(part.get("image_url", {}).get("url", "")) for part in messages[0]["content"])
         return Prepared(request, messages, bytes=sum(sizes))
 
@@ -207,7 +217,7 @@ class OpenAIBackend:
             known = self._memory.read()
             if known is None or (known.checked and not self._answered):
                 return ""
-            if self._options.offline:
+            if self.options.offline:
                 return self._unchecked("this run is offline, and the one that asked last did not look")
             problems = self._ready().run(self._check_all(known))
         except BackendError as error:
@@ -235,11 +245,11 @@ class OpenAIBackend:
     def _method(self) -> str:
         """Returns how choices are answered, which is the same for a whole run and for all runs of a store."""
         if not scores_letters(self.ref):
-            return _TEXT
+            return TEXT
         if self.ref.answer:
             return self.ref.answer
         known = self._memory.read()
-        if known is None and self._options.offline:
+        if known is None and self.options.offline:
             raise OfflineError(
                 f"model {self.name!r}: this store does not remember whether {self._served.location} gives the log-probabilities "
                 "of letters, and --vlm-offline forbids asking. Say in a models file by which method its answers were made "
@@ -249,8 +259,8 @@ class OpenAIBackend:
             self._ready()
             known = self._memory.read()
         if known is None:
-            return _TEXT
-        return _LETTERS if known.letters else known.constraint or _TEXT
+            return TEXT
+        return LETTERS if known.letters else known.constraint or TEXT
 
     def _tokens(self, choices: tuple[str, ...]) -> LetterTokens | None:
         """Returns which tokens begin each choice; None where no tokenizer is declared.
@@ -265,7 +275,7 @@ class OpenAIBackend:
                 from .loading import ModelSource, load_tokenizer, quiet
 
                 with quiet():
-                    self._tokenizer = load_tokenizer(ModelSource(self.ref.tokenizer, offline=self._options.offline))
+                    self._tokenizer = load_tokenizer(ModelSource(self.ref.tokenizer, offline=self.options.offline))
             if choices not in self._letters:
                 self._letters[choices] = letters_of(*self._tokenizer, choices)
             return self._letters[choices]
@@ -301,7 +311,7 @@ class OpenAIBackend:
 
     def _connected(self) -> Replicas[Client]:
         """Returns the replicas, none of which was looked at."""
-        servers = [Replica(url, self._client(url), refused=self._refused.get(url, "")) for url in self._served.urls]
+        servers = [Replica(url, self._client(url), refused=self._refused.get(url, "")) for url in self._urls]
         self._replicas = replicas = Replicas(
             servers, self._admit, health_check=self._check_health, limit=self._limit, notice=self._notice
         )
@@ -314,7 +324,7 @@ class OpenAIBackend:
         learned = known.learned if known else ()
         for fact in learned:
             self._note_learned(url, fact)
-        return Client(url, self.ref, limit=self._limit, learned=learned, learn=lambda fact: self._learned(url, fact))
+        return Client(url, self._ref_for(url), limit=self._limit, learned=learned, learn=lambda fact: self._learned(url, fact))
 
     def _learned(self, url: str, fact: str) -> None:
         self._note_learned(url, fact)
@@ -353,7 +363,8 @@ class OpenAIBackend:
                 "the server so that it gives them"
             )
         if replica.url not in known.urls:
-            if others := [url for url in known.urls if url not in self._served.urls]:
+            others = [url for url in known.urls if url not in self._served.urls] if self._has_declared_urls else []
+            if others:
                 self._notice(
                     f"answers that the store has from {', '.join(others)} count for {replica.url} as well, for both were said "
                     "to run the same revision. To compare two servers, declare two"
@@ -361,7 +372,7 @@ class OpenAIBackend:
             self._memory.note(urls=(*known.urls, replica.url))
 
     def _wants_letters(self, known: Remembered) -> bool:
-        return scores_letters(self.ref) and (self.ref.answer or (_LETTERS if known.letters else _TEXT)) == _LETTERS
+        return scores_letters(self.ref) and (self.ref.answer or (LETTERS if known.letters else TEXT)) == LETTERS
 
     async def _first_look(self, replica: Replica[Client]) -> Remembered:
         witness = self._witness(replica)
@@ -376,7 +387,7 @@ class OpenAIBackend:
                 "would not be noticed"
             )
         return Remembered(
-            identity=self._identity,
+            identity=self._told_apart_by(),
             letters=begins.is_letter,
             logprobs=begins.token is not None,
             constraint=constraint,
@@ -388,12 +399,12 @@ class OpenAIBackend:
 
     def _note_first_token(self, url: str, begins: FirstToken, constraint: str) -> None:
         """Says how choices are answered where log-probabilities are there, and not of letters."""
-        if begins.token is None or begins.is_letter or not scores_letters(self.ref) or self.ref.answer == _TEXT:
+        if begins.token is None or begins.is_letter or not scores_letters(self.ref) or self.ref.answer == TEXT:
             return
-        if self.ref.answer == _LETTERS:
+        if self.ref.answer == LETTERS:
             self._notice(f"{url} {begins.problem}: answers by letters may be wrong. Write answer: text, or leave it out")
         else:
-            self._notice(f"{url} {begins.problem}: choices are answered by {constraint or _TEXT}")
+            self._notice(f"{url} {begins.problem}: choices are answered by {constraint or TEXT}")
 
     async def _difference(self, replica: Replica[Client], known: Remembered) -> str:
         """Returns in words what shows that a server has another model than the remembered one; empty where nothing does."""
@@ -453,7 +464,7 @@ class OpenAIBackend:
                 raise Failure("faulty", f"{replica.url} sent {error}") from None
             return reply
 
-        async def ask(arguments: Mapping[str, Any]) -> Any:
+        async def call(arguments: Mapping[str, Any]) -> Any:
             try:
                 if not persistent:
                     return await once(arguments)
@@ -462,13 +473,13 @@ class OpenAIBackend:
                 text = f"{replica.url} filters the question by which models are told apart: {filtered}"
                 raise Failure("refused", text) from None
 
-        return ask
+        return Witness(call, self.ref.framed)
 
     # Requests.
 
     def _submitted(self, replicas: Replicas[Client], prepared: Prepared) -> Future[Prediction]:
         """Returns the future answer to a request."""
-        method = self._method_of(prepared.request)
+        method = self.method_of(prepared.request)
         if prepared.failure:
             failed: Future[Prediction] = Future()
             failed.set_exception(Failure("refused", prepared.failure))
@@ -486,7 +497,7 @@ class OpenAIBackend:
             return error
 
     def _failed(self, prepared: Prepared, reason: str) -> Prediction:
-        return failed_prediction(reason, self._method_of(prepared.request))
+        return failed_prediction(reason, self.method_of(prepared.request))
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
@@ -501,7 +512,7 @@ class OpenAIBackend:
             raise BackendError(f"model {self.name!r}: {_GIVEN_UP}") from None
 
     def _notice(self, text: str) -> None:
-        self._options.notice(f"model {self.name!r}: {text}")
+        self.options.notice(f"model {self.name!r}: {text}")
 
     def _note_oddities(self, url: str, prediction: Prediction) -> None:
         """Says once of a server what is odd about its replies."""
@@ -521,23 +532,8 @@ class OpenAIBackend:
         if not self._answered:
             self._memory.note(checked=False)
         try:
-            if method == LETTER_LOGITS:
-                reply = await replica.client.call(letters_body(prepared.inputs))
-                prediction = letter_prediction(reply, request.choices)
-            elif method == STRUCTURED_CHOICE:
-                reply = await replica.client.call(structured_body(prepared.inputs, request.choices))
-                prediction = structured_prediction(reply, request.choices)
-            elif method == LOGIT_BIAS:
-                tokens = self._tokens(request.choices)
-                if tokens is None or tokens.reason:
-                    raise Failure("refused", f"no bias tells the choices apart: {tokens.reason if tokens else 'no tokenizer'}")
-                reply = await replica.client.call(biased_body(prepared.inputs, tokens.ids))
-                prediction = biased_prediction(reply, request.choices)
-            else:
-                seed = derive_seed(self._generation.seed, request.key) % 2**31
-                limit = request.max_new_tokens
-                body = text_body(prepared.inputs, limit=limit, generation=self._generation, seed=seed)
-                prediction = text_prediction(await replica.client.call(body), method)
+            reply = await replica.client.call(self.body(prepared.inputs, request, method))
+            prediction = self.read(reply, request, method)
         except Filtered as filtered:
             prediction = Prediction("", method, "content_filter", details={"server_says": str(filtered)})
         except Malformed as error:
@@ -565,8 +561,37 @@ class OpenAIBackend:
         details = {**prediction.details, "server": replica.url}
         return dataclasses.replace(prediction, method=_SAMPLED if sampled else prediction.method, details=details)
 
-    def _method_of(self, request: Request) -> str:
-        answer = str(self.fingerprint()["answer"])
-        if request.choices and answer != _TEXT:
-            return LETTER_LOGITS if answer == _LETTERS else answer
-        return _SAMPLED if self._generation.samples else _GREEDY
+    def body(self, messages: Sequence[Mapping[str, Any]], request: Request, method: str) -> dict[str, Any]:
+        """Returns the arguments of the call that asks a request.
+
+        Raises:
+            Failure: no bias tells its choices apart.
+        """
+        if method == STRUCTURED_CHOICE:
+            return structured_body(messages, request.choices)
+        if method != LOGIT_BIAS:
+            return super().body(messages, request, method)
+        tokens = self._tokens(request.choices)
+        if tokens is None or tokens.reason:
+            raise Failure("refused", f"no bias tells the choices apart: {tokens.reason if tokens else 'no tokenizer'}")
+        return biased_body(messages, tokens.ids)
+
+    def read(self, reply: Any, request: Request, method: str) -> Prediction:
+        """Returns what a reply says.
+
+        Raises:
+            Malformed: it is not what the protocol says.
+            NoLogprobs: it lacks the log-probabilities of letters.
+            Unconstrained: it is none of the choices to which the server was kept.
+        """
+        if method not in _CONSTRAINTS:
+            return super().read(reply, request, method)
+        return (structured_prediction if method == STRUCTURED_CHOICE else biased_prediction)(reply, request.choices)
+
+    def answer_method(self) -> str:
+        """Returns how choices are answered, as the fingerprint says."""
+        return str(self.fingerprint()["answer"])
+
+    def control_tokens(self) -> Iterable[str]:
+        """Returns the special tokens of the declared tokenizer; none where nobody says which one the server has."""
+        return control_tokens_of(self.ref.tokenizer) if self.ref.tokenizer else ()

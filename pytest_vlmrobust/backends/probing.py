@@ -25,7 +25,7 @@ from .protocol import BackendOptions
 from .replicas import Failure, persistently, within
 from .resolve import open_backend
 from .served import Served
-from .witnesses import LETTERS_QUESTION, OFFERED, Witness, first_token, messages_about
+from .witnesses import LETTERS_QUESTION, OFFERED, Witness, first_token
 
 if TYPE_CHECKING:
     from .client import Client
@@ -149,17 +149,17 @@ async def _servers(ref: ModelRef) -> tuple[ServerProbe, ...]:
         tokens, lacking = (None, tokens.reason) if tokens.reason else (tokens, "")
     limit = ref.time_limit or TIME_LIMIT
     clients = [Client(url, ref, limit=limit) for url in served.urls]
-    return tuple([await _server(client, served.model, limit, tokens, lacking) for client in clients])
+    return tuple([await _server(client, ref, limit, tokens, lacking) for client in clients])
 
 
-async def _server(client: Client, model: str, limit: float, tokens: LetterTokens | None, lacking: str) -> ServerProbe:
+async def _server(client: Client, ref: ModelRef, limit: float, tokens: LetterTokens | None, lacking: str) -> ServerProbe:
     from .client import LEARNED
 
-    ask = _witness(client, limit)
+    ask, model = _witness(client, limit, ref.framed), Served.of(ref.location).model
     listed = await client.models()
     engine, models = listed.get(model, ""), tuple(listed)
     try:
-        if problem := await _problem(client, limit):
+        if problem := await _problem(client, limit, ask):
             return ServerProbe(client.url, problem, engine, models)
         begins = await first_token(ask)
         ways = {LETTERS: begins.problem and f"it {begins.problem}", STRUCTURED_CHOICE: _WRITES, LOGIT_BIAS: lacking, TEXT: ""}
@@ -176,24 +176,24 @@ async def _server(client: Client, model: str, limit: float, tokens: LetterTokens
         await client.close()
 
 
-def _witness(client: Client, limit: float) -> Witness:
+def _witness(client: Client, limit: float, frame: Callable[[str], str]) -> Witness:
     from .client import Filtered
 
-    async def ask(arguments: Mapping[str, Any]) -> Any:
+    async def call(arguments: Mapping[str, Any]) -> Any:
         try:
             return await persistently(lambda: client.call(arguments), client.url, limit)
         except Filtered as filtered:
             raise Failure("refused", f"{client.url} filters the question of the probe: {filtered}") from None
 
-    return ask
+    return Witness(call, frame)
 
 
-async def _problem(client: Client, limit: float) -> str:
+async def _problem(client: Client, limit: float, ask: Witness) -> str:
     """Returns why a server does not answer a question about a picture; empty where it does."""
     from .client import Filtered
 
-    about_picture = messages_about(LETTERS_QUESTION)
-    without = messages_of(Request(key="", images=(), text=LETTERS_QUESTION))
+    about_picture = ask.messages(LETTERS_QUESTION)
+    without = messages_of(Request(key="", images=(), text=ask.frame(LETTERS_QUESTION)))
     problem = ""
     for messages in (about_picture, without):
         try:

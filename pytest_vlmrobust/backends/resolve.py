@@ -16,6 +16,7 @@ from pytest_vlmrobust.core.words import first_few
 
 from .devices import wait_passively
 from .digests import base_of, is_adapter, missing_parts
+from .engine import ChatBackend
 from .generation import generation_for
 from .identity import IdentifiedBackend
 from .models_file import check_dtype, read_models
@@ -264,6 +265,11 @@ def _open_here(ref: ModelRef, options: BackendOptions) -> Backend:
         what = f"a {type(opened).__name__}, which has no method {lacking[0]!r}"
         hint = did_you_mean(lacking[0], [name for name in dir(opened) if not name.startswith("_")])
         raise ModelError(f"model {ref.name!r}: the backend {ref.backend!r} opened {what}.{hint} Fix what it registers")
+    if ref.system_prompt and not isinstance(opened, ChatBackend) and factory is not _open_transformers:
+        raise ModelError(
+            f"model {ref.name!r}: 'system_prompt' is put to the model by built-in backends and by a ChatBackend; "
+            f"{ref.backend!r} is neither. Build it on ChatBackend, or write the text into 'template'"
+        )
     return opened if factory in _TAKE_IDENTITY else IdentifiedBackend(opened, ref, options)
 
 
@@ -288,8 +294,22 @@ def _open_openai(ref: ModelRef, options: BackendOptions) -> Backend:
     return OpenAIBackend(ref, options)
 
 
+def _open_vllm(ref: ModelRef, options: BackendOptions) -> Backend:
+    from .vllm import VllmBackend
+
+    return VllmBackend(ref, options)
+
+
+def _open_serving(ref: ModelRef, options: BackendOptions) -> Backend:
+    from .serving import ServingBackend
+
+    return ServingBackend(ref, options)
+
+
 _TAKE_IDENTITY = (_open_transformers, _open_openai, _open_scripted)
 """They take the identity of a model by themselves, with the files that decide alone."""
 backends.add("transformers", _open_transformers)
 backends.add("openai", _open_openai)
+backends.add("vllm", _open_vllm)
+backends.add("serve", _open_serving)
 backends.add(_SCRIPTED, _open_scripted)

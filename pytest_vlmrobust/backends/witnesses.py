@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.words import without_halves
@@ -17,8 +14,9 @@ from .chat import Malformed, first_choice, first_logprobs, letters_body, message
 from .letters import bare
 from .replicas import Failure
 
-Witness: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
-"""Asks one server: from the arguments of a call to its reply."""
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 OFFERED = ("A", "B", "C", "D")
 LETTERS_QUESTION = (
@@ -45,6 +43,8 @@ _SIDE = 112
 
 def picture() -> NDArray[np.uint8]:
     """Returns the picture that is asked about, uint8, shape (112, 112, 3): four colours with a black and a white disc."""
+    import numpy as np
+
     image = np.empty((_SIDE, _SIDE, 3), np.uint8)
     half = _SIDE // 2
     image[:half, :half], image[:half, half:] = (200, 30, 30), (40, 160, 60)
@@ -53,6 +53,24 @@ def picture() -> NDArray[np.uint8]:
     image[(x - half) ** 2 + (y - half) ** 2 < 20**2] = 0
     image[(x - 80) ** 2 + (y - 30) ** 2 < 9**2] = 255
     return image
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Asks one engine about the fixed picture, as the model is asked where it is deployed."""
+
+    call: Callable[[Mapping[str, Any]], Awaitable[Any]]
+    """From the body of a call to its reply."""
+    frame: Callable[[str], str] = str
+    """Puts a question into the template of the model."""
+
+    async def __call__(self, body: Mapping[str, Any]) -> Any:
+        """Returns the reply to a body."""
+        return await self.call(body)
+
+    def messages(self, question: str) -> list[dict[str, Any]]:
+        """Returns a conversation that asks about the fixed picture."""
+        return messages_of(Request(key="", images=(picture(),), text=self.frame(question)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +119,7 @@ async def first_token(ask: Witness) -> FirstToken:
 
 async def _begins(ask: Witness, question: str) -> FirstToken:
     try:
-        choice = first_choice(await ask(letters_body(messages_about(question))))
+        choice = first_choice(await ask(letters_body(ask.messages(question))))
         listed = first_logprobs(choice)
         if listed is None:
             return FirstToken(None)
@@ -156,11 +174,6 @@ async def differing(ask: Witness, witnesses: Mapping[str, str]) -> tuple[str, st
 
 async def _answer(ask: Witness, question: str) -> str:
     try:
-        return without_halves(said(await ask(text_body(messages_about(question), limit=_TOKENS))))
+        return without_halves(said(await ask(text_body(ask.messages(question), limit=_TOKENS))))
     except Malformed as error:
         raise Failure("faulty", f"the server sent {error}") from None
-
-
-def messages_about(question: str) -> list[dict[str, Any]]:
-    """Returns a conversation that asks about the fixed picture."""
-    return messages_of(Request(key="", images=(picture(),), text=question))

@@ -91,28 +91,23 @@ def serve_commands(ref: ModelRef, revision: str, port: int) -> list[str]:
         revision: what tells its weights from others; the engine is added, for another one may answer otherwise.
         port: where the server listens.
     """
-    limits = {name: getattr(ref, name) for name in ("min_pixels", "max_pixels") if getattr(ref, name) is not None}
-    hub = [] if Path(ref.location).is_dir() or not ref.revision else ["--revision", ref.revision]
-    common = ["--dtype", ref.dtype, "--host", "127.0.0.1", "--port", str(port)]
-    named = [*hub, "--served-model-name", ref.name, *common]
-    kwargs = ["--mm-processor-kwargs", json.dumps(limits)] if limits else []
-    config = ["--mm-process-config", json.dumps({"image": limits})] if limits else []
-    pinned = f"{ref.location}@{ref.revision}" if hub else ref.location
+    from pytest_vlmrobust.backends.serving import served_name, server_command
+
     lines = [
-        *_block("vLLM", ["vllm"], ["vllm", "serve", ref.location, *named, *kwargs]),
+        *_block("vLLM", ["vllm"], server_command("vllm", ref, port)),
         *_ignored_by_vllm(ref),
         _gate(ref.name, f"{revision}-vllm", port),
-        *_block("SGLang", ["sglang"], ["python", "-m", "sglang.launch_server", "--model-path", ref.location, *named, *config]),
+        *_block("SGLang", ["sglang"], server_command("sglang", ref, port)),
         _gate(ref.name, f"{revision}-sglang", port),
         *_block(
             "transformers: one request at a time, no log-probabilities",
             ["transformers[serving]", "accelerate", "torchvision"],
-            ["transformers", "serve", pinned, *common],
+            server_command("transformers", ref, port),
         ),
     ]
-    if limits:
+    if ref.min_pixels or ref.max_pixels:
         lines.append("# it has no option for pixel limits: write them into the checkpoint's preprocessor_config.json")
-    return [*lines, _gate(pinned, f"{revision}-transformers", port)]
+    return [*lines, _gate(served_name("transformers", ref), f"{revision}-transformers", port)]
 
 
 def _block(title: str, packages: Sequence[str], command: Sequence[str]) -> list[str]:

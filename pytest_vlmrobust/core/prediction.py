@@ -183,6 +183,7 @@ _DEPLOYMENT = (
     "reasoning_effort",
     "token_limit_parameter",
     "engine",
+    "serve",
 )
 
 
@@ -245,6 +246,8 @@ class ModelRef:
     """Of a served model: ``max_tokens`` or ``max_completion_tokens``; empty for the one that the server takes."""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """Options of the engine that runs the weights, such as ``tensor_parallel_size``."""
+    serve: str = ""
+    """The engine whose server is started for the run: ``vllm``, ``sglang`` or ``transformers``."""
     prompt_price: float | None = None
     """What a million tokens of prompts cost; None where nothing is declared."""
     completion_price: float | None = None

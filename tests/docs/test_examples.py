@@ -68,11 +68,17 @@ def test_examples_in_docstrings_hold(file: Path, monkeypatch: pytest.MonkeyPatch
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
-def test_a_backend_of_ones_own_holds_what_the_page_says(tmp_path: Path) -> None:
+def test_a_backend_without_chat_holds_what_the_page_says(tmp_path: Path) -> None:
     backend, check = (
-        next(block for block in blocks("python") if text in block.text) for text in ("class Lightness", "check_backend")
+        next(block.text for block in blocks("python") if text in block.text) for text in ("Lightness", "check_backend")
     )
-    run(f"{backend.text}\n\n{check.text}\ntest_my_backend()\n", tmp_path)
+    check = check.replace('"my-vllm", "weights"', '"lightness", ""')
+    run(f"{backend}\n\n{check}\ntest_my_backend()\n", tmp_path)
+
+
+def test_a_strangers_backend_takes_twenty_lines() -> None:
+    conftest = next(block.text for block in blocks("python") if "(ChatBackend)" in block.text)
+    assert len(conftest.splitlines()) <= 20
 
 
 @pytest.mark.parametrize("block", alone("yaml"), ids=str)

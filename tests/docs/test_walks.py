@@ -14,6 +14,8 @@ import pytest
 
 from .conftest import ROOT, WALKS, Block, blocks_of
 
+STAND_INS = ROOT / "tests" / "stand_ins"
+"""Modules in the place of engines that need a GPU."""
 EXAMPLES = ROOT / "examples" / "README.md"
 _FOLDER = re.compile(r"^\[(\w+)\]\((\w+)/", re.MULTILINE)
 _CHOSEN_ELSEWHERE = re.compile("PYTEST_.*|CI|GITHUB_.*|GITLAB_.*|CI_.*|BUILD_.*|JENKINS_.*|VLMROBUST_.*|OPENAI_.*")
@@ -22,7 +24,9 @@ _CHOSEN_ELSEWHERE = re.compile("PYTEST_.*|CI|GITHUB_.*|GITLAB_.*|CI_.*|BUILD_.*|
 def environment(programs: Path) -> dict[str, str]:
     """Returns the variables of somebody who sits at a terminal of 80 columns, with the programs of one environment."""
     kept = {name: value for name, value in os.environ.items() if not _CHOSEN_ELSEWHERE.fullmatch(name)}
-    return {**kept, "PATH": f"{programs}{os.pathsep}{kept['PATH']}", "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
+    found = os.pathsep.join(filter(None, (kept.get("PYTHONPATH"), str(STAND_INS))))
+    path = f"{programs}{os.pathsep}{kept['PATH']}"
+    return {**kept, "PATH": path, "PYTHONPATH": found, "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture
@@ -45,7 +49,7 @@ def from_the_wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     # pytest's program belongs to the other environment: here it is the module
     (python.parent / "pytest").write_text(f'#!/bin/sh\nexec {python} -m pytest "$@"\n', encoding="utf-8")
     (python.parent / "pytest").chmod(0o755)
-    variables = {name: value for name, value in environment(python.parent).items() if name != "PYTHONPATH"}
+    variables = {**environment(python.parent), "PYTHONPATH": str(STAND_INS)}
     imported = [str(python), "-c", "import pytest_vlmrobust; print(pytest_vlmrobust.__file__)"]
     said = subprocess.run(imported, cwd=place, env=variables, check=True, capture_output=True, text=True).stdout
     assert Path(said.strip()).is_relative_to(packages)

@@ -46,7 +46,8 @@ def test_a_limit_and_a_temperature_are_always_sent_and_other_parameters_where_th
         "temperature": 0.5,
         "top_p": 0.9,
         "seed": 5,
-        "extra_body": {"top_k": 3, "repetition_penalty": 1.1},
+        "top_k": 3,
+        "repetition_penalty": 1.1,
     }
     assert letters_body([])["max_tokens"] == 1
 

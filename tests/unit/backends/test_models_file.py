@@ -210,7 +210,7 @@ def test_mistakes_in_how_a_model_is_asked_are_reported_with_their_line(tmp_path:
         ("models:\n  m:\n    path: x\n    generation: {temperature: none}\n", ":4: model 'm': temperature: none leaves"),
         (
             "models:\n  m:\n    path: x\n    backend: scripted\n    system_prompt: x\n",
-            ":5: models.m.system_prompt goes with backend: transformers or openai alone",
+            ":5: models.m.system_prompt does not go with backend: scripted: no model reads it",
         ),
         ("models:\n  m:\n    backend: openai\n    url: http://a/v1\n", ":2: models.m lacks 'url' or 'model'"),
         (

@@ -1,0 +1,213 @@
+"""ChatBackend: a backend whose engine completes chat bodies, the language of every engine and server of today."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
+from pytest_vlmrobust.core.fingerprint import derive_seed, fingerprint
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
+
+from .chat import (
+    Malformed,
+    NoLogprobs,
+    letter_prediction,
+    letters_body,
+    messages_of,
+    text_body,
+    text_prediction,
+    with_system_prompt,
+)
+from .digests import control_tokens_of
+from .generation import TEXT_INSTEAD, generation_for, scores_letters
+from .identity import identity_of
+from .messages import ControlTokens, malformed
+from .protocol import BackendOptions, failed_prediction
+from .served import Memory, Remembered
+from .witnesses import Witness, first_token
+
+ENCODING_VERSION = 1
+"""Raised when this package changes how it puts a request or reads a reply: older predictions then do not count."""
+LETTERS, TEXT = "letters", "text"
+T = TypeVar("T")
+
+
+class ChatBackend:
+    """A model whose engine completes chat bodies.
+
+    A subclass has :meth:`complete`, and where its engine holds something :meth:`close`. Where pictures stand in the text, control
+    tokens of the question, letters, seeds, malformed requests and requests that fail are seen to here.
+    """
+
+    counts_tokens = False
+    """Set it to True where every reply has ``usage``."""
+    version: Any = None
+    """What else determines answers, such as the version of the engine."""
+
+    def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
+        self.ref, self.options = ref, options
+        self._generation = generation_for(ref)
+        self._looking = threading.RLock()
+        self._answer = ""
+        self._control: ControlTokens | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's short name."""
+        return self.ref.name
+
+    def complete(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
+        """Returns the reply to each body of a chat completion, in order, as JSON or as the object that a client of OpenAI gives.
+
+        A body has ``messages``, ``max_tokens``, ``temperature`` and, where they are wanted, ``top_p``, ``top_k``,
+        ``repetition_penalty``, ``seed``, ``logprobs`` and ``top_logprobs``. What is raised is the failure of a request, found by
+        asking one by one; a BackendError ends the run's tests of this model.
+        """
+        raise NotImplementedError
+
+    def control_tokens(self) -> Iterable[str]:
+        """Returns what the engine reads as commands in a text; by default the special tokens of the checkpoint's tokenizer."""
+        return control_tokens_of(self.ref.location, self.ref.revision)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Returns how the model is asked; the identity of its weights is added by :func:`open_backend`.
+
+        Raises:
+            BackendError: it is not known how choices are answered, and the engine does not say.
+        """
+        answer = {"encoding": ENCODING_VERSION, "answer": self.answer_method()}
+        return {"backend": self.ref.backend, **({"version": self.version} if self.version else {}), **answer}
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the manifest says about this model."""
+        return {"name": self.name, "model": dataclasses.asdict(self.ref), "fingerprint": dict(self.fingerprint())}
+
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        """Returns one prediction per request, in order; see :class:`Backend`.
+
+        Raises:
+            BackendError: the engine is lost, or does not give each body one reply.
+        """
+        problems = [malformed(request) for request in requests]
+        methods = [self.method_of(request) for request in requests]
+        asked = [place for place, problem in enumerate(problems) if not problem]
+        answers = [failed_prediction(problem, method) for problem, method in zip(problems, methods, strict=True)]
+        texts = {place: self._text(requests[place].text) for place in asked}
+        bodies = [
+            self.body(messages_of(dataclasses.replace(requests[place], text=texts[place][0])), requests[place], methods[place])
+            for place in asked
+        ]
+        for place, reply in zip(asked, self._replies(bodies), strict=True):
+            answers[place] = self._prediction(reply, requests[place], methods[place], texts[place][1])
+        return answers
+
+    def close(self) -> None:
+        """Frees what the engine holds."""
+
+    # How a request is put and its reply is read.
+
+    def body(self, messages: Sequence[Mapping[str, Any]], request: Request, method: str) -> dict[str, Any]:
+        """Returns the body that asks a request by a method."""
+        if method == LETTER_LOGITS:
+            return letters_body(messages)
+        seed = derive_seed(self._generation.seed, request.key) % 2**31
+        return text_body(messages, limit=request.max_new_tokens, generation=self._generation, seed=seed)
+
+    def read(self, reply: Any, request: Request, method: str) -> Prediction:
+        """Returns what a reply says.
+
+        Raises:
+            Malformed: it is not what the protocol says.
+            NoLogprobs: it lacks the log-probabilities of letters.
+        """
+        return letter_prediction(reply, request.choices) if method == LETTER_LOGITS else text_prediction(reply, method)
+
+    def method_of(self, request: Request) -> str:
+        """Returns the method by which a request is answered."""
+        answer = self.answer_method() if request.choices else TEXT
+        if answer != TEXT:
+            return LETTER_LOGITS if answer == LETTERS else answer
+        return "sample" if self._generation.samples else "generate"
+
+    def answer_method(self) -> str:
+        """Returns how choices are answered, the same for all runs of a store: by letters where answers begin with one.
+
+        Raises:
+            BackendError: the engine does not answer a question about a picture.
+        """
+        with self._looking:
+            self._answer = self._answer or self._decided()
+        return self._answer
+
+    def _decided(self) -> str:
+        if not scores_letters(self.ref):
+            return TEXT
+        if self.ref.answer:
+            return self.ref.answer
+        engine = {"backend": self.ref.backend, "version": self.version}
+        about = {"sha256": fingerprint({"engine": engine, "model": identity_of(self.ref, self.options)})}
+        memory = Memory(self.options.servers, about)
+        known = memory.read()
+        if known is None:
+            begins = _run(first_token(Witness(self._answer_to, self.ref.framed)))
+            if begins.token is not None and not begins.is_letter:
+                self.options.notice(f"model {self.name!r} {begins.problem}: choices are answered by {TEXT}")
+            known = memory.add(Remembered(about, letters=begins.is_letter, logprobs=begins.token is not None))
+        return LETTERS if known.letters else TEXT
+
+    async def _answer_to(self, body: Mapping[str, Any]) -> Any:
+        (reply,) = self._replies([body])
+        if isinstance(reply, Exception):
+            raise BackendError(f"model {self.name!r} does not answer a question about a picture: {_words(reply)}") from reply
+        return reply
+
+    def _text(self, text: str) -> tuple[str, int]:
+        if self._control is None:
+            self._control = ControlTokens(self.control_tokens())
+        return self._control.broken(text)
+
+    def _replies(self, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Returns the reply to each body, or what was raised in its place: a batch that fails is asked again by halves."""
+        if not bodies:
+            return []
+        try:
+            replies = list(self.complete([with_system_prompt(body, self.ref.system_prompt) for body in bodies]))
+        except VlmRobustError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the engine raises is about one of these requests
+            if len(bodies) == 1:
+                return [error]
+            middle = len(bodies) // 2
+            return [*self._replies(bodies[:middle]), *self._replies(bodies[middle:])]
+        if len(replies) != len(bodies):
+            raise BackendError(f"model {self.name!r}: complete() returned {len(replies)} replies to {len(bodies)} bodies. Fix it")
+        return [reply.model_dump() if hasattr(reply, "model_dump") else reply for reply in replies]
+
+    def _prediction(self, reply: Any, request: Request, method: str, broken: int) -> Prediction:
+        if isinstance(reply, Exception):
+            return failed_prediction(_words(reply), method)
+        try:
+            answer = self.read(reply, request, method)
+        except Malformed as error:
+            return failed_prediction(f"the engine gave {error}", method)
+        except NoLogprobs:
+            return failed_prediction(f"the engine gave no log-probabilities of letters. {TEXT_INSTEAD}", method)
+        details = {**answer.details, **({"control_tokens_broken": broken} if broken else {})}
+        return dataclasses.replace(answer, details=details)
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Returns what a coroutine returns that waits for nothing, also where an event loop runs already."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("a question to an engine in this process waited for something")

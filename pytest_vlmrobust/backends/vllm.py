@@ -1,0 +1,143 @@
+"""The backend that runs a checkpoint in this process with vLLM: ``LLM.chat`` over the bodies of chat completions."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import inspect
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pytest_vlmrobust.core.errors import BackendError, MissingExtra, ModelError, did_you_mean
+from pytest_vlmrobust.core.prediction import ModelRef
+
+from .chat import completion
+from .digests import commit_of
+from .engine import ChatBackend
+from .protocol import BackendOptions
+
+_SET_HERE = {
+    "model": "'path' or 'id'",
+    "revision": "'revision'",
+    "dtype": "'dtype'",
+    "trust_remote_code": "'remote_code'",
+    "seed": "'generation'",
+}
+"""Options of the engine that other keys of the models file decide."""
+_OF_SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "repetition_penalty", "seed")
+_LONGEST_PROBLEM = 300
+
+
+class VllmBackend(ChatBackend):
+    """One checkpoint in vLLM, on one GPU or on several, with a LoRA adapter or without."""
+
+    counts_tokens = True
+    batch_size = 256
+    """How many requests it is given at a time where nobody says: vLLM makes its own batches."""
+
+    def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
+        """Loads nothing yet.
+
+        Raises:
+            MissingExtra: vLLM is not installed.
+            ModelError: an option of the engine is decided elsewhere.
+        """
+        super().__init__(ref, options)
+        if importlib.util.find_spec("vllm") is None:
+            raise MissingExtra("backend: vllm", "vllm")
+        for name in ref.engine:
+            if name in _SET_HERE:
+                raise ModelError(f"model {ref.name!r}: engine.{name} is decided by {_SET_HERE[name]} of the models file. Drop it")
+        try:
+            self.version = version("vllm")
+        except PackageNotFoundError:
+            self.version = "unknown"
+        self._loading = threading.Lock()
+        self._llm: Any = None
+        self._lora: Any = None
+
+    def complete(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
+        """Returns the reply to each body; the first call loads the weights.
+
+        Raises:
+            BackendError: they do not load.
+            ModelError: vLLM has no option of a name in ``engine``.
+        """
+        llm = self._engine()
+        from vllm import SamplingParams
+
+        parameters = [
+            SamplingParams(logprobs=body.get("top_logprobs"), **{name: body[name] for name in _OF_SAMPLING if name in body})
+            for body in bodies
+        ]
+        outputs = llm.chat([body["messages"] for body in bodies], parameters, use_tqdm=False, lora_request=self._lora)
+        return [_reply(output) for output in outputs]
+
+    def control_tokens(self) -> Iterable[str]:
+        """Returns the special tokens of the tokenizer that vLLM loaded."""
+        added = self._engine().get_tokenizer().added_tokens_decoder.values()
+        return [str(token.content) for token in added if token.special]
+
+    def close(self) -> None:
+        """Frees the weights; a later inference loads them again."""
+        with self._loading:
+            llm, self._llm, self._control = self._llm, None, None
+        if llm is not None and hasattr(llm, "shutdown"):
+            llm.shutdown()
+        del llm
+
+    def _engine(self) -> Any:
+        with self._loading:
+            if self._llm is None:
+                self._llm = self._loaded()
+            return self._llm
+
+    def _loaded(self) -> Any:
+        import vllm
+
+        ref = self.ref
+        arguments: dict[str, Any] = {"model": ref.location, "dtype": ref.dtype, "trust_remote_code": ref.remote_code}
+        if not Path(ref.location).exists():
+            arguments["revision"] = commit_of(ref.location, ref.revision, offline=self.options.offline)
+        limits = {name: value for name in ("min_pixels", "max_pixels") if (value := getattr(ref, name)) is not None}
+        arguments |= {"mm_processor_kwargs": limits} if limits else {}
+        if ref.adapter:
+            from vllm.lora.request import LoRARequest
+
+            arguments["enable_lora"] = True
+            self._lora = LoRARequest("adapter", 1, ref.adapter)
+        self._require_known(vllm, ref.engine)
+        try:
+            return vllm.LLM(**{**arguments, **ref.engine})
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
+            raise BackendError(f"model {self.name!r} does not load in vLLM {self.version}: {said}") from error
+
+    def _require_known(self, vllm: Any, options: Mapping[str, Any]) -> None:
+        """Refuses what is no option of this version of vLLM, which takes some of them by name and hands the others on."""
+        known = {*inspect.signature(vllm.LLM.__init__).parameters} - {"self", "kwargs"}
+        if dataclasses.is_dataclass(vllm.EngineArgs):
+            known |= {field.name for field in dataclasses.fields(vllm.EngineArgs)}
+        for name in options:
+            if name not in known:
+                raise ModelError(
+                    f"model {self.name!r}: vLLM {self.version} has no option {name!r} (engine, in the models file)."
+                    f"{did_you_mean(name, known)}"
+                )
+
+
+def _reply(output: Any) -> dict[str, Any]:
+    answer = output.outputs[0]
+    first = None
+    if answer.logprobs:
+        first = {str(one.decoded_token): float(one.logprob) for one in answer.logprobs[0].values()}
+    return completion(
+        answer.text,
+        answer.finish_reason or "stop",
+        first=first,
+        prompt_tokens=len(output.prompt_token_ids or ()),
+        completion_tokens=len(answer.token_ids),
+    )
