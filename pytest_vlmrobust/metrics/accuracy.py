@@ -78,8 +78,8 @@ def clean_accuracy_interval(table: ScoreTable, _setting: str | None, confidence:
     better="higher",
     perfect=1.0,
     reference="VLM-RobustBench section 3.1",
-    unsuited="It says nothing about disturbed pictures, and a model that never looks is right on about half of all yes/no "
-    "questions. Use `visual_gain` or `accuracy_above_chance` for what the pictures add.",
+    unsuited="It says nothing about disturbed images, and a model that never looks is right on about half of all yes/no "
+    "questions. Use `visual_gain` or `accuracy_above_chance` for what the images add.",
     interval=clean_accuracy_interval,
     monotone={Needs.CLEAN: 1},
 )
@@ -201,9 +201,9 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     return flip_rates(clean, perturbed).helpful
 
 
-# The visual gain, and shares of it, where answers without the pictures are right, wrong or guesses
-# A refusal to answer without the picture counts as a guess: 1/4, 1/2. Student's t fails there when nearly all answers with
-# pictures are right: with 100 samples the upper bound of a share then lies below the truth in up to 17 % of runs instead of 5 %,
+# The visual gain, and shares of it, where answers without the images are right, wrong or guesses
+# A refusal to answer without the image counts as a guess: 1/4, 1/2. Student's t fails there when nearly all answers with
+# images are right: with 100 samples the upper bound of a share then lies below the truth in up to 17 % of runs instead of 5 %,
 # so a gate passes too often. The score test therefore takes guesses, besides 0 and 1, as possible values of a score.
 
 
@@ -212,7 +212,7 @@ def interval_of_gain(clean: Scores, blind: Scores, clusters: Clusters, confidenc
 
     Args:
         clean: shape (N,) with N > 0, each in [0, 1].
-        blind: shape (N,), the same samples without their pictures.
+        blind: shape (N,), the same samples without their images.
         clusters: which of the N samples move together.
         confidence: two-sided level in (0, 1).
 
@@ -237,7 +237,7 @@ def accuracy_above_chance_interval(table: ScoreTable, _setting: str | None, conf
     better="higher",
     reference='PCRI and RCI, "Validity domain and chance": max(0.5, majority) on yes/no, the majority answer on open questions',
     unsuited="Its chance level is computed, not measured: whatever the wording of a question gives away counts as looking. "
-    "Use `visual_gain` where the model can be asked without the pictures.",
+    "Use `visual_gain` where the model can be asked without the images.",
     interval=accuracy_above_chance_interval,
     monotone={Needs.CLEAN: 1, Needs.FLOORS: -1},
 )
@@ -267,7 +267,7 @@ def visual_gain_interval(table: ScoreTable, _setting: str | None, confidence: fl
 @gain_metric(
     better="none",
     reference="VLM-RobustBench section 3.1, equation 2",
-    unsuited="A small value need not mean that the model does not look: it may know the answers without the pictures. Where "
+    unsuited="A small value need not mean that the model does not look: it may know the answers without the images. Where "
     "it refuses to answer without them a guess is counted instead; `accuracy_above_chance` needs no such answers.",
     interval=visual_gain_interval,
     blind=0.0,
@@ -316,14 +316,14 @@ def interval_of_gain_share(
     """Bounds mean(clean - perturbed) / mean(clean - blind), known to have a positive denominator.
 
     By the score test of the linear contrast for 0/1 scores, blind guesses among them. For graded scores, and means over several
-    settings, by guarded Student's t: the guard of the upper end is one more sample that loses everything and needs no picture,
+    settings, by guarded Student's t: the guard of the upper end is one more sample that loses everything and needs no image,
     and the lower end holds whatever a few samples may gain. Without a guard, when 3 % of samples are lost
     under nine tenths of the settings, the upper end errs two to three times as often as it says.
 
     Args:
         clean: shape (N,) with N > 0, each in [0, 1].
         perturbed: shape (N,), the same samples.
-        blind: shape (N,), the same samples without their pictures.
+        blind: shape (N,), the same samples without their images.
         clusters: which of the N samples move together.
         confidence: two-sided level in (0, 1).
 
@@ -366,8 +366,8 @@ GAIN_MOVES = {
     perfect=0.0,
     reference="VLM-RobustBench section 3.1, equation 3",
     validity="the visual gain is above 1 pp and above 2 standard errors",
-    unsuited="Where `visual_gain` is small, a few answers more or less without the picture multiply it. Use `accuracy_drop` "
-    "there, and to compare models that know different shares without the pictures.",
+    unsuited="Where `visual_gain` is small, a few answers more or less without the image multiply it. Use `accuracy_drop` "
+    "there, and to compare models that know different shares without the images.",
     suite="corruptions",
     interval=relative_corruption_error_interval,
     gate=visual_gain_is_real,

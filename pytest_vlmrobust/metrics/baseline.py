@@ -100,7 +100,7 @@ def drop_increase_interval(table: ScoreTable, setting: str | None, confidence: f
     bounds=(-2.0, 2.0),
     reference="VLM-RobustBench section 3.1, equation 1: the difference of two runs' drops",
     validity="the same samples under the same setting, and clean, in an earlier run",
-    unsuited="It is 0 for a release that lost as much on clean as on disturbed pictures, however much that is. Bound "
+    unsuited="It is 0 for a release that lost as much on clean as on disturbed images, however much that is. Bound "
     "`baseline_drop` beside it.",
     interval=drop_increase_interval,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1, Needs.BASELINE_CLEAN: -1, Needs.BASELINE: 1},

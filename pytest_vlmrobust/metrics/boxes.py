@@ -107,7 +107,7 @@ def _four(values: Scores) -> boxes.Box:
 
 # Prompt leakage: how well the boxes in the prompt predict the requested boxes
 # The place of the nose roughly predicts the place and size of the mouth. A fixed rule can use this without looking at the
-# picture. Least squares on the other samples, each left out in turn, measure how good such a rule can be.
+# image. Least squares on the other samples, each left out in turn, measure how good such a rule can be.
 
 
 _RIDGE = 1.0
@@ -121,11 +121,11 @@ def told_overlap(told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], 
 
     Each coordinate of an asked box is a constant plus a linear function of all told ones, by ridge regression on the samples of
     all other groups. With few samples it shrinks to the mean box, either at a fixed place or moving with the top left corner of
-    the told boxes: the rule with the larger mean overlap counts. Predictions are cut to the picture; two
+    the told boxes: the rule with the larger mean overlap counts. Predictions are cut to the image; two
     eyes are swapped where that overlaps more.
 
     Args:
-        told: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the picture; NaN where a sample's prompt lacks it.
+        told: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the image; NaN where a sample's prompt lacks it.
             A point is a box without extent.
         asked: name to the true boxes of the requested attributes, shape (N, 4), in the same coordinates; NaN where not requested.
         groups: source image of each of N samples: predictions for a sample use other groups only. None when all are independent.
@@ -174,7 +174,7 @@ def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
 
 
 def _predict_boxes(coordinates: _Array, truth: _Array, start: _Array, clusters: Clusters) -> _Array:
-    """Returns boxes, shape (N, 4), NaN if not requested: ``start`` plus the prediction of other clusters, cut to the picture."""
+    """Returns boxes, shape (N, 4), NaN if not requested: ``start`` plus the prediction of other clusters, cut to the image."""
     predicted = np.full(truth.shape, np.nan)
     rows = np.flatnonzero(~np.isnan(truth).any(axis=1))
     among = clusters.within(rows)

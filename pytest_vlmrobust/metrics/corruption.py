@@ -416,7 +416,7 @@ def mean_relative_corruption_error_interval(table: ScoreTable, _setting: str | N
     bounds=(-math.inf, math.inf),
     reference="VLM-RobustBench section 3.1, equation 3, averaged over the settings (table 3)",
     validity="the visual gain is above 1 pp and above 2 standard errors",
-    unsuited="Of two models with the same losses, the one that knows more without the pictures looks less robust, because "
+    unsuited="Of two models with the same losses, the one that knows more without the images looks less robust, because "
     "its visual gain is smaller. Use `mean_drop` to compare them, with a bound on `visual_gain`.",
     interval=mean_relative_corruption_error_interval,
     gate=visual_gain_is_real,
@@ -484,7 +484,7 @@ def reference_makes_errors(table: ScoreTable, _setting: str | None) -> str:
     reference="VLM-RobustBench section 5.7 and appendix B.3, after ImageNet-C (Hendrycks and Dietterich 2019)",
     validity="the reference model makes errors under every perturbation",
     unsuited="It is about two models: with another reference, or one measured on other samples or settings, the values "
-    "cannot be compared. It counts errors on clean pictures, too; use `mean_drop` where no reference was measured, "
+    "cannot be compared. It counts errors on clean images, too; use `mean_drop` where no reference was measured, "
     "or for losses alone.",
     interval=mean_corruption_error_interval,
     gate=reference_makes_errors,

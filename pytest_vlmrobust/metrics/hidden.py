@@ -27,7 +27,7 @@ from .statistics.proportions import judged_proportion_interval
 from .table import LEAST_PICTURES, Needs, ScoreTable
 
 RIGHT = 0.5
-"""Least score on clean pictures of a sample that can be lost."""
+"""Least score on clean images of a sample that can be lost."""
 LEFT = 0.1
 """Largest mean score over settings of a sample that is always lost: wrong under at least nine tenths of them."""
 
@@ -40,7 +40,7 @@ _BY_CATEGORY = "after VLM-RobustBench appendix A.2 (dataset category sensitivity
 def worst_category_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the largest of the categories' mean drops: above without correction (intersection-union), below by Bonferroni's.
 
-    Each category has an interval of its own, by whole source pictures: the tails of flips where every sample loses all or
+    Each category has an interval of its own, by whole source images: the tails of flips where every sample loses all or
     nothing, otherwise guarded Student's t. The largest upper end counts, so a small category makes the interval wide.
     """
     return _interval_of_worst_drop(table, table.required(Needs.CATEGORIES), confidence)
@@ -53,7 +53,7 @@ def worst_category(table: ScoreTable) -> str:
 
 category_metric = partial(
     sweep_metric,
-    validity=f"at least two categories of {LEAST_PICTURES} or more source pictures",
+    validity=f"at least two categories of {LEAST_PICTURES} or more source images",
     label_preserving=True,
 )
 
@@ -70,7 +70,7 @@ def worst_category_drop(clean: ArrayLike, perturbed_by_setting: BySetting, categ
     """Largest mean drop of any category of questions.
 
     One category of thirty that is lost under every setting moves `mean_drop` by 3 percentage points, and this by all that the
-    category had. A gate leaves out categories of fewer than 30 source pictures and names them, because they show nothing
+    category had. A gate leaves out categories of fewer than 30 source images and names them, because they show nothing
     either way; it does not apply where fewer than two are left.
 
     Formula: ``max over categories c of mean(clean_i - m_i over samples i of c), with m_i = mean over settings s of perturbed_si``
@@ -92,7 +92,7 @@ def worst_category_drop(clean: ArrayLike, perturbed_by_setting: BySetting, categ
 def worst_category_accuracy_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the lowest of the categories' accuracies: below without correction (intersection-union), above by Bonferroni's.
 
-    Each category has an interval of its own, by whole source pictures: Clopper and Pearson's where every sample is always right
+    Each category has an interval of its own, by whole source images: Clopper and Pearson's where every sample is always right
     or always wrong, otherwise guarded Student's t. The lowest lower end counts, so a small category makes the interval wide.
     """
     means = per_sample(table.by_setting)
@@ -111,7 +111,7 @@ def weakest_category(table: ScoreTable) -> str:
     better="higher",
     perfect=1.0,
     reference=_BY_CATEGORY,
-    unsuited="A category that is hard on clean pictures is low here without any loss. Use `worst_category_drop` for what the "
+    unsuited="A category that is hard on clean images is low here without any loss. Use `worst_category_drop` for what the "
     "settings cost.",
     interval=worst_category_accuracy_interval,
     note=weakest_category,
@@ -121,7 +121,7 @@ def weakest_category(table: ScoreTable) -> str:
 def worst_category_accuracy(perturbed_by_setting: BySetting, categories: Sequence[Hashable]) -> float:
     """Lowest mean accuracy over the settings of any category of questions.
 
-    A gate leaves out categories of fewer than 30 source pictures, as for `worst_category_drop`.
+    A gate leaves out categories of fewer than 30 source images, as for `worst_category_drop`.
 
     Formula: ``min over categories c of mean(m_i over samples i of c), with m_i = mean over settings s of perturbed_si``
 
@@ -146,7 +146,7 @@ def worst_category_accuracy(perturbed_by_setting: BySetting, categories: Sequenc
 def worst_group_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the largest of the groups' mean drops: above without correction (intersection-union), below by Bonferroni's.
 
-    Each group has an interval of its own, by whole source pictures, as in `worst_category_drop`. No group is left out for its
+    Each group has an interval of its own, by whole source images, as in `worst_category_drop`. No group is left out for its
     size: a small one makes the interval wide.
     """
     return _interval_of_worst_drop(table, table.required(Needs.PEOPLE), confidence)
@@ -164,7 +164,7 @@ def worst_group(table: ScoreTable) -> str:
     perfect=0.0,
     reference="after The Perceptual Observatory section 3.3 (gender bias): what each group loses, not how far groups are apart "
     "(our companion)",
-    validity="at least two groups; the model is shown to do better with the pictures than without",
+    validity="at least two groups; the model is shown to do better with the images than without",
     unsuited="It says what settings cost a group, and not whether the group was served worse before. Bound `split_group_gap` "
     "beside it.",
     interval=worst_group_drop_interval,
@@ -197,7 +197,7 @@ def worst_group_drop(clean: ArrayLike, perturbed_by_setting: BySetting, people: 
 
 
 def always_lost_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of samples that are always lost: Clopper and Pearson's exact tails, by whole source pictures."""
+    """Bounds the share of samples that are always lost: Clopper and Pearson's exact tails, by whole source images."""
     return judged_proportion_interval(_always_lost(table.clean, table.by_setting), table.clusters, confidence)
 
 
@@ -216,10 +216,10 @@ def count_always_lost(table: ScoreTable) -> str:
     label_preserving=True,
 )
 def always_lost_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
-    """Share of all samples that are right on clean pictures and wrong under at least nine tenths of the settings.
+    """Share of all samples that are right on clean images and wrong under at least nine tenths of the settings.
 
     Mean drops add up small losses of many samples and total losses of few. This counts the total ones. The denominator is all
-    samples, also those that are wrong on clean pictures, so that it is the part of `mean_drop` that no setting brings back.
+    samples, also those that are wrong on clean images, so that it is the part of `mean_drop` that no setting brings back.
 
     Nine tenths, and not all: a sample that is lost is still right by luck under some settings. If its answer has a chance g to
     be right under each of S settings, it is counted with probability ``P(Binomial(S, g) <= S / 10)``. With 133 settings that is

@@ -25,8 +25,8 @@ from .statistics.means import guarded_ratio_interval
 from .table import Needs, ScoreTable
 
 PROMPT_MARGIN = 0.05
-"""Margin above the overlap predicted from the prompt, 5 percentage points. A model above it must have looked at the picture: the
-best rule that was found for predicting boxes from the prompt, of any form and fitted to any number of other pictures, overlaps by
+"""Margin above the overlap predicted from the prompt, 5 percentage points. A model above it must have looked at the image: the
+best rule that was found for predicting boxes from the prompt, of any form and fitted to any number of other images, overlaps by
 3 points more than a linear rule fitted to the samples."""
 _TAIL = 0.05
 """Error probability of the claim that a model does a task."""
@@ -39,8 +39,8 @@ UNKNOWN = ""
 def does_the_task(table: ScoreTable, _setting: str | None = None) -> str:
     """Returns why a model is not shown to do a task at all, or an empty string. If it does not, its losses and gaps mean nothing.
 
-    The one-sided 95 % bound of its gain over asking without the pictures has to be above 0. This is a real hurdle for boxes:
-    without the picture, a model can still copy the boxes of the context. A missing score counts against the model; if all scores
+    The one-sided 95 % bound of its gain over asking without the images has to be above 0. This is a real hurdle for boxes:
+    without the image, a model can still copy the boxes of the context. A missing score counts against the model; if all scores
     are missing, the result is unknown.
     """
     if table.no_image is None or not table.samples or np.isnan(table.no_image).all():
@@ -49,13 +49,13 @@ def does_the_task(table: ScoreTable, _setting: str | None = None) -> str:
 
 
 def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
-    """Returns why a model is not shown to look at the picture when boxes are requested, or an empty string.
+    """Returns why a model is not shown to look at the image when boxes are requested, or an empty string.
 
     The one-sided 95 % bound of its gain over predictions from the prompt has to be above ``PROMPT_MARGIN``: a model that refuses
-    to answer without the pictures may still answer from the prompt with them. A missing score counts against the model.
+    to answer without the images may still answer from the prompt with them. A missing score counts against the model.
 
     Args:
-        table: scores of N samples with the pictures, N > 0.
+        table: scores of N samples with the images, N > 0.
         told: shape (N,), the overlap of predictions from the prompt alone, see :func:`told_overlap`.
     """
     return _not_above(table, told, PROMPT_MARGIN, "from what the prompt tells alone")
@@ -83,7 +83,7 @@ def _not_above(table: ScoreTable, other: Scores, margin: float, whence: str) -> 
     bounds=(-1.0, 1.0),
     perfect=0.0,
     reference="The Perceptual Observatory section 3.3 (identity matching robustness)",
-    validity="at least one perturbation; the model is shown to do better with the pictures than without",
+    validity="at least one perturbation; the model is shown to do better with the images than without",
     unsuited="A model that hardly does the task has little to lose. Bound `identity_accuracy` beside it, and use "
     "`split_transfer_retention` for boxes.",
     interval=mean_drop_interval,
@@ -164,7 +164,7 @@ def unknown_positions(table: ScoreTable) -> str:
 gap_metric = partial(metric, suite="observatory", better="lower", bounds=(0.0, 1.0), perfect=0.0, gate=does_the_task)
 position_metric = partial(
     gap_metric,
-    validity="at least two positions; the model is shown to do better with the pictures than without",
+    validity="at least two positions; the model is shown to do better with the images than without",
     note=unknown_positions,
 )
 
@@ -210,7 +210,7 @@ def unknown_people(table: ScoreTable) -> str:
 
 people_metric = partial(
     gap_metric,
-    validity="at least two groups; the model is shown to do better with the pictures than without",
+    validity="at least two groups; the model is shown to do better with the images than without",
     note=unknown_people,
 )
 
@@ -365,7 +365,7 @@ retention_metric = partial(
     better="higher",
     bounds=(0.0, math.inf),
     perfect=1.0,
-    validity="the model is shown to overlap more with the original pictures than without",
+    validity="the model is shown to overlap more with the original images than without",
     gate=does_the_task,
     unchanged=1.0,
 )
@@ -407,7 +407,7 @@ def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> flo
 # Human performance on the tasks, for reference lines in reports
 #
 # Source: The Perceptual Observatory (arXiv 2512.15949), section 5.8: 100 samples of each of its two datasets, two annotators. The
-# numbers belong to its pictures (celebrities and rendered words), not to those of a run, and judge nothing.
+# numbers belong to its images (celebrities and rendered words), not to those of a run, and judge nothing.
 
 
 _STUDY = "two people on the paper's own faces and words (The Perceptual Observatory, section 5.8)"

@@ -26,11 +26,11 @@ class Circumstances(NamedTuple):
     """Facts known before the run that narrow the range of a metric; None where unknown."""
 
     attempts: int | None = None
-    """Patches of a picture, n * n."""
+    """Patches of an image, n * n."""
     options: float | None = None
     """Options of a question, 2 for yes/no and infinite for an open one."""
     clean: float | None = None
-    """Accuracy on whole, unchanged pictures, above 0 and at most 1."""
+    """Accuracy on whole, unchanged images, above 0 and at most 1."""
 
 
 Reach: TypeAlias = "Callable[[Circumstances], tuple[float, float]]"

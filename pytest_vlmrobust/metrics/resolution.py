@@ -67,8 +67,8 @@ def resolution_accuracy_interval(table: ScoreTable, _setting: str | None, confid
     bounds=(0.0, 1.0),
     perfect=1.0,
     reference="Res-Bench equation 2",
-    unsuited="A model that fails on small pictures and one that is mediocre on all of them can have the same mean. Use "
-    "`resolution_net` for what small pictures cost.",
+    unsuited="A model that fails on small images and one that is mediocre on all of them can have the same mean. Use "
+    "`resolution_net` for what small images cost.",
     suite="resolution",
     interval=resolution_accuracy_interval,
     monotone={Needs.ACCURACIES: 1},
@@ -106,7 +106,7 @@ def noise_alone(table: ScoreTable) -> str:
 
 @curve_metric(
     reference="Res-Bench equation 4",
-    unsuited="It is no measure of unsteadiness: most of it is usually the rise from small to large pictures, and on a few "
+    unsuited="It is no measure of unsteadiness: most of it is usually the rise from small to large images, and on a few "
     "dozen questions noise. Use `resolution_wobble` or `largest_downward_step`, and compare it with "
     "`resolution_noise_floor`.",
     interval=absolute_continuous_error_interval,
@@ -342,7 +342,7 @@ def largest_downward_step_interval(table: ScoreTable, _setting: str | None, conf
 @curve_metric(
     bounds=(0.0, 1.0),
     reference="Res-Bench section 3.3 (stability); the measure is ours",
-    unsuited="It does not say what small pictures cost: a curve that only rises has 0, however steep it is. Bound "
+    unsuited="It does not say what small images cost: a curve that only rises has 0, however steep it is. Bound "
     "`resolution_net` for that, and judge by the interval, for the largest of all pairs is above 0 by noise alone.",
     interval=largest_downward_step_interval,
 )

@@ -147,7 +147,7 @@ def mean_effects(cells: Sequence[Mapping[str, float]]) -> dict[str, float]:
     Each cell counts once, so that with the same settings for all models this is the mean of the models' own means.
 
     Args:
-        cells: of each cell the four ``EFFECTS``, and as ``clean_accuracy`` the accuracy on clean pictures.
+        cells: of each cell the four ``EFFECTS``, and as ``clean_accuracy`` the accuracy on clean images.
 
     Returns:
         The means of the ``EFFECTS``; ``conditional_flip_rate``, the mean of harmful flips / clean accuracy (of the answers that
@@ -377,7 +377,7 @@ def category_sensitivity(clean: Mapping[str, float], by_setting: Mapping[str, Ma
     """Mean accuracy drop over all settings for each category of questions: which skill suffers most.
 
     Args:
-        clean: category to accuracy on unchanged pictures, a fraction in [0, 1].
+        clean: category to accuracy on unchanged images, a fraction in [0, 1].
         by_setting: setting to the accuracies of the same categories under it.
 
     Returns:

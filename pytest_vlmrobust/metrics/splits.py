@@ -1,7 +1,7 @@
-"""Properties of a model over one split of the Observatory's settings: original pictures, augmentations, or illusions.
+"""Properties of a model over one split of the Observatory's settings: original images, augmentations, or illusions.
 
 Scores are averaged over the settings of the split for each sample first, so that each setting counts the same and samples stay
-what is uncertain. Original pictures are the split whose only setting is ``clean``.
+what is uncertain. Original images are the split whose only setting is ``clean``.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its published evaluation code.
 """
@@ -88,7 +88,7 @@ def split_position_gap(perturbed_by_setting: BySetting, positions: Sequence[Hash
     p)``
 
     Args:
-        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original pictures.
+        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original images.
         positions: N positions, anything that can be compared for equality; a sample at an unknown one (empty text) is left out.
 
     Returns:
@@ -109,7 +109,7 @@ def split_group_gap_interval(table: ScoreTable, _setting: str | None, confidence
 @people_metric(
     needs=(Needs.PERTURBED_BY_SETTING, Needs.PEOPLE),
     reference="The Perceptual Observatory section 3.3 (gender bias), the absolute value of its GAP averaged by split",
-    unsuited="It averages out a group that loses under one setting only, which `group_gap` shows. Groups whose pictures are "
+    unsuited="It averages out a group that loses under one setting only, which `group_gap` shows. Groups whose images are "
     "harder have a gap as well, so that it is no proof of bias.",
     interval=split_group_gap_interval,
     not_monotone={Needs.PERTURBED_BY_SETTING: GAP_MOVES},
@@ -122,7 +122,7 @@ def split_group_gap(perturbed_by_setting: BySetting, groups: Sequence[Hashable])
     Formula: ``max over groups g of A_g - min over groups g of A_g, with A_g = mean over settings s of mean(perturbed_s of g)``
 
     Args:
-        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original pictures.
+        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original images.
         groups: N groups, anything that can be compared for equality; a sample of an unknown one (empty text) is left out.
 
     Returns:
@@ -222,7 +222,7 @@ def hint_gain_interval(table: ScoreTable, _setting: str | None, confidence: floa
     needs=(Needs.PERTURBED_BY_SETTING, Needs.UNHINTED_BY_SETTING),
     reference="The Perceptual Observatory section 3.3 (salient perceptual understanding, semi-guided)",
     validity="the same attributes were asked for without the hint",
-    unsuited="The box of the hint helps to guess the others without a look at the picture, and a model that is right without "
+    unsuited="The box of the hint helps to guess the others without a look at the image, and a model that is right without "
     "it cannot gain. Read it beside `identity_accuracy`.",
     interval=hint_gain_interval,
     monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.UNHINTED_BY_SETTING: -1},
@@ -236,7 +236,7 @@ def hint_gain(hinted_by_setting: BySetting, unhinted_by_setting: BySetting) -> f
 
     Args:
         hinted_by_setting: setting to intersection over union of the attributes not given away, shape (N,), 0 where nothing was
-            found; ``clean`` for original pictures.
+            found; ``clean`` for original images.
         unhinted_by_setting: the same attributes without the hint, under at least these settings, shape (N,).
 
     Returns:

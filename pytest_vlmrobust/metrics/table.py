@@ -17,7 +17,7 @@ from .statistics.clusters import Clusters
 
 RESOLUTION = "resolution"
 LEAST_PICTURES = 30
-"""Least source pictures of a category that may be the worst one. If none of 30 is lost, up to 9.5 % may still be."""
+"""Least source images of a category that may be the worst one. If none of 30 is lost, up to 9.5 % may still be."""
 _OTHERS = {
     "reference_by_setting": "reference",
     "baseline_by_setting": "baseline",

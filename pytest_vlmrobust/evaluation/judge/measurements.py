@@ -351,7 +351,7 @@ def _has_own_metric(test: PlannedTest) -> bool:
 
 
 _CORPUS_INTERVAL = (
-    "Guarded jackknife over source pictures, clean and perturbed answers together; none for a metric of a benchmark that is no "
+    "Guarded jackknife over source images, clean and perturbed answers together; none for a metric of a benchmark that is no "
     "known function of sums over samples."
 )
 _CORPUS_SOURCE = "the publication of the benchmark, see the corpus metrics"
@@ -410,7 +410,7 @@ BESIDE_SCORES = (
     Quantity(
         Facts(
             name=corpus.CORPUS_DROP,
-            about="""What the dataset's own metric loses from clean pictures to a setting, where that is no mean of scores.
+            about="""What the dataset's own metric loses from clean images to a setting, where that is no mean of scores.
 
             Formula: ``corpus_score(clean) - corpus_score(perturbed)``
 
@@ -431,13 +431,13 @@ BESIDE_SCORES = (
     Quantity(
         Facts(
             name=corpus.CORPUS_PCRI,
-            about="""One less the ratio of the dataset's own metric of the best patches to that of whole pictures.
+            about="""One less the ratio of the dataset's own metric of the best patches to that of whole images.
 
             Formula: ``1 - corpus_score(best patch of each sample) / corpus_score(clean)``
 
             Returns:
-                At most 1; NaN where an answer is missing, and where the metric of whole pictures is 0.""",
-            reads="the answers of all samples together, about whole pictures and about patches",
+                At most 1; NaN where an answer is missing, and where the metric of whole images is 0.""",
+            reads="the answers of all samples together, about whole images and about patches",
             unit="ratio",
             bounds=(-math.inf, 1.0),
             suite="patches",
@@ -455,9 +455,9 @@ BESIDE_SCORES = (
     Quantity(
         Facts(
             name=PREPROCESSING_GAIN,
-            about="""What a small picture gains when it is padded or enlarged before the model sees it.
+            about="""What a small image gains when it is padded or enlarged before the model sees it.
 
-            It is paired by sample with the same picture at the same resolution, not preprocessed.
+            It is paired by sample with the same image at the same resolution, not preprocessed.
 
             Formula: ``mean(preprocessed - as it is)``
 
@@ -478,11 +478,11 @@ BESIDE_SCORES = (
     Quantity(
         Facts(
             name=UNPARSED_INCREASE,
-            about="""How many more answers cannot be read under a setting than on clean pictures; of written answers alone.
+            about="""How many more answers cannot be read under a setting than on clean images; of written answers alone.
 
             Letters that are scored by their probability can always be read.
 
-            Formula: ``share of unreadable answers under the setting - share on clean pictures``
+            Formula: ``share of unreadable answers under the setting - share on clean images``
 
             Returns:
                 A fraction in [-1, 1]; NaN where an inference failed.""",
@@ -502,7 +502,7 @@ BESIDE_SCORES = (
     Quantity(
         Facts(
             name=observatory.COVERAGE,
-            about="""The share of the boxes asked for that an answer gives, right or wrong, on pictures under one setting.
+            about="""The share of the boxes asked for that an answer gives, right or wrong, on images under one setting.
 
             Formula: ``mean over samples of (boxes given / boxes asked for)``
 
@@ -524,7 +524,7 @@ BESIDE_SCORES = (
     Quantity(
         Facts(
             name=observatory.FIXATION,
-            about="""The share of pictures for which a model names the same cell of a grid wherever they stand.
+            about="""The share of images for which a model names the same cell of a grid wherever they stand.
 
             An item with an unreadable answer does not count as fixated.
 
