@@ -9,6 +9,7 @@ import shlex
 import sys
 import tomllib
 import webbrowser
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -188,7 +189,8 @@ _SETTINGS = (
 )
 _METRICS = ("accuracy_above_chance", "visual_gain", "mean_drop")
 _BOUNDS = (0.03, 0.05, 0.075, 0.10, 0.125, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
-"""Bounds of a drop that are tried, the strictest first."""
+"""Bounds of a drop that are tried, the strictest first. A first policy takes the step after the strictest that the questions
+decide: that step is decided for a model that loses nothing, and a real model loses a little."""
 _LEAST_GAIN = 0.05
 _NUMBER = {"accuracy_drop": "drop", "mean_drop": "mean-drop"}
 """Metric to the id of its rule."""
@@ -261,7 +263,7 @@ def _named(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
-    """Returns the files of a first gate, with the strictest bounds that the data can decide.
+    """Returns the files of a first gate, with bounds that the data can decide.
 
     Raises:
         DatasetError: the data cannot be read, or have malformed rows.
@@ -276,14 +278,14 @@ def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
         warnings.simplefilter("ignore")  # the gate prints them
         samples = dataset.samples()
     size = _size(samples)
-    drop = _strictest("accuracy_drop", dataset.name, samples)
-    mean = _strictest("mean_drop", dataset.name, samples)
+    drop = _decided_bound("accuracy_drop", dataset.name, samples)
+    mean = _decided_bound("mean_drop", dataset.name, samples)
     if drop is None or mean is None:
         raise UsageError(
             f"{data}: {size} decide no bound up to {_BOUNDS[-1]:.0%} of accuracy, whatever the model answers. "
             "Add questions about other images: from about 30 images on a gate says something"
         )
-    reason = f"the least that {size} can show of {{}}; replace it by what your users accept"
+    reason = f"what {size} decide about {{}}; replace it by what your users accept"
     policy = _POLICY_TEXT.format(
         data=data,
         size=size,
@@ -305,7 +307,7 @@ def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
         "testpaths": "suites",
     }
     text = "[pytest]\n" + "".join(f"{key} = {value}\n" for key, value in ini.items())
-    notes = [f"{data}: {size}. The strictest bounds that they decide: {100 * drop:g} pp a setting, {100 * mean:g} pp in the mean"]
+    notes = [f"{data}: {size}. They decide bounds of {100 * drop:g} pp a setting, and of {100 * mean:g} pp in the mean"]
     files = {Path(_INI): text.encode(), Path(_SUITE): suite.encode(), Path(_POLICY): policy.encode()}
     return _FirstGate(files, notes)
 
@@ -316,8 +318,8 @@ def _size(samples: Sequence[Sample]) -> str:
     return questions if images == len(samples) else f"{questions} about {quantity(images, 'image')}"
 
 
-def _strictest(metric: str, dataset: str, samples: Sequence[Sample]) -> float | None:
-    """Returns the strictest bound that the samples decide for a model that keeps it plainly; ``None`` where there is none."""
+def _decided_bound(metric: str, dataset: str, samples: Sequence[Sample]) -> float | None:
+    """Returns a bound that the samples decide of a model that loses little; ``None`` where there is none."""
     from pytest_vlmrobust import perturbations
     from pytest_vlmrobust.evaluation.power.sample_size import undecidable
     from pytest_vlmrobust.evaluation.run.clock import utc_today
@@ -328,8 +330,8 @@ def _strictest(metric: str, dataset: str, samples: Sequence[Sample]) -> float | 
         info = perturbations.info(name)
         tests.append(JudgedTest("model", dataset, "accuracy_drop", name, info.family, str(info.level or "")))
     images = {dataset: len({sample.group or sample.id for sample in samples})}
-    for bound in _BOUNDS:
-        policy = _policy(metric, bound)
+    for strictest, bound in pairwise(_BOUNDS):
+        policy = _policy(metric, strictest)
         if not undecidable(policy, tests, images, today=utc_today(), questions={dataset: len(samples)}):
             return bound
     return None
