@@ -1,0 +1,85 @@
+"""What people and programs read of eight stored runs, as text.
+
+``tests/golden/reports/RUN`` holds what each run left (``records.jsonl``, ``manifest.json``, ``docket.json``) and what is written
+of it. A change of a report shows as a difference of these files, which is reviewed. To rewrite them:
+
+    VLMROBUST_REWRITE_SNAPSHOTS=1 pytest tests/unit/reporting/test_snapshots.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.reporting import render_terminal
+from pytest_vlmrobust.reporting.comment import Against, render_comment
+from pytest_vlmrobust.reporting.explanation import explain
+from pytest_vlmrobust.reporting.exports.sarif import sarif
+from pytest_vlmrobust.reporting.files import RunFiles, read_run, summary
+from pytest_vlmrobust.reporting.html import render_html
+from pytest_vlmrobust.reporting.model_card import model_card
+from pytest_vlmrobust.reporting.results import cells_csv, results
+from pytest_vlmrobust.reporting.writing import json_text
+
+RUNS = Path(__file__).parents[2] / "golden" / "reports"
+NAMES = ("go", "waived", "allowed", "no-go", "shortfall", "incomplete", "three-models", "hostile")
+REWRITE = "VLMROBUST_REWRITE_SNAPSHOTS"
+
+
+def stored(name: str) -> RunFiles:
+    """Returns a stored run, as if it stood in ``runs``."""
+    run = read_run(RUNS / name)
+    return dataclasses.replace(run, facts=dataclasses.replace(run.facts, directory=f"runs/{name}", pictures=None))
+
+
+def page_text(page: str) -> str:
+    """Returns what a reader sees of a page, a line for each row, paragraph and item."""
+    page = re.sub(r"<(style|script|svg|head)\b.*?</\1>", "", page, flags=re.DOTALL)
+    page = re.sub(r"\s+", " ", page)
+    page = re.sub(r"</(tr|p|li|h[1-6]|div|dt|dd|summary|caption|section|article|header|footer|a)>", "\n", page)
+    page = re.sub(r"</t[hd]>", " | ", page)
+    text = html.unescape(re.sub(r"<[^>]*>", " ", page))
+    return "\n".join(line for one in text.split("\n") if (line := " ".join(one.split()))) + "\n"
+
+
+def comment(run: RunFiles) -> str:
+    against = Against("run go", stored("go")) if run.directory.name != "go" else Against("the last GO", problem="there is none")
+    return render_comment(run, against, name="gate", links={})
+
+
+def results_without_records(run: RunFiles) -> str:
+    content = results(run.records, run.facts)
+    return json_text({**content, "records": [record["key"] for record in content["records"]]})
+
+
+OUTPUTS: dict[str, Callable[[RunFiles], str]] = {
+    "page.txt": lambda run: page_text(render_html(run.records, run.facts, run.manifest)),
+    "summary.md": lambda run: summary(run.records, run.facts),
+    "model_card.md": lambda run: model_card(run.records, run.facts, run.manifest),
+    "terminal.txt": lambda run: render_terminal(run.records, run.facts, width=120, color=False),
+    "comment.md": comment,
+    "junit.xml": lambda run: run.junit.replace("><", ">\n<"),
+    "failures.txt": lambda run: "\n".join(f"{record.id}\n{explain(record)}" for record in run.records) + "\n",
+    "results.json": results_without_records,
+    "cells.csv": lambda run: cells_csv(run.records),
+    "gate.sarif": lambda run: json_text(sarif(run)),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_are_the_stored_ones(name: str) -> None:
+    run = stored(name)
+    differing = []
+    for file, write in OUTPUTS.items():
+        path, text = RUNS / name / file, write(run)
+        if os.environ.get(REWRITE):
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            differing.append(file)
+    assert not differing, f"reports of {name} differ: rewrite them with {REWRITE}=1, and review the difference"
