@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from pytest_vlmrobust.core.errors import UsageError, did_you_mean, typed_path
+from pytest_vlmrobust.core.errors import BY_AGE, UsageError, did_you_mean, run_by_age, typed_path
 from pytest_vlmrobust.core.words import LONGEST, printable
 
 # Arguments that several commands have.
@@ -55,23 +55,24 @@ def counting(noun: str) -> Callable[[str], int]:
     return count
 
 
-LATEST = "latest"
+LATEST = BY_AGE[0]
+RUN_HELP = "a run: its directory, that of its report, a name that vlmrobust runs lists, latest or previous"
 STORE = Path(".vlmrobust")
 """Where a run keeps its answers unless an option says otherwise."""
 
 
 def run_directory(text: str) -> Path:
-    """Reads a RUN: its directory, the name of a run of the store here, or ``latest`` for the newest one of it.
+    """Reads a RUN: its directory, the name of a run of the store here, ``latest`` for the newest one, or ``previous``.
 
     A directory of that name comes first.
 
     Raises:
-        UsageError: it is a name that neither a directory nor a run has, or ``latest``, and there is no run.
+        UsageError: it is a name that neither a directory nor a run has, or there is no such run.
     """
     found = find_run(text)
     if found is None and Path(text).name == text:
-        hint = did_you_mean(text, [LATEST, *(run.name for run in runs_of(STORE))])
-        expected = f"Expected the directory of a run, {LATEST}, or a name that vlmrobust runs lists"
+        hint = did_you_mean(text, [*BY_AGE, *(run.name for run in runs_of(STORE))])
+        expected = f"Expected the directory of a run, {', '.join(BY_AGE)}, or a name that vlmrobust runs lists"
         raise UsageError(f"{text!r}: there is no such directory, and {STORE} holds no run of this name.{hint} {expected}")
     return found or typed_path(text)
 
@@ -80,16 +81,14 @@ def find_run(text: str) -> Path | None:
     """Returns the directory that a RUN names; ``None`` where there is none.
 
     Raises:
-        UsageError: it is ``latest``, and there is no run.
+        UsageError: it is ``latest`` or ``previous``, and there is no such run.
     """
     named = typed_path(text)
     if named.exists():
         return named
     found = runs_of(STORE)
-    if text == LATEST:
-        if not found:
-            raise UsageError(f"{LATEST}: {STORE} holds no run here. Run pytest --vlm=NAME first, or name the directory of a run")
-        return found[0]
+    if text in BY_AGE:
+        return run_by_age(text, found, STORE)
     return next((run for run in found if run.name == text), None)
 
 

@@ -11,7 +11,7 @@ from pytest_vlmrobust import __version__
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError, typed_path
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
-from .arguments import Commands, add_command, run_directory, say, shortened, tell
+from .arguments import RUN_HELP, Commands, add_command, run_directory, say, shortened, tell
 
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors of reading values of other types than a run writes."""
@@ -29,9 +29,7 @@ def add(commands: Commands) -> None:
         "put everything that a run's verdicts rest on into one ZIP file",
         "vlmrobust bundle latest --out evidence.zip",
     )
-    bundle.add_argument(
-        "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
-    )
+    bundle.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
     bundle.add_argument("--out", type=typed_path, metavar="FILE", help="what to write (default: RUN.zip here)")
     bundle.set_defaults(run=_bundle)
 

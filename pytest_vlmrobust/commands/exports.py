@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.errors import typed_path
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, add_command, run_directory, say, tell
+from .arguments import RUN_HELP, Commands, add_command, run_directory, say, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting.exports.trackers import Tracked
 
-_RUN = "a run: a directory below .vlmrobust/runs, the name of one, or latest"
 _PROJECT = "vlmrobust"
 
 
@@ -75,7 +74,7 @@ def add(commands: Commands) -> None:
 
 
 def _add_run(parser: argparse.ArgumentParser, run: object, *, of_a_model: bool = True) -> None:
-    parser.add_argument("run_directory", metavar="RUN", type=run_directory, help=_RUN)
+    parser.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
     if of_a_model:
         parser.add_argument("--model", default="", metavar="NAME", help="a model of the run (default: all; of nel, its only one)")
     parser.set_defaults(run=run)

@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.ranking import BY
 from pytest_vlmrobust.core.words import quantity
 
 from .arguments import (
+    RUN_HELP,
     STORE,
     Commands,
     add_command,
@@ -196,9 +197,7 @@ def _add_files(commands: Commands) -> None:
         "write report.html and the other files of a run, also of one that was killed",
         "vlmrobust report latest --out report",
     )
-    report.add_argument(
-        "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
-    )
+    report.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
     report.add_argument("--out", type=typed_path, metavar="DIR", help="where to (default: the run's directory)")
     report.set_defaults(run=_report)
 
@@ -208,9 +207,7 @@ def _add_files(commands: Commands) -> None:
         "write junit.xml of a run from its journal, also of one that was killed",
         "vlmrobust junit latest --out junit.xml",
     )
-    junit.add_argument(
-        "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
-    )
+    junit.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
     junit.add_argument("--out", type=typed_path, metavar="FILE", help="what to write (default: junit.xml in the run's directory)")
     junit.set_defaults(run=_junit)
 
@@ -265,9 +262,7 @@ def _add_compare(commands: Commands) -> None:
     compare = add_command(
         commands, "compare", "say what changed between two runs on the same samples", "vlmrobust compare last-release latest"
     )
-    compare.add_argument(
-        "before", metavar="A", type=run_directory, help="the earlier run: a directory that holds predictions.sqlite, or latest"
-    )
+    compare.add_argument("before", metavar="A", type=run_directory, help=RUN_HELP)
     compare.add_argument("after", metavar="B", type=run_directory, help="the later run")
     compare.add_argument("--out", type=typed_path, metavar="DIR", help="write comparison.json and comparison.md there")
     compare.add_argument("--model", default="", metavar="NAME", help="a model of the later run (default: all of them)")
@@ -298,9 +293,7 @@ def _add_comment(commands: Commands) -> None:
         "write a run as a comment for a pull request: decision, and what changed",
         "vlmrobust comment latest --against last-release --out comment.md",
     )
-    comment.add_argument(
-        "run_directory", metavar="RUN", type=run_directory, help="a run: a directory below .vlmrobust/runs, or latest"
-    )
+    comment.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
     earlier = comment.add_mutually_exclusive_group()
     earlier.add_argument("--against", type=run_directory, metavar="RUN", help="the earlier run that it is compared with")
     earlier.add_argument("--branch", default="main", help="compare with the last GO of CI on this branch (default: %(default)s)")
@@ -390,8 +383,7 @@ def _add_rank(commands: Commands) -> None:
         metavar="RUN",
         type=named_run,
         nargs="+",
-        help="a run of the models: a directory that holds predictions.sqlite; latest is the newest; "
-        "NAME=RUN puts NAME before those of its models",
+        help=f"{RUN_HELP}; NAME=RUN puts NAME before the names of its models",
     )
     ranks.add_argument("--out", type=typed_path, metavar="DIR", help="write models.html, models.md and models.json there")
     ranks.add_argument("--by", default=BY[0], choices=BY, help="what to rank by (default: %(default)s)")

@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.errors import StoreError, UsageError, typed_path
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import STORE, Commands, add_command, complain, run_directory, runs_of, say
+from .arguments import RUN_HELP, STORE, Commands, add_command, complain, run_directory, runs_of, say
 
 _HIGHEST_PORT = 65_535
 
@@ -30,8 +30,7 @@ def add(commands: Commands) -> None:
         metavar="RUN|STORE",
         type=run_directory,
         nargs="*",
-        help="runs to see side by side: directories, names of runs in .vlmrobust, or latest; "
-        "or a store, for all of its runs (default: .vlmrobust)",
+        help=f"{RUN_HELP}; several are seen side by side; or a store, for all of its runs (default: .vlmrobust)",
     )
     view.add_argument(
         "--port", type=_port, metavar="N", help="where to listen on this machine; 0 for any free port (default: 8319)"

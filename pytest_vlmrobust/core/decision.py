@@ -80,6 +80,19 @@ class NotShown:
 
 
 @dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a run did not measure or show, and a line of its policy lets pass."""
+
+    fact: str
+    """``30 of 128 samples of shapes were asked``."""
+    allowed_by: str
+    """``p.yaml:2, coverage samples: partial``."""
+
+    def __str__(self) -> str:
+        return f"{self.fact} (allowed by {self.allowed_by})"
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """An outcome with its reason, and the rule that was applied.
 

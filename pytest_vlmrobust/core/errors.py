@@ -24,7 +24,7 @@ import difflib
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .words import first_few, printable
@@ -210,3 +210,25 @@ def files_beside(absent: Path) -> list[str]:
 
 def _shorten(names: list[str], most: int = 20) -> str:
     return first_few(names, most) or "(nothing is registered)"
+
+
+BY_AGE = ("latest", "previous")
+"""Names of the newest run of a store, and of the one before it."""
+
+
+def run_by_age(name: str, runs: Sequence[Path], store: Path) -> Path:
+    """Returns the run of ``BY_AGE`` that a name means.
+
+    Args:
+        name: ``latest`` or ``previous``.
+        runs: of the store, the newest first.
+        store: where they are.
+
+    Raises:
+        UsageError: there are not so many runs.
+    """
+    place = BY_AGE.index(name)
+    if place >= len(runs):
+        held = f"{len(runs)} run" if runs else "no run here"
+        raise UsageError(f"{name}: {store} holds {held}. Run pytest --vlm=NAME first, or name the directory of a run")
+    return runs[place]

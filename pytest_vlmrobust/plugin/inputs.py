@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import UnknownName, UsageError, typed_path
+from pytest_vlmrobust.core.errors import BY_AGE, UnknownName, UsageError, typed_path
 
 from .options import COMMON, Settings, data_directory
 
@@ -162,10 +162,6 @@ class RunInputs:
         directory = self.directories.baseline
         if self.settings.vlm_update_baseline and not directory.exists():
             return None  # the first one
-        if self.settings.vlm_baseline == "latest" and not directory.exists():
-            raise UsageError(
-                "--vlm-baseline=latest: a gate compares with a run that somebody chose. Name it as `vlmrobust runs` does"
-            )
         known = [run.name for run in newest_runs(self.directories.earlier)]
         baseline = Baseline.open(directory, common=self.settings.vlm_baseline_samples == COMMON, known=known)
         if baseline.stopped_early:
@@ -194,6 +190,11 @@ class RunInputs:
         from pytest_vlmrobust.policies import Mode
 
         stopping = [name for name, policy in self.policies.items() if policy.mode is Mode.ADAPTIVE]
+        if self.settings.vlm_update_baseline and self.settings.vlm_baseline in BY_AGE:
+            raise UsageError(
+                f"--vlm-update-baseline with --vlm-baseline={self.settings.vlm_baseline}: that names another run after each one. "
+                "Name a directory for the baseline"
+            )
         if self.settings.vlm_update_baseline and stopping:
             raise UsageError(
                 f"--vlm-update-baseline: the policy of {', '.join(stopping)} is adaptive, and a run that stops early is no "

@@ -123,7 +123,9 @@ class Settings:
         "the model whose errors are the unit of mean_corruption_error; no_image: the same model without images",
         metavar="NAME",
     )
-    vlm_baseline: str = option("", "earlier run to compare each cell with, paired by question", metavar="RUN")
+    vlm_baseline: str = option(
+        "", "earlier run to compare each cell with, paired by question: its directory, latest or previous", metavar="RUN"
+    )
     vlm_baseline_samples: str = option(
         "",
         "common: compare only the questions that both runs have, where others are an error otherwise",

@@ -288,11 +288,11 @@ def _write_report(run: Run, *, evidence: bool = True) -> list[Path]:
 
     if run.report is None:
         return []
-    facts, manifest = _with_ranking(run, run.conclusion), run.manifest()
+    facts, manifest = _with_ranking(run, run.conclusion), run.manifest(run.directories.report)
 
     def write(folder: Path) -> list[Path]:
         written = write_report(folder, run.records, facts, manifest)
-        return [*written, run.evidence.copy_to(folder)] if evidence else written
+        return [*written, *run.copy_to(folder)] if evidence else written
 
     return run.report.put(write, as_far_as_written=run.decision is not Decision.GO)
 
@@ -313,8 +313,8 @@ def _update_baseline(run: Run) -> list[Path]:
     directory = run.directories.baseline
     if run.baseline is not None:
         run.baseline.close()
-    evidence = run.evidence.copy_to(directory)
-    return [evidence, *write_report(directory, run.records, run.conclusion, run.manifest())]
+    copied = run.copy_to(directory)
+    return [*copied, *write_report(directory, run.records, run.conclusion, run.manifest(directory))]
 
 
 def _add_suite_properties(config: pytest.Config, facts: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -296,6 +296,7 @@ class Run(RunEvaluation):
             selected=self.selection.selected,
             warnings=[*self.selection.notes, *conditions.warnings(records), *noise_warnings(self.repeatability)],
             shortfalls=conditions.shortfalls(records),
+            allowances=conditions.allowances(records),
             stopped=self.stopped,
             pictures=self.directories.store / FOLDER,
             command=self.command,
@@ -322,19 +323,46 @@ class Run(RunEvaluation):
             directory=self.invocation,
         )
 
-    def manifest(self) -> dict[str, object]:
-        """Returns what determined this run, JSON-safe; a value that is no longer available is replaced by the reason."""
+    def manifest(self, directory: Path) -> dict[str, object]:
+        """Returns the manifest of a report in a directory: what determined this run, and what came of it, JSON-safe.
+
+        A value that is no longer available is replaced by the reason.
+        """
         from pytest_vlmrobust.evaluation.run.manifest import measured_facts
 
         measured = measured_facts(self.records, self.models, self.data, self.hold_backend, self.processes)
         measured["spending"] = self._spending_by_model
         return {
+            **self._described,
             **self.origins(),
             **measured,
+            "report": True,
+            "store": os.path.relpath(self.directories.store, directory),
+            "stopped": self.stopped,
             "processes": self.processes,
             "decision": str(self.conclusion.decision(self.records)),
             "warnings": list(self.conclusion.warnings),
         }
+
+    def copy_to(self, directory: Path) -> list[Path]:
+        """Copies into a report what makes it a run: records, what judged them, and evidence; returns the files.
+
+        Raises:
+            OSError: one cannot be copied.
+            StoreError: the evidence cannot.
+        """
+        import shutil
+
+        from pytest_vlmrobust.store.journal import FILE_NAME
+        from pytest_vlmrobust.store.run_directory import BASELINE, DOCKET_FILE, POLICIES
+
+        own = self.directories.run
+        directory.mkdir(parents=True, exist_ok=True)
+        files = [Path(shutil.copy(own / name, directory / name)) for name in (FILE_NAME, DOCKET_FILE) if (own / name).is_file()]
+        for name in (POLICIES, BASELINE):
+            if (own / name).is_dir():
+                shutil.copytree(own / name, directory / name, dirs_exist_ok=True)
+        return [*files, self.evidence.copy_to(directory)]
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
         """Writes the manifest beside the journal: what was to run, and which requirements of policies are not met."""
@@ -386,7 +414,10 @@ class Run(RunEvaluation):
         self._concluded = facts = self.facts()
         decision = facts.decision(self.records)
         missing = facts.missing(self.records)
-        self.describe(facts.shortfalls, missing=missing, decision=str(decision), warnings=list(facts.warnings))
+        allowances = [asdict(allowance) for allowance in facts.allowances]
+        self.describe(
+            facts.shortfalls, missing=missing, decision=str(decision), warnings=list(facts.warnings), allowances=allowances
+        )
         return decision
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .budgets import BlindModels, Budgets, Coverage, Extent, suites_of
+from .budgets import BlindModels, Budgets, Condition, Coverage, Extent, suites_of
 from .load import MetricFacts, load_policy, parse_policy
 from .policy import BUDGET_CELLS, BUDGET_DATASETS, Policy, PolicyFile, Replacement
 from .rules import (
@@ -42,6 +42,7 @@ __all__ = [
     "BlindModels",
     "Bound",
     "Budgets",
+    "Condition",
     "Coverage",
     "Extent",
     "JudgedBy",

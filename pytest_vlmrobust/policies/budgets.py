@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from pytest_vlmrobust.core.decision import Outcome, Verdict
+from pytest_vlmrobust.core.decision import Allowance, Outcome, Verdict
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import quantity
 
@@ -16,6 +16,7 @@ from .rules import Bound, JudgedBy, Rule, Treatment, decimals_needed, plain_deci
 
 BUILT_IN = "built-in default"
 BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate", "max_refusal_rate")
+COVERAGE_KEYS = ("tests", "samples", "suites", "rules", "blind_models")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,16 @@ class BlindModels(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that a run did not do or show, and that GO requires unless the policy allows it."""
+
+    shortfall: str
+    """The sentence where it is not allowed: the fact, what GO requires, the line, and what to do."""
+    allowance: Allowance
+    allowed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Coverage:
     """What a run has to measure for GO; with less it is INCONCLUSIVE, and a breach in it is NO-GO all the same.
 
@@ -109,10 +120,10 @@ class Coverage:
         """Whether a number or share of samples is required."""
         return self.share > 0.0 or self.samples > 0
 
-    def shortfalls(
+    def conditions(
         self, *, planned: int, selected: int, narrowed: str, samples: Mapping[str, tuple[int, int]], suites: Collection[str]
-    ) -> list[str]:
-        """Returns, a sentence for each, what was not measured and should have been; each says what to do.
+    ) -> list[Condition]:
+        """Returns what was not measured, whether or not that is allowed.
 
         Args:
             planned: Gated tests that the collected files hold.
@@ -127,36 +138,62 @@ class Coverage:
             *(self._of_suite(name, suites) for name in self.suites if name not in suites),
         ]
 
-    def _of_tests(self, planned: int, selected: int, narrowed: str) -> list[str]:
-        if self.tests is Extent.PARTIAL or not (selected < planned or narrowed):
+    def condition(self, key: str, value: str, fact: str, requires: str, advice: str, *, allowed: bool) -> Condition:
+        """Returns a condition that a key of this coverage is about.
+
+        Args:
+            key: of a thresholds file.
+            value: what it is there, or by default.
+            fact: what the run did not do.
+            requires: what GO requires where that is not allowed.
+            advice: what to do then.
+            allowed: whether it is.
+        """
+        shortfall = f"{fact}, and {requires} ({self.cite(key, value)}): {advice}"
+        return Condition(shortfall, Allowance(fact, self.allowed_by(key, value)), allowed)
+
+    def _of_tests(self, planned: int, selected: int, narrowed: str) -> list[Condition]:
+        if not (selected < planned or narrowed):
             return []
         left_out = f"{planned - selected} of {quantity(planned, 'test')} were not selected" if selected < planned else ""
         unknown = f"{narrowed} may leave out files" if narrowed else ""
-        lacking = f"{' and '.join(filter(None, (left_out, unknown)))}, and GO requires all ({self.cite('tests', 'whole')})"
+        fact = " and ".join(filter(None, (left_out, unknown)))
         advice = "run without -k, -m, --lf, --vlm-rerun and test ids, or allow it with coverage: {tests: partial}"
-        return [f"{lacking}: {advice}"]
+        return [self.condition("tests", self.tests, fact, "GO requires all", advice, allowed=self.tests is Extent.PARTIAL)]
 
-    def _of_samples(self, samples: Mapping[str, tuple[int, int]]) -> list[str]:
+    def _of_samples(self, samples: Mapping[str, tuple[int, int]]) -> list[Condition]:
         needed = {name: self._samples_needed(total) for name, (_, total) in samples.items()}
-        wanted = "whole" if self.share >= 1.0 else str(self.samples) if self.samples else f"{plain_decimal(100 * self.share)}%"
         return [
-            f"{asked} of {quantity(total, 'sample')} of {name} were asked, and GO requires {needed[name]} "
-            f"({self.cite('samples', wanted)}): run with a larger --vlm-sample or without it, or allow it with "
-            f"coverage: {{samples: {asked}}}"
+            self.condition(
+                "samples",
+                self.samples_in_words,
+                f"{asked} of {quantity(total, 'sample')} of {name} were asked",
+                f"GO requires {needed[name]}",
+                f"run with a larger --vlm-sample or without it, or allow it with coverage: {{samples: {asked}}}",
+                allowed=asked >= needed[name],
+            )
             for name, (asked, total) in samples.items()
-            if asked < needed[name]
+            if asked < total
         ]
+
+    @property
+    def samples_in_words(self) -> str:
+        """What is required of the samples, as a thresholds file spells it."""
+        share = {1.0: str(Extent.WHOLE), 0.0: str(Extent.PARTIAL)}.get(self.share) or f"{plain_decimal(100 * self.share)}%"
+        return str(self.samples) if self.samples else share
 
     def _samples_needed(self, total: int) -> int:
         # 20 % of 12 samples are 2: the sampler rounds down, and that is enough
         return max(min(self.samples, total), int(self.share * total + 1e-9))
 
-    def _of_suite(self, name: str, suites: Collection[str]) -> str:
-        ran = ", ".join(sorted(suites)) or "none"
-        return (
-            f"no gated test of test_{name}.py ran (ran: {ran}), and GO requires it ({self.cite('suites', name)}): "
-            f"collect it too, or take {name!r} off coverage: {{suites: [...]}}"
-        )
+    def _of_suite(self, name: str, suites: Collection[str]) -> Condition:
+        fact = f"no gated test of test_{name}.py ran (ran: {', '.join(sorted(suites)) or 'none'})"
+        advice = f"collect it too, or take {name!r} off coverage: {{suites: [...]}}"
+        return self.condition("suites", name, fact, "GO requires it", advice, allowed=False)
+
+    def allowed_by(self, key: str, value: str) -> str:
+        """Returns where a requirement was set, and to what, as reports cite what it lets pass."""
+        return f"{self.sources.get(key, BUILT_IN)}, coverage {key}: {value}"
 
     def cite(self, key: str, value: str) -> str:
         """Returns a requirement and where it was set, as messages cite it."""

@@ -8,10 +8,9 @@ from typing import Any
 from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.document import ID_PATTERN
 
-from .budgets import BUDGET_KEYS, BlindModels, Extent
+from .budgets import BUDGET_KEYS, COVERAGE_KEYS, BlindModels, Extent
 from .load import (
     BOUND_KEYS,
-    COVERAGE_KEYS,
     RULE_KEYS,
     RULE_REQUIRED,
     SCOPE_KEYS,

@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes, shorten
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 
-from .budgets import BUDGET_KEYS, BlindModels, Budgets, Coverage, Extent
+from .budgets import BUDGET_KEYS, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
 from .policy import Policy, PolicyFile, Replacement
 from .rules import (
     EVERYTHING,
@@ -40,7 +40,6 @@ VERSION = 1
 
 TOP_KEYS = ("version", "mode", "defaults", "budgets", "coverage", "rules", "waivers")
 TREATMENT_KEYS = tuple(part.name for part in fields(Treatment))
-COVERAGE_KEYS = ("tests", "samples", "suites", "rules", "blind_models")
 BOUND_KEYS = ("max", "min", "within")
 RULE_KEYS = ("id", "metric", "where", "unless", *BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
 WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")

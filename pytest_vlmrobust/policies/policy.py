@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
 
-from .budgets import BUDGET_KEYS, BUILT_IN, BlindModels, Budgets, Coverage, Extent
+from .budgets import BUDGET_KEYS, BUILT_IN, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of, undecided
 from .rules import Bound, JudgedBy, JudgedTest, Mode, Rule, Scope, Tier, Waiver
 
@@ -323,8 +323,7 @@ def _coverage_in_words(coverage: Coverage, key: str) -> str:
     if key == "suites":
         return f"[{', '.join(coverage.suites)}]"
     if key == "samples":
-        share = {1.0: str(Extent.WHOLE), 0.0: str(Extent.PARTIAL)}.get(coverage.share, _percent(coverage.share))
-        return str(coverage.samples) if coverage.samples else share
+        return coverage.samples_in_words
     return str(getattr(coverage, key))
 
 
@@ -347,6 +346,8 @@ def policy_content(policy: Policy) -> dict[str, object]:
         **({"replaced": replaced} if replaced else {}),
         "sha256": policy.sha256,
         "files": [asdict(file) for file in policy.files],
+        "coverage": {key: _coverage_in_words(policy.coverage, key) for key in COVERAGE_KEYS},
+        "budgets": {key: _percent(getattr(policy.budgets, key)) for key in BUDGET_KEYS},
         "rules": [_rule(rule) for rule in policy.rules],
         "waivers": [_waiver(waiver) for waiver in policy.waivers],
     }

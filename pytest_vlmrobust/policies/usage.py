@@ -168,10 +168,12 @@ class UnmetRule:
     misspelt: bool
     """Whether it misspells the name of a model or a dataset of the run."""
 
+    def is_allowed(self, coverage: Coverage) -> bool:
+        """Whether a policy lets the run be GO all the same."""
+        return coverage.rules is Extent.PARTIAL and not self.misspelt
+
     def shortfall(self, coverage: Coverage) -> str:
-        """Returns why the run is not GO, and what to do; an empty string where the policy allows it."""
-        if coverage.rules is Extent.PARTIAL and not self.misspelt:
-            return ""
+        """Returns why the run is not GO where the policy does not allow it, and what to do."""
         rule = self.rule
         problem = f"rule {rule.id} ({rule.source}) applied to no test, though this run measures {rule.metric}: {self.lacks}"
         problem += "" if problem.endswith("?") else "."

@@ -9,20 +9,18 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
-from pytest_vlmrobust.core.decision import WORST_FIRST, Decision
+from pytest_vlmrobust.core.decision import WORST_FIRST
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
 
 from .files import RunFiles
+from .view import view
 from .wording import (
     EXPLAINED,
     ci_variables,
-    decision_sentence,
-    decisions_by_model,
     outcome_counts,
     row,
-    selection,
     worst_first,
 )
 from .writing import code, inert
@@ -33,7 +31,6 @@ _ROWS = (30, 10, 3, 0)
 """Rows of a table, and fewer where they do not fit."""
 _CELL = 300
 """Characters of a name or a reason."""
-_SIGNS = {Decision.GO: "✓", Decision.NO_GO: "✕", Decision.INCONCLUSIVE: "?", Decision.INCOMPLETE: "!"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,8 @@ def render_comment(run: RunFiles, against: Against, *, name: str, links: Mapping
 
 
 def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str], most: int) -> str:
-    decision, records, facts = run.decision, run.records, run.facts
+    records, facts = run.records, run.facts
+    said = view(records, facts)
     datasets = dict.fromkeys(record.dataset for record in records if record.dataset)
     about = {
         "model": ", ".join(facts.models),
@@ -106,12 +104,10 @@ def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str]
         "commit": str(run.manifest.get("commit", "")),
         "policy": ", ".join(sorted({sha256[:12] for sha256 in _policies(run).values()})),
     }
-    lines = [marker(name), f"## {_SIGNS[decision]} {decision}", "", f"{_cell(_sentence(run))}.", ""]
+    lines = [marker(name), f"## {said.sign} {said.word}", "", f"{_cell(_capital(said.sentence))}.", ""]
     lines += [" · ".join(f"{what} {code(on_one_line(text, _CELL))}" for what, text in about.items() if text), ""]
-    lines += [
-        f"- {code(on_one_line(model, _CELL))}: **{own}**" for model, own in [*decisions_by_model(records, facts).items()][:most]
-    ]
-    lines += [f"- {_cell(limit)}" for limit in selection(records, facts)[: max(1, most)]]
+    lines += [f"- {code(on_one_line(model, _CELL))}: **{own}**" for model, own in [*said.decisions.items()][:most]]
+    lines += [f"- {_cell(limit)}" for limit in said.grave[: max(1, most)]]
     lines += [*([""] if lines[-1] else []), *_changes(run, against, most)]
     lines += _attention(records, most)
     if shown := [f"[{inert(text)}](<{_address(url)}>)" for text, url in links.items() if url]:
@@ -119,8 +115,7 @@ def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _sentence(run: RunFiles) -> str:
-    text = decision_sentence(run.decision, run.records, run.facts)
+def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 

@@ -18,7 +18,8 @@ from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.store import read_manifest, write_manifest
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
-from pytest_vlmrobust.store.run_directory import DOCKET_FILE
+from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
+from pytest_vlmrobust.store.run_directory import BASELINE, DOCKET_FILE, POLICIES
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from . import junit, model_card, results
@@ -35,10 +36,16 @@ NAMES = (
     junit.FILE_NAME,
     results.CSV_FILE,
     *RANKING_FILES,
+    JOURNAL,
+    DOCKET_FILE,
     EVIDENCE,
     results.FILE_NAME,  # last: with it, the evidence is known to be that of a report
 )
-"""The files of a report beside its manifest: what else is in the directory belongs to the user."""
+"""The files of a report beside its manifest: what else is in the directory, but for ``FOLDERS``, belongs to the user."""
+FOLDERS = (POLICIES, BASELINE)
+"""The folders of a report, which is a run as well: what its verdicts were judged by."""
+_OF_THE_RUN = (JOURNAL, DOCKET_FILE, EVIDENCE, *FOLDERS)
+"""What stays when a report is written again from the same records."""
 _LOCK = ".vlmrobust.lock"
 _UNFINISHED = ".vlm-report-"
 """How the folder begins in which a report is written before it is put in its place."""
@@ -92,12 +99,12 @@ class ReportDirectory:
     def _begin(self) -> None:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
-        content = {"run": self.run_id, "decision": str(Decision.INCOMPLETE), "owner": owner}
+        content = {"run": self.run_id, "decision": str(Decision.INCOMPLETE), "owner": owner, "report": True}
         write_manifest(self.path, {**content, "stopped": "the run has not written its report yet, or died before it could"})
         for name in NAMES:
             (self.path / name).unlink(missing_ok=True)
-        for folder in self.path.glob(f"{_UNFINISHED}*"):
-            shutil.rmtree(folder)
+        for folder in (*map(self.path.joinpath, FOLDERS), *self.path.glob(f"{_UNFINISHED}*")):
+            shutil.rmtree(folder, ignore_errors=not folder.exists())
 
     def put(self, write: Callable[[Path], Sequence[Path]], *, as_far_as_written: bool) -> list[Path]:
         """Writes a report in place of an earlier one of this run, and returns its files.
@@ -125,10 +132,14 @@ class ReportDirectory:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _replace(self, folder: Path) -> list[Path]:
-        """Puts the files of a folder here, and removes those of an earlier report that the folder lacks, but for the evidence."""
+        """Puts the files of a folder here, and removes those of an earlier report that it lacks, but for the run's own."""
+        for name in FOLDERS:
+            if (folder / name).is_dir():
+                shutil.rmtree(self.path / name, ignore_errors=True)
+                (folder / name).replace(self.path / name)
         written = [name for name in (MANIFEST, *reversed(NAMES)) if (folder / name).is_file()]
         for name in NAMES:
-            if name not in (EVIDENCE, *written):
+            if name not in (*_OF_THE_RUN, *written):
                 (self.path / name).unlink(missing_ok=True)
         return [(folder / name).replace(self.path / name) for name in written]
 
@@ -145,15 +156,15 @@ def _refuse_other_places(path: Path, named: str) -> None:
     """
     if path.is_file():
         raise UsageError(f"{named} is a file. Name a directory")
-    if (path / DOCKET_FILE).exists():
+    if (path / DOCKET_FILE).exists() and not _is_of_a_report(path):
         raise UsageError(f"{named}: an earlier run keeps its evidence there. Name a directory of its own for the report")
-    there = [name for name in (*NAMES, MANIFEST) if (path / name).exists()]
+    there = [name for name in (*NAMES, *FOLDERS, MANIFEST) if (path / name).exists()]
     if there and not _is_of_a_report(path):
         raise UsageError(
             f"{named}: {first_few(there)} there would be replaced, and no manifest.json says that a report left it there. Name "
             "an empty or a new directory"
         )
-    if folders := [name for name in there if (path / name).is_dir()]:
+    if folders := [name for name in there if name not in FOLDERS and (path / name).is_dir()]:
         raise UsageError(f"{named}: {first_few(folders)} there is a directory, and a report writes a file of that name")
 
 
@@ -163,7 +174,7 @@ def _is_of_a_report(path: Path) -> bool:
         manifest = read_manifest(path)
     except StoreError:
         return False
-    return isinstance(manifest.get("run"), str) and "decision" in manifest
+    return bool(manifest.get("report"))
 
 
 def _owner(path: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.comparison import Repeatability
-from pytest_vlmrobust.core.decision import Decision, Outcome
+from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.spending import Spending
@@ -27,21 +27,14 @@ from .html import render_html
 from .junit import junit_xml, suite_properties
 from .ranking import FILES as RANKING_FILES
 from .ranking import write_ranking
-from .subject import mapping, subject
+from .subject import mapping
+from .view import view
 from .wording import (
     EXPLAINED,
     RunFacts,
     baseline_summary,
     ci_variables,
-    decision_sentence,
-    decisions_by_model,
-    note_lines,
-    open_rule_sentences,
-    outcome_counts,
-    policy_replacements,
     row,
-    selection,
-    warning_lines,
     worst_first,
 )
 from .writing import code, inert, write_text
@@ -82,17 +75,16 @@ def write_report(
 
 def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
-    decision = facts.decision(records)
-    lines = [f"# {decision}", "", f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.", ""]
-    lines += [*(f"- {name}: {inert(said)}" for name, said in subject(records, facts.origins).lines), ""]
+    about = view(records, facts)
+    lines = [f"# {about.word}", "", f"{inert(about.sentence)}. {about.counts}.", ""]
+    lines += [*(f"- {name}: {inert(said)}" for name, said in about.subject.lines), ""]
     commit = str(facts.origins.get("commit", ""))
     if made := {**({"commit": commit} if commit else {}), **ci_variables(facts.origins)}:
         lines += [f"Made from {', '.join(f'{inert(name)} {code(value)}' for name, value in made.items())}.", ""]
-    if each := decisions_by_model(records, facts):
-        lines += [*(f"- {inert(name)}: **{model_decision}**" for name, model_decision in each.items()), ""]
-    lines += [f"**{inert(limit)}**\n" for limit in selection(records, facts)]
-    lines += [f"{inert(warning)}\n" for warning in facts.warnings]
-    lines += [f"{inert(line)}\n" for line in (*policy_replacements(facts.origins), *baseline_summary(records))]
+    if about.decisions:
+        lines += [*(f"- {inert(name)}: **{model_decision}**" for name, model_decision in about.decisions.items()), ""]
+    lines += [f"**{inert(limit)}**\n" for limit in about.grave]
+    lines += [f"{inert(line)}\n" for line in baseline_summary(records)]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
     for record in worst_first(records)[:most]:
         cells = (str(record.outcome), code(record.id), *map(inert, row(record)))
@@ -101,15 +93,11 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
         lines += ["", f"{quantity(len(records) - most, 'more test is', 'more tests are')} in results.json."]
     if reasons := [record for record in worst_first(records)[:most] if record.deciding in EXPLAINED]:
         lines += ["", *(f"- {record.outcome} {code(record.id)}: {inert(record.reason)}" for record in reasons)]
-    if asides := [*open_rule_sentences(records), *(f"warning: {line}" for line in warning_lines(worst_first(records)))]:
-        lines += ["", *(f"- {inert(line)}" for line in asides)]
     if noise := noise_table(facts.repeatability):
         lines += ["", *noise]
     if counted := [spent for spent in facts.spending if spent.tokens]:
         lines += ["", *(f"- {inert(str(spent))}" for spent in counted)]
-    if notes := note_lines(worst_first(records)):
-        lines += ["", *(f"- {inert(note)}" for note in notes)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "## Limits", "", *model_card.limit_lines(about.limits)]) + "\n"
 
 
 # Reading a run's directory, also after it was killed.
@@ -168,6 +156,7 @@ def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
         planned=manifest["planned"],
         selected=manifest["selected"],
         shortfalls=manifest.get("shortfalls", ()),
+        allowances=tuple(Allowance(**one) for one in manifest.get("allowances", ())),
         stopped=str(manifest.get("stopped", "")),
         pictures=directory / manifest.get("store", _STORE) / FOLDER,
         origins=_with_fingerprints(manifest, directory),
@@ -209,9 +198,9 @@ def annotation_lines(records: Sequence[Record], facts: RunFacts, environment: Ma
     """Returns workflow commands that annotate the decision and the worst tests; none outside of GitHub Actions."""
     if environment.get("GITHUB_ACTIONS") != "true":
         return []
-    decision = facts.decision(records)
-    kind = {Decision.GO: "notice", Decision.INCONCLUSIVE: "warning"}.get(decision, "error")
-    lines = [_annotation(kind, str(decision), decision_sentence(decision, records, facts), {})]
+    about = view(records, facts)
+    kind = {Decision.GO: "notice", Decision.INCONCLUSIVE: "warning"}.get(about.decision, "error")
+    lines = [_annotation(kind, about.word, about.sentence, {})]
     loud = [record for record in worst_first(records) if record.deciding in EXPLAINED]
     for name, outcomes in {
         "error": (Outcome.FAIL, Outcome.ERROR),

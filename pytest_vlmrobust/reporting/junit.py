@@ -16,7 +16,8 @@ from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import on_one_line
 
 from .explanation import Command, explain
-from .wording import RunFacts, ci_variables, decisions_by_model, open_rule_sentences, policy_replacements, warnings_of
+from .view import view
+from .wording import RunFacts, ci_variables, open_rule_sentences, policy_replacements, warnings_of
 from .writing import write_text
 
 FILE_NAME = "junit.xml"
@@ -89,7 +90,7 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         "vlm.ci": " ".join(f"{name}={value}" for name, value in ci_variables(origins).items()),
         "vlm.seed": str(origins.get("settings", {}).get("vlm_seed", "")),
         "vlm.verdict": str(facts.decision(records)),
-        **{f"vlm.verdict.{name}": str(decision) for name, decision in decisions_by_model(records, facts).items()},
+        **{f"vlm.verdict.{name}": str(decision) for name, decision in view(records, facts).decisions.items()},
         "vlm.stopped": facts.stopped,
         "vlm.shortfalls": "; ".join(facts.all_shortfalls(records)),
         "vlm.n_cells": str(sum(record.test == "cell" for record in records)),
@@ -101,6 +102,7 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
     values |= {
         f"vlm.not_shown.{number}": on_one_line(sentence) for number, sentence in enumerate(open_rule_sentences(records), 1)
     }
+    values |= {f"vlm.allowance.{number}": on_one_line(str(one)) for number, one in enumerate(facts.allowances, 1)}
     values["vlm.budget"] = "; ".join(budget_lines(records))
     for spent in facts.spending:
         tokens = {"prompt_tokens": spent.prompt_tokens, "completion_tokens": spent.completion_tokens}

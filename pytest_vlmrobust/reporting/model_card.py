@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
@@ -14,31 +13,15 @@ from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 
 from .reviewers import evidence_lines
-from .subject import subject
-from .wording import (
-    RunFacts,
-    answers_of,
-    decision_sentence,
-    decisions_by_model,
-    headline,
-    not_asked,
-    open_rule_sentences,
-    outcome_counts,
-    policy_replacements,
-    row,
-    selection,
-    warnings_of,
-)
+from .subject import Subject
+from .view import Limit, view
+from .wording import RunFacts, answers_of, headline, not_asked, row
 from .writing import inert
 
 FILE_NAME = "model_card.md"
 _HARDEST = 5
 _ACCURACY, _DROP = "accuracy", "accuracy_drop"
 _BREACHES = (Outcome.FAIL, Outcome.ERROR, Outcome.WAIVED)
-_ADVICE = (
-    "Intervals are two-sided 90 % over the samples that were asked, samples of one source picture taken together; they say "
-    "nothing about other data, prompts, decoding parameters or perturbations."
-)
 
 
 def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str, Any]) -> str:
@@ -49,15 +32,10 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
         facts: what is known about the run beside them.
         origins: the manifest of the run; what it lacks is not said.
     """
-    decision = facts.decision(records)
-    lines = [
-        "## Robustness",
-        "",
-        f"**{decision}**: {inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.",
-        "",
-    ]
-    lines += [*_gate_lines(records, origins), ""]
-    decisions = decisions_by_model(records, facts)
+    about = view(records, dataclasses.replace(facts, origins=origins))
+    lines = ["## Robustness", "", f"**{about.word}**: {inert(about.sentence)}. {about.counts}.", ""]
+    lines += [*_gate_lines(records, origins, about.subject), ""]
+    decisions = about.decisions
     for model in dict.fromkeys([*(record.model for record in records if record.model), *decisions]):
         model_records = [record for record in records if record.model == model]
         verdict = [f"**{decisions[model]}** about this one.", ""] if model in decisions else []
@@ -70,13 +48,12 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
             *_hardest(model_records),
         ]
     lines += [*evidence_lines(records, origins), ""]
-    return "\n".join([*lines, "### Limits", "", *(f"- {limit}" for limit in _limits(records, facts))]) + "\n"
+    return "\n".join([*lines, "### Limits", "", *limit_lines(about.limits)]) + "\n"
 
 
-def _gate_lines(records: Sequence[Record], origins: Mapping[str, Any]) -> list[str]:
+def _gate_lines(records: Sequence[Record], origins: Mapping[str, Any], about: Subject) -> list[str]:
     """Returns what was gated, on what, and by which policy."""
     settings = {record.setting for record in records} - {"", CLEAN_NAME, NO_IMAGE_NAME}
-    about = subject(records, origins)
     lines = [
         f"- Gate: pytest-vlmrobust {origins.get('version', '(version not recorded)')}, run {origins.get('run', '(not recorded)')}"
         + (f" of {origins['date']}" if origins.get("date") else ""),
@@ -168,34 +145,10 @@ def _breach(outcome: str, metric: str, rule: str, threshold: str) -> str:
     return inert(f"{outcome}: {metric}{f', {rule}, bound {threshold}' if rule else ''}")
 
 
-def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
-    sentences = [*selection(records, facts), *policy_replacements(facts.origins), *facts.warnings]
-    waived = [record for record in records if record.outcome is Outcome.WAIVED]
-    sentences += [f"waived: {record.id}: {record.reason}" for record in waived]
-    sentences += open_rule_sentences(records)
-    if warned := [record.id for record in records for _ in warnings_of(record)]:
-        words = "verdict comes with a warning", "verdicts come with a warning"
-        sentences.append(
-            f"{quantity(len(warned), *words)}, from a rule that warns but does not block: {first_few(warned, _HARDEST)}"
-        )
-    counts = Counter(record.outcome for record in records)
-    open_ones = {
-        Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
-        Outcome.NOT_APPLICABLE: ("test is not applicable", "tests are not applicable"),
-        Outcome.MEASURED: ("test is measured and not judged", "tests are measured and not judged"),
-    }
-    sentences += [quantity(counts[outcome], *words) for outcome, words in open_ones.items() if counts[outcome]]
-    cells = [record for record in records if record.test == "cell"]
-    answers = sum(record.n_requested for record in cells)
-    if unread := sum(record.n_unparsed for record in cells):
-        sentences.append(f"{unread} of {quantity(answers, 'answer')} could not be read and count as wrong")
-    if refused := sum(record.n_refused for record in cells):
-        sentences.append(f"{refused} of {quantity(answers, 'answer')} were refused by the model or a filter and count as wrong")
-    if guessed := sum(record.n_guessed for record in cells):
-        singular = "answer without the pictures could not be read and counts as a guess"
-        sentences.append(quantity(guessed, singular, "answers without the pictures could not be read and count as guesses"))
-    if failed := sum(record.n_errors for record in cells):
-        sentences.append(f"{failed} of {quantity(answers, 'inference')} failed and have no score")
-    if others := sum(record.failed_outside for record in records):
-        sentences.append(quantity(others, "non-gate test failed", "non-gate tests failed"))
-    return [*(inert(sentence) for sentence in sentences), _ADVICE]
+def limit_lines(limits: Iterable[Limit]) -> list[str]:
+    """Returns what limits the evidence of a run as a list in Markdown, the details below."""
+    lines = []
+    for limit in limits:
+        lines += [f"- {inert(limit.text)}", *(f"  - {inert(detail)}" for detail in limit.details)]
+        lines += [f"  - and {limit.more} more"] if limit.more else []
+    return lines

@@ -19,7 +19,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.conversion import read_json, to_plain
-from pytest_vlmrobust.core.decision import Decision, NotShown, Outcome
+from pytest_vlmrobust.core.decision import Allowance, Decision, NotShown, Outcome
 from pytest_vlmrobust.core.record import ABSENT_IF_ZERO, SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import printable
@@ -86,7 +86,7 @@ _FORMULA = ("=", "+", "-", "@")
 _DECIMAL = r"[-+]?\d++(?:\.\d++)?(?:e[-+]?\d++)?"
 _BOUND = re.compile(rf"{_DECIMAL}(?:\.\.{_DECIMAL})?")
 """A number, or a bound of two."""
-_PARTS = (Record, Measure, NotShown, Example, Reply, Picture, Repeatability, Spending, Analysis)
+_PARTS = (Record, Measure, NotShown, Allowance, Example, Reply, Picture, Repeatability, Spending, Analysis)
 _TOP = {
     "schema": "The version of this file's layout. Keys may be added under a version; none goes and none changes its meaning.",
     "decision": "What the gate concluded about the whole run.",
@@ -94,6 +94,7 @@ _TOP = {
     "selected": "Those of them that were to run.",
     "missing": "Those of them that left no record: with any, the decision is never GO.",
     "shortfalls": "What GO requires and the run lacks, such as a verdict about each model: with any, the decision is never GO.",
+    "allowances": "What the run did not do or show, and a line of its policies lets pass.",
     "stopped": "What ended pytest before its end, or in a failure that no record tells of; empty where nothing did. With it, the "
     "decision is never GO.",
     "decisions": "What the gate concluded about each model, and about each family of models that was judged.",
@@ -120,6 +121,7 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
         "selected": facts.selected,
         "missing": facts.missing(records),
         "shortfalls": facts.all_shortfalls(records),
+        "allowances": [to_plain(allowance) for allowance in facts.allowances],
         "stopped": facts.stopped,
         "decisions": {name: str(decision) for name, decision in facts.decisions(records).items()},
         "not_shown": [_open_rule(one) for group in open_rules(records) for one in group],
@@ -232,6 +234,7 @@ def results_schema() -> dict[str, Any]:
         "decision": decision,
         **{name: {"type": "integer", "minimum": 0} for name in ("planned", "selected", "missing")},
         "shortfalls": {"type": "array", "items": {"type": "string"}},
+        "allowances": {"type": "array", "items": {"$ref": "#/$defs/Allowance"}},
         "stopped": {"type": "string"},
         "decisions": {"type": "object", "additionalProperties": decision},
         "not_shown": {"type": "array", "items": _open_rule_schema()},

@@ -18,12 +18,11 @@ from pytest_vlmrobust.core.words import all_of, interval, number, on_one_line, p
 
 from .comparison import noise_lines
 from .headlines import Headline, headlines, legend
+from .view import WITH_WAIVERS, view
 from .wording import (
     EXPLAINED,
     RunFacts,
     baseline_summary,
-    decision_sentence,
-    decisions_by_model,
     headline,
     note_lines,
     open_rule_lines,
@@ -31,7 +30,6 @@ from .wording import (
     outcome_counts,
     policy_replacements,
     row,
-    selection,
     warning_lines,
     worst_first,
 )
@@ -55,6 +53,7 @@ _DECISIONS = {
     Decision.INCONCLUSIVE: "bold yellow",
     Decision.INCOMPLETE: "bold magenta",
 }
+_WITH_WAIVERS = "bold cyan"
 _RERUN = {Outcome.FAIL: "failed", Outcome.ERROR: "errors"}
 """Outcomes worth running again, by their name in ``--vlm-rerun``; an undecided test would only be undecided again."""
 _ITEMS = 3
@@ -348,7 +347,8 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
     """Prints how the run went and ends with the decision, and with where its evidence is."""
     inferred = sum(spent.inferences for spent in facts.spending)
     recalled = sum(record.n_recalled for record in records)
-    decision = facts.decision(records)
+    about = view(records, facts)
+    decision = about.decision
     if records and decision is not Decision.GO:  # whose sentence counts them
         console.print(outcome_counts(records))
     console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer')} came from the store")
@@ -358,11 +358,12 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
     for line in baseline_summary(records):
         console.print(line)
-    for line in selection(records, facts):
+    for line in about.grave:
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
-    for model, own in decisions_by_model(records, facts).items():
+    for model, own in about.decisions.items():
         console.print(f"decision about {_plain(model)}: [{_DECISIONS[own]}]{own}[/]", soft_wrap=True)
-    print_sentence(console, f"[{_DECISIONS[decision]}]{decision}[/]  {_plain(decision_sentence(decision, records, facts))}")
+    style = _WITH_WAIVERS if about.word == WITH_WAIVERS else _DECISIONS[decision]
+    print_sentence(console, f"[{style}]{about.word}[/]  {_plain(about.sentence)}")
     places = [f"{name} {on_one_line(path)}" for name, path in (("report", facts.report), ("run", facts.directory)) if path]
     for line in filter(None, _filled([*(f"{place}," for place in places[:-1]), *places[-1:]], console.width)):
         console.print(_markup(line.strip()), soft_wrap=True)

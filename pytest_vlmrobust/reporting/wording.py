@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.comparison import Repeatability
-from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Decision, NotShown, Outcome, RunScope
+from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Allowance, NotShown, Outcome, RunScope
 from pytest_vlmrobust.core.ranking import Ranking
-from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
-from pytest_vlmrobust.core.spending import Spending, budget_lines
-from pytest_vlmrobust.core.words import all_of, first_few, interval, number, quantity
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.spending import Spending
+from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 from pytest_vlmrobust.metrics import rci_correlation
 
 from .explanation import Command
@@ -78,6 +78,8 @@ class RunFacts(RunScope):
     policies: Mapping[str, str] = field(default_factory=dict)
     """Model to the files and the hash of its policy."""
     warnings: Sequence[str] = ()
+    allowances: Sequence[Allowance] = ()
+    """What the run did not do or show, and a line of a policy lets pass."""
     pictures: Path | None = None
     """The folder of thumbnails that examples name; ``None`` where there is none."""
     origins: Mapping[str, object] = field(default_factory=dict)
@@ -100,22 +102,6 @@ class RunFacts(RunScope):
     def with_ranking(self, ranking: Ranking | None, problem: str) -> RunFacts:
         """Returns the facts with the models side by side, or with a warning that says why they are not."""
         return replace(self, ranking=ranking, warnings=[*self.warnings, *filter(None, [problem])])
-
-
-def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
-    """Returns what limits the evidence: tests not selected, tests that did not end, and what the policy asks for beside."""
-    lines = []
-    if facts.selected < facts.planned:
-        lines.append(f"partial selection: {facts.selected} of {quantity(facts.planned, 'test')}; the decision covers these only")
-    if facts.missing(records):
-        lines.append(f"stopped early: {facts.missing(records)} of {quantity(facts.selected, 'selected test')} left no verdict")
-    return [*lines, *budget_lines(records), *(f"not GO: {obstacle}" for obstacle in facts.obstacles(records))]
-
-
-def decisions_by_model(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:
-    """Returns the decision about each model where there are several; with one model, the decision of the run says it."""
-    decisions = facts.decisions(records)
-    return decisions if len(decisions) > 1 else {}
 
 
 def policy_replacements(origins: Mapping[str, object]) -> list[str]:
@@ -313,62 +299,6 @@ def not_asked(records: Iterable[Record]) -> list[str]:
     counts = Counter((record.model, record.dataset, record.not_asked) for record in records if record.not_asked)
     words = "test does not apply", "tests do not apply"
     return [f"{model}-{dataset}: {quantity(count, *words)}: {why}" for (model, dataset, why), count in counts.items()]
-
-
-def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunFacts | None = None) -> str:
-    """Returns the sentence behind a decision."""
-    counts = Counter(record.outcome for record in records)
-    facts = facts or RunFacts()
-    passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
-    day = f" by the date {facts.origins['date']} (UTC)" if "date" in facts.origins else ""
-    covered = f"{quantity(waived, 'is waived', 'are waived')}{day}, " if waived else ""
-    reasons = {
-        Decision.GO: "; ".join(
-            [f"{passed}, {covered}none failed{_warnings(records)}{_judged_by_value(records)}", *open_rules_in_words(records)]
-        ),
-        Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
-        Decision.INCONCLUSIVE: f"nothing was broken, but {_open_points(records, facts)}",
-        Decision.INCOMPLETE: f"{_unmeasured(counts[Outcome.ERROR], records, facts)}: this says nothing about the model",
-    }
-    return reasons[decision]
-
-
-def _unmeasured(errors: int, records: Sequence[Record], facts: RunFacts) -> str:
-    """Returns what a run could not measure: tests that ended in an error, tests without a verdict, and what ended it early."""
-    missing = facts.missing(records)
-    parts = [
-        quantity(errors, "test ended in an error", "tests ended in an error") if errors else "",
-        quantity(missing, "test left no verdict", "tests left no verdict") if missing else "",
-        facts.stopped,
-    ]
-    return ", ".join(filter(None, parts)) or "the run was not finished"
-
-
-def _judged_by_value(records: Iterable[Record]) -> str:
-    """Returns how many verdicts hold for these samples only, so that a GO does not look like one about all such questions."""
-    judged = [measure for record in records if record.outcome in (Outcome.PASS, Outcome.WAIVED) and (measure := headline(record))]
-    count = sum(measure.judge == "value" for measure in judged)
-    return f"; {'all' if count == len(judged) else count} {BY_VALUE}" if count else ""
-
-
-def _warnings(records: Iterable[Record]) -> str:
-    """Returns the number of warnings, so that a GO does not hide broken rules that only warn."""
-    count = sum(len(warnings_of(record)) for record in records if not record.not_asked)
-    return f"; {quantity(count, 'warning')}" if count else ""
-
-
-def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
-    """Returns everything that keeps a run without a breach from GO."""
-    counts = Counter(record.deciding for record in records)
-    unjudged = ", ".join(facts.unjudged_models(records))
-    words = {
-        Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
-        Outcome.NOT_APPLICABLE: ("test does not apply", "tests do not apply"),
-    }
-    points = [quantity(counts[outcome], *noun) for outcome, noun in words.items() if counts[outcome]]
-    points += ["GO requires more than this run has"] if facts.shortfalls else []
-    points += [f"no rule judged {unjudged}"] if unjudged else []
-    return all_of(points) or "no rule applied"
 
 
 def _count_changes(changed: Iterable[Sequence[str]]) -> tuple[int, int]:

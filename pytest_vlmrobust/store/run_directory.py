@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.conversion import from_plain, read_json
+from pytest_vlmrobust.core.decision import Allowance
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.prediction import ModelRef
@@ -163,6 +164,7 @@ class Manifest(TypedDict, total=False):
     decision: str
     commit: str
     shortfalls: list[str]
+    allowances: list[Allowance]
     warnings: list[str]
     repeatability: list[Repeatability]
     settings: _Settings

@@ -256,7 +256,18 @@ def test_a_baseline_that_is_none_ends_the_run_at_once(compared: Project) -> None
     result = compared.run("--vlm-baseline=nowhere")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*nowhere' holds no predictions.sqlite: expected the directory of a run*"])
-    compared.run("--vlm-baseline=latest").stderr.fnmatch_lines(["*: a gate compares with a run that somebody chose*"])
+    compared.run("--vlm-baseline=latest").stderr.fnmatch_lines(["*latest: *.vlmrobust holds no run here. *"])
+
+
+def test_a_baseline_may_be_the_newest_run_or_the_one_before_it(compared: Project) -> None:
+    compared.run("--vlm-report=first")
+    compared.run("--vlm-baseline=previous").stderr.fnmatch_lines(["*previous: *.vlmrobust holds 1 run. *"])
+    result = compared.run("--vlm-baseline=latest", "--vlm-report=second")
+    result.stdout.fnmatch_lines(["since the baseline: 0 answers newly broken in 0 cells, *"])
+    compared.run("--vlm-baseline=previous").stdout.fnmatch_lines(["since the baseline: 0 answers newly broken in 0 cells, *"])
+    moving = compared.run("--vlm-baseline=latest", "--vlm-update-baseline")
+    assert moving.ret == 4
+    moving.stderr.fnmatch_lines(["*that names another run after each one*"])
 
 
 def test_a_baseline_may_be_named_as_runs_are_listed(compared: Project) -> None:

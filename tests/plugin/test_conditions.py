@@ -305,7 +305,7 @@ def test_a_warning_is_said_beside_a_pass(project: Project) -> None:
     for name in ("junit.xml", "report/junit.xml"):
         text = (project.path / name).read_text(encoding="utf-8")
         assert re.search(r'name="vlm\.warning" value="accuracy_drop .* \(rule say, warns\.yaml:2\)"', text)
-    assert re.search(r"- warning: model-data-invert: accuracy_drop .*rule say", (project.path / "report/summary.md").read_text())
+    assert re.search(r"  - model-data-invert: accuracy_drop .*rule say", (project.path / "report/summary.md").read_text())
 
 
 def test_a_waiver_about_what_the_run_leaves_out_is_said(project: Project) -> None:

@@ -25,7 +25,7 @@ def test_zzz():
     while True: pass
 """
 SMALL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (10240, 10240))"
-OLD = '{"decision": "GO", "manifest_version": 1, "run": "20260101-000000-old"}'
+OLD = '{"decision": "GO", "manifest_version": 1, "report": true, "run": "20260101-000000-old"}'
 DEATHS: dict[str, tuple[int, dict[str, str], list[str]]] = {
     "killed": (-9, {"suite/test_zzz.py": KILL.format("SIGKILL")}, []),
     "terminated": (2, {"suite/test_zzz.py": KILL.format("SIGTERM")}, []),
@@ -101,7 +101,7 @@ def test_the_report_of_a_go_replaces_an_earlier_one_as_a_whole(any_project: Proj
     assert project.run("--vlm-report=out").ret == 0
     assert "owner" not in json.loads((project.path / "out" / "manifest.json").read_text())
     found = {path.name for path in (project.path / "out").iterdir()}
-    assert found == {"manifest.json", *NAMES, ".vlmrobust.lock"} - {"models.html", "models.md", "models.json"}
+    assert found == {"manifest.json", *NAMES, "policies", ".vlmrobust.lock"} - {"models.html", "models.md", "models.json"}
 
 
 @pytest.mark.parametrize("option", ["--co", "--fixtures", "--markers", "--version", "--help"])

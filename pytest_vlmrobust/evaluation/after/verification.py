@@ -54,9 +54,19 @@ def manifest_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]
     return [
         *_manifest_differences("date", manifest.get("date"), inputs.today.isoformat(), DOCKET),
         *_manifest_differences("settings.vlm_reference", reference, inputs.reference or _BLIND, DOCKET),
-        *_manifest_differences("models", manifest.get("models"), models, DOCKET),
+        *_manifest_differences("models", _without_fingerprints(manifest.get("models")), models, DOCKET),
         *_manifest_differences("policies", manifest.get("policies"), policies, "the files in policies"),
     ]
+
+
+def _without_fingerprints(models: object) -> object:
+    """Returns the models of a manifest without what the manifest of a report adds, which a bundle cannot recompute."""
+    if not isinstance(models, dict):
+        return models
+    return {
+        name: {key: value for key, value in origin.items() if key != "fingerprint"} if isinstance(origin, dict) else origin
+        for name, origin in models.items()
+    }
 
 
 def foreign_evidence(evidence: Evidence, inputs: JudgeInputs) -> list[str]:

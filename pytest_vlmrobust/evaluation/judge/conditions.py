@@ -14,18 +14,20 @@ from datetime import date
 from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
 from pytest_vlmrobust.backends.resolve import names as shipped_models
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Planned
-from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.decision import Allowance, Outcome
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.spending import budget_lines
-from pytest_vlmrobust.core.words import points, quantity
+from pytest_vlmrobust.core.words import first_few, points, quantity
 from pytest_vlmrobust.datasets import names as shipped_datasets
 from pytest_vlmrobust.evaluation.judge.baseline import ON_COMMON
 from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.evaluation.run.results import FEW_LETTERS, MANY
 from pytest_vlmrobust.policies import (
     BlindModels,
+    Condition,
+    Coverage,
     Extent,
     JudgedTest,
     Missed,
@@ -33,6 +35,7 @@ from pytest_vlmrobust.policies import (
     Rule,
     Scope,
     Tier,
+    UnmetRule,
     WaiverState,
     WaiverUse,
     idle_summaries,
@@ -103,25 +106,34 @@ class Conditions:
 
     def shortfalls(self, records: Sequence[Record]) -> list[str]:
         """Returns a sentence for each requirement of the policies that the run does not meet; with any, it is not GO."""
-        suites = suites_of(records)
         shortfalls = []
         for name, policy in self.policies.items():
-            shortfalls += policy.coverage.shortfalls(
-                planned=self.planned,
-                selected=self.selected,
-                narrowed=self.narrowed,
-                samples=self.samples_asked() if policy.coverage.counts_samples else {},
-                suites=suites,
-            )
+            shortfalls += [lack.shortfall for lack in self._coverage(policy, records) if not lack.allowed]
             shortfalls += [
                 f"{use}, and GO requires that every waiver can apply" for use in self._meaningless(name, policy, records)
             ]
             shortfalls += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
         shortfalls += map(_undeclared, self._served_without_revision())
-        shortfalls += self._unmet_rules(records).values()
+        shortfalls += [unmet.shortfall(coverage) for coverage, unmet in self._unmet(records) if not unmet.is_allowed(coverage)]
         shortfalls += self._idle_summaries(records)
-        shortfalls += self._not_shown_to_look(records)
+        shortfalls += [lack.shortfall for lack in self._not_shown_to_look(records) if not lack.allowed]
         return list(dict.fromkeys(shortfalls))
+
+    def allowances(self, records: Sequence[Record]) -> list[Allowance]:
+        """Returns what the run did not do or show and its policies let pass: every report says so."""
+        lacks = [lack for policy in self.policies.values() for lack in self._coverage(policy, records)]
+        lacks += self._not_shown_to_look(records)
+        return list(dict.fromkeys([*(lack.allowance for lack in lacks if lack.allowed), *self._allowed_unmet(records)]))
+
+    def _coverage(self, policy: Policy, records: Sequence[Record]) -> list[Condition]:
+        """Returns what the run did not measure, and whether a policy allows it."""
+        return policy.coverage.conditions(
+            planned=self.planned,
+            selected=self.selected,
+            narrowed=self.narrowed,
+            samples=self.samples_asked(),
+            suites=suites_of(records),
+        )
 
     def warnings(self, records: Sequence[Record]) -> list[str]:
         """Returns warnings about the policies and the models, which do not affect the decision.
@@ -140,7 +152,7 @@ class Conditions:
         warnings += loophole_warnings(self.policies.values(), self.today)
         warnings += [note for record in records for note in record.notes if ON_COMMON in note]
         warnings += [_ran_code(ref) for ref in self.models.values() if ref.remote_code]
-        unmet, whole = self._unmet_rules(records), self.is_whole and self._has_ended(records)
+        unmet, whole = {one.rule.source for _, one in self._unmet(records)}, self.is_whole and self._has_ended(records)
         worth_saying = {WaiverState.EXPIRED, WaiverState.EXCEEDED, *([WaiverState.UNNEEDED] if whole else [])}
         for name, policy in self.policies.items():
             relative = self._relative_rules(policy)
@@ -175,21 +187,31 @@ class Conditions:
 
     # Rules.
 
-    def _unmet_rules(self, records: Sequence[Record]) -> dict[str, str]:
-        """Returns, by ``file:line``, why blocking rules applied to no test; empty while tests are missing.
+    def _unmet(self, records: Sequence[Record]) -> list[tuple[Coverage, UnmetRule]]:
+        """Returns the blocking rules that applied to no test, each with the coverage of its policy; none while tests are missing.
 
         Models that share a policy are checked together, since a rule may be about a single model.
         """
         failed = any(record.outcome is Outcome.ERROR for record in records) or budget_lines(records)
         if not self.is_whole or failed or not self._has_ended(records):
-            return {}  # what such a run lacks is reported with its reason
-        reasons = {}
-        for policy, own in self._by_policy(records):
-            unmet = unmet_rules(policy.rules, own, self.categories)
-            reasons.update(
-                {unmet_rule.rule.source: reason for unmet_rule in unmet if (reason := unmet_rule.shortfall(policy.coverage))}
-            )
-        return reasons
+            return []  # what such a run lacks is reported with its reason
+        return [
+            (policy.coverage, unmet)
+            for policy, own in self._by_policy(records)
+            for unmet in unmet_rules(policy.rules, own, self.categories)
+        ]
+
+    def _allowed_unmet(self, records: Sequence[Record]) -> list[Allowance]:
+        """Returns an allowance for each line of a policy that lets rules apply to no test."""
+        idle: dict[str, list[str]] = {}
+        for coverage, unmet in self._unmet(records):
+            if unmet.is_allowed(coverage):
+                idle.setdefault(coverage.allowed_by("rules", coverage.rules), []).append(unmet.rule.id)
+        words = "rule applied to no test", "rules applied to no test"
+        return [
+            Allowance(f"{quantity(len(ids), *words)}, though what they bound was measured: {first_few(ids)}", line)
+            for line, ids in idle.items()
+        ]
 
     def _idle_summaries(self, records: Sequence[Record]) -> list[str]:
         """Returns shortfalls that no policy can allow: no rule on summary metrics, or none on visual gain, met a test."""
@@ -205,18 +227,17 @@ class Conditions:
                     break
         return shortfalls
 
-    def _not_shown_to_look(self, records: Sequence[Record]) -> list[str]:
-        """Returns a shortfall for each model and dataset where nothing shows that the pictures matter.
+    def _not_shown_to_look(self, records: Sequence[Record]) -> list[Condition]:
+        """Returns a condition for each model and dataset where nothing shows that the pictures matter.
 
         A model that does not look, or that always says the same, loses nothing under any setting. Where a blocking rule bounds
         its visual gain, the verdict of that rule holds. A gain by value, which may be luck, shows something only beside answers
         that other pictures change: of too few questions, sampled answers and one picture for all, it has to be sure. That other
         pictures change answers is asked for all the same, beside a test of clean, of a model that breaks no bound.
         """
-        shortfalls = []
+        lacks = []
         for name, policy in self.policies.items():
-            if policy.coverage.blind_models is BlindModels.ALLOW:
-                continue
+            coverage = policy.coverage
             blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
             looking = {rule.id for rule in blocking if shows_looking(rule)}
             by_value = policy.judges_values
@@ -235,11 +256,20 @@ class Conditions:
                 changed = "" if broken else self._why_not_changed(clean, needed=not bounded)
                 why = f"{without}, no blocking rule bounds its visual_gain" if without else changed
                 if why:
-                    shortfalls.append(
-                        f"{name} is not shown to look at the pictures of {dataset}: {why}, and GO requires that pictures matter "
-                        f"({policy.coverage.cite('blind_models', 'refuse')}): {_WAYS_OUT if without else _ALLOW}"
+                    fact = f"{name} is not shown to look at the pictures of {dataset}: {why}"
+                    advice = _WAYS_OUT if without else _ALLOW
+                    allowed = coverage.blind_models is BlindModels.ALLOW
+                    lacks.append(
+                        coverage.condition(
+                            "blind_models",
+                            coverage.blind_models,
+                            fact,
+                            "GO requires that pictures matter",
+                            advice,
+                            allowed=allowed,
+                        )
                     )
-        return shortfalls
+        return lacks
 
     def _why_not_changed(self, clean: Sequence[Record], *, needed: bool) -> str:
         """Returns why nothing shows that other pictures change the answers to a dataset; empty where something does.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pytest_vlmrobust.core.errors import UsageError, typed_path
+from pytest_vlmrobust.core.errors import BY_AGE, UsageError, run_by_age, typed_path
 from pytest_vlmrobust.store.database import FILE_NAME, network_file_system
 
 RUNS = "runs"
@@ -51,8 +51,16 @@ class RunDirectories:
 
     @property
     def baseline(self) -> Path:
-        """Where the run is that this one is compared with, where one is named: a directory, or by its name a run of the store."""
+        """Where the run is that this one is compared with, where one is named: a directory, or a run of the store.
+
+        Raises:
+            UsageError: it is ``latest`` or ``previous``, and there are not so many runs.
+        """
+        from .evidence import newest_runs
+
         given = typed_path(self.baseline_given, self.invocation, given_as="--vlm-baseline")
+        if self.baseline_given in BY_AGE and not given.exists():
+            return run_by_age(self.baseline_given, [run for run in newest_runs(self.earlier) if run != self.run], self.store)
         named = self.store / RUNS / self.baseline_given
         return named if not given.exists() and Path(self.baseline_given).name == self.baseline_given and named.is_dir() else given
 

@@ -19,7 +19,8 @@ from pytest_vlmrobust.core.words import number, on_one_line
 
 from ..files import RunFiles
 from ..junit import LOST
-from ..wording import decision_sentence, selection, worst_first
+from ..view import view
+from ..wording import worst_first
 
 FILE_NAME = "results.sarif"
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -99,8 +100,8 @@ def _decision(run: RunFiles) -> Iterator[dict[str, Any]]:
     """Yields the result about the whole run, unless it is GO."""
     if run.decision is Decision.GO:
         return
-    limits = "; ".join(selection(run.records, run.facts))
-    text = f"{run.decision}: {decision_sentence(run.decision, run.records, run.facts)}{f'; {limits}' if limits else ''}"
+    about = view(run.records, run.facts)
+    text = "; ".join([f"{run.decision}: {about.sentence}", *about.grave])
     files = [file["name"] for policy in _policies(run.manifest) for file in policy.get("files", ())]
     tests = [record.nodeid.partition("::")[0] for record in run.records if record.nodeid]
     place = next(iter([*files, *tests, *(nodeid.partition("::")[0] for nodeid in run.facts.tests)]), "")

@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from html import unescape
 from importlib.resources import files
@@ -24,12 +24,13 @@ from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, FAMILY, PARTIA
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analyses, analysis_tables
 from pytest_vlmrobust.reporting.subject import mapping, subject
-from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, decision_sentence, decisions_by_model, headline, worst_first
+from pytest_vlmrobust.reporting.view import SIGNS, WITH_WAIVERS, Limit, decision_sign, decision_word, view
+from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, headline, worst_first
 
 from . import charts, groups, policy, samples, sweeps, words
-from .limits import Limitation, floors, limits
+from .noise import floors
 from .samples import addresses, drill_down
-from .words import DECISIONS, flat
+from .words import flat
 
 # What all pages share: style, script, security policy, and the rendering of templates.
 
@@ -90,6 +91,7 @@ _OLD_TITLE = "{} – vision-language model robustness"  # noqa: RUF001 - a dash
 _SHOWN = {
     "title": "its title",
     "chip": "the mark at its top",
+    "heading": "its heading",
     "decision": "its decision",
     "records": "the digest of its records",
 }
@@ -101,6 +103,7 @@ class Claims:
 
     title: str
     chip: str
+    heading: str
     decision: str
     records: str
     """The SHA-256 of the decision and of every record in canonical JSON, sorted by the name of its test."""
@@ -108,10 +111,12 @@ class Claims:
     @classmethod
     def of(cls, records: Sequence[Record], decision: Decision, manifest: Mapping[str, object]) -> Claims:
         """Returns the claims of a page about these records, in whatever order they are."""
+        word = decision_word(decision, records)
         contents = [json.loads(record.to_json()) for record in sorted(records, key=lambda record: record.key)]
         return cls(
             title=words.visible_text(subject(records, manifest).title(decision)),
-            chip=f"{DECISIONS[decision].sign} {decision}",
+            chip=f"{decision_sign(word)} {word}",
+            heading=word,
             decision=str(decision),
             records=fingerprint({"decision": str(decision), "records": contents}),
         )
@@ -124,7 +129,6 @@ def contradictions(page: str, records: Sequence[Record], decision: Decision, man
     """
     shown = _claims(page)
     expected = {name: [value] for name, value in asdict(Claims.of(records, decision, manifest)).items()}
-    expected["decision"] *= 2  # for people and for machines
     if shown["title"] == [_OLD_TITLE.format(decision)]:
         expected["title"] = shown["title"]
     return [
@@ -154,7 +158,7 @@ def _claims(page: str) -> dict[str, list[str]]:
         if tag == "meta" and (name := _METAS.get(given.get("name", ""))):
             claims[name].append([given.get("content", "")])
         chip = "chip" in given.get("class", "").split()
-        place = "title" if tag == "title" else "decision" if tag == "h1" else "chip" if chip else None
+        place = "title" if tag == "title" else "heading" if tag == "h1" else "chip" if chip else None
         if place is not None:
             claims[place].append([])
             inside = place
@@ -216,7 +220,7 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
         manifest: what determined the run; whatever it lacks is said to be unknown.
     """
     ordered = worst_first(records)
-    decision = facts.decision(records)
+    about = view(records, replace(facts, origins=manifest))
     names = addresses(ordered)
     again = {record.key: facts.command.for_test(record) for record in ordered} if facts.command else {}
     thumbnails = samples.embed_thumbnails(ordered, facts.pictures)
@@ -231,11 +235,9 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     sections, tasks, tables = _sections(records), _observatory(records), analysis_tables(analyses(records))
     family_records = [record for record in ordered if record.test == FAMILY]
     return environment.get_template("page.html").render(
-        decision=decision,
-        claims=Claims.of(records, decision, manifest),
-        subject=subject(records, manifest),
-        reason=decision_sentence(decision, records, facts),
-        apart=decisions_by_model(records, facts),
+        view=about,
+        colour="waived" if about.word == WITH_WAIVERS else words.DECISIONS[about.decision].css,
+        claims=Claims.of(records, about.decision, manifest),
         records=ordered,
         outcomes=words.by_outcome(records),
         parts=_parts(sweeps=sections, analyses=tables, observatory=tasks, families=family_records, noise=facts.repeatability),
@@ -244,7 +246,7 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
         waivers=_waivers(applied),
         waived=Outcome.WAIVED,
         facts=facts,
-        limits=[*limits(ordered, facts), *_left_out(ordered, thumbnails)],
+        limits=[*about.limits, *_left_out(ordered, thumbnails)],
         sweeps=sections,
         families=family_records,
         analyses=tables,
@@ -324,14 +326,14 @@ def _observatory(records: Sequence[Record]) -> list[charts.Chart]:
     return [chart for chart in (groups.scores(all_sweeps), groups.gaps(all_sweeps)) if chart is not None]
 
 
-def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[Limitation]:
+def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[Limit]:
     files = samples.picture_files(records)
     lacking = len(files - set(thumbnails))
     text = (
         f"{lacking} of {len(files)} thumbnails are not on this page: "
         "they are no longer in the store, or would make the page too large"
     )
-    return [Limitation(text)] if lacking else []
+    return [Limit("page", text)] if lacking else []
 
 
 def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -349,7 +351,7 @@ def _environment() -> Environment:
     environment = templates()
     environment.filters |= {"bound": words.bound, "bound_text": words.bound_text, "named": words.metric_name}
     environment.globals |= {
-        "decisions": words.DECISIONS,
+        "signs": SIGNS,
         "kinds": groups.KINDS,
         "headline": headline,
         "is_by_value": _is_by_value,

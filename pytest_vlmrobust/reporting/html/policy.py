@@ -56,6 +56,8 @@ class Applied:
     """Name and SHA-256 of each thresholds file; without the manifest one line, and no hash."""
     rules: list[RuleUse]
     waivers: list[WaiverUse]
+    conditions: list[str]
+    """What GO requires of the run as a whole, and how many answers may fail."""
     replaced: list[str]
     """What later files do to earlier ones beside tightening them, a sentence each."""
 
@@ -79,6 +81,11 @@ def _applied_policy(model: str, records: Sequence[Record], facts: RunFacts, entr
         files or [(facts.policies[model], "")] if model in facts.policies or files else [],
         _rules(records, objects(entry.get("rules"))),
         _waivers(records, objects(entry.get("waivers"))),
+        [
+            f"{part} {key}: {value_text(value)}"
+            for part in ("coverage", "budgets")
+            for key, value in mapping(entry.get(part)).items()
+        ],
         replacements_in(entry),
     )
 

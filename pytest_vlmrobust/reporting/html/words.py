@@ -11,6 +11,7 @@ from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.words import LONGEST, printable
+from pytest_vlmrobust.reporting.view import MEANINGS, SIGNS
 
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{EN DASH} "
 
@@ -32,12 +33,8 @@ MARKS = {
     Outcome.PASS: Mark("✓", "pass", "keeps its bound"),
     Outcome.MEASURED: Mark("·", "measured", "measured, and no rule judges it"),
 }
-DECISIONS = {
-    Decision.GO: Mark("✓", "pass", "The evidence supports a release under this policy."),
-    Decision.NO_GO: Mark("✕", "fail", "The policy is broken: do not release on this evidence."),
-    Decision.INCONCLUSIVE: Mark("?", "open", "The evidence does not decide."),
-    Decision.INCOMPLETE: Mark("!", "error", "The run did not measure everything that it set out to measure."),
-}
+_COLOURS = {Decision.GO: "pass", Decision.NO_GO: "fail", Decision.INCONCLUSIVE: "open", Decision.INCOMPLETE: "error"}
+DECISIONS = {decision: Mark(SIGNS[decision], css, MEANINGS[decision]) for decision, css in _COLOURS.items()}
 
 
 def visible_text(text: str) -> str:

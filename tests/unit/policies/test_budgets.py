@@ -62,6 +62,10 @@ RULES = "version: 1\nrules:\n  - {id: drop, metric: accuracy_drop, max: 5pp}\n"
 WHOLE: dict[str, Any] = {"planned": 8, "selected": 8, "narrowed": "", "samples": {}, "suites": {"corruptions"}}
 
 
+def shortfalls(coverage: Coverage, **facts: Any) -> list[str]:
+    return [lack.shortfall for lack in coverage.conditions(**facts) if not lack.allowed]
+
+
 def covered(load: Load, text: str) -> Coverage:
     return load(f"{RULES}coverage: {text}\n").coverage
 
@@ -69,22 +73,22 @@ def covered(load: Load, text: str) -> Coverage:
 def test_everything_is_asked_for_where_nothing_is_said(load: Load) -> None:
     coverage = load(RULES).coverage
     assert (coverage.tests, coverage.share, coverage.samples, coverage.suites) == (Extent.WHOLE, 1.0, 0, ())
-    assert coverage.shortfalls(**WHOLE) == []
+    assert shortfalls(coverage, **WHOLE) == []
 
 
 def test_a_selection_of_tests_is_too_little(load: Load) -> None:
-    (sentence,) = load(RULES).coverage.shortfalls(**{**WHOLE, "selected": 3})
+    (sentence,) = shortfalls(load(RULES).coverage, **{**WHOLE, "selected": 3})
     assert sentence == (
         "5 of 8 tests were not selected, and GO requires all (coverage tests: whole, built-in default): "
         "run without -k, -m, --lf, --vlm-rerun and test ids, or allow it with coverage: {tests: partial}"
     )
-    assert covered(load, "{tests: partial}").shortfalls(**{**WHOLE, "selected": 3}) == []
+    assert shortfalls(covered(load, "{tests: partial}"), **{**WHOLE, "selected": 3}) == []
 
 
 def test_what_may_have_left_files_out_is_too_little(load: Load) -> None:
-    (sentence,) = load(RULES).coverage.shortfalls(**{**WHOLE, "narrowed": "--lf"})
+    (sentence,) = shortfalls(load(RULES).coverage, **{**WHOLE, "narrowed": "--lf"})
     assert sentence.startswith("--lf may leave out files, and GO requires all (coverage tests: whole, built-in default)")
-    assert covered(load, "{tests: partial}").shortfalls(**{**WHOLE, "narrowed": "--lf"}) == []
+    assert shortfalls(covered(load, "{tests: partial}"), **{**WHOLE, "narrowed": "--lf"}) == []
 
 
 @pytest.mark.parametrize(
@@ -93,8 +97,8 @@ def test_what_may_have_left_files_out_is_too_little(load: Load) -> None:
 )
 def test_samples_that_were_not_asked(load: Load, asked: str, needed: int, written: str) -> None:
     coverage = covered(load, f"{{samples: {asked}}}")
-    assert coverage.shortfalls(**{**WHOLE, "samples": {"data": (needed, 400), "more": (900, 900)}}) == []
-    (sentence,) = coverage.shortfalls(**{**WHOLE, "samples": {"data": (needed - 1, 400), "more": (900, 900)}})
+    assert shortfalls(coverage, **{**WHOLE, "samples": {"data": (needed, 400), "more": (900, 900)}}) == []
+    (sentence,) = shortfalls(coverage, **{**WHOLE, "samples": {"data": (needed - 1, 400), "more": (900, 900)}})
     assert sentence == (
         f"{needed - 1} of 400 samples of data were asked, and GO requires {needed} (coverage samples: {written}, a.yaml:4): "
         f"run with a larger --vlm-sample or without it, or allow it with coverage: {{samples: {needed - 1}}}"
@@ -104,19 +108,19 @@ def test_samples_that_were_not_asked(load: Load, asked: str, needed: int, writte
 def test_any_number_of_samples_may_do(load: Load) -> None:
     coverage = covered(load, "{samples: partial}")
     assert not coverage.counts_samples
-    assert coverage.shortfalls(**{**WHOLE, "samples": {"data": (1, 400)}}) == []
+    assert shortfalls(coverage, **{**WHOLE, "samples": {"data": (1, 400)}}) == []
     assert load(RULES).coverage.counts_samples
     assert covered(load, "{samples: 1}").counts_samples
 
 
 def test_a_suite_that_did_not_run(load: Load) -> None:
     coverage = covered(load, "{suites: [corruptions, patches]}")
-    (sentence,) = coverage.shortfalls(**WHOLE)
+    (sentence,) = shortfalls(coverage, **WHOLE)
     assert sentence == (
         "no gated test of test_patches.py ran (ran: corruptions), and GO requires it (coverage suites: patches, a.yaml:4): "
         "collect it too, or take 'patches' off coverage: {suites: [...]}"
     )
-    assert coverage.shortfalls(**{**WHOLE, "suites": {"corruptions", "patches", "mine"}}) == []
+    assert shortfalls(coverage, **{**WHOLE, "suites": {"corruptions", "patches", "mine"}}) == []
 
 
 def test_suites_are_known_by_the_files_of_their_tests() -> None:

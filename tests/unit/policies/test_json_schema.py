@@ -12,10 +12,9 @@ import yaml
 
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.policies import Policy
-from pytest_vlmrobust.policies.budgets import BUDGET_KEYS
+from pytest_vlmrobust.policies.budgets import BUDGET_KEYS, COVERAGE_KEYS
 from pytest_vlmrobust.policies.json_schema import FILE, thresholds_schema
 from pytest_vlmrobust.policies.load import (
-    COVERAGE_KEYS,
     RULE_KEYS,
     SCOPE_KEYS,
     TOP_KEYS,

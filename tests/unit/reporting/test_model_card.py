@@ -36,8 +36,8 @@ def test_it_says_what_was_gated_decided_and_left_out() -> None:
         "- Policy of m: SHA-256 `c0ffee`",
         "| d | worst_case_drop | 0.300 | [0.100, 0.400] | 100 | WAIVED | worst_case_drop 0.300, bound 0.2 |",
         "- partial selection: 3 of 4 tests; the decision covers these only",
-        "- waived: m-d-worst: waived by W1",
-        "- 4 of 112 answers could not be read and count as wrong",
+        "- 1 test is waived\n  - m-d-worst: waived by W1",
+        "- no rule could read 4 of 112 answers (3.6 %): these count as wrong",
     ):
         assert f"{line}\n" in text
     hardest = text[text.index("Hardest settings") :]

@@ -60,7 +60,18 @@ def test_the_schema_refuses_what_is_none(change: dict[str, Any], words: str) -> 
 
 def test_every_field_is_described_where_its_name_does_not_say_all() -> None:
     parts = results_schema()["$defs"]
-    assert set(parts) == {"Record", "Measure", "NotShown", "Example", "Reply", "Picture", "Repeatability", "Spending", "Analysis"}
+    assert set(parts) == {
+        "Record",
+        "Measure",
+        "NotShown",
+        "Allowance",
+        "Example",
+        "Reply",
+        "Picture",
+        "Repeatability",
+        "Spending",
+        "Analysis",
+    }
     lacking = [
         f"{name}.{key}" for name, part in parts.items() for key, entry in part["properties"].items() if not entry["description"]
     ]

@@ -23,9 +23,11 @@ from pytest_vlmrobust.reporting.explanation import explain
 from pytest_vlmrobust.reporting.exports.sarif import sarif
 from pytest_vlmrobust.reporting.files import RunFiles, read_run, summary
 from pytest_vlmrobust.reporting.html import render_html
+from pytest_vlmrobust.reporting.html.words import visible_text
 from pytest_vlmrobust.reporting.model_card import model_card
 from pytest_vlmrobust.reporting.results import cells_csv, results
-from pytest_vlmrobust.reporting.writing import json_text
+from pytest_vlmrobust.reporting.view import view
+from pytest_vlmrobust.reporting.writing import inert, json_text
 
 RUNS = Path(__file__).parents[2] / "golden" / "reports"
 NAMES = ("go", "waived", "allowed", "no-go", "shortfall", "incomplete", "three-models", "hostile")
@@ -83,3 +85,30 @@ def test_outputs_are_the_stored_ones(name: str) -> None:
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
             differing.append(file)
     assert not differing, f"reports of {name} differ: rewrite them with {REWRITE}=1, and review the difference"
+
+
+def markdown_limits(text: str) -> list[str]:
+    """Returns the items below the heading Limits, without their details."""
+    return [line[2:] for line in text.partition("# Limits\n")[2].splitlines() if line.startswith("- ")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_limits_are_the_same_wherever_they_are_listed(name: str) -> None:
+    run = stored(name)
+    texts = [limit.text for limit in view(run.records, run.facts).limits]
+    shown = list(map(inert, texts))
+    assert markdown_limits(summary(run.records, run.facts)) == shown
+    assert markdown_limits(model_card(run.records, run.facts, run.manifest)) == shown
+    (listed,) = re.findall(r'<ul class="limits">(.*?)\n  </ul>', render_html(run.records, run.facts, run.manifest), re.DOTALL)
+    items = [re.findall(r"<summary>(.*?)</summary>|<p>(.*?)</p>", item) for item in listed.split("\n    <li")[1:]]
+    on_page = [html.unescape(next(filter(None, found[0]))) for found in items]
+    assert [one for one in on_page if "thumbnails are not on this page" not in one] == list(map(visible_text, texts))
+
+
+def test_what_a_policy_allows_is_in_every_report() -> None:
+    run = stored("allowed")
+    for file in ("page.txt", "summary.md", "model_card.md", "terminal.txt", "comment.md", "junit.xml", "results.json"):
+        text = OUTPUTS[file](run)
+        assert "30 of 128" in text, file
+        assert "not shown to look" in text, file
+        assert "allowed by p.yaml:2, coverage samples: partial" in text or file == "results.json", file

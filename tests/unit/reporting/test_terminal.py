@@ -261,7 +261,7 @@ def test_a_go_fits_on_a_screen_of_80_by_24() -> None:
         report="report/report.html",
     )
     text = render(*two, *(waived(number) for number in range(30)), facts=facts, width=80)
-    assert "GO  " in text
+    assert "GO WITH WAIVERS  " in text
     rows = [row for line in text.splitlines() for row in range(-(-len(line) // 80) or 1)]
     assert len(rows) <= 21
     assert "1 warning and 11 notes: see report/report.html" in text

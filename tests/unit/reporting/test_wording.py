@@ -12,17 +12,16 @@ from pytest_vlmrobust.reporting.html import render_html
 from pytest_vlmrobust.reporting.model_card import model_card
 from pytest_vlmrobust.reporting.results import cells_csv
 from pytest_vlmrobust.reporting.terminal import render_terminal
+from pytest_vlmrobust.reporting.view import decision_sentence, view
 from pytest_vlmrobust.reporting.wording import (
     RunFacts,
     agreement,
-    decision_sentence,
     headline,
     note_lines,
     open_rule_sentences,
     outcome_counts,
     policy_replacements,
     row,
-    selection,
     warning_lines,
     worst_first,
 )
@@ -91,7 +90,7 @@ def test_counts_stand_worst_first() -> None:
 )
 def test_the_sentence_behind_a_decision(decision: Decision, sentence: str) -> None:
     records: list[Record] = [record("a"), record("b"), record("c", Outcome.WAIVED), record("d", Outcome.ERROR)]
-    assert decision_sentence(decision, records) == sentence
+    assert decision_sentence(decision, records, RunFacts()) == sentence
 
 
 def test_what_the_policy_asks_for_beside_holds_a_decision_back() -> None:
@@ -102,7 +101,7 @@ def test_what_the_policy_asks_for_beside_holds_a_decision_back() -> None:
     assert (
         decision_sentence(Decision.INCONCLUSIVE, records, facts) == "nothing was broken, but GO requires more than this run has"
     )
-    assert selection(records, facts) == ["not GO: no gated test of test_patches.py ran"]
+    assert view(records, facts).grave == ["not GO: no gated test of test_patches.py ran"]
     assert facts.decision([*records, record("c", Outcome.FAIL)]) is Decision.NO_GO
     assert facts.decision(records[:1]) is Decision.INCOMPLETE
 
@@ -139,7 +138,7 @@ def test_everything_that_holds_a_decision_back_is_said() -> None:
     facts = RunFacts(planned=4, selected=4, shortfalls=["no gated test of test_patches.py ran"], models=["m", "n"])
     said = "nothing was broken, but 1 test is undecided, 2 tests do not apply, GO requires more than this run has"
     assert decision_sentence(Decision.INCONCLUSIVE, records, facts) == f"{said} and no rule judged n"
-    assert decision_sentence(Decision.INCONCLUSIVE, records[:2]) == "nothing was broken, but 1 test is undecided"
+    assert decision_sentence(Decision.INCONCLUSIVE, records[:2], RunFacts()) == "nothing was broken, but 1 test is undecided"
 
 
 def test_an_error_without_a_number_is_named() -> None:
@@ -172,14 +171,14 @@ def test_what_only_warns_is_said_whatever_the_verdict_but_not_where_nothing_was_
 def test_what_passed_is_not_all_where_a_rule_warns() -> None:
     alone = Measure("accuracy", 0.5, reason=f"warning: {BROKEN}")
     records = [record("a"), record("b", Outcome.MEASURED, measures=(alone, alone))]
-    assert decision_sentence(Decision.GO, records) == "1 verdict passed, none failed; 2 warnings"
+    assert decision_sentence(Decision.GO, records, RunFacts()) == "1 verdict passed, none failed; 2 warnings"
 
 
 def test_a_go_ends_with_the_rules_that_it_does_not_show() -> None:
     records = [record("a"), open_record("b", "gap", 0.2), open_record("c", "gap", 0.6), open_record("d", "boxes", 0.4)]
-    assert decision_sentence(Decision.GO, records) == "4 verdicts passed, none failed; 2 rules are not shown to hold"
+    assert decision_sentence(Decision.GO, records, RunFacts()) == "4 verdicts passed, none failed; 2 rules are not shown to hold"
     records += [open_record("e", "groups", math.nan, Outcome.NOT_APPLICABLE)]
-    assert decision_sentence(Decision.GO, records) == (
+    assert decision_sentence(Decision.GO, records, RunFacts()) == (
         "5 verdicts passed, none failed; 1 rule did not apply everywhere; 2 rules are not shown to hold"
     )
     assert open_rule_sentences(records) == [
@@ -187,8 +186,8 @@ def test_a_go_ends_with_the_rules_that_it_does_not_show() -> None:
         "not shown: d: why boxes",
         "did not apply: e: why groups",
     ]
-    assert "not shown" not in decision_sentence(Decision.NO_GO, records)
-    assert "not shown" not in decision_sentence(Decision.GO, records[:1])
+    assert "not shown" not in decision_sentence(Decision.NO_GO, records, RunFacts())
+    assert "not shown" not in decision_sentence(Decision.GO, records[:1], RunFacts())
 
 
 def test_what_is_not_shown_is_no_warning() -> None:
@@ -202,8 +201,8 @@ def test_a_go_says_how_many_verdicts_hold_for_these_samples_only() -> None:
     point = Measure("accuracy_drop", 0.1, threshold="0.2", outcome=Outcome.PASS, rule="r", target="dataset")
     by_value = record("a", measures=(point,))
     waived = record("b", Outcome.WAIVED)
-    assert decision_sentence(Decision.GO, [by_value]) == "1 verdict passed, none failed; all judged by value"
-    assert decision_sentence(Decision.GO, [by_value, waived, record("c")]) == (
+    assert decision_sentence(Decision.GO, [by_value], RunFacts()) == "1 verdict passed, none failed; all judged by value"
+    assert decision_sentence(Decision.GO, [by_value, waived, record("c")], RunFacts()) == (
         "2 verdicts passed, 1 is waived, none failed; 1 judged by value"
     )
 

@@ -111,9 +111,13 @@ def test_a_waiver_that_can_apply_to_nothing_is_a_shortfall(where: str, coverage:
     assert (len(found), len(warned)) == ((1, 0) if needless else (0, 1))
 
 
-def test_a_policy_that_counts_no_samples_does_not_ask_for_them() -> None:
+def test_samples_that_were_not_asked_are_an_allowance_where_a_policy_lets_that_pass() -> None:
     own = policy("coverage: {samples: partial}\n")
-    assert conditions(own, samples_asked=lambda: pytest.fail("asked")).shortfalls([record()]) == []
+    own_run = conditions(own, samples_asked=lambda: {"d": (30, 128)})
+    assert own_run.shortfalls([record()]) == []
+    (allowed,) = own_run.allowances([record()])
+    assert str(allowed).startswith("30 of 128 samples of d were asked (allowed by ")
+    assert str(allowed).endswith(", coverage samples: partial)")
     assert asks_for_all_samples([policy()])
     assert not asks_for_all_samples([own])
 
@@ -195,7 +199,10 @@ def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(
         known_metrics=known_metrics(),
         ambiguous={},
     )
-    assert conditions(allowed, planned=2, selected=2).shortfalls([record(), blind]) == []
+    lenient = conditions(allowed, planned=2, selected=2)
+    assert lenient.shortfalls([clean, blind]) == []
+    assert [one.fact.partition(":")[0] for one in lenient.allowances([clean, blind])] == expected
+    assert {one.allowed_by for one in lenient.allowances([clean, blind])} <= {"p.yaml:5, coverage blind_models: allow"}
 
 
 @pytest.mark.parametrize(("reason", "said"), [("", "bring, no blocking"), ("no answer scored", "bring: no answer scored, no bl")])
