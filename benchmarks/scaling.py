@@ -118,7 +118,7 @@ def processes_table(folder: Path, samples: int) -> bool:
     """Prints what several processes gain; returns whether all asked equally often."""
     write_questions(folder / "questions.jsonl", samples)
     (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
-    (folder / "models.yaml").write_text("models:\n  m: {backend: sleeping, path: nothing}\n", encoding="utf-8")
+    (folder / "models.yaml").write_text("models:\n  m: {backend: sleeping, path: models.yaml}\n", encoding="utf-8")
     (folder / "test_suite.py").write_text(SUITE, encoding="utf-8")
     print("| processes | asking took | ideal | ratio | inferences | batches |\n|--:|--:|--:|--:|--:|--:|", flush=True)
     found = []

@@ -73,7 +73,7 @@ def write(directory: Path, verdict: str = "GO") -> Path:
         "suite/test_suite.py": small_gate.suite(*SETTINGS),
         "policy.yaml": small_gate.policy(30) + WAIVERS.format(day=utc_today() - timedelta(days=EXPIRED)),
         "conftest.py": CONFTEST.replace("LOST = {lost}", f"LOST = {LOST[verdict]}"),
-        "models.yaml": "models:\n  m: {backend: slow, path: nothing}\n",
+        "models.yaml": "models:\n  m: {backend: slow, path: models.yaml}\n",
         "pytest.ini": "[pytest]\n",
     }
     for name, text in files.items():

@@ -58,7 +58,7 @@ def deadly(ref, options):
 
 backends.add("deadly", deadly, replace=True)
 """
-MODELS = "models:\n  deadly-model: {backend: deadly, path: nothing}\n"
+MODELS = "models:\n  deadly-model: {backend: deadly, path: models.yaml}\n"
 SECONDS = 300
 """Far more than the run takes on a busy machine, and far less than the hour for which leases once ran."""
 

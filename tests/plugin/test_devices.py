@@ -45,7 +45,7 @@ backends.add("measured", opened, replace=True)
 
 def _run(project: Project, *arguments: str) -> pytest.RunResult:
     project.write("conftest.py", BACKEND)
-    project.write("models.yaml", "models:\n  m: {backend: measured, path: nothing}\n")
+    project.write("models.yaml", "models:\n  m: {backend: measured, path: models.yaml}\n")
     return project.pytester.runpytest_subprocess(
         "--vlm=m",
         "--vlm-models=models.yaml",

@@ -35,7 +35,7 @@ def slow(ref, options):
 
 backends.add("slow", slow, replace=True)
 """
-MODELS = "models:\n  slow-model: {backend: slow, path: nothing}\n"
+MODELS = "models:\n  slow-model: {backend: slow, path: models.yaml}\n"
 
 
 GATE = ("--vlm=slow-model", "--vlm-models=models.yaml", "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml")
@@ -310,7 +310,7 @@ backends.add("hanging", hanging, replace=True)
 
 def test_a_model_that_hangs_is_an_error_of_its_tests_and_ends_no_run(project: Project) -> None:
     project.write("conftest.py", HANGING)
-    project.write("models.yaml", "models:\n  slow-model: {backend: hanging, path: nothing}\n")
+    project.write("models.yaml", "models:\n  slow-model: {backend: hanging, path: models.yaml}\n")
     (project.path / "nothing").mkdir()
     process = start(project, "--vlm-timeout=1", "--vlm-report=out")
     output, _ = process.communicate(timeout=90)

@@ -129,7 +129,7 @@ backends.add("deleting", deleting, replace=True)
 
 def test_a_store_that_was_lost_is_not_filled(project: Project) -> None:
     project.write("conftest.py", DELETING)
-    project.write("models.yaml", "models:\n  deleting-model: {backend: deleting, path: nothing}\n")
+    project.write("models.yaml", "models:\n  deleting-model: {backend: deleting, path: models.yaml}\n")
     (project.path / "nothing").mkdir()
     given = ["--vlm=deleting-model", "--vlm-models=models.yaml", "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml"]
     result = project.pytester.runpytest(*given, "--vlm-fill", "suite", "-p", "no:randomly")

@@ -114,7 +114,7 @@ where cell = (select id from cells where setting = 'exchanged')
 @pytest.fixture
 def large(project: Project) -> Project:
     write_questions(project.path, "AB" * 8)
-    project.write("models.yaml", "models:\n  m: {backend: deaf, path: .}\n")
+    project.write("models.yaml", "models:\n  m: {backend: deaf, path: models.yaml}\n")
     project.write("policy.yaml", DROPS.format(""))
     return project
 

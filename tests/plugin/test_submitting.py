@@ -58,7 +58,7 @@ class Part:
     def __init__(self, project: Project, scheduler: str = "slurm", *arguments: str, parts: int = 1) -> None:
         self.path = project.path
         project.write("conftest.py", SLOW_BACKEND)
-        project.write("models.yaml", "models:\n  slow-model: {backend: slow, path: nothing}\n")
+        project.write("models.yaml", "models:\n  slow-model: {backend: slow, path: models.yaml}\n")
         for name in ("nothing", "tmp"):
             (project.path / name).mkdir()
         self.shared = project.path / "shared"
