@@ -26,7 +26,7 @@ def add(commands: Commands) -> None:
     bundle = add_command(
         commands,
         "bundle",
-        "put everything that a run's verdicts rest on into one ZIP file",
+        "pack the evidence of a run into one ZIP file",
         "vlmrobust bundle latest --out evidence.zip",
     )
     bundle.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)

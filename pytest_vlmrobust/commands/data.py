@@ -18,11 +18,11 @@ def add(commands: Commands) -> None:
     data = add_command(
         commands,
         "data",
-        "say what a dataset is, how it would be scored, and draw its first questions",
+        "describe a dataset and how it would be scored, and draw its first questions",
         "vlmrobust data my_questions.jsonl --out questions.html",
         "vlmrobust data MMBench_DEV_EN --data /data/LMUData",
     )
-    data.add_argument("file", metavar="FILE", help="as after --vlm-dataset: a path, a registered name, a benchmark, hf:ID")
+    data.add_argument("file", metavar="FILE", help="as after --vlm-dataset: a path, an embedded name, a benchmark, hf:ID")
     data.add_argument("--data", type=typed_path, metavar="DIR", help="the data folder, as after --vlm-data")
     data.add_argument("--out", type=typed_path, metavar="PAGE", help="draw the first twenty questions on one page: PAGE.html")
     data.set_defaults(run=_data)

@@ -20,9 +20,7 @@ _PROJECT = "vlmrobust"
 
 def add(commands: Commands) -> None:
     """Adds them to the parser."""
-    export = add_command(
-        commands, "export", "write what a run measured in the file format of another program", "vlmrobust export sarif latest"
-    )
+    export = add_command(commands, "export", "write a run in the file format of another program", "vlmrobust export sarif latest")
     formats = export.add_subparsers(required=True, metavar="FORMAT")
 
     mlflow = add_command(

@@ -47,7 +47,7 @@ def add(commands: Commands) -> None:
         type=typed_path,
         required=True,
         metavar="DIR",
-        help="where the copy goes; an earlier copy there is gone on from, and answers of other gates there are kept",
+        help="where to copy it; goes on from an earlier copy there, and keeps answers of other gates",
     )
     fill.add_argument(
         "--every", type=counting("seconds"), default=_EVERY, metavar="SECONDS", help=f"how often to copy (default: {_EVERY})"

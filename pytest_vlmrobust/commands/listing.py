@@ -39,7 +39,7 @@ def _add_names(commands: Commands) -> None:
     explain = add_command(
         commands,
         "explain",
-        "say what a metric is: formula, source, bounds, interval, and when not to use it",
+        "explain a metric: formula, source, bounds, interval, and when not to use it",
         "vlmrobust explain",
         "vlmrobust explain worst_case_drop",
     )
@@ -109,11 +109,11 @@ def _add_show(commands: Commands) -> None:
     show = add_command(
         commands,
         "show",
-        "draw one picture under many settings: a contact sheet in HTML or PNG",
+        "draw one image under many settings: a contact sheet in HTML or PNG",
         "vlmrobust show photo.jpg --set robustbench --out photo.html",
         "vlmrobust show photo.jpg --setting fog:mid+flip_h --out photo.png",
     )
-    show.add_argument("image", metavar="IMAGE", type=typed_path, help="a picture, such as a PNG, JPEG or WebP file")
+    show.add_argument("image", metavar="IMAGE", type=typed_path, help="an image, such as a PNG, JPEG or WebP file")
     show.add_argument("--out", required=True, type=typed_path, metavar="FILE", help="what to write: FILE.html or FILE.png")
     show.add_argument("--set", action="append", default=[], metavar="NAME", help="a set of settings, or all; repeatable")
     show.add_argument("--setting", action="append", default=[], help="a setting, such as fog:mid+flip_h; repeatable")

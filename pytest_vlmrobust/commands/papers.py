@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
         default=[],
         dest="called",
         metavar="OURS=THEIRS",
-        help="what the paper calls a model or dataset of the runs (repeatable), where the names differ",
+        help="the paper's name of a model or dataset of the runs (repeatable)",
     )
     reproduce.add_argument("--json", action="store_true", help="print JSON")
     reproduce.set_defaults(run=_reproduce)

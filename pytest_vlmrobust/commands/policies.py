@@ -39,31 +39,31 @@ def _add_check(commands: Commands) -> None:
     check = add_command(
         commands,
         "check",
-        "read thresholds files as a gate would and list what they contain",
+        "check policy files as a run reads them, and list their rules",
         "vlmrobust check default ours.yaml",
         "vlmrobust check ours.yaml --samples 500",
     )
-    check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
+    check.add_argument("files", nargs="+", help="policy files, or names of shipped policies")
     check.add_argument(
         "--samples",
         type=counting("samples"),
         metavar="N",
-        help="name the rules that N independent samples of a dataset can hardly decide",
+        help="name the rules that N independent questions rarely decide",
     )
     check.add_argument(
         "--options",
         type=_options,
         metavar="K",
-        help="refuse bounds that no outcome could break where questions have K options: 2 for yes/no, or open",
+        help="refuse bounds that nothing can break if questions have K options: 2 for yes/no, or open",
     )
     check.add_argument(
-        "--accuracy", type=_accuracy, metavar="A", help="say which bounds a model of this clean accuracy cannot break: 0.8"
+        "--accuracy", type=_accuracy, metavar="A", help="name the bounds that a model of this clean accuracy cannot break: 0.8"
     )
     check.add_argument(
         "--noise",
         type=run_directory,
         metavar="RUN",
-        help="say which rules are tighter than the noise of a run made with --vlm-aa",
+        help="name the rules that are tighter than the noise of a run made with --vlm-aa",
     )
     check.add_argument("--strict", action="store_true", help="exit with 1 when there is a warning")
     check.set_defaults(run=_check)

@@ -57,41 +57,40 @@ def add(commands: Commands) -> None:
         "vlmrobust power ours.yaml --samples 500 --no-search",
         "vlmrobust power default --profile latest",
     )
-    power.add_argument("policies", nargs="*", metavar="POLICY", help="thresholds files, or names of shipped ones: one policy")
+    power.add_argument("policies", nargs="*", metavar="POLICY", help="policy files, or names of shipped policies")
     power.add_argument(
         "--samples",
         type=counting("samples"),
         metavar="N",
-        help="samples, or identities (default: as published, as in the run, or all of FILE)",
+        help="questions, or identities (default: as published, as in the run, or all of FILE)",
     )
     power.add_argument(
         "--profile",
         action="append",
         default=[],
         metavar="NAME|RUN",
-        help=f"what is true of the model (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a need of "
-        "context such as needs-context, a published model such as MMBench/Qwen3-VL-8B, the directory of a run, or latest; "
-        f"for the Observatory also illusion-blind, one-cell and others (default: {NOTHING_LOST})",
+        help=f"the simulated model (repeatable): {', '.join(_SYNTHETIC)}, one with :RULE, another of the docs, "
+        f"a published model such as MMBench/Qwen3-VL-8B, or a run (default: {NOTHING_LOST})",
     )
     power.add_argument(
         "--dataset",
         default="",
         metavar="NAME|FILE",
-        help="name of the dataset as rules see it, or data as after --vlm-dataset: their samples, groups and categories are "
-        "simulated; for the Observatory one of the embedded collections (default: both)",
+        help="name of the dataset for rules, or data as after --vlm-dataset, for its size, groups and categories; for the "
+        "Observatory one collection (default: both)",
     )
     power.add_argument("--data", type=typed_path, metavar="DIR", help="the data folder, as after --vlm-data")
     power.add_argument(
         "--groups",
         type=counting("groups"),
         metavar="N",
-        help="groups of the samples, such as source images, of equal size (default: independent samples, or the groups of FILE)",
+        help="groups of questions, such as source images, of equal size (default: independent questions, or the groups of FILE)",
     )
     power.add_argument(
         "--correlation",
         type=_correlation,
         metavar="R",
-        help="latent correlation of the answers within a group, 0 to 1 (default: 0.5)",
+        help="how alike the answers of a group are, 0 to 1 (default: 0.5)",
     )
     power.add_argument(
         "--shift", action="append", default=[], metavar="METRIC=VALUE", help="set a metric of each profile to a value"
@@ -107,7 +106,7 @@ def add(commands: Commands) -> None:
         "--runs", type=counting("runs"), default=100, metavar="R", help="simulated runs of each profile (default: %(default)s)"
     )
     power.add_argument("--seed", type=_seed, default=0, help="seed of the simulation (default: %(default)s)")
-    power.add_argument("--no-search", action="store_true", help="do not search how many samples would decide 80 %% of runs")
+    power.add_argument("--no-search", action="store_true", help="do not search how many questions would decide 80 %% of runs")
     power.add_argument(
         "--table", action="store_true", help="one line for each profile, in Markdown; without POLICY, of all shipped policies"
     )

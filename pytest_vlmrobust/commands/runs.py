@@ -146,12 +146,14 @@ def _add_history(commands: Commands) -> None:
         "vlmrobust history --metric accuracy_drop --setting fog:low",
     )
     history.add_argument("--metric", default="mean_drop", metavar="M", help="what to draw (default: %(default)s)")
-    history.add_argument("--setting", default=CLEAN_NAME, help="of a metric of cells, whose cell (default: %(default)s)")
+    history.add_argument(
+        "--setting", default=CLEAN_NAME, help="for a metric of single settings, which one (default: %(default)s)"
+    )
     history.add_argument(
         "--store", type=typed_path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)"
     )
     history.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many runs (default: %(default)s)")
-    history.add_argument("--out", type=typed_path, metavar="FILE", help="write a page of HTML there as well")
+    history.add_argument("--out", type=typed_path, metavar="FILE", help="also write an HTML page")
     history.set_defaults(run=_history)
 
 
@@ -194,7 +196,7 @@ def _add_files(commands: Commands) -> None:
     report = add_command(
         commands,
         "report",
-        "write report.html and the other files of a run, also of one that was killed",
+        "write report.html and the other files of a run, also of a killed one",
         "vlmrobust report latest --out report",
     )
     report.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
@@ -204,7 +206,7 @@ def _add_files(commands: Commands) -> None:
     junit = add_command(
         commands,
         "junit",
-        "write junit.xml of a run from its journal, also of one that was killed",
+        "write junit.xml of a run, also of a killed one",
         "vlmrobust junit latest --out junit.xml",
     )
     junit.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
@@ -260,14 +262,14 @@ def _junit(options: argparse.Namespace) -> int:
 
 def _add_compare(commands: Commands) -> None:
     compare = add_command(
-        commands, "compare", "say what changed between two runs on the same samples", "vlmrobust compare last-release latest"
+        commands, "compare", "show what changed between two runs on the same questions", "vlmrobust compare last-release latest"
     )
     compare.add_argument("before", metavar="A", type=run_directory, help=RUN_HELP)
     compare.add_argument("after", metavar="B", type=run_directory, help="the later run")
     compare.add_argument("--out", type=typed_path, metavar="DIR", help="write comparison.json and comparison.md there")
     compare.add_argument("--model", default="", metavar="NAME", help="a model of the later run (default: all of them)")
     compare.add_argument(
-        "--samples", choices=["common"], help="leave out samples that only one of the runs has, where they are refused otherwise"
+        "--samples", choices=["common"], help="leave out questions that only one run has; otherwise they are an error"
     )
     compare.set_defaults(run=_compare)
 
@@ -295,16 +297,16 @@ def _add_comment(commands: Commands) -> None:
     )
     comment.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
     earlier = comment.add_mutually_exclusive_group()
-    earlier.add_argument("--against", type=run_directory, metavar="RUN", help="the earlier run that it is compared with")
+    earlier.add_argument("--against", type=run_directory, metavar="RUN", help="the earlier run to compare with")
     earlier.add_argument("--branch", default="main", help="compare with the last GO of CI on this branch (default: %(default)s)")
     comment.add_argument(
-        "--store", type=typed_path, default=STORE, metavar="DIR", help="where that is looked for (default: %(default)s)"
+        "--store", type=typed_path, default=STORE, metavar="DIR", help="the store with that run (default: %(default)s)"
     )
     comment.add_argument(
-        "--report", default="", type=_web_address, metavar="URL", help="where the report is published, for a link"
+        "--report", default="", type=_web_address, metavar="URL", help="address of the published report, for a link"
     )
-    comment.add_argument("--name", default="gate", help="tells the comments of several gates apart (default: %(default)s)")
-    comment.add_argument("--out", type=typed_path, metavar="FILE", help="what to write (default: it is printed)")
+    comment.add_argument("--name", default="gate", help="keeps the comments of several gates apart (default: %(default)s)")
+    comment.add_argument("--out", type=typed_path, metavar="FILE", help="the file to write (default: print)")
     comment.set_defaults(run=_comment)
 
 

@@ -45,13 +45,13 @@ def add(commands: Commands) -> None:
     probe = add_command(
         commands,
         "probe",
-        "ask a model a few questions: does it answer, how, does it see pictures, how fast",
+        "try a model on a few questions: does it answer, how, does it see images, how fast",
         "vlmrobust probe openai:http://localhost:8000/v1#qwen2-vl-2b",
     )
     probe.add_argument("model", metavar="MODEL", help="as after --vlm, such as openai:BASE_URL#NAME or a checkpoint directory")
     probe.add_argument("--models", type=typed_path, metavar="FILE", help="the models file")
     probe.add_argument(
-        "--device", default="auto", metavar="DEVICE", help="of weights that are loaded here (default: %(default)s)"
+        "--device", default="auto", metavar="DEVICE", help="device for weights that are loaded here (default: %(default)s)"
     )
     probe.add_argument("--json", action="store_true", help="print JSON")
     probe.set_defaults(run=_probe)

@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
     merge = add_command(
         commands,
         "merge",
-        "put the answers of several stores, such as those of --vlm-shard, into a new one",
+        "join the answers of several stores, such as those of --vlm-shard, in a new one",
         "vlmrobust merge part-1 part-2 --out whole",
     )
     merge.add_argument("stores", metavar="STORE", nargs="+", type=typed_path, help="a store: the directory after --vlm-store")

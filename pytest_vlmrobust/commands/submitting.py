@@ -36,19 +36,19 @@ def add(commands: Commands) -> None:
     submit = add_command(
         commands,
         "submit",
-        "write the job files that ask a model in parts on a cluster, and judge them",
+        "write job files for a cluster: the parts of a run, and the job that judges them",
         "vlmrobust submit slurm --parts 8 --shared /shared/gate --out jobs -- --vlm=./my-checkpoint suites/",
     )
     submit.add_argument("scheduler", choices=sorted(_SCHEDULERS), help="what runs the jobs")
-    submit.add_argument("--parts", type=counting("parts"), required=True, metavar="N", help="number of jobs that ask")
-    submit.add_argument("--shared", required=True, metavar="DIR", help="a directory that all jobs see: finished parts go there")
+    submit.add_argument("--parts", type=counting("parts"), required=True, metavar="N", help="number of parts, each a job")
+    submit.add_argument("--shared", required=True, metavar="DIR", help="a directory that all jobs see, for finished parts")
     submit.add_argument(
-        "--out", type=typed_path, required=True, metavar="DIR", help="where to write the files; made where absent"
+        "--out", type=typed_path, required=True, metavar="DIR", help="where to write the files; created if missing"
     )
-    submit.add_argument("--name", type=_job_name, default="vlmrobust", metavar="NAME", help="what the jobs are called")
-    submit.add_argument("--gpus", type=counting("GPUs"), metavar="N", help="GPUs of each part (default: none are asked for)")
+    submit.add_argument("--name", type=_job_name, default="vlmrobust", metavar="NAME", help="name of the jobs")
+    submit.add_argument("--gpus", type=counting("GPUs"), metavar="N", help="GPUs of each part (default: none)")
     submit.add_argument("--image", default="", metavar="IMAGE", help="kubernetes: container with pytest, model files and data")
-    submit.add_argument("--claim", type=_claim_name, metavar="NAME", help="kubernetes: volume claim that is mounted at --shared")
+    submit.add_argument("--claim", type=_claim_name, metavar="NAME", help="kubernetes: volume claim to mount at --shared")
     submit.add_argument("options", nargs="+", metavar="OPTION", help="after --: the options and suites of pytest")
     submit.set_defaults(run=_submit)
 

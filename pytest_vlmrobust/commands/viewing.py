@@ -21,7 +21,7 @@ def add(commands: Commands) -> None:
     view = add_command(
         commands,
         "view",
-        "browse every sample of one or several runs, also while they go on, in a browser",
+        "browse every question of one or several runs in a browser, also while they go on",
         "vlmrobust view latest --open",
         "vlmrobust view last-release latest",
     )
@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
         "--data",
         type=typed_path,
         metavar="DIR",
-        help="where names of benchmarks are looked up for their pictures (default: the run's)",
+        help="where to look up names of benchmarks for their images (default: the run's)",
     )
     view.set_defaults(run=_view)
 

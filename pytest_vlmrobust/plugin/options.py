@@ -78,8 +78,8 @@ class Settings:
     )
     vlm_mode: str = option(
         "",
-        "full: use every question; adaptive: stop a test as soon as its verdict is clear at the declared risk "
-        "(default: as in the policy, else full)",
+        "full: use every question; adaptive: stop a test once its verdict is clear at the declared risk (default: as "
+        "in the policy, else full)",
         metavar="full|adaptive",
     )
     vlm_sample: str = option(
@@ -182,8 +182,8 @@ class Settings:
     )
     vlm_answer: str = option(
         "",
-        "how a choice is answered in direct mode: letters, by the most probable letter, or text, which is written and "
-        "then read (default: as in the models file, else letters if their probabilities are known)",
+        "how a choice is answered in direct mode: by the most probable of its letters, or as text (default: models "
+        "file, else letters if their probabilities are known)",
         metavar="letters|text",
     )
     vlm_batch_size: int | str = option(
