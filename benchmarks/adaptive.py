@@ -50,9 +50,8 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.judge import judge as judging
+from pytest_vlmrobust.evaluation.judge import measure as measuring
 from pytest_vlmrobust.evaluation.judge import measurements
-from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.context import PlannedTest
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
@@ -84,8 +83,8 @@ def only_judged(row: Row) -> Iterator[None]:
 
     with (
         mock.patch.object(measurements, "applying", judged),
-        mock.patch.object(judging, "applying", judged),
-        mock.patch.object(judging, "examples", return_value=()),
+        mock.patch.object(measuring, "applying", judged),
+        mock.patch.object(measuring, "examples", return_value=()),
     ):
         yield
 
@@ -201,7 +200,7 @@ class Gate:
             store=Store.open(store),
             options=EvaluationOptions(batch_size=4),
         )
-        judge = AdaptiveJudge(Judge(evaluator, {"m": replace(self.policy, mode=mode)}, TODAY))
+        judge = Judge(evaluator, {"m": replace(self.policy, mode=mode)}, TODAY)
         settings = [Setting.parse(name) for name in self.wrong if name not in (CLEAN_NAME, NO_IMAGE_NAME)]
         found: list[Record] = []
         try:
@@ -341,7 +340,7 @@ def sweep_savings(profile: Profile, metric: str, most: float, draws: int) -> Sav
     settings, rule = [Setting.parse(name) for name in SETTINGS], rule_of(metric, most)
     for _ in range(draws):
         drawer = drawn(profile, rng)
-        record = AdaptiveJudge(Judge(drawer, {"m": policy_of(rule)}, TODAY)).sweep(SweepMetric("m", "d", metric), settings)
+        record = Judge(drawer, {"m": policy_of(rule)}, TODAY).sweep(SweepMetric("m", "d", metric), settings)
         value = metrics.get(metric).function(drawer.scores["clean"], {name: drawer.scores[name] for name in SETTINGS})
         full = Outcome.PASS if rule.bound.admits(value) else Outcome.FAIL
         saved.add(record, profile.samples * len(SETTINGS), full)
@@ -361,10 +360,11 @@ def cell_savings(profile: Profile, draws: int, rules: Sequence[Rule], categories
     policy = policy_of(*rules)
     for _ in range(draws):
         drawer = replace(drawn(profile, rng), everyone=questions(profile.samples, categories=categories))
-        adaptive = AdaptiveJudge(judge := Judge(drawer, {"m": policy}, TODAY))
+        adaptive = Judge(drawer, {"m": policy}, TODAY)
+        full = adaptive.in_full()
         for name in SETTINGS:
             cell = Cell("m", "d", Setting.parse(name))
-            saved.add(adaptive.cell(cell), profile.samples, judge.cell(cell).outcome)
+            saved.add(adaptive.cell(cell), profile.samples, full.cell(cell).outcome)
     return saved
 
 

@@ -22,7 +22,6 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Score
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
 from pytest_vlmrobust.evaluation.run.results import CellResult
@@ -201,7 +200,7 @@ class Row:
 
     def judged(self, drawer: Drawer) -> list[Record]:
         """Returns what the adaptive judge says of each test."""
-        judge = AdaptiveJudge(Judge(drawer, self.policies, TODAY))
+        judge = Judge(drawer, self.policies, TODAY)
         settings = [Setting.parse(name) for name in self.settings]
         return [judge.cell(test) if isinstance(test, Cell) else judge.sweep(test, settings) for test in self.tests]
 

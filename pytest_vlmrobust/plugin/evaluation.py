@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.backends.guard import Guard
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.core.spending import Spending
-    from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
+    from pytest_vlmrobust.evaluation.judge.judge import Judge
     from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
     from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
@@ -203,10 +203,9 @@ class RunEvaluation(RunInputs):
         return self.evaluator.how_models_ran() if "evaluator" in vars(self) else {}
 
     @cached_property
-    def judge(self) -> AdaptiveJudge:
+    def judge(self) -> Judge:
         """What turns measurements into records with verdicts; with it the run writes down what it judges, and its evidence."""
         from pytest_vlmrobust.core.cell import Cell
-        from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
         from pytest_vlmrobust.evaluation.judge.judge import Judge
         from pytest_vlmrobust.evaluation.run.families import families
 
@@ -225,12 +224,12 @@ class RunEvaluation(RunInputs):
             families=members,
             baseline=self.baseline,
             attempts=self.settings.vlm_patch_attempts,
+            asker=self.evaluator,
         )
-        adaptive = AdaptiveJudge(judge, self.evaluator)
         if self.controls:  # a worker of xdist does not know which tests it will be given
             tested = {test.about for test in self.selection.tests if isinstance(test.about, Cell)}
-            adaptive.plan(self.tests.required_cells(), tested)
-        return adaptive
+            judge.coming.plan(self.tests.required_cells(), tested)
+        return judge
 
     def ask_ahead(self) -> None:
         """Has a model that is asked already go on with what coming tests need."""

@@ -57,21 +57,21 @@ class GatedTest:
 def vlm_cell(request: pytest.FixtureRequest) -> GatedTest:
     """One cell (model x dataset x setting), evaluated and judged; call ``.check()`` on it."""
     run = request.config.stash[RUN]
-    return _measure_and_record(request, "cell", lambda: run.judge.cell(request.param))
+    return _measure_and_record(request, "cell", lambda: run.judge.run(request.param))
 
 
 @pytest.fixture
 def vlm_sweep(request: pytest.FixtureRequest) -> GatedTest:
     """One summary metric of a sweep, computed over the settings of the test's mark and judged; call ``.check()`` on it."""
     run = request.config.stash[RUN]
-    return _measure_and_record(request, "sweep", lambda: run.judge.sweep(request.param, _settings(request)))
+    return _measure_and_record(request, "sweep", lambda: run.judge.run(request.param, _settings(request)))
 
 
 @pytest.fixture
 def vlm_family(request: pytest.FixtureRequest) -> GatedTest:
     """One property of a family of models of different sizes, judged; call ``.check()`` on it."""
     run = request.config.stash[RUN]
-    return _measure_and_record(request, FAMILY, lambda: run.judge.family(request.param, _settings(request)))
+    return _measure_and_record(request, FAMILY, lambda: run.judge.run(request.param, _settings(request)))
 
 
 @pytest.fixture(scope="session")

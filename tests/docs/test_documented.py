@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.spending import BUDGET_SPENT, Spending
 from pytest_vlmrobust.datasets import faces_folder_table, jsonl
+from pytest_vlmrobust.evaluation.judge.judge import run_test
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.policies import budgets, load
 from pytest_vlmrobust.reporting import RunFacts
@@ -153,6 +154,14 @@ def test_the_tour_of_the_architecture_leads_to_functions_that_exist() -> None:
     for file, name in places:
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}, f"{file}: {name}"
+
+
+def test_the_architecture_shows_the_flow_of_a_test_as_it_is() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    head, _, body = inspect.getsource(run_test).split('"""')
+    shown = page.split("```python\n")[1].split("\n```")[0]
+    assert shown == head.rstrip() + body.rstrip()
+    assert len(shown.splitlines()) <= 16
 
 
 def test_each_unit_test_stands_where_its_module_or_package_does() -> None:

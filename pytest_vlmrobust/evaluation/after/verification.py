@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.cell import PROBES, Cell, FamilyMetric
+from pytest_vlmrobust.core.cell import PROBES
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import BUDGET, CHECK, Record
 from pytest_vlmrobust.core.spending import BUDGET_SPENT
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
-from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.canaries import NOT_PROBED, SAMPLED
+from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest, changed_policies
 from pytest_vlmrobust.evaluation.judge.replay import Replay, Rescored
 from pytest_vlmrobust.evaluation.run.manifest import model_origin
@@ -162,7 +162,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
             for name in evidence.datasets():
                 replay.samples(name)  # what cannot be read is no difference: it ends here
             answers, unreadable = _answers(replay, inputs)
-            judge = AdaptiveJudge(inputs.judge(replay, baseline))
+            judge = inputs.judge(replay, baseline)
             differences, notes, count = _compare_records(judge, inputs, records, unrecorded)
             differences += _compare_budgets(inputs.budget_records(replay), records)
             problems += unreadable + _rescored_lines(replay.rescored) + differences
@@ -217,7 +217,7 @@ def _rescored_lines(differing: Sequence[Rescored]) -> list[str]:
 
 
 def _compare_records(
-    judge: AdaptiveJudge, inputs: JudgeInputs, records: Sequence[Record], unrecorded: int
+    judge: Judge, inputs: JudgeInputs, records: Sequence[Record], unrecorded: int
 ) -> tuple[list[str], list[str], int]:
     """Returns what differs, what could not be compared, and how many records were computed again."""
     by_key = {record.key: record for record in records}
@@ -252,9 +252,9 @@ def _group_notes(notes: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{of[0]}: {note}" if len(of) == 1 else f"{len(of)} tests: {note}: {first_few(of)}" for note, of in having.items()]
 
 
-def _compare_record(judge: AdaptiveJudge, test: StoredTest, record: Record) -> list[str]:
+def _compare_record(judge: Judge, test: StoredTest, record: Record) -> list[str]:
     try:
-        again = _judge_again(judge, test)
+        again = judge.run(test.about, test.settings)
     except VlmRobustError as error:
         return [f"{record.key}: cannot be computed again: {error}"]
     return [f"{record.key}: {difference}" for difference in differences(record, again)]
@@ -269,14 +269,6 @@ def _compare_budgets(again: Iterable[Record], records: Iterable[Record]) -> list
         *(f"{key}: its record is missing" for key in computed if key not in written),
         *(f"{key}: a record of budgets that the evidence keeps" for key in written if key not in computed),
     ]
-
-
-def _judge_again(judge: AdaptiveJudge, test: StoredTest) -> Record:
-    if isinstance(test.about, Cell):
-        return judge.cell(test.about)
-    if isinstance(test.about, FamilyMetric):
-        return judge.family(test.about, test.settings)
-    return judge.sweep(test.about, test.settings)
 
 
 def differences(written: Record, again: Record) -> list[str]:

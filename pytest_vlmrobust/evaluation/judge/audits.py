@@ -11,7 +11,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
@@ -20,19 +23,22 @@ from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, finge
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.run.prompts import prompt
-from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.corruption import BENIGN, CATASTROPHIC, SEVERE
 from pytest_vlmrobust.metrics.scores import ROUNDING
+from pytest_vlmrobust.metrics.sequential import (
+    Audit,
+    Limit,
+    max_drop,
+    max_harmful_flip_rate,
+    max_relative_corruption_error,
+    max_relative_drop,
+    min_accuracy,
+    min_relative_drop,
+)
 from pytest_vlmrobust.policies import Bound, JudgedBy, JudgedTest, Multiplicity, Policy, Rule
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from pytest_vlmrobust.metrics.sequential import Limit
-
-    Scores: TypeAlias = NDArray[np.float64]
-    LimitsOf: TypeAlias = Callable[[Bound, bool], list[Limit]]
+Scores: TypeAlias = NDArray[np.float64]
+LimitsOf: TypeAlias = Callable[[Bound, bool], list[Limit]]
 
 FIRST = 8
 """Samples that every cell is asked about."""
@@ -45,10 +51,6 @@ _PURPOSE = "order in which samples are asked"
 
 class NoAuditError(Exception):
     """No audit can decide a rule: there is none for its kind of bound, or a score of unchanged samples is missing."""
-
-
-class MissingScoreError(Exception):
-    """An inference failed that an audit asked for, so that no value of all answers is known."""
 
 
 # In which order samples are asked.
@@ -163,10 +165,6 @@ class RuleAudit:
         Raises:
             NoAuditError: there is no such limit: a score that it needs is missing, or its denominator is 0.
         """
-        import numpy as np
-
-        from pytest_vlmrobust.metrics.sequential import Audit
-
         self.rule, self._bounds = rule, tuple(bounds)
         by_bound, self._graded = _limits_of(bounds, limits)
         every = [limit for own in by_bound for limit in own]
@@ -195,8 +193,6 @@ class RuleAudit:
         being shown to break it. Else they are those of which nothing was asked, then those that are closest to being shown to
         keep it: the hardest may stay open.
         """
-        import numpy as np
-
         if self.is_done:
             return []
         open_bounds = self._open_bounds
@@ -224,8 +220,6 @@ class RuleAudit:
         A missing score (NaN), and a graded one where all others are 0 or 1, counts as wrong where PASS is weighed, and as right
         where FAIL is.
         """
-        import numpy as np
-
         for cell, values in scores.items():
             self._audit.advance(cell, values if self._graded else np.where((values == 0.0) | (values == 1.0), values, np.nan))
         self._conclude()
@@ -239,16 +233,12 @@ class RuleAudit:
 
     def _shown_to_keep(self, bound: Bound) -> NDArray[np.bool_]:
         """Returns which cells are shown to keep the limit of a bound, or of a tighter one."""
-        import numpy as np
-
         shown = [kept for own, kept in self._kept.items() if bound.holds(own) and self._allowed[own] == self._allowed[bound]]
         kept: NDArray[np.bool_] = np.any(shown, axis=0)
         return kept
 
     def _conclude(self) -> None:
         """Writes down which cells are shown to keep or to break which bounds, and which of them are to be asked further."""
-        import numpy as np
-
         self._evidence = self._audit.evidence()
         for bound, columns in self._columns.items():
             passed, failed = (
@@ -270,8 +260,6 @@ class RuleAudit:
 
 def _needed(risks: tuple[float, float], weights: Scores, allowed: int) -> tuple[Scores, Scores]:
     """Returns how much evidence shows that a cell keeps its limit, shape (1, 1), and that it breaks it, shape (cells, 1)."""
-    import numpy as np
-
     shares = weights / np.sort(weights)[allowed:].sum() if allowed else weights
     of_pass = -np.log(np.full((1, 1), risks[0] / (allowed + 1)))
     return of_pass, -np.log(risks[1]) - np.log(shares)[:, None]
@@ -287,18 +275,6 @@ def risks(policy: Policy, rule: Rule, test: JudgedTest) -> tuple[float, float]:
     treatment = rule.treatment
     shared = policy.sharing(rule, test) if treatment.multiplicity is Multiplicity.BONFERRONI else 1
     return treatment.alpha_pass, treatment.alpha_fail / shared / len(rule.bound.ends)
-
-
-def known(result: CellResult) -> Scores:
-    """Returns the scores of a cell.
-
-    Raises:
-        MissingScoreError: an inference failed.
-    """
-    values = result.values
-    if any(math.isnan(value) for value in values):
-        raise MissingScoreError(f"{result.cell}: a score is missing")
-    return values
 
 
 # From a rule to limits: what an audit can decide.
@@ -332,8 +308,6 @@ def limits_within(members: NDArray[np.bool_], limits: LimitsOf, bound: Bound, gr
     Raises:
         ValueError: there is no such limit.
     """
-    import numpy as np
-
     found = []
     for limit in limits(bound, graded):
         reference, member = np.zeros(members.size), np.zeros(members.size, bool)
@@ -343,34 +317,24 @@ def limits_within(members: NDArray[np.bool_], limits: LimitsOf, bound: Bound, gr
 
 
 def _drop(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_drop
-
     return [max_drop(clean, _only_max(bound), graded=graded)]
 
 
 def _accuracy(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import min_accuracy
-
     if math.isfinite(bound.high):
         raise ValueError("no limit from above")
     return [min_accuracy(clean, bound.low, graded=graded)]
 
 
 def _harmful_flips(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_harmful_flip_rate
-
     return [max_harmful_flip_rate(clean, _only_max(bound), graded=graded)]
 
 
 def _share_of_gain(clean: Scores, blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_relative_corruption_error
-
     return [max_relative_corruption_error(clean, blind, _only_max(bound), graded=graded)]
 
 
 def _patch_index(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_relative_drop, min_relative_drop
-
     if not clean.sum() > 0:
         raise ValueError("the index is undefined: no answer about a whole picture is right")
     limits = []
@@ -382,22 +346,16 @@ def _patch_index(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> l
 
 
 def _severe(clean: Scores, _blind: Scores, _bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_relative_drop
-
     if not clean.sum() > 0:
         raise ValueError("the share of severe settings is undefined: no clean answer is right")
     return [max_relative_drop(clean, SEVERE, graded=graded)]
 
 
 def _catastrophic(clean: Scores, _blind: Scores, _bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_drop
-
     return [max_drop(clean, CATASTROPHIC, graded=graded)]
 
 
 def _not_benign(clean: Scores, _blind: Scores, _bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_drop
-
     return [max_drop(clean, BENIGN - 2 * ROUNDING, graded=graded)]  # which a drop of just 1 pp is not
 
 

@@ -87,7 +87,7 @@ class JudgeInputs:
         """
         policies = {name: policy for name, policy in self.policies.items() if name in self.models}
         datasets = {test.about.dataset for test in self.tests}
-        return budget_records(replay.evidence, policies, datasets, self.today, self.judge(replay).why_task_not_shown)
+        return budget_records(replay.evidence, policies, datasets, self.today, self.judge(replay).sources.why_task_not_shown)
 
     def write(self, run: Path) -> str:
         """Writes ``docket.json``, whose SHA-256 it returns, and the bytes of the policy files into the directory of a run.

@@ -20,7 +20,6 @@ from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.evaluation.tasks.material import GROUPING, NEIGHBOURS_BY
 from pytest_vlmrobust.metrics.scores import five_numbers, per_sample
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
-from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.scoring import better_convention, box_coverage, box_scores
 
 from .context import CellScores, PlannedTest
@@ -66,15 +65,15 @@ def why_prompt_suffices(baselines: ScoreTable, prompt_overlaps: NDArray[np.float
     return "" if prompt_overlaps is None else metrics.exceeds_the_prompt(baselines, prompt_overlaps)
 
 
-def why_pictures_not_needed(measured: Measured, test: JudgedTest) -> str:
+def why_pictures_not_needed(measured: Measured, model: str, dataset: str, setting: str) -> str:
     """Returns why a test on original pictures must not pass (its boxes may come from the prompt alone), or an empty string.
 
     The test may still fail. Changed pictures and families are not measured at all if :func:`why_task_not_shown` gives a reason.
     """
-    on_originals = test.setting in {"", CLEAN_NAME} and test.model in measured.models
-    if (prompt_overlaps := told_overlaps(measured.samples(test.dataset)) if on_originals else None) is None:
+    on_originals = setting in {"", CLEAN_NAME} and model in measured.models
+    if (prompt_overlaps := told_overlaps(measured.samples(dataset)) if on_originals else None) is None:
         return ""
-    return why_prompt_suffices(baselines_table(measured, test.model, test.dataset), prompt_overlaps)
+    return why_prompt_suffices(baselines_table(measured, model, dataset), prompt_overlaps)
 
 
 def why_not_offered(metric: str, table: ScoreTable) -> str:

@@ -54,6 +54,12 @@ class Reads:
         return [cell.setting for cell in self.by_need.get(Needs.PERTURBED_BY_SETTING, ())]
 
     @property
+    def of_settings(self) -> list[Cell]:
+        """Those with changed pictures that a summary metric is taken over."""
+        cells = self.by_need.get(Needs.PERTURBED_BY_SETTING, ())
+        return list(dict.fromkeys(cell for cell in cells if cell.setting not in BASELINES))
+
+    @property
     def compared(self) -> tuple[Cell, ...]:
         """The cells that are compared with an earlier run."""
         return self.by_need.get(Needs.BASELINE, self.by_need.get(Needs.BASELINE_BY_SETTING, ()))

@@ -23,7 +23,7 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.context import Asked, CellScores, PlannedTest
-from pytest_vlmrobust.evaluation.judge.judge import Judge, decisive
+from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import (
     BASELINE,
     OBSERVATORY,
@@ -34,6 +34,7 @@ from pytest_vlmrobust.evaluation.judge.measurements import (
     quantity,
     unparsed_increase,
 )
+from pytest_vlmrobust.evaluation.judge.record import decisive
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run import evidence
 from pytest_vlmrobust.evaluation.run.data import RunData

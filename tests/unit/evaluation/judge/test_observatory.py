@@ -22,7 +22,6 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run import data
@@ -183,10 +182,10 @@ def test_a_drop_far_from_its_bound_is_decided_by_a_part_of_the_pairs(laboratory:
         return wrong(sample) if is_perturbed(setting) and sample.id in lost else right(sample)
 
     judge = laboratory.judge(answer)
-    record = AdaptiveJudge(judge).sweep(about, settings)
+    record = judge.sweep(about, settings)
     assert record.outcome is outcome
     assert record.n_requested < record.n_samples == 24 * len(settings) == 360
-    full = judge.sweep(about, settings)
+    full = judge.in_full().sweep(about, settings)
     assert full.outcome is outcome
     assert measured(full).value == pytest.approx(0.25, abs=0.01)  # one setting may leave a picture as it is
 

@@ -31,7 +31,6 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.evaluation.judge import audits
-from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.audits import FIRST, NoAuditError, RuleAudit, allowed_breaches, fingerprints_of, moments
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
@@ -123,16 +122,16 @@ def policy_of(tmp_path: Path, *rules: str, more: str = BUDGETS, judge: str = "po
 
 
 @pytest.fixture
-def adaptive(tmp_path: Path) -> Callable[..., AdaptiveJudge]:
+def adaptive(tmp_path: Path) -> Callable[..., Judge]:
     """Makes an adaptive judge of some answers, with the rules of a thresholds file."""
 
-    def made(measured: Any, *rules: str, more: str = BUDGETS, judge: str = "point") -> AdaptiveJudge:
-        return AdaptiveJudge(Judge(measured, {"model": policy_of(tmp_path, *rules, more=more, judge=judge)}, TODAY))
+    def made(measured: Any, *rules: str, more: str = BUDGETS, judge: str = "point") -> Judge:
+        return Judge(measured, {"model": policy_of(tmp_path, *rules, more=more, judge=judge)}, TODAY)
 
     return made
 
 
-Made = Callable[..., AdaptiveJudge]
+Made = Callable[..., Judge]
 DROP = "{id: drop, metric: accuracy_drop, max: 20pp}"
 
 
@@ -282,7 +281,7 @@ def test_next_to_the_bound_all_samples_are_asked_and_the_verdict_is_theirs(adapt
     shuffled = np.empty(N)
     shuffled[list(asking_order(N))] = scores  # wrong answers are spread evenly over the order
     judge = adaptive(Answers(RIGHT, {"flip_v": shuffled.tolist()}), DROP)
-    record, full = judge.cell(cell("flip_v")), judge.judge.cell(cell("flip_v"))
+    record, full = judge.cell(cell("flip_v")), judge.in_full().cell(cell("flip_v"))
     assert record.outcome is full.outcome is (Outcome.PASS if wrong <= 40 else Outcome.FAIL)
     assert record.n_requested > 0.75 * N
 
@@ -345,7 +344,7 @@ def test_a_failed_inference_leaves_no_verdict_to_a_part(adaptive: Made) -> None:
     record = judge.cell(cell("flip_v"))
     assert (record.outcome, record.n_requested) == (Outcome.INCONCLUSIVE, N)
     sweep = SweepMetric("model", "data", "worst_case_drop")
-    worst = adaptive(judge.judge.evaluator, "{id: w, metric: worst_case_drop, max: 20pp}").sweep(sweep, SETTINGS)
+    worst = adaptive(judge.evaluator, "{id: w, metric: worst_case_drop, max: 20pp}").sweep(sweep, SETTINGS)
     assert worst.outcome is Outcome.INCONCLUSIVE
 
 
@@ -384,7 +383,7 @@ def test_so_few_samples_are_all_asked(adaptive: Made) -> None:
 def test_a_sweep_without_settings_says_what_a_full_run_says(adaptive: Made, metric: str) -> None:
     judge = adaptive(Answers(RIGHT, {}), f"{{id: w, metric: {metric}, max: 20pp}}")
     about = SweepMetric("model", "data", metric)
-    expected, record = judge.judge.sweep(about, ()), judge.sweep(about, ())
+    expected, record = judge.in_full().sweep(about, ()), judge.sweep(about, ())
     assert (record.outcome, record.n_requested) == (expected.outcome, expected.n_requested)
 
 
@@ -399,7 +398,7 @@ def test_the_policy_of_a_record_is_that_of_the_file_however_much_was_asked(adapt
     judge = adaptive(Answers(RIGHT, {"flip_v": near}), DROP, "{id: a, metric: accuracy, min: 79%}", judge="interval")
     record = judge.cell(cell("flip_v"))
     assert record.n_samples == 0  # all were asked
-    assert record.policy_sha256 == judge.judge.policies["model"].sha256
+    assert record.policy_sha256 == judge.policies["model"].sha256
 
 
 def test_a_run_that_is_compared_with_an_earlier_one_asks_all(world: World, adaptive: Made) -> None:
@@ -407,7 +406,7 @@ def test_a_run_that_is_compared_with_an_earlier_one_asks_all(world: World, adapt
     directory = world.measured("before", ("clean", "no_image", "flip_v"))
     judge = adaptive(world.evaluator(), DROP)
     earlier = Baseline.open(directory)
-    compared = AdaptiveJudge(replace(judge.judge, baseline=earlier))
+    compared = replace(judge, baseline=earlier)
     record = compared.cell(cell("flip_v"))
     assert (record.n_requested, record.n_samples) == (40, 0)
     assert measure(record, "baseline_drop").value == 0.0
@@ -592,7 +591,7 @@ def test_sweeps_agree_with_full_ones(adaptive: Made, metric: str, bad: bool) -> 
     judge = adaptive(Answers(RIGHT, scores), f"{{id: w, metric: {metric}, max: 20pp}}")
     about = SweepMetric("model", "data", metric)
     record = judge.sweep(about, SETTINGS)
-    assert record.outcome is judge.judge.sweep(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
+    assert record.outcome is judge.in_full().sweep(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
     assert record.n_requested < N * len(SETTINGS) / 2
 
 
@@ -629,7 +628,7 @@ def test_a_verdict_does_not_depend_on_what_was_asked_before(
     records = []
     for before in (False, True):
         answers = Answers(RIGHT, {"flip_v": scores})
-        judge = AdaptiveJudge(Judge(answers, {"model": policy}, TODAY))
+        judge = Judge(answers, {"model": policy}, TODAY)
         if before and whole:
             for setting in SETTINGS:
                 answers.result(Cell("model", "data", setting))
@@ -664,9 +663,8 @@ class Case:
 
     def judged(self, *, full: bool = False) -> Record:
         judge = Judge(self.answers, {"model": self.policy}, TODAY)
-        by: Any = judge if full else AdaptiveJudge(judge)
-        about = self.about
-        record: Record = by.cell(about) if isinstance(about, Cell) else by.sweep(about, self.settings)
+        settings = () if isinstance(self.about, Cell) else self.settings
+        record = (judge.in_full() if full else judge).run(self.about, settings)
         return replace(record, n_inferred=0, n_recalled=0)
 
     @property
@@ -825,11 +823,11 @@ def test_cells_beyond_those_that_may_be_bad_need_not_be_asked_in_full(adaptive: 
     about = SweepMetric("model", "data", "severe_failure_rate")
     judge = adaptive(Answers(RIGHT, {"invert": near.tolist()}), "{id: s, metric: severe_failure_rate, max: 25%}")
     record = judge.sweep(about, SETTINGS)
-    assert record.outcome is judge.judge.sweep(about, SETTINGS).outcome is Outcome.PASS
+    assert record.outcome is judge.in_full().sweep(about, SETTINGS).outcome is Outcome.PASS
     assert record.n_requested < N * len(SETTINGS) / 2
     assert "shown at a risk of 0.05 by " in record.reason
     assert record.notes == ("a share of the 4 settings asked about",)
-    strict = adaptive(judge.judge.evaluator, "{id: s, metric: severe_failure_rate, max: 0%}").sweep(about, SETTINGS)
+    strict = adaptive(judge.evaluator, "{id: s, metric: severe_failure_rate, max: 0%}").sweep(about, SETTINGS)
     assert strict.outcome is Outcome.PASS
     assert strict.n_requested > record.n_requested
 
@@ -841,7 +839,7 @@ def test_shares_of_settings_agree_with_full_ones(adaptive: Made, metric: str, bo
     judge = adaptive(Answers(RIGHT, scores), f"{{id: s, metric: {metric}, {bound}}}")
     about = SweepMetric("model", "data", metric)
     record = judge.sweep(about, SETTINGS)
-    assert record.outcome is judge.judge.sweep(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
+    assert record.outcome is judge.in_full().sweep(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
     asked = N if metric == "benign_at_low" else N * len(SETTINGS)
     assert (record.n_samples, record.n_requested < asked) == (asked, True)
     assert measure(record, metric).value == (bad if metric != "benign_at_low" else not bad)
@@ -932,9 +930,7 @@ def run_of(world: World, tmp_path: Path) -> tuple[Path, list[Record]]:
     records = []
     with Journal(run) as journal:
         for test in tests:
-            about = test.about
-            record = AdaptiveJudge(judge).cell(about) if isinstance(about, Cell) else AdaptiveJudge(judge).sweep(about, flips)  # type: ignore[arg-type]
-            records.append(replace(record, nodeid=test.nodeid))
+            records.append(replace(judge.run(test.about, test.settings), nodeid=test.nodeid))
             journal.append(records[-1])
     return run, records
 
@@ -950,7 +946,7 @@ def judged_in_order(world: World, store: str, *, ahead: bool, failing: str = "")
     return [replace(record, seconds=0.0) for record in records], requests
 
 
-def planned(world: World, store: str, *, ahead: bool, failing: str = "") -> tuple[AdaptiveJudge, list[Cell], list[str]]:
+def planned(world: World, store: str, *, ahead: bool, failing: str = "") -> tuple[Judge, list[Cell], list[str]]:
     """Returns a judge that knows the cells to come, these, and the settings that the model has been asked about so far."""
     world.directory = world.directory.parent / store
     requests: list[str] = []
@@ -964,10 +960,9 @@ def planned(world: World, store: str, *, ahead: bool, failing: str = "") -> tupl
     world.model.answer = answer_of
     evaluator = world.evaluator(batch_size=8)
     policy = policy_of(world.directory.parent, DROP, "{id: w, metric: mean_drop, max: 60pp}")
-    judge = Judge(evaluator, {"model": policy}, TODAY)
-    adaptive = AdaptiveJudge(judge, evaluator if ahead else None)
+    adaptive = Judge(evaluator, {"model": policy}, TODAY, asker=evaluator if ahead else None)
     cells = [Cell("model", "data", setting) for setting in (CLEAN, NO_IMAGE, *SETTINGS)]
-    adaptive.plan(cells, set(cells))
+    adaptive.coming.plan(cells, set(cells))
     return adaptive, cells, requests
 
 
@@ -1096,7 +1091,7 @@ def test_a_model_is_asked_in_its_own_order_whatever_models_came_before(world: Wo
     asked = []
     for models in (["cot"], ["model", "cot"]):
         world.directory = directory / str(len(models))
-        judge = AdaptiveJudge(Judge(world.evaluator(), dict.fromkeys(world.refs, policy), TODAY))
+        judge = Judge(world.evaluator(), dict.fromkeys(world.refs, policy), TODAY)
         for name in models:
             world.model.asked.clear()
             assert judge.cell(cell("flip_v", name)).n_requested < 60

@@ -1,0 +1,556 @@
+"""Measuring: from the answers of a test to its estimates, and to what its record says beside them.
+
+Nothing here knows a bound or a verdict.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import (
+    CLEAN,
+    CLEAN_NAME,
+    NO_IMAGE,
+    NO_IMAGE_NAME,
+    Cell,
+    FamilyMetric,
+    Planned,
+    Setting,
+    SweepMetric,
+)
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.record import FAMILY, Measure
+from pytest_vlmrobust.core.words import quantity as counted
+from pytest_vlmrobust.evaluation.run.answers import Measured
+from pytest_vlmrobust.evaluation.run.chains import chains_by_change, chains_by_outcome
+from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
+from pytest_vlmrobust.evaluation.run.evidence import examples
+from pytest_vlmrobust.evaluation.run.families import DIRECT, Family
+from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, collapsed_rungs, received, same_pictures
+from pytest_vlmrobust.evaluation.run.results import (
+    CellResult,
+    positions,
+    reads_blind,
+    said_of_guesses,
+    said_of_letters,
+    savings,
+)
+from pytest_vlmrobust.metrics.completeness import arrays_read
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.policies import JudgedTest, Policy
+
+from . import canaries, observatory
+from .baseline import Baseline, answered_by, baseline_scores, changed_samples, refuse_unlike_answers, why_not_compared
+from .budgets import blind_unparsed, budget_measures, failure_measures
+from .context import Asked, CellScores, FamilyScores, PlannedTest, SweepScores
+from .measurements import applying, estimate_all, judged_test, judged_tests, with_kept_labels
+from .reads import (
+    BASELINES,
+    AttemptsOf,
+    Reads,
+    family_and_level,
+    groups_of,
+    reads_of,
+    small_categories,
+    sweep_table,
+    why_no_categories,
+)
+from .strata import SUITE, estimates_by_stratum, rows_of
+
+_WORST = 5
+LADDER_METRIC = "absolute_continuous_error"
+"""Beside which it is said, once for a dataset, where the resolution does not reach a model: it is small then."""
+
+Budgets = Callable[[Policy, date], list[Measure]]
+"""Judges the failed and unreadable answers of a test by a policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the tests of a run are measured from: its answers, and what they are compared with."""
+
+    answers: Measured
+    """Those to all samples, or to a part of them."""
+    reference: str | None = None
+    """The model whose errors normalise the mean corruption error; ``None`` is the same model without pictures."""
+    confidence: float = 0.90
+    data: TaskData = field(default_factory=StoredTasks)
+    families: Mapping[str, Family] = field(default_factory=dict)
+    baseline: Baseline | None = None
+    """The earlier run that cells are compared with."""
+    attempts_of: AttemptsOf = lambda _cell: None
+    is_ruled: Callable[[JudgedTest], bool] = lambda _test: False
+    """Whether a rule is about a category of a cell; others are not estimated."""
+    all_answers: Measured | None = None
+    """The answers to all samples, where ``answers`` has a part of them."""
+    refusals: dict[tuple[str, str], str] = field(default_factory=dict, repr=False, compare=False)
+    """By model and dataset, why a task is not shown to be done."""
+    fingerprints: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
+    """By model and dataset, what the order is made of in which samples are asked."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether a part of the samples is measured, whose intervals would ignore that it was stopped."""
+        return self.all_answers is not None
+
+    @property
+    def everything(self) -> Measured:
+        """The answers to all samples."""
+        return self.all_answers or self.answers
+
+    def part(self, answers: Measured) -> Sources:
+        """Returns the same with answers to a part of the samples."""
+        return dataclasses.replace(self, answers=answers, all_answers=self.everything)
+
+    def task(self, dataset: str) -> str:
+        """Returns the task that made a dataset of a collection; empty for plain questions."""
+        return self.data.tasks.get(dataset, "")
+
+    def reads_of(self, planned: Planned, settings: Sequence[Setting] = ()) -> Reads:
+        """Returns the cells that a test reads."""
+        return reads_of(planned, settings, self.answers.models, self.data, self.reference, self.attempts_of)
+
+    def why_task_not_shown(self, model: str, dataset: str) -> str:
+        """Returns why a model is not shown to do a task on unchanged pictures; it is then not asked about changed ones."""
+        if not self.task(dataset):
+            return ""
+        if (model, dataset) not in self.refusals:
+            why = self.data.lacking(dataset) or observatory.why_task_not_shown(self.everything, model, dataset)
+            self.refusals[model, dataset] = why
+        return self.refusals[model, dataset]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurement:
+    """What was measured of a test."""
+
+    planned: Planned
+    estimates: Sequence[tuple[JudgedTest, Estimate]]
+    """The estimate of each quantity that a rule may bound; of a summary metric its own first."""
+    results: Sequence[CellResult] = ()
+    """The answers that it rests on."""
+    budgets: Budgets = lambda _policy, _today: []
+    facts: Callable[[], dict[str, Any]] = dict
+    """What else the record says; ``measures`` are those that no rule is about."""
+    why_not_passed: str = ""
+    """Why a bound that is kept shows nothing: the pictures are not needed for it."""
+
+
+# One door for all tests that are not asked about.
+
+
+def why_not_asked(reads: Reads, sources: Sources) -> str:
+    """Returns why a test is not asked about: its task asks nothing or is not shown to be done, or there is nothing to compare."""
+    planned = reads.planned
+    if lacking := sources.data.lacking(planned.dataset):
+        return lacking
+    if isinstance(planned, FamilyMetric):
+        family = sources.families[planned.family]
+        _refuse_unlike_models(sources, family.members, planned.dataset)
+        refusals = [sources.why_task_not_shown(name, planned.dataset) for name in family.members]
+        largest = f"no model of the family is shown to do the task, not even {family.largest}: {refusals[-1]}"
+        return largest if all(refusals) else ""
+    if isinstance(planned, SweepMetric):
+        return "" if set(reads.settings) <= {*BASELINES} else why_sweep_not_asked(planned, sources)
+    return "" if planned.setting in BASELINES else sources.why_task_not_shown(planned.model, planned.dataset)
+
+
+def why_sweep_not_asked(sweep: SweepMetric, sources: Sources) -> str:
+    """Returns why the settings of a summary metric are not asked about."""
+    why = sources.why_task_not_shown(sweep.model, sweep.dataset)
+    return why or why_no_categories(metrics.get(sweep.metric).needs, sources.everything.samples(sweep.dataset))
+
+
+def refused(reads: Reads, sources: Sources, why: str) -> Measurement:
+    """Returns the measurement of a test that is not asked about: estimates that are not valid, for that reason."""
+    planned, answers, lacking = reads.planned, sources.answers, sources.data.lacking(reads.planned.dataset)
+    if isinstance(planned, Cell):
+        asked = Asked.of(answers, planned.dataset, sources.task(planned.dataset))
+        tests = judged_tests(planned, asked, baseline=sources.baseline is not None)
+        nothing = Estimate(math.nan, 0, valid=False, reason=why)
+        baselines = [] if lacking else _baselines_of(sources, [planned.model], planned.dataset)
+        return Measurement(
+            planned,
+            [(test, nothing) for test in tests],
+            budgets=lambda policy, _today: _baseline_failures(policy, baselines),
+            facts=lambda: {**_about_cell(planned), "not_asked": why},
+        )
+    test = JudgedTest(planned.model, planned.dataset, planned.metric, planned.split)
+    facts: dict[str, Any] = {**_about_summary(planned), "not_asked": why}
+    if lacking:
+        return Measurement(planned, [(test, Estimate(math.nan, 0, valid=False, reason=why))], facts=lambda: facts)
+    models = sources.families[planned.family].members if isinstance(planned, FamilyMetric) else [planned.model]
+    results = _baselines_of(sources, models, planned.dataset)
+    nothing = Estimate(math.nan, len(answers.samples(planned.dataset)), valid=False, reason=why)
+    if isinstance(planned, SweepMetric):
+        by_grouping = observatory.grouping_measures(planned.metric, _people(sources, planned.dataset), None, None, why)
+        facts |= {"notes": (*collapsed_rungs(results), *said_of_guesses(results)), "measures": by_grouping}
+    return Measurement(planned, [(test, nothing)], results, _failures(results), lambda: {**facts, "n": nothing.n})
+
+
+def _baselines_of(sources: Sources, models: Iterable[str], dataset: str) -> list[CellResult]:
+    return [sources.answers.result(Cell(model, dataset, setting)) for model in models for setting in BASELINES]
+
+
+def _baseline_failures(policy: Policy, baselines: Iterable[CellResult]) -> list[Measure]:
+    """Returns the broken budget of failed inferences on original pictures, or without any.
+
+    Whether the model does the task is then unknown: its inferences failed.
+    """
+    for result in baselines:
+        broken = failure_measures(policy.budgets, [result])
+        if failed := [measure for measure in broken if measure.outcome is Outcome.ERROR]:
+            return [dataclasses.replace(measure, reason=f"{result.cell}: {measure.reason}") for measure in failed]
+    return []
+
+
+def _failures(results: Sequence[CellResult]) -> Budgets:
+    return lambda policy, _today: failure_measures(policy.budgets, results)
+
+
+def _about_cell(cell: Cell) -> dict[str, Any]:
+    family, level = family_and_level(cell.setting)
+    return {"test": "cell", "setting": str(cell.setting), "family": family, "level": level}
+
+
+def _about_summary(planned: SweepMetric | FamilyMetric) -> dict[str, Any]:
+    return {
+        "test": FAMILY if isinstance(planned, FamilyMetric) else "sweep",
+        "metric": planned.metric,
+        "split": planned.split,
+    }
+
+
+def _people(sources: Sources, dataset: str) -> dict[str, list[str]]:
+    return observatory.groupings(sources.answers.samples(dataset)) if sources.task(dataset) else {}
+
+
+# What is asked about.
+
+
+def measure(reads: Reads, sources: Sources) -> Measurement:
+    """Measures a test; evaluates whatever it reads.
+
+    Raises:
+        InfrastructureError: something that it reads could not be measured.
+    """
+    if isinstance(reads.planned, Cell):
+        return _measure_cell(reads.planned, reads, sources)
+    if isinstance(reads.planned, FamilyMetric):
+        return _measure_family(reads.planned, reads, sources)
+    return _measure_sweep(reads.planned, reads, sources)
+
+
+def _measure_cell(cell: Cell, reads: Reads, sources: Sources) -> Measurement:
+    answers, baseline = sources.answers, sources.baseline
+    result = answers.result(cell)
+    tried = [answers.result(each) for each in reads.by_need.get(metrics.Needs.WHOLE_ATTEMPTS, ())]
+    asked = Asked(sources.task(cell.dataset), answers.corpus_metric(cell.dataset), result.samples)
+    test = PlannedTest(cell, asked, baseline=baseline is not None, attempts=bool(tried))
+    attempts = tried[0] if tried else None
+    scores = CellScores(answers, test, result, sources.confidence, attempts, baseline, intervals=not sources.is_part)
+    estimates = [(judged_test(test, name), estimate) for name, estimate in estimate_all(test, scores).items()]
+    estimates += _by_category(scores, sources)
+    excused = sources.why_task_not_shown(cell.model, cell.dataset)
+
+    def facts() -> dict[str, Any]:
+        beside = [*blind_unparsed(result), *_canaries(scores, sources)]
+        since = changed_samples(baseline, cell, answers, result.values) if baseline else None
+        named = [judged.metric for judged, _ in estimates] + [each.metric for each in beside]
+        return {
+            **_about_cell(cell),
+            "measures": beside,
+            "broken": since.broken if since else (),
+            "fixed": since.fixed if since else (),
+            "n": result.n_requested - result.count("error"),
+            "seconds": result.seconds,
+            "categories": mean_by_category(result),
+            "chains": {} if answers.models[cell.model].prompt_mode == DIRECT else chains_by_outcome(result),
+            "worst": _newly_wrong(scores),
+            "positions": positions(result),
+            "received": received(result) if LADDER_FAMILY in family_and_level(cell.setting)[0].split("+") else "",
+            "notes": (
+                *undone_steps(result),
+                *rci_bands(estimates, cell.setting),
+                *savings(result),
+                *said_of_letters(result),
+                *map(attempts_note, tried),
+                *_task_notes(result, sources),
+                *_guess_notes(cell, named, answers),
+                *(baseline.left_out(cell.dataset, answers) if baseline and baseline.has_cell(cell) else ()),
+            ),
+            "examples": examples(scores.clean, result, answers.album),
+        }
+
+    return Measurement(
+        cell,
+        estimates,
+        [result],
+        lambda policy, today: budget_measures(policy, [result, *tried], today, excused=excused),
+        facts,
+        _why_not_passed(cell, str(cell.setting), sources),
+    )
+
+
+def _by_category(scores: CellScores, sources: Sources) -> list[tuple[JudgedTest, Estimate]]:
+    """Returns the estimates of the categories of a cell that a rule is about."""
+    estimates: list[tuple[JudgedTest, Estimate]] = []
+    categories = sorted({sample.category for sample in scores.samples} - {""})
+    for category in categories:
+        tests = {each.name: judged_test(scores.test, each.name, category, len(categories)) for each in applying(scores.test)}
+        ruled = {name for name, test in tests.items() if sources.is_ruled(test)}
+        part = scores.category(category) if ruled else None
+        estimated = [each for each in applying(part.test) if each.by_category and each.name in ruled] if part else []
+        estimates += [(tests[each.name], estimate) for each in estimated if (estimate := each.estimate(part)) is not None]
+    return estimates
+
+
+def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measurement:
+    answers, metric, is_task = sources.answers, metrics.get(sweep.metric), bool(sources.task(sweep.dataset))
+    people = _people(sources, sweep.dataset)
+    table = _sweep_table(sweep, reads, sources)
+    used = [Cell(sweep.model, sweep.dataset, setting) for setting in _settings_read(sweep, reads, table, sources)]
+    table, samples, notes = _on_common(sweep.dataset, metric, table, sources)
+    notes.append(small_categories(metric.needs, sources.everything.samples(sweep.dataset)))
+    if metric.label_preserving:
+        table, samples, changed = with_kept_labels(table, samples)
+        notes += [changed, metric.note(table) if metric.note and table.samples else ""]
+    flat = same_pictures([answers.result(cell) for cell in used]) if metric.suite == SUITE else ""
+    refusal = observatory.why_not_offered(sweep.metric, table) or flat
+    refusal = refusal or ("" if table.samples else "the settings change the answer of every sample")
+    invalid = refusal or why_not_compared(sweep.metric, table)
+
+    scores = SweepScores(table, samples, sources.confidence, intervals=not sources.is_part)
+    test = PlannedTest(sweep, Asked(sources.task(sweep.dataset), samples=samples))
+    estimates = estimate_all(test, scores)
+    own = estimates.pop(sweep.metric)
+    own = dataclasses.replace(own, valid=False, reason=invalid) if invalid else own
+    further = [] if invalid else [(judged_test(test, name), estimate) for name, estimate in estimates.items()]
+    further += [] if invalid else _by_stratum(test, scores, sources)
+    results = [answers.result(cell) for cell in used]
+
+    def facts() -> dict[str, Any]:
+        by_grouping = observatory.grouping_measures(sweep.metric, people, table, scores.level)
+        gaps = observatory.compared_means(sweep.metric, table)
+        gaps += observatory.grouping_notes(people, table) if by_grouping else ()
+        said = () if invalid else filter(None, notes)
+        on_ladder = sweep.metric == LADDER_METRIC and not is_task
+        parted = is_task and not refusal and not sources.is_part
+        return {
+            **_about_summary(sweep),
+            "n": own.n,
+            "measures": [*by_grouping, *(canaries.warnings_about_rungs(sweep.model, results) if on_ladder else ())],
+            "notes": (*collapsed_rungs(results), *gaps, *said, *said_of_guesses(results)),
+            "not_asked": refusal,
+            "categories": {judged.category: _valid_value(estimate) for judged, estimate in further if judged.category},
+            "chains": {} if refusal else _chains_by_change(reads, sources),
+            **({"parts": observatory.parts(sweep.metric, table, results, people)} if parted else {}),
+        }
+
+    return Measurement(
+        sweep,
+        [(JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split), own), *further],
+        results,
+        _failures(results),
+        facts,
+        _why_not_passed(sweep, sweep.split, sources),
+    )
+
+
+def summary(
+    sweep: SweepMetric, estimate: Estimate, results: Sequence[CellResult], notes: tuple[str, ...], sources: Sources
+) -> Measurement:
+    """Returns the measurement of a summary metric that is estimated from parts of its cells."""
+    return Measurement(
+        sweep,
+        [(JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split), estimate)],
+        results,
+        _failures(results),
+        lambda: {**_about_summary(sweep), "n": estimate.n, "notes": notes},
+        _why_not_passed(sweep, sweep.split, sources),
+    )
+
+
+def _sweep_table(sweep: SweepMetric, reads: Reads, sources: Sources) -> ScoreTable:
+    """Returns the scores that a summary metric is computed from; refuses models that answered otherwise."""
+    answers, baseline = sources.answers, sources.baseline
+    everything = sources.everything.samples(sweep.dataset)
+    table = sweep_table(reads, answers, is_task=bool(sources.task(sweep.dataset)), everything=everything)
+    for need in (metrics.Needs.BASE_BY_SETTING, metrics.Needs.REFERENCE_BY_SETTING):
+        if others := reads.by_need.get(need):
+            _refuse_unlike_models(sources, (sweep.model, others[0].model), sweep.dataset)
+    if metrics.Needs.BASELINE_BY_SETTING not in metrics.get(sweep.metric).needs or baseline is None:
+        return table
+    if reads.settings:  # one cell says it for all: a model answers by one method
+        result = answers.result(Cell(sweep.model, sweep.dataset, reads.settings[0]))
+        baseline.refuse_answers(result.cell, answered_by(result.samples, result.predictions, result.views))
+    earlier = baseline_scores(baseline, sweep.model, sweep.dataset, answers, table)
+    return dataclasses.replace(table, baseline_by_setting=earlier)
+
+
+def _settings_read(sweep: SweepMetric, reads: Reads, table: ScoreTable, sources: Sources) -> list[Setting]:
+    """Returns the settings whose answers a summary metric is computed from."""
+    metric = metrics.get(sweep.metric)
+    read = set(arrays_read(metric, table, None))
+    if sources.task(sweep.dataset):  # whether it is done at all comes first
+        read |= {CLEAN_NAME, NO_IMAGE_NAME}
+    if metrics.Needs.REFERENCE_BY_SETTING in metric.needs and sources.reference is None:
+        read.add(NO_IMAGE_NAME)
+    return [setting for setting in dict.fromkeys((*BASELINES, *reads.settings)) if str(setting) in read]
+
+
+def _on_common(
+    dataset: str, metric: metrics.Metric, table: ScoreTable, sources: Sources
+) -> tuple[ScoreTable, list[Any], list[str]]:
+    """Returns the scores and samples that a summary metric is about, and what a comparison with the baseline leaves out."""
+    samples, baseline = [*sources.answers.samples(dataset)], sources.baseline
+    if metrics.Needs.BASELINE_BY_SETTING not in metric.needs or baseline is None:
+        return table, samples, []
+    kept = baseline.kept(dataset, sources.answers)
+    both = [sample for sample, own in zip(samples, kept, strict=True) if own]
+    return rows_of(table, kept), both, [*baseline.left_out(dataset, sources.answers)]
+
+
+def _by_stratum(test: PlannedTest, scores: SweepScores, sources: Sources) -> list[tuple[JudgedTest, Estimate]]:
+    """Returns a summary metric of the curve over resolutions for each category and sub-task."""
+    estimates = []
+    for quantity in (quantity for quantity in applying(test) if quantity.by_category):
+        by_stratum = estimates_by_stratum(quantity.name, scores.table, scores.samples, sources.confidence)
+        strata = len(by_stratum)
+        estimates += [(judged_test(test, quantity.name, name, strata), estimate) for name, estimate in by_stratum.items()]
+    return estimates
+
+
+def _chains_by_change(reads: Reads, sources: Sources) -> dict[str, float]:
+    """Returns the lengths of chains of thought by what they change, where a model is compared with itself without them."""
+    base = {cell.setting: cell for cell in reads.by_need.get(metrics.Needs.BASE_BY_SETTING, ())}
+    if not base or sources.is_part:
+        return {}
+    thinking = [cell for cell in reads.by_need[metrics.Needs.PERTURBED_BY_SETTING] if cell.setting != NO_IMAGE]
+    direct = [base[cell.setting] for cell in thinking]
+    before, after = ([sources.answers.result(cell) for cell in cells] for cells in (direct, thinking))
+    return chains_by_change(before, after)
+
+
+def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Measurement:
+    answers, family = sources.answers, sources.families[planned.family]
+    every = [answers.result(cell) for cell in reads.by_need[metrics.Needs.PERTURBED_BY_SETTING]]
+    by_member = [[result.values for result in every if result.cell.model == name] for name in family.members]
+    scores = observatory.means(by_member)
+    test = PlannedTest(planned, Asked(sources.task(planned.dataset)))
+    groups = groups_of(answers.samples(planned.dataset))
+    own = estimate_all(test, FamilyScores(family.parameters, scores, groups, sources.confidence))[planned.metric]
+    notes = (observatory.members_note(planned, family, scores),)
+    return Measurement(
+        planned,
+        [(JudgedTest(planned.model, planned.dataset, planned.metric, planned.split), own)],
+        every,
+        _failures(every),
+        lambda: {**_about_summary(planned), "n": own.n, "notes": notes},
+    )
+
+
+def _refuse_unlike_models(sources: Sources, models: Iterable[str], dataset: str) -> None:
+    """Refuses to compare models that did not all answer by one method, letters or text.
+
+    Raises:
+        DatasetError: they did not.
+    """
+    clean = {name: sources.answers.result(Cell(name, dataset, CLEAN)) for name in models}
+    ways = {name: answered_by(each.samples, each.predictions, each.views) for name, each in clean.items()}
+    refuse_unlike_answers(ways, dataset)
+
+
+def _why_not_passed(planned: Cell | SweepMetric, setting: str, sources: Sources) -> str:
+    if not sources.task(planned.dataset):
+        return ""
+    return observatory.why_pictures_not_needed(sources.everything, planned.model, planned.dataset, setting)
+
+
+# What a record says beside its estimates.
+
+
+def _canaries(scores: CellScores, sources: Sources) -> list[Measure]:
+    """Returns what says whether a model looks at its pictures; tasks, which have floors, are left out."""
+    if sources.task(scores.cell.dataset):
+        return []
+    if scores.cell.setting not in BASELINES or not any(sample.images for sample in scores.samples):
+        return []
+    gain = canaries.gain_over_blind(scores.table, sources.confidence)
+    if scores.cell.setting == CLEAN:
+        return [gain, *canaries.measures_beside_clean(sources.answers, scores.result)]
+    return [gain, *canaries.warnings_beside(scores.result, scores.clean)]
+
+
+def _task_notes(result: CellResult, sources: Sources) -> tuple[str, ...]:
+    model = result.cell.model
+    is_task = sources.task(result.cell.dataset)
+    return observatory.notes(model, sources.answers.models[model].box_convention, result) if is_task else ()
+
+
+def _guess_notes(cell: Cell, named: Sequence[str], answers: Measured) -> tuple[str, ...]:
+    """Returns how many answers without pictures count as guesses, if a measure of the cell compares with them."""
+    if cell.setting != NO_IMAGE and not reads_blind(named):
+        return ()
+    return said_of_guesses([answers.result(Cell(cell.model, cell.dataset, NO_IMAGE))])
+
+
+def attempts_note(result: CellResult) -> str:
+    """Returns a note on how many samples are right in some attempts and wrong in others."""
+    count = len(result.samples)
+    if result.n_unasked:
+        return f"{result.cell.setting}: attempts after a right one were not asked for, so it is unknown how much they vary"
+    if result.count("error"):
+        return ""
+    scores = result.by_view
+    varied = int((scores.max(axis=1) != scores.min(axis=1)).sum())
+    note = f"{result.cell.setting}: the score of {varied} of {count} samples differs between attempts at the whole picture"
+    if varied:
+        return note
+    return f"{note}: pcri_matched equals pcri here, and may be below 0 only because answers to patches differ by luck"
+
+
+def _newly_wrong(scores: CellScores) -> tuple[str, ...]:
+    """Returns some samples that score less than on clean pictures."""
+    if scores.cell.setting == CLEAN:
+        return ()
+    before, after = scores.clean.values, scores.result.values
+    lost = [sample.id for sample, was, now in zip(scores.samples, before, after, strict=True) if now < was]
+    return tuple(lost[:_WORST])
+
+
+def _valid_value(estimate: Estimate) -> float:
+    return estimate.value if estimate.valid else math.nan
+
+
+def rci_bands(estimates: Iterable[tuple[JudgedTest, Estimate]], setting: Setting) -> tuple[str, ...]:
+    """Returns the band of the Region Comprehension Index, if it was measured."""
+    values = [_valid_value(estimate) for test, estimate in estimates if test.metric == "rci" and not test.category]
+    return tuple(f"{setting}: an RCI of {value:.3f} is {metrics.rci_band(value)}" for value in values if not math.isnan(value))
+
+
+def undone_steps(result: CellResult) -> tuple[str, ...]:
+    """Returns for each step that could not be applied: to how many samples, with an example."""
+    by_step: dict[str, list[tuple[str, str]]] = {}
+    for sample, notes in result.notes.items():
+        for note in notes:
+            by_step.setdefault(note.partition(": ")[0], []).append((sample, note))
+    return tuple(
+        f"{len(affected)} of {counted(len(result.samples), 'sample')}, such as {affected[0][0]}: {affected[0][1]}"
+        for affected in by_step.values()
+    )
+
+
+def mean_by_category(result: CellResult) -> dict[str, float]:
+    """Returns the mean score of each stratum, NaN where a score is missing."""
+    names = np.array([sample.category for sample in result.samples])
+    return {str(name): float(result.values[names == name].mean()) for name in dict.fromkeys(names.tolist())}

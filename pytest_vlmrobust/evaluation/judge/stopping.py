@@ -1,0 +1,563 @@
+"""Stopping: a test asks its samples in a fixed random order, and ends once its rules are decided at their declared risk.
+
+A rule that judges the value (``judge: point``) asks for the verdict that all answers would give. An audit of a cell, of a
+category, of the cells of a sweep or of the pairs of a mean bets against that verdict and may stop after any answer. What no
+audit is known for, and any rule that judges the interval, is looked at a few times: each look spends a part of the risk, and the
+last one asks about all samples.
+
+The order follows from the prompt and the pixels of each sample, not from its place, its id or any option. It is the same for all
+cells of a model and a dataset, so that metrics of several cells find the same samples in each. Every verdict of a cell follows
+from its own answers in that order, so that it is the same whatever else the run asks, in any process. Unchanged pictures, by
+whose pixels samples are known, are asked about in full before a test may stop early.
+
+A failed inference leaves its test to all samples, as does a category or a metric that the samples so far lack. Budgets are judged
+on what was asked. A run that is compared with an earlier one asks about everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome, Verdict
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.record import BUDGET_METRICS, LARGEST_DROP, Record
+from pytest_vlmrobust.core.words import quantity as counted
+from pytest_vlmrobust.evaluation.run.queue import Want
+from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
+from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.evaluation.run.views import view_count
+from pytest_vlmrobust.metrics.corruption import low_settings
+from pytest_vlmrobust.metrics.sequential import pair_order, prior_weights
+from pytest_vlmrobust.metrics.table import Needs, ScoreTable
+from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Policy, Rule, Waiver
+from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, verdict_of_part
+
+from .audits import (
+    CELL_LIMITS,
+    EVERY_CELL,
+    FIRST,
+    GROWTH,
+    LOW_ONLY,
+    MEANS,
+    OF_RUNGS,
+    SHARES,
+    LimitsOf,
+    NoAuditError,
+    RuleAudit,
+    Scores,
+    allowed_breaches,
+    asking_order,
+    fingerprints_of,
+    judges_value,
+    limits_within,
+    moments,
+    risks,
+    step_after,
+)
+from .context import Asked
+from .looks import PartialAnswers, blocks, first_places, look_sizes, risk_shares, strata_of, with_risk
+from .measure import Measurement, Sources, measure, summary, why_sweep_not_asked
+from .measurements import UNPARSED_INCREASE, judged_tests, quantity
+from .reads import BASELINES, Reads, floors, reads_baselines_only, references, score_table, unseen_names
+from .record import is_broken, judge_estimates
+from .strata import rows_of
+
+PAIRS = 32
+"""Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
+CELLS_PER_ROUND = 4
+"""Cells of a sweep that are asked next: those closest to a breach."""
+Steps: TypeAlias = Generator[list[Want], list[Scores], bool]
+"""Yields what is asked next, receives its scores, and returns whether the test is decided."""
+RuleKey: TypeAlias = tuple[JudgedTest, str]
+"""A rule by its id, with what it is about."""
+
+
+class _ScoreMissing(Exception):
+    """An inference failed that an audit asked for, so that no value of all answers is known."""
+
+
+@dataclass(eq=False)
+class Stopping:
+    """What ends one test before all its answers are there; a verdict that was reached stands."""
+
+    reads: Reads
+    sources: Sources
+    policy: Policy
+    today: date
+    size: int
+    """How many answers the test would ask for."""
+    n_asked: int = 0
+    """How many answers there are once what is asked next is answered."""
+    at_look: bool = False
+    """Whether what is asked next is looked at, which reads further cells."""
+    is_decided: bool = False
+    decided: dict[RuleKey, Verdict] = field(default_factory=dict)
+    _measurement: Measurement | None = None
+    _shares: Mapping[int, float] = field(default_factory=dict)
+    """The parts of a rule's risk that looks spend, and that all samples have; empty where no look is taken."""
+    _audited: set[RuleKey] = field(default_factory=set)
+    """Rules that an audit decides; looks spend no risk on them."""
+    _invalid: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
+    """By metric and category, those that do not apply, as the answers about all unchanged samples show: nothing changes that."""
+    _planned: frozenset[str] = frozenset()
+    """The metrics that blocking rules are about, and that all answers have a value of."""
+    _open_looks: bool = False
+    """Whether the last look left a rule open that no audit decides."""
+    _beyond_budget: bool = False
+    """Whether more inferences failed, or more answers were unreadable, than the policy admits; then all samples are judged."""
+    _steps: Steps | None = None
+    _wants: Sequence[Want] = ()
+
+    @classmethod
+    def of(cls, reads: Reads, sources: Sources, policy: Policy, today: date) -> Stopping | None:
+        """Returns what may end a test that is asked about.
+
+        ``None`` where the policy asks for all answers, an earlier run is compared with, so few samples are all asked, or nothing
+        can end before: tests of unchanged pictures, and of families.
+        """
+        about = reads.planned
+        if policy.mode is not Mode.ADAPTIVE or sources.baseline is not None or sources.data.lacking(about.dataset):
+            return None
+        size = len(sources.answers.samples(about.dataset))
+        if isinstance(about, FamilyMetric) or size <= FIRST:
+            return None
+        if about.setting in BASELINES if isinstance(about, Cell) else reads_baselines_only(about):
+            return None
+        if isinstance(about, SweepMetric) and (
+            why_sweep_not_asked(about, sources) or _lacks_reference(about, {about.metric}, sources)
+        ):
+            return None
+        return cls(reads, sources, policy, today, size)
+
+    def next(self) -> Sequence[Want]:
+        """Returns what is asked next; nothing once the test is decided, or has to ask all."""
+        if self._steps is None:
+            self._steps = self._all_steps()
+            self._advance(None)
+        return self._wants
+
+    def take(self, scores: Sequence[Scores]) -> None:
+        """Takes the scores of what was asked next into account, those of each want in its order."""
+        self._advance(list(scores))
+
+    def _all_steps(self) -> Steps:
+        about = self.reads.planned
+        if isinstance(about, Cell):
+            return self._cell_steps(about)
+        assert isinstance(about, SweepMetric)
+        return self._sweep_steps(about)
+
+    def _advance(self, scores: Any) -> None:
+        assert self._steps is not None
+        try:
+            self._wants = self._steps.send(scores)
+        except StopIteration as end:
+            self._wants, self.is_decided = (), end.value
+
+    @property
+    def order(self) -> Sequence[int]:
+        """The places of all samples, in the order in which they are asked."""
+        return asking_order(self._fingerprints(self.reads.planned.dataset))
+
+    @property
+    def measurement(self) -> Measurement:
+        """What was measured of a test that is decided."""
+        return self._measurement or measure(self.reads, self._part())
+
+    @property
+    def remaining_policy(self) -> Policy:
+        """The policy, with the risk that looks have left to all samples."""
+        return with_risk(self.policy, self._shares[self.size]) if self._shares else self.policy
+
+    def counted(self, record: Record) -> Record:
+        """Returns the record of a test that is decided, with how many answers all samples would have taken."""
+        size = self.size if self._measurement else record.n_requested * self.size // self.n_asked
+        return dataclasses.replace(record, n_samples=size)
+
+    def verdicts(self, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
+        """Returns the verdicts of those rules on an estimate that are decided, by rule."""
+        verdicts = {}
+        for rule in (rule for rule in self.policy.rules if rule.applies(test)):
+            if (invalid := self._invalid.get((test.metric, test.category))) is not None:
+                verdicts[rule.id] = judge_rule(rule, invalid, (), self.today, category=test.category)
+            elif estimate.valid and estimate.finite and (key := (without_strata(test), rule.id)) in self.decided:
+                verdicts[rule.id] = self.decided[key]
+        return verdicts
+
+    # One cell.
+
+    def _cell_steps(self, cell: Cell) -> Steps:
+        audits, stops = self._prepare(cell)
+        order, seen = self.order, 0
+        while stops:
+            self.n_asked = stops[0]
+            if not all(audit.is_done for audit in audits.values()):
+                (scores,) = yield [Want(cell, order[seen : stops[0]])]
+                if np.isnan(scores).any():  # then the value of all answers is unknown
+                    return False
+                for (test, _), audit in audits.items():
+                    if not audit.is_done:
+                        audit.advance({0: scores})
+                        self._conclude(test, audit.rule, audit.within)
+            seen = stops.popleft()
+            has_failed = any(verdict.outcome is Outcome.FAIL for verdict in self.decided.values())
+            all_done = all(audit.is_done for audit in audits.values())
+            if has_failed or (all_done and (seen in look_sizes(self.size) or not self._open_looks)):
+                if (yield from self._look([cell])):
+                    return True
+                if self._beyond_budget:
+                    return False
+        return False
+
+    def _prepare(self, cell: Cell) -> tuple[dict[RuleKey, RuleAudit], deque[int]]:
+        """Returns the audits of a cell that has seen no answer, and after how many answers it may stop."""
+        sources, rules = self.sources, self.policy.rules
+        attempts = Needs.WHOLE_ATTEMPTS in self.reads.by_need
+        planned = judged_tests(cell, Asked.of(sources.answers, cell.dataset, sources.task(cell.dataset)), attempts=attempts)
+        self._planned, self._shares = self._ruled(planned), risk_shares(self.size)
+        tests = [*planned, *self._category_tests(cell, planned)]
+        self._invalid = self._invalid_metrics(cell, tests)
+        blocking = [(test, rule) for test in tests for rule in rules if rule.applies(test) and blocks(rule)]
+        audits = self._cell_audits(cell, [each for each in blocking if (each[0].metric, each[0].category) not in self._invalid])
+        self._audited = set(audits)
+        self._open_looks = any((without_strata(test), rule.id) not in audits for test, rule in blocking)
+        of_strata = {rule.metric for rule in rules if rule.where.category and blocks(rule)}
+        if _lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}, sources):
+            self._shares = {}
+            return audits, deque()
+        return audits, deque(sorted({*(moments(self.size) if audits else (FIRST,)), *look_sizes(self.size)}))
+
+    def _category_tests(self, cell: Cell, planned: Sequence[JudgedTest]) -> list[JudgedTest]:
+        """Returns the tests of the categories of a cell that a rule is about and an audit may decide."""
+        names = sorted({sample.category for sample in self.sources.answers.samples(cell.dataset)} - {""})
+        rules = [rule for rule in self.policy.rules if rule.where.category]
+        tests = [
+            dataclasses.replace(test, category=name, strata=len(names))
+            for test in planned
+            if rules and test.metric in CELL_LIMITS and quantity(test.metric).by_category
+            for name in names
+        ]
+        return [test for test in tests if any(rule.applies(test) for rule in rules)]
+
+    def _cell_audits(self, cell: Cell, rules: Sequence[tuple[JudgedTest, Rule]]) -> dict[RuleKey, RuleAudit]:
+        """Returns an audit of each rule on a cell, or on a category of it, that can have one."""
+        answers = self.sources.answers
+        categories = np.array([sample.category for sample in answers.samples(cell.dataset)])
+        audits = {}
+        for test, rule in rules:
+            if not judges_value(rule) or test.metric not in CELL_LIMITS:
+                continue
+            bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
+            members = categories == test.category if test.category else np.ones(self.size, bool)
+            own = partial(CELL_LIMITS[test.metric], *(scores[members] for scores in references(answers, cell)))
+            limits = partial(limits_within, members, own)
+            with contextlib.suppress(NoAuditError):  # without a limit there is no audit, and looks decide
+                audit = RuleAudit(rule, bounds, limits, self.order, risks(self.policy, rule, test))
+                audits[without_strata(test), rule.id] = audit
+        return audits
+
+    def _invalid_metrics(self, cell: Cell, tests: Sequence[JudgedTest]) -> dict[tuple[str, str], Estimate]:
+        """Returns which metrics do not apply to a cell, or to a category, by all answers with unchanged pictures and without."""
+        rules, answers = self.policy.rules, self.sources.answers
+        ruled = {(test.metric, test.category) for test in tests for rule in rules if rule.metric == test.metric}
+        if not (gated := [about for about in ruled if about[0] in CELL_LIMITS and metrics.get(about[0]).validity]):
+            return {}
+        clean, blind = references(answers, cell)
+        samples, views, setting = answers.samples(cell.dataset), view_count(cell.setting), str(cell.setting)
+        of_patches: dict[str, Any] = {}
+        if views > 1:
+            of_patches = {"patches_by_setting": {setting: np.repeat(clean[:, None], views, axis=1)}, **floors(samples)}
+        whole = score_table(samples, clean, by_setting={setting: clean}, no_image=blind, **of_patches)
+        tables = {category: self._part_of(whole, cell.dataset, category) for _, category in gated}
+        estimates = {
+            (name, category): metrics.estimate(name, tables[category], setting=setting, confidence=None)
+            for name, category in gated
+        }
+        return {about: estimate for about, estimate in estimates.items() if not estimate.valid}
+
+    def _part_of(self, table: ScoreTable, dataset: str, category: str) -> ScoreTable:
+        """Returns the table of one category of all samples; the whole table without one."""
+        if not category:
+            return table
+        samples = self.sources.answers.samples(dataset)
+        part = rows_of(table, [sample.category == category for sample in samples])
+        own = [sample for sample in samples if sample.category == category]
+        return part if table.floors is None else dataclasses.replace(part, **floors(own))
+
+    # A summary metric.
+
+    def _sweep_steps(self, sweep: SweepMetric) -> Steps:
+        rules = [rule for rule in self.policy.rules if rule.bounds(_judged(sweep))]
+        if cells := self._audited_cells(sweep, rules):
+            with contextlib.suppress(NoAuditError):
+                try:
+                    steps = self._pair_steps if sweep.metric in MEANS else self._closest_steps
+                    return (yield from steps(sweep, rules, cells))
+                except _ScoreMissing:
+                    return False
+        asked = Asked.of(self.sources.answers, sweep.dataset, self.sources.task(sweep.dataset))
+        self.size = len(self.sources.answers.samples(sweep.dataset))
+        self.decided, self._shares = {}, risk_shares(self.size)
+        self._planned = self._ruled(judged_tests(sweep, asked))
+        for n_asked in sorted({FIRST, *look_sizes(self.size)}):
+            self.n_asked = n_asked
+            if (yield from self._look(self.reads.of_settings)):
+                return True
+            if self._beyond_budget:
+                return False
+        return False
+
+    def _audited_cells(self, sweep: SweepMetric, rules: Sequence[Rule]) -> list[Cell]:
+        """Returns the cells of a summary metric whose rules audits may decide; none where no audit is known for one of them."""
+        test = _judged(sweep)
+        if metrics.get(sweep.metric).gate is not None and not self.sources.task(sweep.dataset):  # nobody saw that it applies
+            return []
+        audited = sweep.metric in EVERY_CELL or sweep.metric in SHARES or sweep.metric in MEANS
+        if not audited or not rules or not all(rule.applies(test) and blocks(rule) and judges_value(rule) for rule in rules):
+            return []
+        cells = self.reads.of_settings
+        if sweep.metric in LOW_ONLY:
+            low = set(low_settings([str(cell.setting) for cell in cells]))
+            cells = [cell for cell in cells if str(cell.setting) in low]
+        if cells and sweep.metric in OF_RUNGS:  # where all show the same pictures there is no curve
+            first = self.order[:FIRST]
+            return [] if same_pictures([self.sources.answers.result(cell, first) for cell in cells]) else cells
+        return cells
+
+    def _closest_steps(self, sweep: SweepMetric, rules: Sequence[Rule], cells: Sequence[Cell]) -> Steps:
+        """Judges the largest drop, or a share of cells: by how many cells are shown to keep a limit, and to break it."""
+        result, order = self.sources.answers.result, self.order
+        clean, blind = references(self.sources.answers, sweep)
+        self.size = len(order) * len(cells)
+        weights = prior_weights([str(cell.setting) for cell in cells]).tolist()
+        limits = partial(SHARES.get(sweep.metric, CELL_LIMITS["accuracy_drop"]), clean, blind)
+        asked = [0] * len(cells)
+        for rule in rules:
+            audit = self._sweep_audit(rule, sweep, limits, order, weights)
+            while closest := audit.closest(CELLS_PER_ROUND):
+                counts = audit.asked
+                upcoming = {index: audit.upcoming(counts[index] + step_after(counts[index]), index) for index in closest}
+                scores = yield [Want(cells[index], places) for index, places in upcoming.items()]
+                audit.advance(dict(zip(upcoming, map(_complete, scores), strict=True)))
+            asked = list(map(max, asked, audit.asked))
+            self.n_asked = sum(asked)
+            self._conclude(_judged(sweep), rule, audit.within)
+        results = [result(cell, order[:count]) for cell, count in zip(cells, asked, strict=True) if count]
+        formula = metrics.get(sweep.metric).function
+        values = [
+            float(formula(clean[list(order[: len(each.samples)])], {str(each.cell.setting): each.values})) for each in results
+        ]
+        if sweep.metric in SHARES:
+            note = f"a share of the {counted(len(values), 'setting')} asked about"
+            return self._ends(sweep, Estimate(sum(values) / len(values), max(asked)), results, note)
+        worst = max(range(len(values)), key=values.__getitem__)
+        note = f"{LARGEST_DROP}{values[worst]:.3f} at {results[worst].cell.setting}"
+        return self._ends(sweep, Estimate(values[worst], max(asked)), results, note)
+
+    def _pair_steps(self, sweep: SweepMetric, rules: Sequence[Rule], cells: Sequence[Cell]) -> Steps:
+        """Judges a mean over all settings and samples from pairs of both, drawn in a fixed random order."""
+        once = references(self.sources.answers, sweep)
+        clean, blind = (np.tile(scores, len(cells)) for scores in once)
+        size = once[0].size
+        order = pair_order([str(cell.setting) for cell in cells], self._fingerprints(sweep.dataset))
+        self.size = len(order)
+        places: dict[Cell, list[int]] = {}
+        values: dict[int, float] = {}
+        n_asked = 0
+        for rule in rules:
+            audit = self._sweep_audit(rule, sweep, partial(MEANS[sweep.metric], clean, blind), order, [1.0])
+            while pairs := audit.upcoming(audit.asked[0] + max(PAIRS, audit.asked[0] // GROWTH)):
+                by_cell = _by_cell(pairs, size)
+                scores = yield [Want(cells[number], [pair % size for pair in own]) for number, own in by_cell.items()]
+                for (number, own), of_cell in zip(by_cell.items(), scores, strict=True):
+                    values |= zip(own, _complete(of_cell).tolist(), strict=True)
+                    places.setdefault(cells[number], []).extend(pair % size for pair in own)
+                audit.advance({0: np.array([values[pair] for pair in pairs])})
+            self.n_asked = n_asked = max(n_asked, audit.asked[0])
+            self._conclude(_judged(sweep), rule, audit.within)
+        results = [self.sources.answers.result(cell, sorted(set(own))) for cell, own in places.items()]
+        estimate = Estimate(_mean(sweep.metric, clean[list(values)], np.array(list(values.values()))), len(values))
+        return self._ends(sweep, estimate, results, "")
+
+    def _sweep_audit(
+        self, rule: Rule, sweep: SweepMetric, limits: LimitsOf, order: Sequence[int], weights: Sequence[float]
+    ) -> RuleAudit:
+        """Returns an audit of the bound of a rule, and of the caps of waivers that hold.
+
+        Raises:
+            NoAuditError: there is none for one of these bounds.
+        """
+        test = _judged(sweep)
+        bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
+        allowed = {bound: allowed_breaches(sweep.metric, bound, len(weights)) for bound in bounds}
+        return RuleAudit(rule, bounds, limits, order, risks(self.policy, rule, test), weights=weights, allowed=allowed)
+
+    def _ends(self, sweep: SweepMetric, estimate: Estimate, results: Sequence[CellResult], note: str) -> bool:
+        """Returns whether the audits of a summary metric have decided it, and no budget is broken."""
+        self._measurement = summary(sweep, estimate, results, (note,) if note else (), self.sources)
+        open_rules, broken = self._open_rules(self._measurement)
+        decided = (not open_rules or broken) and not self._breaks_budget(self._measurement)
+        self._measurement = self._measurement if decided else None
+        return decided
+
+    # Looks: a test is judged on the samples that were asked about so far, as if there were no others.
+
+    def _look(self, cells: Sequence[Cell]) -> Steps:
+        """Asks about the first samples of some cells, and returns whether they decide the test."""
+        self.at_look = True
+        if cells:
+            first = first_places(self._fingerprints(self.reads.planned.dataset), self.n_asked)
+            yield [Want(cell, first) for cell in cells]
+        self.at_look = False
+        part = self._part()
+        measurement = measure(self.reads, part)
+        lacks_name = self._lacks_name(part)
+        if self.n_asked in look_sizes(self.size) and not lacks_name:
+            for test, estimate in measurement.estimates:
+                self._decide(test, estimate)
+        open_rules, broken = self._open_rules(measurement)
+        unmeasured = self._planned - {test.metric for test, _ in measurement.estimates if not test.category}
+        self._open_looks = bool(open_rules - self._audited or unmeasured or lacks_name or self._lacks_stratum(part))
+        self._beyond_budget = self._breaks_budget(measurement)
+        return (broken or not (open_rules or self._open_looks)) and not self._beyond_budget
+
+    def _part(self) -> Sources:
+        """Returns the answers about the first samples."""
+        share = self.n_asked / self.size
+        return self.sources.part(PartialAnswers(self.sources.answers, share, self._fingerprints))
+
+    def _decide(self, test: JudgedTest, estimate: Estimate) -> None:
+        """Writes down what a look shows of the rules on an estimate, at this look's part of the risk."""
+        for rule in self.policy.rules:
+            key = without_strata(test), rule.id
+            if not (rule.applies(test) and estimate.valid and estimate.finite) or key in self.decided or key in self._audited:
+                continue
+            waivers = [waiver for waiver in self.policy.waivers if waiver.applies(test)]
+            strata = max(test.strata, len(strata_of(self.sources.answers.samples(test.dataset)))) if test.category else 1
+            sharing = self.policy.sharing(rule, dataclasses.replace(test, strata=strata))
+            share = self._shares[self.n_asked]
+            if judges_value(rule):  # the verdict of all answers errs at no risk, and so nothing is kept for it
+                share /= 1.0 - self._shares[self.size]
+            verdict = verdict_of_part(
+                rule, estimate, waivers, self.today, sharing, share=share, asked=self._in_words, category=test.category
+            )
+            if verdict is not None:
+                self.decided[key] = verdict
+
+    def _open_rules(self, measurement: Measurement) -> tuple[set[RuleKey], bool]:
+        """Returns the rules that block and are not decided, and whether another one is broken."""
+        judged = judge_estimates(measurement, self.policy, self.today, self.verdicts)
+        open_rules = {
+            (without_strata(test), rule.id)
+            for test, estimate, _ in judged
+            for rule in self.policy.rules
+            if rule.applies(test) and blocks(rule) and rule.id not in self.verdicts(test, estimate)
+        }
+        return open_rules, is_broken(measure for _, _, measure in judged)
+
+    def _breaks_budget(self, measurement: Measurement) -> bool:
+        """Whether more inferences failed, or more answers were unreadable, than the policy admits."""
+        measures = measurement.budgets(self.policy, self.today)
+        return any(each.metric in BUDGET_METRICS and each.outcome is not Outcome.MEASURED for each in measures)
+
+    def _lacks_name(self, part: Sources) -> bool:
+        """Whether a rule blocks on a metric that compares groups or categories, and no sample of one is asked about yet."""
+        about = self.reads.planned
+        if not isinstance(about, SweepMetric) or not self._planned:
+            return False
+        samples = self.sources.answers.samples(about.dataset)
+        return bool(unseen_names(metrics.get(about.metric).needs, samples, part.answers.samples(about.dataset)))
+
+    def _lacks_stratum(self, part: Sources) -> bool:
+        """Whether a rule blocks on a category of which no sample is asked about yet."""
+        rules = [rule for rule in self.policy.rules if rule.where.category and blocks(rule)]
+        if not rules:
+            return False
+        dataset = self.reads.planned.dataset
+        absent = strata_of(self.sources.answers.samples(dataset)) - strata_of(part.answers.samples(dataset))
+        return any(rule.where.admits("category", name) for rule in rules for name in absent)
+
+    # What both have in common.
+
+    def _conclude(self, test: JudgedTest, rule: Rule, within: Callable[[Bound], Outcome]) -> None:
+        """Writes down what an audit shows of a rule: ``within`` says whether a bound is shown to be kept, or to be broken."""
+        treatment = rule.treatment
+        risk = treatment.alpha_fail if within(rule.bound) is Outcome.FAIL else treatment.alpha_pass
+        because = f"shown at a risk of {risk:.3g} by {self._in_words}"
+        if verdict := early_verdict(rule, within, self._waivers(test), self.today, because, category=test.category):
+            self.decided.setdefault((test, rule.id), verdict)
+
+    @property
+    def _in_words(self) -> str:
+        """How much was asked, for reasons."""
+        return f"{self.n_asked:,} of {counted(self.size, 'answer')}"
+
+    def _waivers(self, test: JudgedTest) -> list[Waiver]:
+        """Returns the waivers about a test that hold today."""
+        return [waiver for waiver in self.policy.waivers if waiver.applies(test) and not waiver.is_expired(self.today)]
+
+    def _ruled(self, planned: Iterable[JudgedTest]) -> frozenset[str]:
+        ruled = {test.metric for test in planned for rule in self.policy.rules if rule.applies(test) and blocks(rule)}
+        # whether answers are texts that are read, or letters that are scored, is the same for all samples
+        return frozenset(ruled - {UNPARSED_INCREASE})
+
+    def _fingerprints(self, dataset: str) -> tuple[str, ...]:
+        """Returns what the order of samples is made of; has a model asked about their unchanged pictures, which it takes."""
+        model, known = self.reads.planned.model, self.sources.fingerprints
+        if (model, dataset) not in known:
+            answers = self.sources.answers
+            samples, mode = answers.result(Cell(model, dataset, BASELINES[0])).samples, answers.models[model].prompt_mode
+            known[model, dataset] = fingerprints_of(samples, mode, answers.pictures(dataset))
+        return known[model, dataset]
+
+
+def without_strata(test: JudgedTest) -> JudgedTest:
+    """Returns a test as decisions name it: not by how many strata there are, of which a part of the samples may lack some."""
+    return dataclasses.replace(test, strata=1)
+
+
+def _lacks_reference(about: Cell | SweepMetric, names: Iterable[str], sources: Sources) -> bool:
+    """Whether an inference failed on an unchanged picture, or without it, that a metric needs: no part has its value then."""
+    registered = set(metrics.names())
+    needs = {need for name in names if name in registered for need in metrics.get(name).needs}
+    read = [setting for need, setting in zip((Needs.CLEAN, Needs.NO_IMAGE), BASELINES, strict=True) if need in needs]
+    results = [sources.answers.result(Cell(about.model, about.dataset, setting)) for setting in read]
+    return any(np.isnan(result.values).any() for result in results)
+
+
+def _judged(sweep: SweepMetric) -> JudgedTest:
+    return JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split)
+
+
+def _complete(scores: Scores) -> Scores:
+    if np.isnan(scores).any():
+        raise _ScoreMissing
+    return scores
+
+
+def _by_cell(pairs: Iterable[int], size: int) -> Mapping[int, list[int]]:
+    """Returns pairs of a setting and a sample by the number of their setting; there are ``size`` samples."""
+    by_cell: dict[int, list[int]] = {}
+    for pair in pairs:
+        by_cell.setdefault(pair // size, []).append(pair)
+    return dict(sorted(by_cell.items()))
+
+
+def _mean(metric: str, clean: NDArray[np.float64], scores: NDArray[np.float64]) -> float:
+    """Returns what a metric of ``MEANS`` comes to on the pairs that were asked about."""
+    if metric in OF_RUNGS:
+        return float(scores.mean())
+    losses = clean - scores
+    return float((losses.clip(min=0.0) if metric == "mean_harmful_flip_rate" else losses).mean())

@@ -1,0 +1,181 @@
+"""Looking ahead: keeps a model busy with what coming tests will surely ask, while the test at hand waits for its answers.
+
+A test whose answers are there goes on to the next ones before its turn. It asks what it would ask then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned
+
+from .answers import Measured
+from .queue import Want
+
+if TYPE_CHECKING:
+    from .evaluator import Evaluator
+
+COMING = 512
+"""Cells that are looked at for what can be asked ahead: those behind them have to wait for theirs."""
+BASELINES = (CLEAN, NO_IMAGE)
+
+
+class EarlyStopping(Protocol):
+    """What may end the test of a cell before all its answers are there."""
+
+    n_asked: int
+    """How many answers there are once what is asked next is answered."""
+    at_look: bool
+    """Whether what is asked next is looked at, which reads further cells."""
+
+    @property
+    def order(self) -> Sequence[int]:
+        """The places of all samples, in the order in which they are asked."""
+        ...
+
+    def next(self) -> Sequence[Want]:
+        """Returns what is asked next; nothing once the test is decided, or has to ask all."""
+        ...
+
+    def take(self, scores: Sequence[NDArray[np.float64]]) -> None:
+        """Takes the scores of what was asked next into account."""
+        ...
+
+
+@dataclass(eq=False)
+class Lookahead:
+    """The coming tests of a run, as far as more may be asked of them before their turn."""
+
+    answers: Measured
+    asker: Evaluator | None
+    """What asks models ahead of their turn; ``None`` where nothing is asked ahead."""
+    models: Iterable[str]
+    stopping: Callable[[Cell], Any]
+    """Begins the :class:`EarlyStopping` of a cell; ``None`` for one that is asked in full."""
+    is_task: Callable[[str], bool]
+    """Whether a dataset is made by a task, which a model may not be shown to do."""
+    why_task_not_shown: Callable[[str, str], str]
+    between: tuple[int, int] = (0, 0)
+    """Answers that were inferred and recalled between tests, which no record counts yet."""
+    _coming: dict[Cell, None] = field(default_factory=dict)
+    _tested: set[Cell] = field(default_factory=set)
+    """Those among them that have a test of their own."""
+    _begun: dict[Cell, EarlyStopping] = field(default_factory=dict)
+    """Tests that were advanced before their turn."""
+    _expected: dict[Cell, int] = field(default_factory=dict)
+    """How many of the first samples of a cell are on their way."""
+
+    def plan(self, cells: Iterable[Cell], tested: Collection[Cell]) -> None:
+        """Says what a run will ask.
+
+        Args:
+            cells: all that are needed, in the order of the tests.
+            tested: those that have a test of their own. Of the others, a test that may stop early says itself what it needs.
+        """
+        if self.asker is not None:
+            self._coming.update(dict.fromkeys(cells))
+            self._tested.update(tested)
+
+    def begin(self, about: Planned) -> Any:
+        """Returns what was begun of a test whose turn has come; ``None`` where nothing was."""
+        begun = None
+        if isinstance(about, Cell):
+            self._coming.pop(about, None)
+            begun = self._begun.pop(about, None)
+        self._ask_ahead(about.model)
+        return begun
+
+    def scores(self, wants: Sequence[Want]) -> list[NDArray[np.float64]]:
+        """Asks about parts of cells of one model, all at once, and returns the scores of each."""
+        self._ask_ahead(wants[0].cell.model)
+        if len(wants) > 1:
+            self.expect(wants)
+        return [self.answers.result(want.cell, want.places).values for want in wants]
+
+    def expect(self, wants: Sequence[Want]) -> None:
+        """Has these asked about at once, so that none waits for the one before."""
+        if self.asker is not None and wants:
+            self.asker.expect(wants)
+            self._ask_ahead(wants[0].cell.model)
+
+    def between_tests(self) -> None:
+        """Has the models that are asked go on."""
+        if self.asker is None:
+            return
+        inferred, recalled = self.asker.inferred, self.asker.recalled
+        for model in self.models:
+            self.asker.work_ahead(model)
+            self._ask_ahead(model)
+        more = self.asker.inferred - inferred, self.asker.recalled - recalled
+        self.between = (self.between[0] + more[0], self.between[1] + more[1])
+
+    def _ask_ahead(self, model: str) -> None:
+        """Has a model asked about what coming tests need, as far as it has room."""
+        if self.asker is None or self.asker.room(model) <= 0:  # nothing is asked of a model whose answers are all stored
+            return
+        unanswered: set[Cell] = set()
+        for cell in list(islice((cell for cell in self._coming if cell.model == model), COMING)):
+            if self.asker.room(model) <= 0:
+                return
+            try:
+                is_over = self._advance(cell, self.asker, unanswered)
+            except Exception:  # noqa: BLE001 - it is about another test, which begins anew and meets the same error
+                self._begun.pop(cell, None)
+                is_over = True
+            if is_over:
+                del self._coming[cell]
+
+    def _advance(self, cell: Cell, asker: Evaluator, unanswered: set[Cell]) -> bool:
+        """Takes a coming cell as far as answers are there; returns whether nothing more is known to be needed of it.
+
+        Args:
+            cell: the coming cell.
+            asker: what asks its model.
+            unanswered: baselines that still lack answers, as far as others have met them just now.
+        """
+        stopping = self._begun.get(cell) or self.stopping(cell)
+        if stopping and cell not in self._tested:
+            return True
+        may_be_refused = cell.setting not in BASELINES and self.is_task(cell.dataset)
+        if may_be_refused or stopping:
+            baselines = {Cell(cell.model, cell.dataset, setting) for setting in BASELINES}
+            if not unanswered & baselines:
+                unanswered |= {baseline for baseline in baselines if not self._is_answered(baseline, asker)}
+            if unanswered & baselines:
+                return False
+            if self.why_task_not_shown(cell.model, cell.dataset):
+                return True
+        if not stopping:
+            asker.expect([Want(cell)])
+            return True
+        self._begun[cell] = stopping
+        return self._advance_test(cell, stopping, asker)
+
+    def _is_answered(self, cell: Cell, asker: Evaluator) -> bool:
+        everything = range(len(asker.samples(cell.dataset)))
+        return asker.is_evaluated(cell) or asker.scores_ahead(cell, everything) is not None
+
+    def _advance_test(self, cell: Cell, stopping: EarlyStopping, asker: Evaluator) -> bool:
+        while (wants := stopping.next()) and not stopping.at_look:
+            scores = asker.scores_ahead(cell, wants[0].places or ())
+            if scores is None:
+                self._expect_first(cell, stopping, asker)
+                return False
+            if np.isnan(scores).any():
+                return True
+            stopping.take([scores])
+        if stopping.at_look:
+            self._expect_first(cell, stopping, asker)
+        return True
+
+    def _expect_first(self, cell: Cell, stopping: EarlyStopping, asker: Evaluator) -> None:
+        """Has the first samples of a cell asked about, those that are not on their way yet."""
+        if places := stopping.order[self._expected.get(cell, 0) : stopping.n_asked]:
+            asker.expect([Want(cell, places)])
+            self._expected[cell] = stopping.n_asked
