@@ -148,11 +148,11 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
     table = render_table(HEADER, forecast.rows, names=NAMES, width=width, color=color) if forecast.rows else ""
     lines = forecast.lines
     if any(cell.dataset in run.data.tasks for cell in forecast.found):
-        lines.append("fewer passes where a model is not shown to do a task on the original pictures: its settings are not asked")
+        lines.append("fewer calls if a model is not shown to do a task on the original images: its settings are skipped")
     lines += [f"nothing is asked: {why}" for why in run.data.lacking_of(selection.datasets).values()]
     lines += [f"warning: {note}" for note in selection.notes]
     if run.settings.vlm_patch_stop:
-        lines.append("fewer passes of patches, for --vlm-patch-stop ends a sample at its first right one")
+        lines.append("fewer calls of patches: --vlm-patch-stop ends a question at its first right patch")
     lines.append(forecast.disk)
     counts = f"{selection.selected} of {selection.planned} gated tests"
     lines.append(f"{counts}; nothing was asked, and a plan is never GO: exit code 5")

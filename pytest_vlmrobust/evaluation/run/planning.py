@@ -69,9 +69,9 @@ class RunForecast:
         for one in self.found:
             alike.setdefault(_basis(one), []).append(f"{one.model}-{one.dataset}")
         return [
-            f"{passes:,} forward passes in all, at most {missing:,} of them to be inferred",
+            f"{passes:,} model calls, at most {missing:,} of them not cached",
             *(
-                [f"in addition at most {self.probes:,} probes: questions that are asked again, with another picture or alone"]
+                [f"plus up to {self.probes:,} sanity-check calls: repeated questions, with another image or alone"]
                 if self.probes
                 else []
             ),
@@ -102,7 +102,7 @@ def _unrendered(found: Iterable[Forecast]) -> list[str]:
     count = sum(one.unrendered for one in found)
     if not count:
         return []
-    return [f"{count:,} views are new to this store; those whose pixels it already has answers to are not inferred"]
+    return [f"{count:,} views are new to this store; identical images are answered from the cache"]
 
 
 def _basis(one: Forecast) -> str:
