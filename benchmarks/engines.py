@@ -25,7 +25,7 @@ from pathlib import Path
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import BackendOptions, Cluster, open_backend, resolve
-from pytest_vlmrobust.backends.protocol import PreparingBackend
+from pytest_vlmrobust.backends.contract import traits_of
 from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.datasets import resolve as open_dataset
 from pytest_vlmrobust.evaluation.run.prompts import prompt, scorable_choices
@@ -84,13 +84,14 @@ def requests(count: int) -> list[Request]:
 def measured(ref: ModelRef, cluster: Cluster | None, asked: Sequence[Request], server: int = 0) -> Cost:
     """Returns what the questions cost; ``server`` is the process id of one on this machine."""
     backend = open_backend(ref, BackendOptions(device="cpu", batch_size=BATCH, cluster=cluster))
-    if not isinstance(backend, PreparingBackend):
+    traits = traits_of(backend)
+    if traits.prepare is None or traits.infer_prepared is None:
         raise TypeError(f"{ref.name} prepares nothing")
-    size = 1 if getattr(backend, "batch_size", BATCH) == 1 else BATCH
+    size = 1 if traits.batch_size == 1 else BATCH
     batches = [asked[start : start + size] for start in range(0, len(asked), size)]
 
     def answer(batch: Sequence[Request]) -> None:
-        wrong = [one.error for one in backend.infer_prepared([backend.prepare(request) for request in batch]) if one.error]
+        wrong = [one.error for one in traits.infer_prepared([traits.prepare(request) for request in batch]) if one.error]
         if wrong:
             raise RuntimeError(wrong[0])
 

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from rerun import write_questions
 
-from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.backends.contract import Prepared, Traits
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.fingerprint import rng_for
@@ -140,6 +140,11 @@ class Remote(ScriptedBackend):
     def __init__(self, lanes: int) -> None:
         super().__init__(lambda _request: "A", version="1", name="remote")
         self.lanes = lanes
+
+    @property
+    def traits(self) -> Traits:  # type: ignore[override]  # one that says how many lanes there are
+        """How it is asked."""
+        return Traits(mixes_cells=True, lanes=self.lanes, prepare=self.prepare, infer_prepared=self.infer_prepared)
 
     def prepare(self, request: Request) -> Prepared:
         """Returns the request as it is."""

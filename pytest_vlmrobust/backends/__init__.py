@@ -6,9 +6,9 @@ Importing this package imports neither torch nor transformers; weights load at t
 from __future__ import annotations
 
 from .chat import completion
+from .contract import AnswerKey, Backend, BackendOptions, Cluster, Prepared, Traits, failed_prediction
 from .engine import ChatBackend
 from .generation import Generation, generation_for, scores_letters
-from .protocol import AnswerKey, Backend, BackendOptions, Cluster, failed_prediction
 from .resolve import backends, model_id, model_ids, open_backend, oracles, resolve
 
 __all__ = [
@@ -18,6 +18,8 @@ __all__ = [
     "ChatBackend",
     "Cluster",
     "Generation",
+    "Prepared",
+    "Traits",
     "backends",
     "completion",
     "failed_prediction",

@@ -16,11 +16,11 @@ from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.prediction import Prediction, Request
 
+from .contract import failed_prediction
 from .generation import Generation, NonFiniteWatch, score_processors
 from .letters import LetterTokens, letter_logprobs, letters_of, most_probable
 from .loading import Loaded, picture_size
 from .messages import conversation, message
-from .protocol import failed_prediction
 from .qwen_images import Patches, cuts_by_table, patches_and_grids
 
 # Batches: their order follows from the requests alone. A batch that fails is halved.

@@ -21,11 +21,11 @@ from .chat import (
     text_prediction,
     with_system_prompt,
 )
+from .contract import BackendOptions, Traits, failed_prediction
 from .digests import control_tokens_of
 from .generation import TEXT_INSTEAD, generation_for, scores_letters
 from .identity import identity_of
 from .messages import ControlTokens, malformed
-from .protocol import BackendOptions, failed_prediction
 from .served import Memory, Remembered
 from .witnesses import Witness, first_token
 
@@ -42,8 +42,6 @@ class ChatBackend:
     tokens of the question, letters, seeds, malformed requests and requests that fail are seen to here.
     """
 
-    counts_tokens = False
-    """Set it to True where every reply has ``usage``."""
     version: Any = None
     """What else determines answers, such as the version of the engine."""
 
@@ -58,6 +56,11 @@ class ChatBackend:
     def name(self) -> str:
         """The model's short name."""
         return self.ref.name
+
+    @property
+    def traits(self) -> Traits:
+        """None; a subclass whose replies all have ``usage`` sets ``traits = Traits(counts_tokens=True)``."""
+        return Traits()
 
     def complete(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
         """Returns the reply to each body of a chat completion, in order, as JSON or as the object that a client of OpenAI gives.

@@ -11,9 +11,9 @@ from pytest_vlmrobust.core.errors import BackendError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.prediction import ModelRef
 
+from .contract import Backend, BackendOptions
 from .digests import adapter_digests, commit_of, directory_digests
 from .generation import generation_for
-from .protocol import Backend, BackendOptions
 from .served import Served
 
 _AS_DECLARED = ("dtype", "answer", "quantization", "device_map", "min_pixels", "max_pixels", "remote_code", "tokenizer")

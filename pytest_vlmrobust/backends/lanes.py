@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pytest_vlmrobust.core.errors import BackendError
 
-from .guard import END_SECONDS, LANE
+from .contract import END_SECONDS, LANE
 
 if TYPE_CHECKING:
     from .answering import Answerer

@@ -564,7 +564,10 @@ def _require_room(source: ModelSource, placement: Placement) -> None:
     if not free or needed <= sum(free.values()):
         return
     shown = ", ".join(f"{place} has {amount / 1e9:.1f} GB free" for place, amount in free.items())
-    ways = f"Serve it: 'vlmrobust serve-command {name}' prints how"
+    ways = (
+        "Write serve: vllm and engine: {tensor_parallel_size: N} in the models file; or serve it by 'vllm serve "
+        f"{source.location} --tensor-parallel-size N' ('vlmrobust serve-command {name}' prints all of it)"
+    )
     if device_class(placement.device) == "cuda" and not placement.spreads:
         everywhere = free_memory("cuda")
         if needed <= sum(everywhere.values()):

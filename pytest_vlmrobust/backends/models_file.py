@@ -27,9 +27,9 @@ from pytest_vlmrobust.core.errors import ModelError, did_you_mean
 from pytest_vlmrobust.core.prediction import ANSWERS, PROMPT_MODES, ModelRef
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 
+from .contract import DEVICE
 from .devices import SPREADS
 from .generation import PRESETS, generation_for
-from .protocol import DEVICE
 from .served import Served, read_urls
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")

@@ -36,13 +36,13 @@ from .constrained import (
     structured_body,
     structured_prediction,
 )
+from .contract import BackendOptions, Prepared, Traits, failed_prediction
 from .digests import control_tokens_of
 from .engine import ENCODING_VERSION, LETTERS, TEXT, ChatBackend
 from .generation import NO_TEMPERATURE, TEXT_INSTEAD, scores_letters
 from .identity import decoding_of
 from .letters import LetterTokens, letters_of
 from .messages import malformed
-from .protocol import BackendOptions, Prepared, failed_prediction
 from .replicas import START, Failure, Replica, Replicas, persistently
 from .served import Memory, Remembered, Served
 from .witnesses import OFFERED, FirstToken, Witness, differing, first_answers, first_token, health_check
@@ -64,12 +64,6 @@ _ODDITIES = {
 
 class OpenAIBackend(ChatBackend):
     """One model on one server, or on several that are replicas."""
-
-    mixes_cells = True
-    """An answer depends on nothing that stands beside it in a batch, for a batch is one request."""
-    batch_size = 1
-    counts_tokens = True
-    """Its answers say how many tokens they took, as far as the server does."""
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
         """Opens nothing yet.
@@ -122,6 +116,20 @@ class OpenAIBackend(ChatBackend):
     @functools.cached_property
     def _memory(self) -> Memory:
         return Memory(self.options.servers, self._told_apart_by())
+
+    @property
+    def traits(self) -> Traits:
+        """What it can do beyond the five members of a backend; a batch is one request."""
+        return Traits(
+            counts_tokens=True,
+            mixes_cells=True,
+            lanes=self.lanes,
+            batch_size=1,
+            prepare=self.prepare,
+            infer_prepared=self.infer_prepared,
+            check=self.check,
+            give_up=self.give_up,
+        )
 
     @property
     def lanes(self) -> int:
@@ -212,7 +220,7 @@ class OpenAIBackend(ChatBackend):
         return [self._failed(one, str(result)) if isinstance(result, BackendError) else result for result, one in pairs]
 
     def check(self) -> str:
-        """Asks the fixed questions again; see :class:`RemoteBackend`."""
+        """Asks the fixed questions again; see :class:`Traits`."""
         try:
             known = self._memory.read()
             if known is None or (known.checked and not self._answered):
@@ -227,7 +235,7 @@ class OpenAIBackend(ChatBackend):
         return "; ".join(problems)
 
     def give_up(self) -> None:
-        """Ends every request that is in flight; see :class:`RemoteBackend`."""
+        """Ends every request that is in flight; see :class:`Traits`."""
         self._given_up = True
         if (replicas := self._replicas) is not None:
             replicas.give_up()

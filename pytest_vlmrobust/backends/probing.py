@@ -20,8 +20,7 @@ from pytest_vlmrobust.core.words import first_few
 
 from .chat import Malformed, messages_of, said, text_body
 from .constrained import keeps_to_bias, keeps_to_schema
-from .guard import Guard
-from .protocol import BackendOptions
+from .contract import BackendOptions, Guard
 from .replicas import Failure, persistently, within
 from .resolve import open_backend
 from .served import Served

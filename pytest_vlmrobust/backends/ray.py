@@ -22,9 +22,9 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
+from .contract import Backend, BackendOptions, Cluster, Prepared, Traits, accepted, failed_prediction, traits_of
 from .devices import device_class, device_for
 from .messages import malformed
-from .protocol import Backend, BackendOptions, Cluster, Prepared, PreparingBackend, accepted, failed_prediction
 
 _TRIES = 2
 """Actors that a batch may lose before its requests are asked one by one, and that a request alone may lose."""
@@ -66,8 +66,9 @@ class Host:
         if backend is None:
             raise ValueError("asked before it was looked at")
         try:
-            if isinstance(backend, PreparingBackend):  # one batch is prepared while another one is computed
-                return backend.infer_prepared([backend.prepare(request) for request in requests]), ""
+            traits = traits_of(backend)
+            if traits.prepare and traits.infer_prepared:  # one batch is prepared while another one is computed
+                return traits.infer_prepared([traits.prepare(request) for request in requests]), ""
             with self._alone:
                 return backend.infer(requests), ""
         except VlmRobustError as error:
@@ -111,7 +112,7 @@ class RayBackend:
         self.ref, self._options, self._cluster, self._opener = ref, options, cluster, open_backend
         self._hosted = open_backend(ref, options)
         """In this process it says what determines answers, and never loads weights."""
-        self._prepares = isinstance(self._hosted, PreparingBackend)
+        self._prepares = traits_of(self._hosted).prepare is not None
         self._changed = threading.Condition()
         self._opening = threading.Lock()
         self._actors: list[Actor] = []
@@ -140,19 +141,19 @@ class RayBackend:
             return max(1, self._depth * sum(actor.state == "ready" for actor in self._actors))
 
     @property
-    def mixes_cells(self) -> bool:
-        """Whether an answer does not depend on what else is in its batch, as the hosted backend says."""
-        return bool(getattr(self._hosted, "mixes_cells", False))
-
-    @property
-    def counts_tokens(self) -> bool:
-        """Whether its answers say how many tokens they took, as the hosted backend says."""
-        return bool(getattr(self._hosted, "counts_tokens", False))
-
-    @property
-    def seen_size(self) -> Any:
-        """What the hosted backend has under this name: it needs no weights, and so no actor."""
-        return getattr(self._hosted, "seen_size", None)
+    def traits(self) -> Traits:
+        """What the hosted backend says that needs no weights; actors are looked at before they are asked."""
+        hosted = traits_of(self._hosted)
+        return Traits(
+            counts_tokens=hosted.counts_tokens,
+            mixes_cells=hosted.mixes_cells,
+            lanes=self.lanes,
+            prepare=self.prepare,
+            infer_prepared=self.infer_prepared,
+            seen_size=hosted.seen_size,
+            check=self.check,
+            give_up=self.give_up,
+        )
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Returns that of the hosted backend: an answer is the same one wherever it was computed.
@@ -207,7 +208,7 @@ class RayBackend:
         return ""
 
     def give_up(self) -> None:
-        """Ends every inference that is waiting; see :class:`RemoteBackend`."""
+        """Ends every inference that is waiting; see :class:`Traits`."""
         with self._changed:
             self._given_up = True
         self._end_actors()

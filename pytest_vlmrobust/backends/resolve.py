@@ -14,13 +14,13 @@ from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.words import first_few
 
+from .contract import Backend, BackendOptions, traits_of
 from .devices import wait_passively
 from .digests import base_of, is_adapter, missing_parts
 from .engine import ChatBackend
 from .generation import generation_for
 from .identity import IdentifiedBackend
 from .models_file import check_dtype, read_models
-from .protocol import Backend, BackendOptions, RemoteBackend
 from .published import PUBLISHED
 from .served import read_typed, without_secrets
 
@@ -250,7 +250,7 @@ def open_backend(ref: ModelRef, options: BackendOptions | None = None) -> Backen
     """
     options = options or BackendOptions()
     opened = _open_here(ref, options)
-    if options.cluster is None or isinstance(opened, RemoteBackend) or ref.backend == _SCRIPTED:
+    if options.cluster is None or traits_of(opened).check is not None or ref.backend == _SCRIPTED:
         return opened
     from .ray import RayBackend
 

@@ -40,8 +40,8 @@ from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 
+from .contract import AnswerKey, Traits, failed_prediction
 from .generation import TEXT_INSTEAD
-from .protocol import AnswerKey, failed_prediction
 
 Script: TypeAlias = Callable[[Request], "str | Prediction"]
 
@@ -99,9 +99,7 @@ class ScriptedBackend:
         made._writes_letters = rules.writes_letters and rules.has_letters
         return made
 
-    mixes_cells = True
-    """An answer depends on nothing that stands beside it in a batch."""
-    answers_alone = True
+    traits = Traits(mixes_cells=True, answers_alone=True)
 
     @property
     def name(self) -> str:

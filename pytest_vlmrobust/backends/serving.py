@@ -23,10 +23,10 @@ from pytest_vlmrobust.core.errors import BackendError, ModelError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import ModelRef
 
+from .contract import BackendOptions
 from .digests import commit_of
 from .identity import identity_of
 from .openai import OpenAIBackend
-from .protocol import BackendOptions
 
 PROGRAMS = {"vllm": "vllm", "sglang": "python", "transformers": "transformers"}
 """The engines that can be started, each with the program that is looked for on PATH."""

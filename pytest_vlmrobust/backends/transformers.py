@@ -22,13 +22,13 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction
 
 from .answering import Job, answer_by_halves, batches, failure_reason, is_out_of_memory
 from .batch_size import BatchSize, held_bytes, room_for_twice
+from .contract import BackendOptions, Prepared, Traits, failed_prediction
 from .devices import SPREADS, device_class, device_for
 from .digests import adapter_digests, adapter_state, checkpoint_digests, checkpoint_state, commit_of
 from .generation import TEXT_INSTEAD, generation_for, scores_letters
 from .identity import decoding_of
 from .lanes import Lanes
 from .messages import malformed
-from .protocol import BackendOptions, Prepared, failed_prediction
 from .qwen_images import preprocessing_of
 
 if TYPE_CHECKING:
@@ -59,9 +59,6 @@ _OF_OPTIONS = {
 class TransformersBackend:
     """One checkpoint, loaded at the first inference."""
 
-    counts_tokens = True
-    """Its answers say how many tokens they took."""
-
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
         self.ref = ref
         self._options = options
@@ -85,6 +82,20 @@ class TransformersBackend:
     def name(self) -> str:
         """The model's short name."""
         return self.ref.name
+
+    @property
+    def traits(self) -> Traits:
+        """What it can do beyond the five members of a backend."""
+        return Traits(
+            counts_tokens=True,
+            mixes_cells=self.mixes_cells,
+            overlaps=self.overlaps,
+            lanes=self.lanes,
+            batch_size=self.batch_size,
+            prepare=self.prepare,
+            infer_prepared=self.infer_prepared,
+            seen_size=self.seen_size,
+        )
 
     @property
     def batch_size(self) -> int:

@@ -15,9 +15,9 @@ from pytest_vlmrobust.core.errors import BackendError, MissingExtra, ModelError,
 from pytest_vlmrobust.core.prediction import ModelRef
 
 from .chat import completion
+from .contract import BackendOptions, Traits
 from .digests import commit_of
 from .engine import ChatBackend
-from .protocol import BackendOptions
 
 _SET_HERE = {
     "model": "'path' or 'id'",
@@ -34,9 +34,7 @@ _LONGEST_PROBLEM = 300
 class VllmBackend(ChatBackend):
     """One checkpoint in vLLM, on one GPU or on several, with a LoRA adapter or without."""
 
-    counts_tokens = True
-    batch_size = 256
-    """How many requests it is given at a time where nobody says: vLLM makes its own batches."""
+    traits = Traits(counts_tokens=True, batch_size=256)  # vLLM makes its own batches of what it is given
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
         """Loads nothing yet.

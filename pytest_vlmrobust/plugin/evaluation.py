@@ -18,7 +18,7 @@ from .progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends import AnswerKey, Backend
-    from pytest_vlmrobust.backends.guard import Guard
+    from pytest_vlmrobust.backends.contract import Guard
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.core.spending import Spending
     from pytest_vlmrobust.evaluation.judge.judge import Judge
@@ -158,7 +158,7 @@ class RunEvaluation(RunInputs):
 
     def hold_backend(self, ref: ModelRef) -> Guard:
         """Returns the backend of a model, held to its contract and to ``--vlm-timeout``."""
-        from pytest_vlmrobust.backends.guard import Guard
+        from pytest_vlmrobust.backends.contract import Guard
 
         return Guard(lambda: self.open_backend(ref), ref.name, self.settings.vlm_timeout)
 

@@ -271,7 +271,7 @@ class Settings:
                 again and must not be asked, or nobody knows in which batches it was asked first, or a run that only fills its
                 store is to do more, or a batch is to hold more than any may.
         """
-        from pytest_vlmrobust.backends.guard import MOST_IN_A_BATCH
+        from pytest_vlmrobust.backends.contract import MOST_IN_A_BATCH
 
         if self.vlm_update_baseline and os.environ.get("CI"):
             raise UsageError(

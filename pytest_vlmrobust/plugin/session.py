@@ -173,7 +173,7 @@ def _end_in_time(config: pytest.Config) -> None:
     then that of the run, and never 0: who knows what else was to be done. It is so as well where Python gets further, for a
     thread that is in torch while Python takes itself apart may abort the process.
     """
-    from pytest_vlmrobust.backends.guard import END_SECONDS, left_behind
+    from pytest_vlmrobust.backends.contract import END_SECONDS, left_behind
 
     at_exit: Callable[[Callable[[], object]], None] | None = getattr(threading, "_register_atexit", None)
     if at_exit is None or not left_behind():
@@ -200,7 +200,7 @@ def _leave() -> None:
     """Ends this process where a thread still hangs in a backend; what was to be done at its end has been done by then."""
     if not _left_with:
         return  # as nearly always: nothing is imported for it
-    from pytest_vlmrobust.backends.guard import left_behind
+    from pytest_vlmrobust.backends.contract import left_behind
 
     if left_behind():
         for stream in (sys.stdout, sys.stderr):

@@ -15,16 +15,13 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import numpy as np
 
 from pytest_vlmrobust.backends import open_backend
-from pytest_vlmrobust.backends.guard import Guard
-from pytest_vlmrobust.backends.protocol import Backend, PreparingBackend, accepted
+from pytest_vlmrobust.backends.contract import Backend, Guard, accepted
 from pytest_vlmrobust.core.errors import BackendError, UnknownName
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 from pytest_vlmrobust.perturbations.pixels import Image, opencv
 
 LETTERS = ("A", "B", "C", "D")
-TRAITS = ("answers_alone", "counts_tokens", "mixes_cells", "overlaps")
-"""Attributes that a backend may have, and that are true or false."""
 _SMALL_FILE = 2**20
 T = TypeVar("T")
 
@@ -251,15 +248,12 @@ def _describes_itself(asked: Asked) -> None:
 
 
 def _says_how_it_is_asked(asked: Asked) -> None:
-    asked.told(lambda guard: guard.lanes)
-    asked.told(lambda guard: guard.batch_size)
+    asked.told(lambda guard: guard.traits)
     asked.told(lambda guard: guard.seen_size(640, 480))
-    for trait in TRAITS:
-        asked.told(lambda guard, trait=trait: guard.says(trait))  # type: ignore[misc]  # of this round
 
 
 def _counts_tokens_if_it_says_so(asked: Asked) -> None:
-    if not getattr(asked.backend, "counts_tokens", False):
+    if not asked.told(lambda guard: guard.traits).counts_tokens:
         return
     for request, prediction in zip(QUESTIONS, asked.infer(QUESTIONS), strict=True):
         if prediction.tokens is None:
@@ -267,15 +261,15 @@ def _counts_tokens_if_it_says_so(asked: Asked) -> None:
 
 
 def _prepares_on_any_thread(asked: Asked) -> None:
-    backend = asked.backend
-    if not isinstance(backend, PreparingBackend):
+    backend, traits = asked.backend, asked.told(lambda guard: guard.traits)
+    if traits.infer_prepared is None:
         return
     together = asked.infer(QUESTIONS)
     with ThreadPoolExecutor(2) as threads:
         prepared = list(threads.map(lambda request: asked.told(lambda guard: guard.prepare(request)), QUESTIONS))
-    asked.require_same(accepted(backend.infer_prepared(prepared), QUESTIONS, backend.name), together, "prepared on other threads")
-    with ThreadPoolExecutor(max(1, backend.lanes)) as lanes:
-        answers = [one for part in lanes.map(backend.infer_prepared, [[one] for one in prepared]) for one in part]
+    asked.require_same(accepted(traits.infer_prepared(prepared), QUESTIONS, backend.name), together, "prepared on other threads")
+    with ThreadPoolExecutor(traits.lanes) as lanes:
+        answers = [one for part in lanes.map(traits.infer_prepared, [[one] for one in prepared]) for one in part]
     asked.require_same(accepted(answers, QUESTIONS, backend.name), together, "in as many threads as it has lanes")
 
 

@@ -12,13 +12,13 @@ from .conftest import ALONE, WORKERS_IF_SLOW, Project
 from .test_rerun import run_directories
 
 BACKEND = """
-from pytest_vlmrobust.backends import backends
+from pytest_vlmrobust.backends import Traits, backends
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 
 
 class Measured(ScriptedBackend):
     asked = options = None
-    batch_size = 3
+    traits = Traits(mixes_cells=True, answers_alone=True, batch_size=3)
 
     def infer(self, requests):
         if not self.asked:

@@ -288,7 +288,7 @@ def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_proje
 HANGING = """
 import time
 
-from pytest_vlmrobust.backends import backends
+from pytest_vlmrobust.backends import Traits, backends
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 
 
@@ -299,7 +299,7 @@ def hanging(ref, options):
         return "B" if request.images else "A"
 
     backend = ScriptedBackend(script, version="hangs", name=ref.name)
-    backend.mixes_cells = False
+    backend.traits = Traits()
     backend.close = lambda: time.sleep(3600)
     return backend
 

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pytest_vlmrobust.backends import backends
-from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.backends import Prepared, Traits
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 
 
@@ -32,7 +32,10 @@ class Plain(ScriptedBackend):
 
 class Preparing(Plain):
     lanes = 2
-    mixes_cells = True
+
+    @property
+    def traits(self):
+        return Traits(mixes_cells=True, lanes=self.lanes, prepare=self.prepare, infer_prepared=self.infer_prepared)
 
     def prepare(self, request):
         return Prepared(request)
@@ -121,9 +124,12 @@ UNSPEAKABLE = """class Unspeakable(BaseException):
         ("class Odd(Preparing):\n    lanes = 10**9\n", "lanes is 1000000000 of type int, expected a whole number of 1 to 4096"),
         (
             "class Odd(Preparing):\n    lanes = property(lambda self: sys.exit())\n",
-            "raised SystemExit (conftest.py:*) in its lanes",
+            "raised SystemExit (conftest.py:*) in its traits",
         ),
-        ("class Odd(Plain):\n    mixes_cells = 'yes'\n", "mixes_cells is 'yes' of type str, expected True or False"),
+        (
+            "class Odd(Plain):\n    traits = Traits(mixes_cells='yes')\n",
+            "mixes_cells is 'yes' of type str, expected True or False",
+        ),
         (TWICE, "raised SystemExit (conftest.py:*) in its factory"),
     ],
 )
@@ -149,6 +155,10 @@ def test_a_fingerprint_that_changes_is_no_go(project: Project, workers: tuple[st
 
 
 REMOTE = """class Odd(Plain):
+    @property
+    def traits(self):
+        return Traits(check=self.check, give_up=self.give_up)
+
     def check(self):
         {check}
 
@@ -170,10 +180,10 @@ def test_a_check_that_says_nothing_is_no_proof(project: Project, check: str, sai
     assert said in text
 
 
-def test_half_of_a_protocol_is_refused_before_anything_is_asked(project: Project) -> None:
-    code, text = ended(project, member("check", "return ''"))
-    assert code == 4, text
-    assert "has 'check' and no 'give_up': a RemoteBackend has both" in text
+def test_half_of_a_pair_of_functions_is_an_error_of_its_tests(project: Project) -> None:
+    code, text = ended(project, "class Odd(Plain):\n    traits = property(lambda self: Traits(check=str))\n")
+    assert code == 11, text
+    assert "traits with one of 'check' and 'give_up': a backend has both, or neither" in text
 
 
 @pytest.mark.parametrize(

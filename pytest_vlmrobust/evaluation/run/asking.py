@@ -16,8 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 
-from pytest_vlmrobust.backends.guard import BATCH_SECONDS, END_SECONDS, LANE, VIEWS, Guard
-from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.backends.contract import BATCH_SECONDS, END_SECONDS, LANE, VIEWS, Guard, Prepared
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import BudgetSpent, StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Request

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
-from pytest_vlmrobust.backends.guard import Guard
-from pytest_vlmrobust.backends.protocol import Backend
+from pytest_vlmrobust.backends.contract import Backend, Guard
 from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, ImageError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint, fingerprints_after

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_vlmrobust
-from pytest_vlmrobust.backends.guard import Guard
+from pytest_vlmrobust.backends.contract import Guard
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.prediction import ModelRef

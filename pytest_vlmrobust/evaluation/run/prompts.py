@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.backends.guard import Guard
+from pytest_vlmrobust.backends.contract import Guard
 from pytest_vlmrobust.core.boxes import PIXELS, RESIZED_PIXELS, Box, BoxSpace, Localisation, box_space
 from pytest_vlmrobust.core.sample import Sample
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, islice
 
-from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.backends.contract import Prepared
 from pytest_vlmrobust.core.cell import AGAIN, Cell
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.backends.guard import LARGEST_ACCOUNT, Guard
-from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.backends.contract import LARGEST_ACCOUNT, Guard, Prepared, Traits
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, MissingExtra, ModelError, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
+from tests.traits import own_traits
 
 REQUEST = Request("key", (), "Which?", choices=("A", "B"))
 
@@ -24,6 +24,7 @@ class Good:
     """Has all that a backend may have."""
 
     name = "mine"
+    traits = property(own_traits)
     lanes = 2
     mixes_cells = True
     overlaps = False
@@ -334,22 +335,10 @@ def test_control_characters_and_other_mappings_are_taken() -> None:
     assert guard(with_member("describe", lambda: MappingProxyType({"x": ("\x1b", 1)}))).describe() == {"x": ["\x1b", 1]}
 
 
-@pytest.mark.parametrize(
-    ("lacks", "said"),
-    [
-        ("give_up", "has 'check' and no 'give_up': a RemoteBackend has both"),
-        ("check", "has 'give_up' and no 'check'"),
-        ("lanes", "has 'infer_prepared' and no 'lanes': a PreparingBackend has both"),
-        ("prepare", "has 'infer_prepared' and no 'prepare'"),
-    ],
-)
-def test_half_of_a_protocol_is_refused(lacks: str, said: str) -> None:
-    def absent(_: object) -> Any:
-        raise AttributeError(lacks)
-
-    backend = type("Mine", (Good,), {lacks: property(absent)})()
-    with pytest.raises(BackendError, match=said):
-        _ = guard(backend).prepares
+@pytest.mark.parametrize("function", ["check", "give_up", "prepare", "infer_prepared"])
+def test_half_of_a_pair_of_functions_is_refused(function: str) -> None:
+    with pytest.raises(BackendError, match=f"traits with one of .*'{function}'.*: a backend has both, or neither"):
+        Traits(**{function: lambda *_: None})  # type: ignore[arg-type]  # the point
 
 
 def test_one_that_says_yes_to_everything_is_refused() -> None:
@@ -357,11 +346,8 @@ def test_one_that_says_yes_to_everything_is_refused() -> None:
         def __getattr__(self, name: str) -> Any:
             return lambda *_: {}
 
-    one = guard(Yes())
-    with pytest.raises(BackendError, match=r"lanes is <function"):
-        _ = one.lanes
-    with pytest.raises(BackendError, match=r"answers_alone is <function .* expected True or False"):
-        one.says("answers_alone")
+    with pytest.raises(BackendError, match=r"traits is <function .* expected a Traits"):
+        guard(Yes()).says("answers_alone")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.backends import lanes as lanes_module
-from pytest_vlmrobust.backends.guard import LANE
+from pytest_vlmrobust.backends.contract import LANE
 from pytest_vlmrobust.backends.lanes import Lanes
 from pytest_vlmrobust.core.errors import BackendError
 

@@ -620,10 +620,12 @@ def test_published_weights_that_do_not_fit_are_refused(monkeypatch: pytest.Monke
     on_one = _room(monkeypatch, 4, 79.1, device="cuda:0", device_map="")
     assert on_one == (
         "Qwen/Qwen2-VL-72B-Instruct does not fit: its weights take 144 GB (72 billion parameters of 2 bytes), and GPU 0 has "
-        "79.1 GB free. Serve it: 'vlmrobust serve-command qwen2-vl-72b' prints how; or spread it over the 4 GPUs, which have "
-        "316.4 GB free together: an entry of the models file with id: Qwen/Qwen2-VL-72B-Instruct and device_map: auto"
+        "79.1 GB free. Write serve: vllm and engine: {tensor_parallel_size: N} in the models file; or serve it by 'vllm serve "
+        "Qwen/Qwen2-VL-72B-Instruct --tensor-parallel-size N' ('vlmrobust serve-command qwen2-vl-72b' prints all of it); or "
+        "spread it over the 4 GPUs, which have 316.4 GB free together: an entry of the models file with "
+        "id: Qwen/Qwen2-VL-72B-Instruct and device_map: auto"
     )
-    assert _room(monkeypatch, 1, 79.1, device="cuda:0", device_map="").endswith("serve-command qwen2-vl-72b' prints how")
+    assert _room(monkeypatch, 1, 79.1, device="cuda:0", device_map="").endswith("' prints all of it)")
     on_cpu = _room(monkeypatch, 0, 0, device="cpu", dtype="float32", device_map="")
     assert "288 GB (72 billion parameters of 4 bytes), and the memory of this machine has 64.0 GB free" in on_cpu
 
@@ -634,7 +636,7 @@ def test_published_weights_that_fit_are_not_refused(monkeypatch: pytest.MonkeyPa
     assert _room(monkeypatch, 1, 40, device="cuda:0", device_map="", quantization={"load_in_4bit": True}) == ""
     assert _room(monkeypatch, 1, 90) == "", "the rest waits in the memory of the machine"
     assert _room(monkeypatch, 1, 60).startswith("Qwen/Qwen2-VL-72B-Instruct does not fit")
-    assert "and GPU 0 has 30.0 GB free. Serve" in _room(monkeypatch, 1, 30, quantization={"load_in_4bit": True})
+    assert "and GPU 0 has 30.0 GB free. Write serve: vllm" in _room(monkeypatch, 1, 30, quantization={"load_in_4bit": True})
 
 
 def test_a_name_that_does_not_fit_says_so_before_anything_is_loaded(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.backends.protocol import accepted
+from pytest_vlmrobust.backends.contract import accepted
 from pytest_vlmrobust.core.errors import BackendError
 from pytest_vlmrobust.core.prediction import LONGEST_TEXT, UNANSWERED, Prediction, Request
 

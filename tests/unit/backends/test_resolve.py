@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.backends import BackendOptions, backends, failed_prediction, model_id, model_ids, open_backend, resolve
-from pytest_vlmrobust.backends.protocol import Backend
+from pytest_vlmrobust.backends.contract import Backend
 from pytest_vlmrobust.backends.published import PUBLISHED
 from pytest_vlmrobust.backends.resolve import TINY, builtin_model, names
 from pytest_vlmrobust.backends.scripted import ScriptedBackend

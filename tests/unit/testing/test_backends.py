@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.backends import Backend, backends, identity, open_backend
-from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.backends.contract import Prepared
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 from pytest_vlmrobust.testing import BACKEND_CHECKS, check_backend
+from tests.traits import own_traits
 
 
 class Good:
     """Answers by the brightness of all pictures, in their order."""
 
     name = "good"
+    traits = property(own_traits)
     lanes = 2
     mixes_cells = True
     counts_tokens = True
@@ -264,7 +266,7 @@ class Closed(Good):
         (Secretive, "describes_itself", r"describe\(\) returned .* expected a dict that is JSON"),
         (Generous, "says_how_it_is_asked", "lanes is 0 of type int, expected a whole number of 1 to 4096"),
         (Vague, "says_how_it_is_asked", "answers_alone is 'yes' of type str, expected True or False"),
-        (Remote, "says_how_it_is_asked", "has 'give_up' and no 'check'"),
+        (Remote, "says_how_it_is_asked", "traits with one of 'check' and 'give_up'"),
         (Unprepared, "prepares_on_any_thread", r"prepare\(\) returned None of type NoneType"),
         (Miscounting, "counts_tokens_if_it_says_so", "says that it counts tokens"),
         (Careless, "prepares_on_any_thread", "prepared on other threads"),

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.backends.protocol import failed_prediction
+from pytest_vlmrobust.backends.contract import Traits, failed_prediction
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Setting, SweepMetric
 from pytest_vlmrobust.core.fingerprint import rng_for
@@ -225,7 +225,7 @@ def unsteady(request: Request, seen: Counter[str]) -> str:
 class Repeated(ScriptedBackend):
     """A backend that may give another answer each time."""
 
-    answers_alone = mixes_cells = False
+    traits = Traits()
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_picture_of_which_a_model_is_told_the_size_alone(world: World, warned:
 class Padded(ScriptedBackend):
     """A backend whose answers are others where a request is not the first of its batch, as with pads on the wrong side."""
 
-    answers_alone = mixes_cells = False
+    traits = Traits()
     spoilt = 1.0
     batches: ClassVar[list[int]] = []
 

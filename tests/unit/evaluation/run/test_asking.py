@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.backends import failed_prediction
-from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.backends.contract import Prepared
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import BackendError, ImageError, StoreError
@@ -24,6 +24,7 @@ from pytest_vlmrobust.evaluation.run.queue import Want
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import View
 from pytest_vlmrobust.store import Store
+from tests.traits import own_traits
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
 
 CELLS = [cell(name) for name in ("clean", "invert", "flip_v", "gaussian_noise:low", "no_image")]
@@ -32,6 +33,8 @@ CELLS = [cell(name) for name in ("clean", "invert", "flip_v", "gaussian_noise:lo
 class Lanes(ScriptedBackend):
     """A backend with lanes that prepares requests: it records what it is given, and never more than it says at a time."""
 
+    traits = property(own_traits)  # of whatever it says by now
+    answers_alone = True
     lanes = 1
 
     def __init__(self, world: World, *, lanes: int = 1, mixes: bool = True) -> None:

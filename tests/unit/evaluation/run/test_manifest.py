@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.backends.guard import Guard
+from pytest_vlmrobust.backends.contract import Guard
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.run import manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.backends.contract import Prepared
 from pytest_vlmrobust.core.cell import AGAIN, Cell, Setting
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
