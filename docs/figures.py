@@ -271,7 +271,7 @@ class Page:
         rows = [line for line in text.splitlines() if line.startswith("|")]
         cells = [cell.strip() for row in rows for cell in row.replace("\\|", "").strip("|").split("|")]
         prose = "\n".join("" if line.startswith("|") else line for line in text.splitlines())
-        parts = re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) |^#+ .*$", prose, flags=re.MULTILINE)
+        parts = re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) |^#+ .*$", prose, flags=re.MULTILINE)
         sentences = [each for part in [*parts, *cells] for each in re.split(r"(?<=[.!?])\s+", " ".join(part.split()))]
         return cls(
             len(whole.split()),

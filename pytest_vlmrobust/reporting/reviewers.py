@@ -170,7 +170,7 @@ QUESTIONS = (
         "Article 15(5)",
         "2.7",
         "",
-        "nothing: adversarial pictures, poisoned data and prompt injection are not tested here",
+        "nothing: adversarial images, poisoned data and prompt injection are not tested here",
         _nothing,
     ),
 )
