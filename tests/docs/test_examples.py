@@ -112,8 +112,8 @@ def test_yaml_files_are_read(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", alone("json"), ids=str)
 def test_rows_of_data_are_read(block: Block, tmp_path: Path) -> None:
-    (tmp_path / "pictures").mkdir()
     for row in map(json.loads, block.text.splitlines()):
+        (tmp_path / row["image"]).parent.mkdir(exist_ok=True)
         Image.new("RGB", (8, 8)).save(tmp_path / row["image"])
     (tmp_path / "data.jsonl").write_text(block.text, encoding="utf-8")
     assert [sample.id for sample in resolve(tmp_path / "data.jsonl").samples()] == ["q1", "q2"]
