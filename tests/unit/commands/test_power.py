@@ -63,7 +63,6 @@ def test_a_table_has_a_line_for_each_profile_and_what_keeps_it_from_go(policy: s
     assert "| MMBench/Qwen3-VL-8B with mean_drop 0.25 | MMBench | 400 | 0.00 | 1.00 | 0.00 | mean-drop 1.00 |" in said
 
 
-@pytest.mark.study
 def test_json_holds_the_shares_and_their_errors(policy: str, capsys: Captured) -> None:
     (row,) = as_json(capsys, policy, "--samples", "200", "--runs", "10", "--shift", "clean_accuracy=60%")
     assert row["profile"] == "nothing-lost with clean_accuracy 0.6"
@@ -73,6 +72,7 @@ def test_json_holds_the_shares_and_their_errors(policy: str, capsys: Captured) -
     assert row["samples_for_80_percent"] is None
 
 
+@pytest.mark.study
 def test_several_models_are_all_go_less_often_than_one(policy: str, capsys: Captured) -> None:
     at_the_brink = (policy, "--samples", "400", "--runs", "40", "--shift", "clean_accuracy=83.5%")
     one, three = (as_json(capsys, *at_the_brink, "--models", str(models))[0]["decisions"]["GO"] for models in (1, 3))
@@ -80,7 +80,6 @@ def test_several_models_are_all_go_less_often_than_one(policy: str, capsys: Capt
     assert one < 1.0
 
 
-@pytest.mark.study
 def test_the_dataset_says_which_rules_apply_and_which_models_are_meant(policy: str, capsys: Captured) -> None:
     (row,) = as_json(capsys, policy, "--dataset", "MMMU-Pro", "--profile", "Molmo2-8B", "--runs", "3")
     assert (row["dataset"], row["samples"], row["profile"]) == ("MMMU-Pro", 324, "MMMU-Pro/Molmo2-8B")
@@ -88,6 +87,7 @@ def test_the_dataset_says_which_rules_apply_and_which_models_are_meant(policy: s
     assert row["rules"]["answers"]["FAIL"] == 1.0  # 31.2 %
 
 
+@pytest.mark.study
 def test_how_many_samples_decide_is_a_range(policy: str, capsys: Captured) -> None:
     found = printed(capsys, policy, "--samples", "60", "--runs", "20", "--shift", "clean_accuracy=97%")
     low, high = map(int, re.findall(r"80 % of runs end GO or NO-GO with between (\d+) and (\d+) samples", found)[0])
@@ -146,7 +146,6 @@ def test_what_is_taken_as_kept_stands_beside_the_shares(policy: str, tmp_path: P
     assert "| GO (given that cider is kept) |" in printed(capsys, *arguments, "--table")
 
 
-@pytest.mark.study
 def test_a_policy_of_which_nothing_is_simulated_is_refused(tmp_path: Path, capsys: Captured) -> None:
     own = tmp_path / "mine.yaml"
     own.write_text("version: 1\nrules:\n- {id: cider, metric: corpus_score, min: 50%}\n", encoding="utf-8")
@@ -154,6 +153,7 @@ def test_a_policy_of_which_nothing_is_simulated_is_refused(tmp_path: Path, capsy
     assert "no rule of mine can be simulated: cider the number that a benchmark publishes" in said
 
 
+@pytest.mark.study
 def test_the_observatory_is_simulated_on_the_embedded_collections(capsys: Captured) -> None:
     (row,) = as_json(capsys, "observatory", "--dataset", "words", "--samples", "40", "--runs", "1", "--profile", "one-cell")
     assert (row["dataset"], row["given"], row["not_simulated"]) == ("words", "", {})
@@ -193,7 +193,6 @@ def pictures(tmp_path: Path) -> Path:
 
 
 @pytest.mark.study
-@pytest.mark.study
 def test_samples_that_share_a_picture_decide_less(policy: str, capsys: Captured) -> None:
     """86 % of 400 are 3.3 standard errors above 80 %; of 40 groups whose ten answers are the same, one."""
     asked = (policy, "--samples", "400", "--runs", "30", "--shift", "clean_accuracy=86%")
@@ -205,6 +204,7 @@ def test_samples_that_share_a_picture_decide_less(policy: str, capsys: Captured)
     assert as_json(capsys, *asked, "--groups", "40", "--correlation", "1") == [grouped]
 
 
+@pytest.mark.study
 def test_groups_of_equal_size_are_said_in_every_form(policy: str, capsys: Captured) -> None:
     asked = (policy, "--samples", "100", "--runs", "2", "--no-search", "--groups", "30")
     assert printed(capsys, *asked).startswith(
