@@ -105,6 +105,7 @@ def test_a_row_of_table_3(qwen: Path) -> None:
     assert math.isnan(severe.limit)
 
 
+@pytest.mark.study
 def test_every_number_without_ours_says_why(qwen: Path) -> None:
     for name in papers():
         for table in reproduce(name, runs=[("", qwen)]).tables:
@@ -166,6 +167,7 @@ def scripted(directory: Path, questions: int, right: Mapping[str, float], settin
     return directory
 
 
+@pytest.mark.study
 def test_a_few_invented_questions_agree_with_nothing(tmp_path: Path) -> None:
     """In their wide intervals nearly all numbers of the paper lie."""
     fakes = scripted(tmp_path / "fakes", 24, {"Qwen3-VL-8B": 0.9, "Qwen3-VL-4B": 0.8}, perturbations.names("robustbench"))
@@ -208,6 +210,7 @@ def test_tiers_count_cells_of_all_models(tmp_path: Path) -> None:
     assert low["benign"].published == pytest.approx(100 * 304 / 378)
 
 
+@pytest.mark.study
 def test_corruption_errors_need_the_reference_model(tmp_path: Path) -> None:
     wrong = {"clean": 10, "no_image": 60, "glass_blur:low": 20, "fog:low": 20}
     alone = run(tmp_path / "alone", {"Qwen3-VL-4B": wrong})
@@ -244,6 +247,7 @@ def test_how_samples_were_drawn_stands_beside_the_table(tmp_path: Path) -> None:
     assert not any("drawn" in note for note in reproduce("rci", "2", runs=[("", paths[0])]).notes)
 
 
+@pytest.mark.study
 def test_other_tables_of_vlm_robustbench(tmp_path: Path) -> None:
     one = run(tmp_path / "one", {"Qwen3-VL-8B": {**QWEN, "rotate:high": 22, "fog:low": 7}, "Qwen3-VL-4B": QWEN})
     values = found(reproduce("vlm-robustbench", runs=[("", one)]))
@@ -363,6 +367,7 @@ def test_every_metric_of_a_column_is_one() -> None:
     assert own < named
 
 
+@pytest.mark.study
 def test_the_data_are_those_of_the_golden_tables(golden: Callable[[str], Rows]) -> None:
     main_rows = {row["model"]: row for row in golden("resbench_main")}
     for value in paper("res-bench").tables["2"].values:

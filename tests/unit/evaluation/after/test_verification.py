@@ -275,6 +275,7 @@ def test_a_test_that_is_planned_twice_is_refused(run: Path) -> None:
         verified(run)
 
 
+@pytest.mark.study
 def test_no_measure_of_a_record_hides_another(run: Path) -> None:
     """One is called as another one is that comes after two of its name; and many of one name take no longer than others."""
     record = next(record for record in read_journal(run) if record.setting == "clean")

@@ -210,6 +210,7 @@ def judged(run: Run) -> list[Judged]:
     return list(run.judged())
 
 
+@pytest.mark.study
 @pytest.mark.cases("name", QUANTITIES)
 def test_what_is_planned_is_exactly_what_is_measured(judged: list[Judged], name: str) -> None:
     """Over all kinds of settings of the suites, all tasks, with and without an earlier run and attempts."""
@@ -221,12 +222,14 @@ def test_what_is_planned_is_exactly_what_is_measured(judged: list[Judged], name:
         assert planned == measured
 
 
+@pytest.mark.study
 def test_nothing_is_measured_that_no_rule_could_name(judged: list[Judged]) -> None:
     """Beside budgets, what a quantity consists of, and what shows whether a model looks at all."""
     unnamed = {name for one in judged for name in one.measured} - set(QUANTITIES)
     assert {name.partition(".")[0] for name in unnamed} <= {"corpus_score", "blind_unparsed_rate", "gain_over_blind"}
 
 
+@pytest.mark.study
 def test_categories_are_judged_by_what_can_be_taken_over_a_part_of_the_samples(run: Run, tmp_path: Path) -> None:
     """With a rule on every quantity of a cell that categories have."""
     ruled = tmp_path / "policy.yaml"
@@ -281,6 +284,7 @@ def test_a_metric_of_a_users_own_is_a_quantity() -> None:
         metrics.REGISTRY._things.pop("of_a_users_own")
 
 
+@pytest.mark.study
 def test_tests_of_one_dataset_share_the_risk_of_a_rule_on_its_own_metric(run: Run, tmp_path: Path) -> None:
     """Five settings with a drop of the F1: each may take a fifth of the risk."""
     rule = tmp_path / "policy.yaml"
@@ -295,6 +299,7 @@ def test_tests_of_one_dataset_share_the_risk_of_a_rule_on_its_own_metric(run: Ru
     assert policy.for_tests(test for cell in cells for test in judged_tests(cell, asked[cell.dataset])).shared_by["f1"] == 5
 
 
+@pytest.mark.study
 def test_a_dataset_that_cannot_be_read_stays_unknown(run: Run) -> None:
     """Its tests say why; everything that may be measured is planned, which errs on the side of sharing more."""
     asked = Asked.of(run.evaluator, "absent", "matching")

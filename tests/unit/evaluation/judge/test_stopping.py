@@ -302,6 +302,7 @@ def drop_audit(rule: Rule, clean: NDArray[np.float64], risk: float, weights: Seq
     return RuleAudit(rule, [rule.bound], partial(drop_limits, clean), asking_order(len(clean)), (risk, risk), weights=weights)
 
 
+@pytest.mark.study
 def test_every_mistake_of_an_audit_together_is_within_its_risk() -> None:
     """A drop of exactly the bound, and one answer more: over random orders of the same answers."""
     n, rule, runs, rng = 60, Rule("r", "accuracy_drop", Bound(high=0.2), "p:1"), 400, np.random.default_rng(7)
@@ -616,6 +617,7 @@ def test_the_risk_of_a_wrong_fail_is_split_among_cells() -> None:
 # The same verdict whatever else was asked.
 
 
+@pytest.mark.study
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 60), st.integers(0, 1000), st.booleans())
 def test_a_verdict_does_not_depend_on_what_was_asked_before(
@@ -720,6 +722,7 @@ def cases(draw: st.DrawFn, *, risk: float, missing: bool = True) -> Case:
     return case
 
 
+@pytest.mark.study
 @settings(max_examples=80, deadline=None)
 @given(cases(risk=1e-12))
 def test_without_risk_a_verdict_is_that_of_all_answers(case: Case) -> None:
@@ -731,6 +734,7 @@ def test_without_risk_a_verdict_is_that_of_all_answers(case: Case) -> None:
         assert record.outcome is full.outcome
 
 
+@pytest.mark.study
 @settings(max_examples=50, deadline=None)
 @given(cases(risk=0.05, missing=False), st.sampled_from([0.0, 1.0, math.nan]))
 def test_answers_that_were_not_asked_for_change_nothing(case: Case, other: float) -> None:
@@ -747,6 +751,7 @@ def test_answers_that_were_not_asked_for_change_nothing(case: Case, other: float
         assert record.outcome is full.outcome
 
 
+@pytest.mark.study
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.sampled_from([(1.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.0, 1.0)]), min_size=3, max_size=6),
@@ -780,6 +785,7 @@ def drop_limits(clean: NDArray[np.float64], bound: Bound, graded: bool) -> list[
     return [max_drop(clean, bound.high, graded=graded)]
 
 
+@pytest.mark.study
 @settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=3, max_size=3),

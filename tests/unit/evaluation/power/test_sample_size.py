@@ -243,6 +243,7 @@ def warned(policy: Policy, n: int) -> set[str]:
     return {finding.text.partition("; rule ")[2].partition(" ")[0] for finding in too_tight_for(policy, n, TODAY)}
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("name", SHIPPED)
 def test_of_shipped_policies_is_warned_what_the_judge_leaves_undecided(name: str) -> None:
     """Of 40 questions, judged by `vlmrobust power`: another way to draw and to plan the same, with other random numbers.
@@ -264,6 +265,7 @@ def test_of_shipped_policies_is_warned_what_the_judge_leaves_undecided(name: str
             assert rule not in told, (rule, undecided)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("name", SHIPPED)
 def test_of_shipped_policies_none_is_warned_of_at_four_thousand_questions(name: str) -> None:
     assert warned(shipped(name), 4000) == set()
