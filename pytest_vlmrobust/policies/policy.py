@@ -354,7 +354,7 @@ def policy_content(policy: Policy) -> dict[str, object]:
 
 
 def _rule(rule: Rule) -> dict[str, object]:
-    content = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
+    content = {"id": rule.id, "metric": rule.metric, "bound": rule.bound.condition, "source": rule.source}
     unless = _scope(rule.unless) if rule.unless else {}
     return {**content, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
 

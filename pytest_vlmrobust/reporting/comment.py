@@ -163,7 +163,7 @@ def _verdicts(before: Iterable[Record], after: Sequence[Record], most: int) -> l
 
 def _verdict(record: Record) -> str:
     """Returns the verdict of a test with the number that decided."""
-    metric, value, beside, _, _ = row(record)
+    metric, value, beside, _, _ = row(record, {})
     return inert(" ".join(filter(None, [str(record.outcome), metric, value, beside])))
 
 

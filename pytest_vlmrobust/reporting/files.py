@@ -33,6 +33,7 @@ from .wording import (
     EXPLAINED,
     RunFacts,
     baseline_summary,
+    bounds_in,
     ci_variables,
     row,
     worst_first,
@@ -86,8 +87,9 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     lines += [f"**{inert(limit)}**\n" for limit in about.grave]
     lines += [f"{inert(line)}\n" for line in baseline_summary(records)]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
+    bounds = bounds_in(facts.origins)
     for record in worst_first(records)[:most]:
-        cells = (str(record.outcome), code(record.id), *map(inert, row(record)))
+        cells = (str(record.outcome), code(record.id), *map(inert, row(record, bounds)))
         lines.append(f"| {' | '.join(cells)} |")
     if len(records) > most:
         lines += ["", f"{quantity(len(records) - most, 'more test is', 'more tests are')} in results.json."]

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 from .reviewers import evidence_lines
 from .subject import Subject
 from .view import Limit, view
-from .wording import RunFacts, answers_of, headline, not_asked, row
+from .wording import Bounds, RunFacts, answers_of, bounds_in, headline, not_asked, row
 from .writing import inert
 
 FILE_NAME = "model_card.md"
@@ -35,7 +35,7 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
     about = view(records, dataclasses.replace(facts, origins=origins))
     lines = ["## Robustness", "", f"**{about.word}**: {inert(about.sentence)}. {about.counts}.", ""]
     lines += [*_gate_lines(records, origins, about.subject), ""]
-    decisions = about.decisions
+    decisions, bounds = about.decisions, bounds_in(origins)
     for model in dict.fromkeys([*(record.model for record in records if record.model), *decisions]):
         model_records = [record for record in records if record.model == model]
         verdict = [f"**{decisions[model]}** about this one.", ""] if model in decisions else []
@@ -43,9 +43,9 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
             f"### {inert(model)}",
             "",
             *verdict,
-            *_numbers(model_records),
+            *_numbers(model_records, bounds),
             *_broken(model_records),
-            *_hardest(model_records),
+            *_hardest(model_records, bounds),
         ]
     lines += [*evidence_lines(records, origins), ""]
     return "\n".join([*lines, "### Limits", "", *limit_lines(about.limits)]) + "\n"
@@ -67,12 +67,12 @@ def _gate_lines(records: Sequence[Record], origins: Mapping[str, Any], about: Su
     return lines + [f"- Policy of {inert(one.model)}: SHA-256 `{one.sha256}`" for one in about.policies if one.sha256]
 
 
-def _numbers(records: Sequence[Record]) -> list[str]:
+def _numbers(records: Sequence[Record], bounds: Bounds) -> list[str]:
     """Returns the table of summary metrics and of the accuracies to read them against, with the verdict of each test."""
     measures = [
         (record, _number(record)) for record in records if record.deciding is not Outcome.MEASURED or not record.not_asked
     ]
-    rows = [_row(record, _metric_name(record, measure), measure) for record, measure in measures if measure is not None]
+    rows = [_row(record, _metric_name(record, measure), measure, bounds) for record, measure in measures if measure is not None]
     unasked = [f"- {inert(line)}" for line in not_asked(records)]
     table = [*_head("number", "value"), *rows] if rows else ["No summary number was measured."]
     return [*table, "", *unasked, *([""] if unasked else [])]
@@ -87,7 +87,7 @@ def _number(record: Record) -> Measure | None:
     return whole.get(wanted, Measure(wanted, math.nan) if record.outcome in _BREACHES else None)
 
 
-def _hardest(records: Sequence[Record]) -> list[str]:
+def _hardest(records: Sequence[Record], bounds: Bounds) -> list[str]:
     """Returns the settings under which most is lost."""
     drops = [
         (record, measure)
@@ -98,7 +98,7 @@ def _hardest(records: Sequence[Record]) -> list[str]:
     if not drops:
         return []
     chosen = sorted(drops, key=lambda pair: (-pair[1].value, pair[0].id))[:_HARDEST]
-    rows = [_row(record, record.setting, measure) for record, measure in chosen]
+    rows = [_row(record, record.setting, measure, bounds) for record, measure in chosen]
     return ["Hardest settings:", "", *_head("setting", "drop"), *rows, ""]
 
 
@@ -106,9 +106,9 @@ def _head(*titles: str) -> list[str]:
     return [f"| data | {' | '.join(titles)} | 90 % interval | n | verdict | decided by |", "|---|---|--:|--:|--:|---|---|"]
 
 
-def _row(record: Record, name: str, measure: Measure) -> str:
+def _row(record: Record, name: str, measure: Measure, bounds: Bounds) -> str:
     beside = measure.beside(interval(measure.low, measure.high))
-    n, decided_by = answers_of(record, measure), _deciding_text(record)
+    n, decided_by = answers_of(record, measure), _deciding_text(record, bounds)
     cells = (record.dataset, name, number(measure.value), beside, n, str(record.outcome), decided_by)
     return f"| {' | '.join(map(inert, cells))} |"
 
@@ -117,12 +117,12 @@ def _metric_name(record: Record, measure: Measure) -> str:
     return f"{measure.metric} ({record.setting or record.split})" if record.setting or record.split else measure.metric
 
 
-def _deciding_text(record: Record) -> str:
+def _deciding_text(record: Record, bounds: Bounds) -> str:
     """Returns the measure that a test's verdict comes from, with its bound; empty where no rule judged."""
     measure = headline(record)
     if measure is None or record.outcome is Outcome.MEASURED or measure.outcome is not record.outcome:
         return ""
-    name, value, _, bound, _ = row(record)
+    name, value, _, bound, _ = row(record, bounds)
     text = f"{name} {value}, bound {bound}" if bound else f"{name} {value}"
     return f"{text}, {BY_VALUE}" if measure.judge == "value" else text
 

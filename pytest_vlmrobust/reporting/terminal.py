@@ -23,6 +23,7 @@ from .wording import (
     EXPLAINED,
     RunFacts,
     baseline_summary,
+    bounds_in,
     headline,
     note_lines,
     open_rule_lines,
@@ -176,7 +177,7 @@ def _item(console: Console, record: Record, others: int, facts: RunFacts) -> Non
     print_sentence(console, f"[{STYLES[record.outcome]}]{record.outcome}[/] {line}")
     measure = headline(record)
     if measure is not None and not math.isnan(measure.value):
-        called, value, beside, bound, n = map(_plain, row(record))
+        called, value, beside, bound, n = map(_plain, row(record, bounds_in(facts.origins)))
         told = [f"{called} {value}", beside, f"bound {bound}" if bound else "", f"n {n}"]
         if measure.rule and f"(rule {measure.rule}" in record.reason:  # which has the value, and the interval that was judged
             told = [BY_VALUE if measure.judge == "value" else "", f"n {n}"]

@@ -14,12 +14,13 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Allowance, NotShown, Outcome, RunScope
 from pytest_vlmrobust.core.ranking import Ranking
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import BUDGET_METRICS, Measure, Record
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 from pytest_vlmrobust.metrics import rci_correlation
 
 from .explanation import Command
+from .subject import mapping, objects
 
 # Agreement of two reference models about datasets.
 
@@ -146,7 +147,28 @@ def headline(record: Record) -> Measure | None:
     return next(iter(deciding), None) or by_metric.get("accuracy_drop") or next(iter(record.measures), None)
 
 
-def row(record: Record) -> tuple[str, str, str, str, str]:
+Bounds = Mapping[tuple[str, str], str]
+"""Model and rule to what the rule asks of a value: ``<= 0.15``."""
+
+
+def bounds_in(origins: Mapping[str, object]) -> Bounds:
+    """Returns the bounds of the rules of a manifest."""
+    policies = mapping(origins.get("policies")).items()
+    return {
+        (str(model), str(rule.get("id"))): str(rule.get("bound", ""))
+        for model, policy in policies
+        for rule in objects(mapping(policy).get("rules"))
+    }
+
+
+def bound_of(record: Record, measure: Measure, bounds: Bounds) -> str:
+    """Returns the bound that a measure was compared with: with its sign, where a manifest tells it."""
+    if measure.metric in BUDGET_METRICS and measure.threshold:
+        return f"<= {measure.threshold}"
+    return bounds.get((record.model, measure.rule), "") or measure.threshold
+
+
+def row(record: Record, bounds: Bounds) -> tuple[str, str, str, str, str]:
     """Returns metric, value, interval, bound and n of a record's headline; empty where nothing was measured.
 
     Where the value alone was judged, that stands in place of the interval. Of a test that stopped early n is the answers that it
@@ -156,7 +178,7 @@ def row(record: Record) -> tuple[str, str, str, str, str]:
     if measure is None:
         return "", "", "", "", ""
     beside = measure.beside(interval(measure.low, measure.high))
-    return measure.called, number(measure.value), beside, measure.threshold, answers_of(record, measure)
+    return measure.called, number(measure.value), beside, bound_of(record, measure, bounds), answers_of(record, measure)
 
 
 def answers_of(record: Record, measure: Measure) -> str:

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, PARTIAL, PARTI
 from . import drawing
 from .drawing import Bar, Flip, Point
 from .sweeps import Sweep
-from .words import MARKS, bound, by_outcome, ends, interval, measure_of, number, share
+from .words import MARKS, bound_text, by_outcome, ends, interval, measure_of, number, share
 
 # Heatmap of accuracy drops by family and level.
 
@@ -192,7 +192,16 @@ def worst_settings(sweep: Sweep) -> Chart | None:
         drawing.ranking(bars, axis="drop of accuracy", label=f"Settings that cost {sweep.name} most"),
         ("setting", "drop", "90 % interval", "bound", "verdict"),
         [
-            (record, (record.setting, f"{_part(record)}{number(drop.value)}", interval(drop), bound(drop), str(drop.outcome)))
+            (
+                record,
+                (
+                    record.setting,
+                    f"{_part(record)}{number(drop.value)}",
+                    interval(drop),
+                    bound_text(drop.threshold),
+                    str(drop.outcome),
+                ),
+            )
             for record, drop in ranked
         ],
     )
@@ -211,7 +220,7 @@ def bar(label: str, measure: Measure, reference: float | None = None) -> Bar:
     """Returns the row of a measure; no interval is drawn where none is known."""
     mark = MARKS[measure.outcome]
     low, high = (end if math.isfinite(end) else measure.value for end in (measure.low, measure.high))
-    held = f"bound {bound(measure)}; " if measure.threshold else ""
+    held = f"bound {bound_text(measure.threshold)}; " if measure.threshold else ""
     told = f"{number(measure.value)} {interval(measure)}; {held}{measure.outcome}"
     sign = f"{mark.sign}{BY_VALUE_MARK if measure.judge == 'value' else ''}"
     return Bar(label, measure.value, low, high, tuple(ends(measure.threshold)), mark.css, sign, reference, told)

@@ -15,7 +15,7 @@ from pytest_vlmrobust.metrics import human_reference
 from . import drawing
 from .charts import PATCHES, Chart, bar, by_value_note
 from .sweeps import Sweep
-from .words import bound, interval, number, share
+from .words import bound_text, interval, number, share
 
 # Tasks of the Observatory: gaps between positions and between groups of people, and what people reached.
 
@@ -90,7 +90,7 @@ def _rest(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[str]:
 
 def _row(sweep: Sweep, record: Record, measure: Measure) -> tuple[str, ...]:
     pictures = _SPLITS.get(record.split, record.split)
-    return sweep.name, pictures, number(measure.value), interval(measure), bound(measure), str(record.outcome)
+    return sweep.name, pictures, number(measure.value), interval(measure), bound_text(measure.threshold), str(record.outcome)
 
 
 def _published_text(value: float | None) -> str:

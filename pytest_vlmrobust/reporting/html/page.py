@@ -25,7 +25,7 @@ from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analyses, analysis_tables
 from pytest_vlmrobust.reporting.subject import mapping, subject
 from pytest_vlmrobust.reporting.view import SIGNS, WITH_WAIVERS, Limit, decision_sign, decision_word, view
-from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, headline, worst_first
+from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, bound_of, bounds_in, headline, worst_first
 
 from . import charts, groups, policy, samples, sweeps, words
 from .noise import floors
@@ -226,6 +226,8 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     thumbnails = samples.embed_thumbnails(ordered, facts.pictures)
     environment = _environment()
     environment.globals["link"] = lambda record: f"#cell={quote(names[record.key], safe='')}"
+    bounds = bounds_in(manifest)
+    environment.globals["bound"] = lambda record, measure: words.bound_text(bound_of(record, measure, bounds))
     places = {name: at for at, name in enumerate(thumbnails)}
     environment.globals["place"] = lambda file: places.get(file, "none")
     environment.globals["anchor"] = lambda record: f"cell={quote(names[record.key], safe='')}"
@@ -349,7 +351,7 @@ def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str,
 @cache
 def _environment() -> Environment:
     environment = templates()
-    environment.filters |= {"bound": words.bound, "bound_text": words.bound_text, "named": words.metric_name}
+    environment.filters |= {"bound_text": words.bound_text, "named": words.metric_name}
     environment.globals |= {
         "signs": SIGNS,
         "kinds": groups.KINDS,

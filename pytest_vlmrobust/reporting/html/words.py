@@ -74,11 +74,6 @@ def share(value: float) -> str:
     return f"{number(100 * value, 1)} %" if math.isfinite(value) else "undefined"
 
 
-def bound(measure: Measure) -> str:
-    """Returns the bound of a measure as it is printed."""
-    return bound_text(measure.threshold)
-
-
 def bound_text(threshold: str) -> str:
     """Returns a bound as written, ``-0.1..0.3``, as it is printed."""
     return threshold.replace("-", _MINUS).replace("..", _TO)

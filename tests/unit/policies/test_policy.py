@@ -232,7 +232,7 @@ def test_a_manifest_holds_the_policy_in_full(load: Load) -> None:
     assert "replaced" not in content
     one, two = content["rules"]
     assert (one["id"], one["where"], one["unless"], one["reason"]) == ("one", {"level": ["low"]}, {"setting": ["fog"]}, "why")
-    assert (two["bound"], two["unless"]) == ("0.1..0.2", {})
+    assert (two["bound"], two["unless"]) == ("in 0.1..0.2", {})
     (waiver,) = content["waivers"]
     assert (waiver["owner"], waiver["cap"], waiver["expires"], waiver["where"]) == ("jo", 0.6, "2027-06-30", {"model": ["m"]})
 

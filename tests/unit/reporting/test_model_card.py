@@ -93,7 +93,7 @@ def test_a_row_has_the_verdict_of_its_test_and_the_measure_behind_it() -> None:
     lost = record("m-d-worst", Outcome.ERROR, test="sweep", metric="worst_case_drop", measures=())
     text = model_card([budget, clean, lost], RunFacts(), ORIGINS)
     for line in (
-        "| d | mean_drop | 0.100 | [0.050, 0.150] | 100 | FAIL | unparsed_rate 0.300, bound 0.05 |",
+        "| d | mean_drop | 0.100 | [0.050, 0.150] | 100 | FAIL | unparsed_rate 0.300, bound &lt;= 0.05 |",
         "| d | accuracy (clean) | 0.900 | [0.800, 1.000] | 100 | FAIL | accuracy (count) 0.200, bound 0.6 |",
         "| d | worst_case_drop | undefined |  | 0 | ERROR |  |",
     ):

@@ -66,11 +66,11 @@ def test_without_a_decision_the_headline_is_the_drop_of_the_whole_data_set() -> 
     ],
 )
 def test_a_row(measure: Measure, shown: tuple[str, ...]) -> None:
-    assert row(record("a", measures=(measure,))) == shown
+    assert row(record("a", measures=(measure,)), {}) == shown
 
 
 def test_a_row_of_nothing_is_empty_and_no_zero() -> None:
-    assert row(record("a", Outcome.ERROR, measures=())) == ("", "", "", "", "")
+    assert row(record("a", Outcome.ERROR, measures=()), {}) == ("", "", "", "", "")
 
 
 def test_counts_stand_worst_first() -> None:
@@ -144,7 +144,7 @@ def test_everything_that_holds_a_decision_back_is_said() -> None:
 def test_an_error_without_a_number_is_named() -> None:
     judged = Measure("accuracy_drop", math.nan, outcome=Outcome.INCONCLUSIVE, rule="drop", threshold="0.05")
     nothing = Measure("", math.nan, outcome=Outcome.ERROR, reason="no sample was scored")
-    assert row(record("a", Outcome.ERROR, measures=(judged, nothing))) == ("answers", "undefined", "", "", "0")
+    assert row(record("a", Outcome.ERROR, measures=(judged, nothing)), {}) == ("answers", "undefined", "", "", "0")
 
 
 BROKEN = "accuracy 0.500 < 0.900 (rule r, p.yaml:3)"
@@ -234,7 +234,7 @@ def test_every_report_says_what_was_judged(target: str, judged: str) -> None:
         assert ("[0.000, 1.000]" in text) is (judged == "interval"), name
         assert ("by value" in text.replace('"by_value":"judged by value"', "")) is (judged == "value"), name
     assert (one.judge, one.beside("[0, 1]")) == (judged, "[0, 1]" if judged == "interval" else "judged by value")
-    assert cells_csv([about]).splitlines()[1].endswith(f",{judged},0")
+    assert cells_csv([about]).splitlines()[1].endswith(f",{judged},0,")
     assert Measure("accuracy", 0.5).judge == ""
 
 
