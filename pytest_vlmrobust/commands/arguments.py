@@ -56,7 +56,7 @@ def counting(noun: str) -> Callable[[str], int]:
 
 
 LATEST = BY_AGE[0]
-RUN_HELP = "a run: its directory, that of its report, a name that vlmrobust runs lists, latest or previous"
+RUN_HELP = "a run: its directory, that of its report, its name, latest or previous"
 STORE = Path(".vlmrobust")
 """Where a run keeps its answers unless an option says otherwise."""
 

@@ -69,8 +69,8 @@ def add(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME|RUN",
-        help=f"the simulated model (repeatable): {', '.join(_SYNTHETIC)}, one with :RULE, another of the docs, "
-        f"a published model such as MMBench/Qwen3-VL-8B, or a run (default: {NOTHING_LOST})",
+        help=f"the simulated model (repeatable): {', '.join(_SYNTHETIC)}, another of the docs, "
+        f"MMBench/Qwen3-VL-8B and its like, or a run (default: {NOTHING_LOST})",
     )
     power.add_argument(
         "--dataset",

@@ -30,7 +30,7 @@ def add(commands: Commands) -> None:
         metavar="RUN|STORE",
         type=run_directory,
         nargs="*",
-        help=f"{RUN_HELP}; several are seen side by side; or a store, for all of its runs (default: .vlmrobust)",
+        help=f"{RUN_HELP}; several side by side; or a store (default: .vlmrobust)",
     )
     view.add_argument(
         "--port", type=_port, metavar="N", help="where to listen on this machine; 0 for any free port (default: 8319)"

@@ -182,8 +182,8 @@ class Settings:
     )
     vlm_answer: str = option(
         "",
-        "how a choice is answered in direct mode: by the most probable of its letters, or as text (default: models "
-        "file, else letters if their probabilities are known)",
+        "how a choice is answered in direct mode: by the most probable letter, or as text (default: models file, else "
+        "letters if probabilities are known)",
         metavar="letters|text",
     )
     vlm_batch_size: int | str = option(

@@ -14,13 +14,10 @@ from .conftest import PAGES, ROOT
 NOT_YET = {
     "CONTRIBUTING.md": 1,
     "docs/how-to/backend.md": 1,
-    "docs/reference/commands.md": 4,
-    "docs/reference/data.md": 2,
+    "docs/reference/data.md": 1,  # the list of file names
     "docs/reference/models.md": 18,
-    "docs/reference/options.md": 1,
     "docs/reference/reports.md": 25,
     "docs/reference/servers.md": 32,
-    "docs/reference/thresholds.md": 5,
     "docs/verdicts.md": 4,
 }
 """Pages that still have some, and how many at most. Lower a number, or take the page out, once it has fewer."""
