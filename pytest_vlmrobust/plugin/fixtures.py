@@ -18,9 +18,6 @@ from .run import RUN, Run
 from .selection import selected_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_vlmrobust.core.cell import Setting
     from pytest_vlmrobust.testing.memory import CheckMemory
 
 
@@ -56,22 +53,19 @@ class GatedTest:
 @pytest.fixture
 def vlm_cell(request: pytest.FixtureRequest) -> GatedTest:
     """One cell (model x dataset x setting), evaluated and judged; call ``.check()`` on it."""
-    run = request.config.stash[RUN]
-    return _measure_and_record(request, "cell", lambda: run.judge.run(request.param))
+    return _judge_and_record(request, "cell")
 
 
 @pytest.fixture
 def vlm_sweep(request: pytest.FixtureRequest) -> GatedTest:
     """One summary metric of a sweep, computed over the settings of the test's mark and judged; call ``.check()`` on it."""
-    run = request.config.stash[RUN]
-    return _measure_and_record(request, "sweep", lambda: run.judge.run(request.param, _settings(request)))
+    return _judge_and_record(request, "sweep")
 
 
 @pytest.fixture
 def vlm_family(request: pytest.FixtureRequest) -> GatedTest:
     """One property of a family of models of different sizes, judged; call ``.check()`` on it."""
-    run = request.config.stash[RUN]
-    return _measure_and_record(request, FAMILY, lambda: run.judge.run(request.param, _settings(request)))
+    return _judge_and_record(request, FAMILY)
 
 
 @pytest.fixture(scope="session")
@@ -82,12 +76,8 @@ def vlm_check_memory(pytestconfig: pytest.Config) -> CheckMemory:
     return CheckMemory(pytestconfig.stash[RUN].directories.store, installation())
 
 
-def _settings(request: pytest.FixtureRequest) -> tuple[Setting, ...]:
-    return request.config.stash[RUN].tests.settings_of(selected_test(request.node))
-
-
-def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
-    """Returns what was measured and concluded.
+def _judge_and_record(request: pytest.FixtureRequest, test: str) -> GatedTest:
+    """Returns what was measured and concluded about a test; ``test`` says of which kind it is.
 
     Raises:
         BackendError: too many inferences failed for a verdict.
@@ -113,7 +103,8 @@ def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Call
     before = _counts(run)
     try:
         with run.evidence_writer.joined():
-            record = dataclasses.replace(measure(), nodeid=node.nodeid)
+            settings = run.tests.settings_of(selected_test(node))
+            record = dataclasses.replace(run.judge.run(request.param, settings), nodeid=node.nodeid)
     except BudgetSpent as error:
         record = failed(error, Outcome.INCONCLUSIVE)
     except VlmRobustError as error:
