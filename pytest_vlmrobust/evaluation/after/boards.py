@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core import ranking
 from pytest_vlmrobust.core.estimate import Estimate
@@ -19,9 +22,6 @@ from pytest_vlmrobust.metrics.statistics.multiple import Contest, place_interval
 from pytest_vlmrobust.metrics.statistics.paired import BoundTest, largest_bounds
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from pytest_vlmrobust.metrics.scores import Scores
 
 

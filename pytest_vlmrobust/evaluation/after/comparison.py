@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
@@ -21,11 +24,6 @@ from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, read_manifest
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 CONFIDENCE = 0.90
 _BASELINES = (CLEAN, NO_IMAGE)
@@ -174,8 +172,6 @@ class _Pair:
         }
 
     def _cell(self, cell: Cell) -> CellChange:
-        import numpy as np
-
         kept = self.then.kept(cell.dataset, self.now)
         samples = [sample for sample, own in zip(self.now.samples(cell.dataset), kept, strict=True) if own]
         before, after = self.then.scores(cell, self.now)[kept], self._scores(cell)[kept]
@@ -216,8 +212,6 @@ class _Pair:
         return rows_of(table, self.then.kept(dataset, self.now))
 
     def _scores(self, cell: Cell) -> NDArray[np.float64]:
-        import numpy as np
-
         return np.array(self.now.own_scores(cell), float)
 
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.conversion import from_plain
@@ -25,9 +28,6 @@ from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCES
 from .comparison import SHOWN, Entry, differing_conditions, manifest, places
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from pytest_vlmrobust.store import Evidence
 
     from .boards import Part, RankingOptions
@@ -295,6 +295,4 @@ def _scores(models: Sequence[_Model], dataset: str, setting: Setting) -> list[li
 
 def _align(scores: Sequence[Sequence[float]], rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
     """Returns the scores of each model with its samples in a common order, shape (M, N)."""
-    import numpy as np
-
     return np.array([[own[row] for row in order] for own, order in zip(scores, rows, strict=True)], float)

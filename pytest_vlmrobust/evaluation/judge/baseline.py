@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
@@ -25,11 +28,6 @@ from pytest_vlmrobust.store import Evidence, StoredCell, last_records, read_mani
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from .replay import Rescored, rescore
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 _MOST = 3
 """How many ids a message names."""
@@ -150,8 +148,6 @@ class Baseline:
             StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
             UnknownName: the scorer of a sample is not registered.
         """
-        import numpy as np
-
         places = self._places(cell.dataset, now)
         best = self.own_scores(self._earlier_cell(cell))
         return np.array([np.nan if place is None else best[place] for place in places], float)

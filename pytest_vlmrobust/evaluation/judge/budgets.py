@@ -14,6 +14,9 @@ from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust.core.cell import NO_IMAGE
 from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
@@ -35,9 +38,6 @@ from pytest_vlmrobust.store import Evidence, StoredScores
 from .reads import groups_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 
 _COUNTED = {
@@ -72,8 +72,6 @@ class _Answers:
 
         Unreadable answers to questions without their pictures do not count: refusing to answer them is right.
         """
-        import numpy as np
-
         seen: set[tuple[int, str]] = set()
         columns: list[list[NDArray[np.generic]]] = [[] for _ in range(6)]
         for scores in cells:
@@ -130,8 +128,6 @@ class _Share:
     @property
     def estimate(self) -> Estimate:
         """The share with its interval; the size of it is the number of samples, which further samples add to."""
-        import numpy as np
-
         from pytest_vlmrobust.metrics.statistics.proportions import judged_proportion_interval
 
         outcomes = self.flags.astype(np.float64)

@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line
-from pytest_vlmrobust.evaluation.run.answers import Measured
+from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.probes import FEWEST, probed_places
 from pytest_vlmrobust.evaluation.run.resolutions import why_not_received
 from pytest_vlmrobust.evaluation.run.results import CellResult
@@ -73,7 +73,7 @@ def gain_over_blind(table: ScoreTable, confidence: float) -> Measure:
     return Measure(GAIN, estimate.value, estimate.low, estimate.high, n=estimate.n, reason=reason)
 
 
-def measures_beside_clean(measured: Measured, clean: CellResult) -> list[Measure]:
+def measures_beside_clean(measured: Answers, clean: CellResult) -> list[Measure]:
     """Returns what is suspicious about answers to the unchanged pictures, and what a few of them are when asked once more.
 
     Each is a measure that no rule is about; what is wrong is a warning on it.
@@ -144,7 +144,7 @@ Pair = tuple[Answered, Answered]
 """The answer to a question of the clean cell, and that of a probe."""
 
 
-def _pairs(measured: Measured, clean: CellResult, setting: Setting, name: str) -> tuple[list[Pair], list[Measure]]:
+def _pairs(measured: Answers, clean: CellResult, setting: Setting, name: str) -> tuple[list[Pair], list[Measure]]:
     """Asks a few questions once more; returns the answers that can be compared, or a measure that says why none can."""
     places = probed_places(setting, clean.samples)
     if not places:

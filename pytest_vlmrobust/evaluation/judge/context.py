@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.run.answers import Measured
+from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
@@ -28,7 +28,7 @@ from .strata import rows_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class DatasetFacts:
     """What is known of a dataset before a model answers: it says which quantities its tests have.
 
     Where ``corpus_metric`` or ``samples`` is ``None`` nobody has looked yet, and everything is planned that may be measured.
@@ -41,7 +41,7 @@ class Asked:
     samples: Sequence[Sample] | None = None
 
     @classmethod
-    def of(cls, measured: Measured, dataset: str, task: str = "") -> Asked:
+    def of(cls, measured: Answers, dataset: str, task: str = "") -> DatasetFacts:
         """Looks at a dataset. A dataset that cannot be read stays unknown; the tests that need it report why."""
         try:
             return cls(task, measured.corpus_metric(dataset), measured.samples(dataset))
@@ -54,7 +54,7 @@ class PlannedTest:
     """A test before it runs: what says by which quantities it will be judged."""
 
     planned: Planned
-    asked: Asked = dataclasses.field(default_factory=Asked)
+    asked: DatasetFacts = dataclasses.field(default_factory=DatasetFacts)
     baseline: bool = False
     """Whether the run is compared with an earlier run."""
     attempts: bool = False
@@ -101,7 +101,7 @@ class PlannedTest:
 class CellScores:
     """What the quantities of a cell are estimated from. Other cells are evaluated on first use."""
 
-    measured: Measured
+    measured: Answers
     test: PlannedTest
     result: CellResult
     confidence: float = 0.90

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, Setting, SweepMetric
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.evaluation.run.answers import Measured
+from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.families import Family
@@ -54,7 +54,7 @@ def run_test(reads: Reads, sources: Sources, policy: Policy, today: date, coming
 class Judge:
     """Judges the tests of a run by the policy of each model."""
 
-    evaluator: Measured
+    evaluator: Answers
     policies: Mapping[str, Policy]
     today: date
     reference: str | None = None

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.evaluation.run.answers import Measured, Thumbnails
+from pytest_vlmrobust.evaluation.run.answers import Answers, Thumbnails
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import Policy, Rule, Tier
 
@@ -57,7 +57,7 @@ def risk_shares(size: int) -> dict[int, float]:
 class PartialAnswers:
     """The answers about the first samples in the order in which they are asked: what a look judges."""
 
-    whole: Measured
+    whole: Answers
     share: float
     """The part of each dataset that is asked about."""
     fingerprints: Callable[[str], tuple[str, ...]]
@@ -130,7 +130,7 @@ def with_risk(policy: Policy, share: float) -> Policy:
     return dataclasses.replace(policy, rules=tuple(rules))
 
 
-def blocks(rule: Rule) -> bool:
+def is_blocking(rule: Rule) -> bool:
     """Whether a test has to ask until a rule is decided."""
     return rule.treatment.tier is Tier.BLOCK
 

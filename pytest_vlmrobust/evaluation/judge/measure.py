@@ -30,7 +30,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import FAMILY, Measure
 from pytest_vlmrobust.core.words import quantity as counted
-from pytest_vlmrobust.evaluation.run.answers import Measured
+from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.chains import chains_by_change, chains_by_outcome
 from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
 from pytest_vlmrobust.evaluation.run.evidence import examples
@@ -51,7 +51,7 @@ from pytest_vlmrobust.policies import JudgedTest, Policy
 from . import canaries, observatory
 from .baseline import Baseline, answered_by, baseline_scores, changed_samples, refuse_unlike_answers, why_not_compared
 from .budgets import blind_unparsed, budget_measures, failure_measures
-from .context import Asked, CellScores, FamilyScores, PlannedTest, SweepScores
+from .context import CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
 from .measurements import applying, estimate_all, judged_test, judged_tests, with_kept_labels
 from .reads import (
     BASELINES,
@@ -78,7 +78,7 @@ Budgets = Callable[[Policy, date], list[Measure]]
 class Sources:
     """What the tests of a run are measured from: its answers, and what they are compared with."""
 
-    answers: Measured
+    answers: Answers
     """Those to all samples, or to a part of them."""
     reference: str | None = None
     """The model whose errors normalise the mean corruption error; ``None`` is the same model without pictures."""
@@ -90,7 +90,7 @@ class Sources:
     attempts_of: AttemptsOf = lambda _cell: None
     is_ruled: Callable[[JudgedTest], bool] = lambda _test: False
     """Whether a rule is about a category of a cell; others are not estimated."""
-    all_answers: Measured | None = None
+    all_answers: Answers | None = None
     """The answers to all samples, where ``answers`` has a part of them."""
     refusals: dict[tuple[str, str], str] = field(default_factory=dict, repr=False, compare=False)
     """By model and dataset, why a task is not shown to be done."""
@@ -103,11 +103,11 @@ class Sources:
         return self.all_answers is not None
 
     @property
-    def everything(self) -> Measured:
+    def everything(self) -> Answers:
         """The answers to all samples."""
         return self.all_answers or self.answers
 
-    def part(self, answers: Measured) -> Sources:
+    def part(self, answers: Answers) -> Sources:
         """Returns the same with answers to a part of the samples."""
         return dataclasses.replace(self, answers=answers, all_answers=self.everything)
 
@@ -174,7 +174,7 @@ def refused(reads: Reads, sources: Sources, why: str) -> Measurement:
     """Returns the measurement of a test that is not asked about: estimates that are not valid, for that reason."""
     planned, answers, lacking = reads.planned, sources.answers, sources.data.lacking(reads.planned.dataset)
     if isinstance(planned, Cell):
-        asked = Asked.of(answers, planned.dataset, sources.task(planned.dataset))
+        asked = DatasetFacts.of(answers, planned.dataset, sources.task(planned.dataset))
         tests = judged_tests(planned, asked, baseline=sources.baseline is not None)
         nothing = Estimate(math.nan, 0, valid=False, reason=why)
         baselines = [] if lacking else _baselines_of(sources, [planned.model], planned.dataset)
@@ -254,7 +254,7 @@ def _measure_cell(cell: Cell, reads: Reads, sources: Sources) -> Measurement:
     answers, baseline = sources.answers, sources.baseline
     result = answers.result(cell)
     tried = [answers.result(each) for each in reads.by_need.get(metrics.Needs.WHOLE_ATTEMPTS, ())]
-    asked = Asked(sources.task(cell.dataset), answers.corpus_metric(cell.dataset), result.samples)
+    asked = DatasetFacts(sources.task(cell.dataset), answers.corpus_metric(cell.dataset), result.samples)
     test = PlannedTest(cell, asked, baseline=baseline is not None, attempts=bool(tried))
     attempts = tried[0] if tried else None
     scores = CellScores(answers, test, result, sources.confidence, attempts, baseline, intervals=not sources.is_part)
@@ -330,7 +330,7 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
     invalid = refusal or why_not_compared(sweep.metric, table)
 
     scores = SweepScores(table, samples, sources.confidence, intervals=not sources.is_part)
-    test = PlannedTest(sweep, Asked(sources.task(sweep.dataset), samples=samples))
+    test = PlannedTest(sweep, DatasetFacts(sources.task(sweep.dataset), samples=samples))
     estimates = estimate_all(test, scores)
     own = estimates.pop(sweep.metric)
     own = dataclasses.replace(own, valid=False, reason=invalid) if invalid else own
@@ -446,7 +446,7 @@ def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Me
     every = [answers.result(cell) for cell in reads.by_need[metrics.Needs.PERTURBED_BY_SETTING]]
     by_member = [[result.values for result in every if result.cell.model == name] for name in family.members]
     scores = observatory.means(by_member)
-    test = PlannedTest(planned, Asked(sources.task(planned.dataset)))
+    test = PlannedTest(planned, DatasetFacts(sources.task(planned.dataset)))
     groups = groups_of(answers.samples(planned.dataset))
     own = estimate_all(test, FamilyScores(family.parameters, scores, groups, sources.confidence))[planned.metric]
     notes = (observatory.members_note(planned, family, scores),)
@@ -497,7 +497,7 @@ def _task_notes(result: CellResult, sources: Sources) -> tuple[str, ...]:
     return observatory.notes(model, sources.answers.models[model].box_convention, result) if is_task else ()
 
 
-def _guess_notes(cell: Cell, named: Sequence[str], answers: Measured) -> tuple[str, ...]:
+def _guess_notes(cell: Cell, named: Sequence[str], answers: Answers) -> tuple[str, ...]:
     """Returns how many answers without pictures count as guesses, if a measure of the cell compares with them."""
     if cell.setting != NO_IMAGE and not reads_blind(named):
         return ()

@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Planned, Setting, SweepMetric
@@ -30,14 +33,9 @@ from pytest_vlmrobust.metrics.table import Needs, ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, MetricFacts
 
 from . import corpus, observatory
-from .context import Asked, CellScores, FamilyScores, PlannedTest, SweepScores
+from .context import CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
 from .reads import score_table
 from .strata import has_macro, macro_estimate, rows_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 OBSERVATORY = observatory.SUITE
 """The suite of the metrics for cells of tasks."""
@@ -150,7 +148,7 @@ def estimate_all(test: PlannedTest, scores: CellScores | SweepScores | FamilySco
 
 
 def judged_tests(
-    planned: Planned, asked: Asked | None = None, *, baseline: bool = False, attempts: bool = False
+    planned: Planned, asked: DatasetFacts | None = None, *, baseline: bool = False, attempts: bool = False
 ) -> list[JudgedTest]:
     """Returns one JudgedTest for each quantity that a planned test will be judged by, without categories.
 
@@ -160,7 +158,7 @@ def judged_tests(
         baseline: whether cells are compared with an earlier run.
         attempts: whether cells of patches are compared with as many attempts at the whole picture.
     """
-    test = PlannedTest(planned, asked or Asked(), baseline, attempts)
+    test = PlannedTest(planned, asked or DatasetFacts(), baseline, attempts)
     return [judged_test(test, each.name) for each in applying(test)]
 
 
@@ -273,8 +271,6 @@ def with_kept_labels(table: ScoreTable, samples: Sequence[Sample]) -> tuple[Scor
     In their place stands the sample's mean over the other settings, which leaves its mean over the settings that keep its answer.
     A sample whose answer every setting changes is left out.
     """
-    import numpy as np
-
     kept = np.array([label_preserving(Setting.parse(name), samples) for name in table.by_setting]).T
     if not kept.size or kept.all():
         return table, list(samples), ""
@@ -319,8 +315,6 @@ def unparsed_increase(scores: CellScores) -> Estimate | None:
 
 def _readable(result: CellResult) -> NDArray[np.float64]:
     """Returns 1 for each readable answer and 0 for each unreadable answer, shape (N,); NaN for missing answers."""
-    import numpy as np
-
     values = {"unparsed": 0.0, "error": np.nan}
     return np.array([values.get(score.state, 1.0) for score in result.scores], float)
 

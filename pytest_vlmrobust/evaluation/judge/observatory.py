@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, FamilyMetric
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.run.answers import Measured
+from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.families import Family
 from pytest_vlmrobust.evaluation.run.prompts import told_overlaps
 from pytest_vlmrobust.evaluation.run.results import CellResult
@@ -24,11 +26,6 @@ from pytest_vlmrobust.scoring import better_convention, box_coverage, box_scores
 
 from .context import CellScores, PlannedTest
 from .reads import baselines_table
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 SUITE = "observatory"
 FIXATION = "fixation_rate"
@@ -42,7 +39,7 @@ LABELS = {
 """The noun of each label by which samples are compared."""
 
 
-def why_task_not_shown(measured: Measured, model: str, dataset: str) -> str:
+def why_task_not_shown(measured: Answers, model: str, dataset: str) -> str:
     """Returns why a model is not shown to do a task at all, or an empty string. Its losses are then meaningless.
 
     It must score higher with the original pictures than without, and for boxes also higher than the prompt alone allows.
@@ -65,7 +62,7 @@ def why_prompt_suffices(baselines: ScoreTable, prompt_overlaps: NDArray[np.float
     return "" if prompt_overlaps is None else metrics.exceeds_the_prompt(baselines, prompt_overlaps)
 
 
-def why_pictures_not_needed(measured: Measured, model: str, dataset: str, setting: str) -> str:
+def why_pictures_not_needed(measured: Answers, model: str, dataset: str, setting: str) -> str:
     """Returns why a test on original pictures must not pass (its boxes may come from the prompt alone), or an empty string.
 
     The test may still fail. Changed pictures and families are not measured at all if :func:`why_task_not_shown` gives a reason.
@@ -177,8 +174,6 @@ def parts(
 
 def _by_group(scores: NDArray[np.float64], labels: Sequence[str]) -> dict[str, float]:
     """Returns the mean of each group and, of two groups, GAP: that which comes last in the alphabet, as male, minus the other."""
-    import numpy as np
-
     groups = sorted({*labels} - {""}, reverse=True)
     means = {f"mean of {group}": float(scores[np.array(labels) == group].mean()) for group in groups}
     gap = {"signed_gap": metrics.signed_group_gap(scores, labels, *groups)} if len(groups) == 2 else {}
@@ -189,8 +184,6 @@ def _by_attribute(
     samples: Sequence[Sample], results: Sequence[CellResult], people: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
     """Returns how well each attribute was found, over all answers of a split, and the gaps between groups of people."""
-    import numpy as np
-
     found = [
         [box_scores(sample, prediction).overlaps if sample.localisation else {} for sample, prediction in pairs]
         for pairs in (zip(result.samples, result.predictions, strict=True) for result in results)
@@ -211,8 +204,6 @@ def _by_attribute(
 
 def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
     """Returns means over all settings of a table, counting unreadable answers as wrong; empty if an answer is missing."""
-    import numpy as np
-
     scores = np.mean(list(table.by_setting.values()), axis=0) if table.by_setting else np.full(table.samples, np.nan)
     if not labels or np.isnan(scores).any():
         return ""
@@ -290,8 +281,6 @@ def notes(model: str, convention: str, result: CellResult) -> tuple[str, ...]:
 
 def means(scores: Sequence[Sequence[NDArray[np.float64]]]) -> list[NDArray[np.float64]]:
     """Returns for each model the mean score of each sample over its settings, shape (N,); NaN if a score is missing."""
-    import numpy as np
-
     return [np.mean(np.array(own), axis=0) for own in scores]
 
 

@@ -8,7 +8,7 @@ from datetime import date
 
 from pytest_vlmrobust.core.cell import Cell, Planned, Setting
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.evaluation.run.answers import Measured
+from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
 from pytest_vlmrobust.evaluation.run.selection import SelectedTest, Selection
@@ -16,7 +16,7 @@ from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from .baseline import Baseline
 from .conditions import refuse_loopholes, refuse_unknown_scopes
-from .context import Asked
+from .context import DatasetFacts
 from .judge_inputs import StoredTest
 from .measurements import judged_tests
 from .reads import Reads, attempts_of, reads_of
@@ -69,13 +69,13 @@ class PlannedTests:
 
     def judged_by_model(self) -> dict[str, list[JudgedTest]]:
         """Returns what the planned tests of each model may be judged by."""
-        return self._judged_by_model(lambda dataset: Asked(self.data.tasks.get(dataset, "")))
+        return self._judged_by_model(lambda dataset: DatasetFacts(self.data.tasks.get(dataset, "")))
 
-    def sharing_risk(self, measured: Measured) -> dict[str, list[JudgedTest]]:
+    def sharing_risk(self, measured: Answers) -> dict[str, list[JudgedTest]]:
         """Returns, by model, what its planned tests will be judged by: they share the risk of the rules on it."""
         tasks = self.data.tasks
         names = dict.fromkeys(planned.dataset for planned in self.selection.plan)
-        asked = {name: Asked.of(measured, name, tasks.get(name, "")) for name in names}
+        asked = {name: DatasetFacts.of(measured, name, tasks.get(name, "")) for name in names}
         return self._judged_by_model(asked.__getitem__)
 
     def check(self, tests: Iterable[SelectedTest], baseline: Baseline | None, seed: int, today: date) -> None:
@@ -104,12 +104,12 @@ class PlannedTests:
         """Returns the selected tests as the inputs of the judge keep them."""
         return tuple(StoredTest(test.nodeid, test.about, self.settings_of(test)) for test in self.selection.tests)
 
-    def _judged_by_model(self, asked: Callable[[str], Asked]) -> dict[str, list[JudgedTest]]:
+    def _judged_by_model(self, asked: Callable[[str], DatasetFacts]) -> dict[str, list[JudgedTest]]:
         by_model: dict[str, list[JudgedTest]] = {}
         for planned in self.selection.plan:
             by_model.setdefault(planned.model, []).extend(self._judged_by(planned, asked(planned.dataset)))
         return by_model
 
-    def _judged_by(self, planned: Planned, asked: Asked) -> list[JudgedTest]:
+    def _judged_by(self, planned: Planned, asked: DatasetFacts) -> list[JudgedTest]:
         attempts = isinstance(planned, Cell) and self.attempts_of(planned) is not None
         return judged_tests(planned, asked, baseline=self.compares, attempts=attempts)

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Plan
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import first_few
-from pytest_vlmrobust.evaluation.run.answers import Measured, chances
+from pytest_vlmrobust.evaluation.run.answers import Answers, chances
 from pytest_vlmrobust.evaluation.run.data import TaskData
 from pytest_vlmrobust.evaluation.run.families import families, twin
 from pytest_vlmrobust.evaluation.run.floor import floor
@@ -194,13 +194,13 @@ def score_table(samples: Sequence[Sample], clean: NDArray[np.float64], **scores:
     return ScoreTable(clean=clean, groups=groups_of(samples), chances=chances(samples), **scores)
 
 
-def baselines_table(measured: Measured, model: str, dataset: str) -> ScoreTable:
+def baselines_table(measured: Answers, model: str, dataset: str) -> ScoreTable:
     """Returns the scores of a model with the unchanged pictures, and without any."""
     clean, blind = (measured.result(cell) for cell in _cells([model], dataset, BASELINES))
     return score_table(clean.samples, clean.values, no_image=blind.values)
 
 
-def sweep_table(reads: Reads, measured: Measured, *, is_task: bool, everything: Sequence[Sample]) -> ScoreTable:
+def sweep_table(reads: Reads, measured: Answers, *, is_task: bool, everything: Sequence[Sample]) -> ScoreTable:
     """Returns the scores that a summary metric is computed from; those of an earlier run are added by the judge.
 
     Args:
@@ -234,7 +234,7 @@ def sweep_table(reads: Reads, measured: Measured, *, is_task: bool, everything: 
     )
 
 
-def references(measured: Measured, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def references(measured: Answers, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns the scores of all samples of a dataset with their pictures unchanged, and without them, each of shape (N,)."""
     clean, blind = (measured.result(cell) for cell in _cells([about.model], about.dataset, BASELINES))
     return clean.values, blind.values

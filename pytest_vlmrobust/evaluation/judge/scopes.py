@@ -25,7 +25,7 @@ from pytest_vlmrobust.policies import NO_LEVEL, JudgedTest, Scope, Tier
 from pytest_vlmrobust.policies.rules import plain_decimal
 from pytest_vlmrobust.shipped import shipped
 
-from .context import Asked
+from .context import DatasetFacts
 from .measurements import judged_tests, quantities
 
 if TYPE_CHECKING:
@@ -294,9 +294,9 @@ def _tests_of_function(function: ast.FunctionDef, constants: dict[str, tuple[str
     kind = FamilyMetric if "vlm_family" in fixtures else SweepMetric
     for dataset, task in datasets.items():
         for setting in expand_settings(marks["vlm_settings"], grids=GRIDS) if "vlm_cell" in fixtures else ():
-            yield from judged_tests(Cell(ANY, dataset, setting), Asked(task), baseline=True, attempts=True)
+            yield from judged_tests(Cell(ANY, dataset, setting), DatasetFacts(task), baseline=True, attempts=True)
         for metric, split in product(marks.get("vlm_metrics", ()), marks.get("vlm_splits", ("",))):
-            yield from judged_tests(kind(ANY, dataset, metric, split), Asked(task))
+            yield from judged_tests(kind(ANY, dataset, metric, split), DatasetFacts(task))
 
 
 def _arguments(nodes: Iterable[ast.expr], constants: dict[str, tuple[str, ...]]) -> Iterator[str]:

@@ -66,8 +66,8 @@ from .audits import (
     risks,
     step_after,
 )
-from .context import Asked
-from .looks import PartialAnswers, blocks, first_places, look_sizes, risk_shares, strata_of, with_risk
+from .context import DatasetFacts
+from .looks import PartialAnswers, first_places, is_blocking, look_sizes, risk_shares, strata_of, with_risk
 from .measure import Measurement, Sources, measure, summary, why_sweep_not_asked
 from .measurements import UNPARSED_INCREASE, judged_tests, quantity
 from .reads import BASELINES, Reads, floors, reads_baselines_only, references, score_table, unseen_names
@@ -225,15 +225,17 @@ class Stopping:
         """Returns the audits of a cell that has seen no answer, and after how many answers it may stop."""
         sources, rules = self.sources, self.policy.rules
         attempts = Needs.WHOLE_ATTEMPTS in self.reads.by_need
-        planned = judged_tests(cell, Asked.of(sources.answers, cell.dataset, sources.task(cell.dataset)), attempts=attempts)
+        planned = judged_tests(
+            cell, DatasetFacts.of(sources.answers, cell.dataset, sources.task(cell.dataset)), attempts=attempts
+        )
         self._planned, self._shares = self._ruled(planned), risk_shares(self.size)
         tests = [*planned, *self._category_tests(cell, planned)]
         self._invalid = self._invalid_metrics(cell, tests)
-        blocking = [(test, rule) for test in tests for rule in rules if rule.applies(test) and blocks(rule)]
+        blocking = [(test, rule) for test in tests for rule in rules if rule.applies(test) and is_blocking(rule)]
         audits = self._cell_audits(cell, [each for each in blocking if (each[0].metric, each[0].category) not in self._invalid])
         self._audited = set(audits)
         self._open_looks = any((without_strata(test), rule.id) not in audits for test, rule in blocking)
-        of_strata = {rule.metric for rule in rules if rule.where.category and blocks(rule)}
+        of_strata = {rule.metric for rule in rules if rule.where.category and is_blocking(rule)}
         if _lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}, sources):
             self._shares = {}
             return audits, deque()
@@ -307,7 +309,7 @@ class Stopping:
                     return (yield from steps(sweep, rules, cells))
                 except _ScoreMissing:
                     return False
-        asked = Asked.of(self.sources.answers, sweep.dataset, self.sources.task(sweep.dataset))
+        asked = DatasetFacts.of(self.sources.answers, sweep.dataset, self.sources.task(sweep.dataset))
         self.size = len(self.sources.answers.samples(sweep.dataset))
         self.decided, self._shares = {}, risk_shares(self.size)
         self._planned = self._ruled(judged_tests(sweep, asked))
@@ -325,7 +327,7 @@ class Stopping:
         if metrics.get(sweep.metric).gate is not None and not self.sources.task(sweep.dataset):  # nobody saw that it applies
             return []
         audited = sweep.metric in EVERY_CELL or sweep.metric in SHARES or sweep.metric in MEANS
-        if not audited or not rules or not all(rule.applies(test) and blocks(rule) and judges_value(rule) for rule in rules):
+        if not audited or not rules or not all(rule.applies(test) and is_blocking(rule) and judges_value(rule) for rule in rules):
             return []
         cells = self.reads.of_settings
         if sweep.metric in LOW_ONLY:
@@ -463,7 +465,7 @@ class Stopping:
             (without_strata(test), rule.id)
             for test, estimate, _ in judged
             for rule in self.policy.rules
-            if rule.applies(test) and blocks(rule) and rule.id not in self.verdicts(test, estimate)
+            if rule.applies(test) and is_blocking(rule) and rule.id not in self.verdicts(test, estimate)
         }
         return open_rules, is_broken(measure for _, _, measure in judged)
 
@@ -482,7 +484,7 @@ class Stopping:
 
     def _lacks_stratum(self, part: Sources) -> bool:
         """Whether a rule blocks on a category of which no sample is asked about yet."""
-        rules = [rule for rule in self.policy.rules if rule.where.category and blocks(rule)]
+        rules = [rule for rule in self.policy.rules if rule.where.category and is_blocking(rule)]
         if not rules:
             return False
         dataset = self.reads.planned.dataset
@@ -509,7 +511,7 @@ class Stopping:
         return [waiver for waiver in self.policy.waivers if waiver.applies(test) and not waiver.is_expired(self.today)]
 
     def _ruled(self, planned: Iterable[JudgedTest]) -> frozenset[str]:
-        ruled = {test.metric for test in planned for rule in self.policy.rules if rule.applies(test) and blocks(rule)}
+        ruled = {test.metric for test in planned for rule in self.policy.rules if rule.applies(test) and is_blocking(rule)}
         # whether answers are texts that are read, or letters that are scored, is the same for all samples
         return frozenset(ruled - {UNPARSED_INCREASE})
 

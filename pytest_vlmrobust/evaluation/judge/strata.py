@@ -9,18 +9,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.metrics.record import Metric
 from pytest_vlmrobust.metrics.table import ScoreTable
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 SUITE = "resolution"
 """The suite whose sweep metrics are also taken by stratum."""
@@ -33,8 +31,6 @@ _OF_THE_CURVE = {metrics.Needs.RESOLUTIONS, metrics.Needs.ACCURACIES}
 
 def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
     """Returns which samples are in each category, then in each ``category/sub-task``; shape (N,). Nothing for one category."""
-    import numpy as np
-
     categories = [sample.category for sample in samples]
     subtasks = [f"{sample.category}/{sample.keys[SUB_TASK]}" if sample.keys.get(SUB_TASK) else "" for sample in samples]
     members: dict[str, NDArray[np.bool_]] = {}
@@ -58,8 +54,6 @@ def estimates_by_stratum(
 
 def rows_of(table: ScoreTable, kept: Sequence[bool] | NDArray[np.bool_]) -> ScoreTable:
     """Returns the table of the samples where ``kept`` is true, shape (N,)."""
-    import numpy as np
-
     chosen = np.flatnonzero(kept).tolist()
 
     def part(value: Any) -> Any:

@@ -13,14 +13,14 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust.evaluation.judge.reads import groups_of
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from pytest_vlmrobust.core.sample import Sample
 
     Array = NDArray[np.float64]
@@ -44,8 +44,6 @@ class Grouping:
     @classmethod
     def equal(cls, samples: int, groups: int, correlation: float = CORRELATION) -> Grouping:
         """Returns groups of one size, or of two sizes that differ by one."""
-        import numpy as np
-
         return cls(np.arange(samples) * groups // samples, correlation)
 
     @classmethod
@@ -66,15 +64,11 @@ class Grouping:
 
     def rows(self, n: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
         """Returns which samples are asked, and the group of each: all samples, or for another number groups drawn again."""
-        import numpy as np
-
         return (np.arange(n), self.codes) if n == len(self.codes) else draw_groups(self.codes, n, rng)
 
 
 def draw_groups(codes: Codes, n: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
     """Returns the rows of groups that are drawn with replacement until there are ``n`` samples, and the group of each."""
-    import numpy as np
-
     sizes = np.bincount(codes)
     members = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
     drawn: list[int] = []
@@ -113,6 +107,4 @@ class CorrelatedDraws:
 
     def integers(self, high: int, size: int) -> Codes:
         """Returns whole numbers from 0 to ``high`` - 1, all equally likely."""
-        import numpy as np
-
         return np.minimum(self.random(size) * high, high - 1).astype(np.intp)

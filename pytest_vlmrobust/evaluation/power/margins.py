@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UsageError
@@ -17,8 +19,6 @@ from .profiles import Profile, Views
 from .simulation import Planned, plan, values
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from pytest_vlmrobust.metrics.table import ScoreTable
 
 
@@ -288,8 +288,6 @@ class Margins:
 
     def _spread(self, profile: Profile, rules: Mapping[str, Rule]) -> dict[str, float]:
         """Returns the standard deviation of summary metrics over simulated runs, by rule; nothing for those with a formula."""
-        import numpy as np
-
         needed = {
             name: rule
             for name, rule in rules.items()

@@ -21,12 +21,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge import observatory
-from pytest_vlmrobust.evaluation.judge.context import Asked
+from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.corpus import MEAN
 from pytest_vlmrobust.evaluation.judge.reads import labels
 from pytest_vlmrobust.evaluation.run.data import COLLECTIONS, RunData
@@ -39,9 +42,6 @@ from pytest_vlmrobust.policies import JudgedTest
 from .profiles import CHURN, SHARED, not_drawn
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     Array = NDArray[np.float64]
 
 TASKS = ("matching", "pointing", "guided", "semi_guided")
@@ -129,7 +129,7 @@ class Observer:
         return " + ".join(self.collections)
 
     @property
-    def datasets(self) -> dict[str, Asked]:
+    def datasets(self) -> dict[str, DatasetFacts]:
         """The datasets that tasks make of the collections."""
         return {f"{name}.{task}": _context_of_task(name, task) for name in self.collections for task in TASKS}
 
@@ -152,8 +152,6 @@ class Observer:
         return drawn
 
     def _draw_table(self, collection: str, task: str, difficulty: Array, rng: np.random.Generator) -> ScoreTable:
-        import numpy as np
-
         about = _material(collection, task)
         rows, identities = about.rows(len(difficulty))
         labels: dict[str, Any] = {name: [values[row] for row in rows] for name, values in about.labels.items()}
@@ -194,8 +192,6 @@ class Observer:
 
     def _draw_answers(self, right: NDArray[np.bool_], clean: float, hard: Array, rng: np.random.Generator) -> dict[str, Any]:
         """Returns the answers under each setting: what is lost turns wrong, and luck turns as many right as wrong."""
-        import numpy as np
-
         settings = self.settings(observatory.SUITE)
         luck = min(CHURN, 1.0 - clean)
         lose = (1.0 - self._kept_shares() + luck / clean).clip(0.0, 1.0)
@@ -204,8 +200,6 @@ class Observer:
         return dict(zip(settings, np.where(right[:, None], ~lost, won).T, strict=True))
 
     def _kept_shares(self) -> Array:
-        import numpy as np
-
         return np.array([self.kept[split] for split in (AUGMENTED, ILLUSIONS) for _ in _members(split)])
 
 
@@ -260,16 +254,14 @@ class _Material:
 
     def rows(self, n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Returns the rows of the samples of ``n`` identities, and the identity of each row; identities repeat cyclically."""
-        import numpy as np
-
         own = [self.members[place % len(self.members)] for place in range(n)]
         rows = np.array([row for identity in own for row in identity], np.intp)
         return rows, np.repeat(np.arange(n), [len(identity) for identity in own])
 
 
 @cache
-def _context_of_task(collection: str, task: str) -> Asked:
-    return Asked(task, MEAN, RunData((collection,)).open(f"{collection}.{task}").samples())
+def _context_of_task(collection: str, task: str) -> DatasetFacts:
+    return DatasetFacts(task, MEAN, RunData((collection,)).open(f"{collection}.{task}").samples())
 
 
 @cache
@@ -288,8 +280,6 @@ def _members(split: str) -> tuple[str, ...]:
 
 def _slope(labels: list[str], gap: float) -> Array:
     """Returns by how much each sample is better than the mean: half of the gap for the first label, minus that for the last."""
-    import numpy as np
-
     names = sorted(set(labels) - {""})
     places = dict(zip(names, np.linspace(gap / 2.0, -gap / 2.0, len(names)).tolist(), strict=True))
     return np.array([places.get(label, 0.0) for label in labels])
@@ -302,7 +292,6 @@ def _latent(hard: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Ar
 
 
 def _quantile(share: Array) -> Any:
-    import numpy as np
     from scipy.special import ndtri
 
     return ndtri(np.clip(share, 0.0, 1.0))

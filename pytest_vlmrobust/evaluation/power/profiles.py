@@ -21,9 +21,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.evaluation.judge.context import Asked
+from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP, UNPARSED_INCREASE
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, rows_of
@@ -33,9 +36,6 @@ from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
 from .grouping import CorrelatedDraws, Grouping, large_only
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     Draws: TypeAlias = np.random.Generator | CorrelatedDraws
     Array = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ class Truth(Protocol):
         ...
 
     @property
-    def datasets(self) -> Mapping[str, Asked]:
+    def datasets(self) -> Mapping[str, DatasetFacts]:
         """The datasets that it answers, with what is known of them."""
         ...
 
@@ -164,9 +164,9 @@ class Profile:
         return tuple(sorted(set(self.grouping.labels) - {""})) if self.grouping else ()
 
     @property
-    def datasets(self) -> dict[str, Asked]:
+    def datasets(self) -> dict[str, DatasetFacts]:
         """Its dataset, of which nobody has seen the samples."""
-        return {self.dataset: Asked()}
+        return {self.dataset: DatasetFacts()}
 
     def lacks(self, metric: str) -> str:
         """Returns why answers that a metric needs are not drawn, or an empty string."""
@@ -179,8 +179,6 @@ class Profile:
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the paired scores of ``n`` samples by table; clean and blind scores are those of all suites."""
-        import numpy as np
-
         names = {name: name.partition("/") for name in tables}
         suites = dict.fromkeys(suite for suite, _, _ in names.values())
         rows, groups = self.grouping.rows(n, rng) if self.grouping else (np.arange(n), np.arange(n))
@@ -219,8 +217,6 @@ class Profile:
 
     def exact(self, n: int, suites: Iterable[str]) -> dict[str, ScoreTable]:
         """Returns a population of ``n`` samples without chance: each share is that of the profile to 1/n, and the first flip."""
-        import numpy as np
-
         place = (np.arange(n) + 0.5) / n
         clean = place < self.clean
         rank = np.where(clean, place / self.clean, (place - self.clean) / max(1.0 - self.clean, 1e-12))
@@ -244,16 +240,12 @@ class Profile:
         return tables
 
     def _blind(self, clean: NDArray[np.bool_], rank: Array) -> NDArray[np.bool_]:
-        import numpy as np
-
         wrong = min(self.guess, self.blind)
         right = min(max((self.blind - (1.0 - self.clean) * wrong) / max(self.clean, 1e-12), 0.0), 1.0)
         return np.asarray(rank < np.where(clean, right, wrong))
 
     def _limits(self, suite: str) -> tuple[Array, Array]:
         """Returns the chances, by setting, that a right answer turns wrong and a wrong one right."""
-        import numpy as np
-
         if suite == "resolution":
             rungs = len(self.settings(suite))
             drops = self.curve * (1.0 - np.arange(rungs) / max(rungs - 1, 1)) ** 2
@@ -266,7 +258,6 @@ class Profile:
         return harmful / max(self.clean, 1e-12), helpful / max(1.0 - self.clean, 1e-12)
 
     def _answers(self, suite: str, clean: NDArray[np.bool_], difficulty: Array, rng: Draws) -> dict[str, Array]:
-        import numpy as np
         from scipy.special import ndtri
 
         lose, win = (ndtri(limit) for limit in self._limits(suite))
@@ -279,8 +270,6 @@ class Profile:
 
     def _views(self, clean: NDArray[np.bool_], rng: Draws) -> tuple[dict[str, Array], Array]:
         """Returns the answers to every patch of each grid, and to as many attempts at the whole picture, the first one clean."""
-        import numpy as np
-
         about, n = self.views, len(clean)
         knows = (self.clean - self.guess) / (1.0 - self.guess) if about.knows is None else about.knows
         knows = min(max(knows, 0.0), self.clean)
@@ -337,15 +326,11 @@ def _categories(labels: NDArray[np.str_], groups: NDArray[np.intp]) -> list[str]
 
 def _commonest(letters: NDArray[np.int64]) -> Array:
     """Returns on which questions the letter is right that is right most often."""
-    import numpy as np
-
     return np.asarray(letters == np.bincount(letters, minlength=1).argmax(), float)
 
 
 def _earlier_scores(scores: Array, churn: float, lost: float, rng: Draws) -> Array:
     """Returns the answers of an earlier model, better by ``lost``; a share ``churn`` differs beside that, half of it each way."""
-    import numpy as np
-
     if not churn and not lost:
         return scores
     right = float(scores.mean())

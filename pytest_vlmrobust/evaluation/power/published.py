@@ -31,15 +31,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import UnknownName, did_you_mean
 
 from .profiles import CHURN, Profile, Views
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     Array = NDArray[np.float64]
 
 TYPICAL = Views(anew=0.4)
@@ -318,8 +318,6 @@ def _commonness(about: Mapping[str, Any]) -> dict[str, float]:
 
 def _without_noise(measured: Mapping[str, float], helpful: Mapping[str, float], n: int, seed: int) -> dict[str, float]:
     """Returns the drops whose expected sorted measurements on ``n`` samples are the sorted ``measured`` ones, level by level."""
-    import numpy as np
-
     rng, true_drops = np.random.default_rng(seed), dict(measured)
     for level in _LEVELS:
         names = sorted((name for name in measured if _level(name) == level), key=lambda name: -measured[name])

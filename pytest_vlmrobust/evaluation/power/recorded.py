@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.evaluation.judge.context import Asked
+from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 from pytest_vlmrobust.evaluation.judge.reads import family_and_level
 from pytest_vlmrobust.evaluation.judge.replay import Replay
@@ -23,9 +26,6 @@ from .grouping import draw_groups, large_only
 from .profiles import not_drawn
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     Array = NDArray[np.float64]
 
 
@@ -59,9 +59,9 @@ class Recorded:
         return len(self.clean)
 
     @property
-    def datasets(self) -> dict[str, Asked]:
+    def datasets(self) -> dict[str, DatasetFacts]:
         """Its dataset; what is measured beside scores is not drawn."""
-        return {self.dataset: Asked()}
+        return {self.dataset: DatasetFacts()}
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -88,8 +88,6 @@ class Recorded:
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the scores of source images that are drawn with replacement until there are ``n`` samples."""
-        import numpy as np
-
         _, codes = np.unique(np.asarray(self.groups), return_inverse=True)
         drawn, again = draw_groups(codes, n, rng)
         names = [str(group) for group in again.tolist()]
@@ -143,8 +141,6 @@ def recorded_models(run: Path) -> list[Recorded]:
 
 
 def _recorded_model(replay: Replay, cells: Iterable[Cell]) -> Recorded:
-    import numpy as np
-
     results = {cell.setting: replay.result(cell) for cell in cells}
     broken = next((result.cell for result in results.values() if np.isnan(result.values).any()), None)
     if broken is not None:

@@ -15,6 +15,9 @@ from datetime import date
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Setting
 from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome, decide
@@ -42,9 +45,6 @@ from pytest_vlmrobust.policies import Extent, JudgedBy, JudgedTest, OnNotApplica
 from .observers import TASKS, TaskTable
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from pytest_vlmrobust.metrics.statistics.clusters import Clusters
     from pytest_vlmrobust.metrics.table import ScoreTable
 
@@ -440,7 +440,6 @@ def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValue
 
 def _of_gain_shares(lost: Array, gained: Array, bound: float, clusters: Clusters) -> _PValues:
     """Returns the p-values of shares of the visual gain: in clusters, as their interval, by fewer samples and Student's tail."""
-    import numpy as np
     from scipy.special import ndtr
 
     if clusters.independent:
@@ -482,14 +481,10 @@ def _whole(scores: Array) -> bool:
 
 
 def _now(table: ScoreTable, names: Sequence[str]) -> Array:
-    import numpy as np
-
     return np.stack([table.scores(name) for name in names], axis=1)
 
 
 def _earlier(table: ScoreTable, names: Sequence[str]) -> Array:
-    import numpy as np
-
     return np.stack([(table.baseline_by_setting or {})[name] for name in names], axis=1)
 
 

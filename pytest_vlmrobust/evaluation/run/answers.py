@@ -39,7 +39,7 @@ class Questions(Protocol):
         ...
 
 
-class Measured(Questions, Protocol):
+class Answers(Questions, Protocol):
     """The answers and scores of cells, and what is known about the models and datasets that they are about."""
 
     @property

@@ -12,7 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
@@ -37,11 +40,6 @@ from .prompts import answer_limit, in_space_of, prompt, scorable_choices
 from .queue import Asking, Want
 from .results import HIGHEST, NO_ANSWER, CellResult, turns, view_indices
 from .views import Album, View, ViewMaker, of_view, view_count
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 NAMED = 10
 """Pictures that cannot be read and are named at most."""

@@ -11,7 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
@@ -19,11 +21,6 @@ from pytest_vlmrobust.core.words import percent
 from pytest_vlmrobust.metrics.accuracy import unseeing
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.scoring.grading import normalised
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 _NOUNS = {"choice": "multiple-choice", "yes_no": "yes/no", "open": "open"}
 _SEVERAL = 2
@@ -64,8 +61,6 @@ def floor(samples: Sequence[Sample]) -> Floor:
 
 @lru_cache(maxsize=_DATASETS)
 def _floor(key: _SampleKey) -> Floor:
-    import numpy as np
-
     samples = key.samples
     scores = np.array([sample.chance for sample in samples], float)
     tasks = np.array([sample.task for sample in samples], dtype=object)
@@ -95,8 +90,6 @@ def _answers(task: str, samples: Sequence[Sample]) -> dict[str, NDArray[np.float
 
 def _hits(targets: Sequence[str], worded: str) -> dict[str, NDArray[np.float64]]:
     """Returns which samples have the commonest target, the first one of equals; nothing where no target is known."""
-    import numpy as np
-
     counts = Counter(target for target in targets if target)
     if not counts:
         return {}
@@ -106,8 +99,6 @@ def _hits(targets: Sequence[str], worded: str) -> dict[str, NDArray[np.float64]]
 
 def _open_answer(samples: Sequence[Sample]) -> dict[str, NDArray[np.float64]]:
     """Returns what the answer that most samples accept scores on each; nothing where no two samples accept the same."""
-    import numpy as np
-
     spelled: dict[str, str] = {}
     counts: dict[str, float] = defaultdict(float)
     accepting: Counter[str] = Counter()

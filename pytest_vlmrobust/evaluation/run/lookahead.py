@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned
 
-from .answers import Measured
+from .answers import Answers
 from .queue import Want
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class EarlyStopping(Protocol):
 class Lookahead:
     """The coming tests of a run, as far as more may be asked of them before their turn."""
 
-    answers: Measured
+    answers: Answers
     asker: Evaluator | None
     """What asks models ahead of their turn; ``None`` where nothing is asked ahead."""
     models: Iterable[str]

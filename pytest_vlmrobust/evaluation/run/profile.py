@@ -6,7 +6,9 @@ import io
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import ImageError, UsageError
 from pytest_vlmrobust.core.profile import Profile, Question
@@ -17,10 +19,6 @@ from pytest_vlmrobust.datasets.benchmarks import UNKNOWN
 from pytest_vlmrobust.scoring import check_scoring
 
 from .floor import floor
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 SHOWN = 20
 """Questions that are drawn."""

@@ -10,17 +10,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.backends.contract import Guard
 from pytest_vlmrobust.core.boxes import PIXELS, RESIZED_PIXELS, Box, BoxSpace, Localisation, box_space
 from pytest_vlmrobust.core.sample import Sample
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 # How boxes are told and asked for in a prompt, in the coordinates that the model speaks.
 

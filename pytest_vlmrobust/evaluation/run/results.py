@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
@@ -18,11 +20,6 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.store import Answer
 
 from .floor import floor
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 # Guesses: what an answer without the pictures counts for where none can be read.
 #
@@ -131,8 +128,6 @@ def counts_for_budgets(views: int, values: NDArray[np.float64], states: Sequence
         values: scores, shape (N,): of each sample those of all its views in a row.
         states: of these scores.
     """
-    import numpy as np
-
     right = np.reshape(values, (-1, views)) == HIGHEST
     later = np.cumsum(right, axis=1) - right > 0
     texts: NDArray[np.bool_] = ~later.reshape(-1) & (np.array(states) != "error")
@@ -266,16 +261,12 @@ class CellResult:
 
         An unreadable answer counts 0; without the pictures it counts what a guess does, see :func:`counted`.
         """
-        import numpy as np
-
         numbers = np.array(counted(self.cell.setting, self.samples, self.scores), float)
         return _constant(numbers.reshape(len(self.samples), self.views))
 
     @cached_property
     def attempts(self) -> NDArray[np.float64]:
         """As ``by_view``, with 0 where no inference was made: right for the best view of each sample, and for nothing else."""
-        import numpy as np
-
         if not self.n_unasked:
             return self.by_view
         unasked = [score.state == UNASKED_STATE for score in self.scores]

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.datasets.embedded.words import Words
-from pytest_vlmrobust.evaluation.judge.context import Asked
+from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
@@ -361,7 +361,7 @@ def test_an_interval_rule_says_what_it_is_about_and_how_many_samples_it_lacks(wo
 
 def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World, judge: Made) -> None:
     record = judge(DROP).cell(cell("flip_v"))
-    tests = judged_tests(cell("flip_v"), Asked.of(world.evaluator(), "data"))
+    tests = judged_tests(cell("flip_v"), DatasetFacts.of(world.evaluator(), "data"))
     assert {one.metric for one in record.measures} == {test.metric for test in tests}
     assert {(test.family, test.level, test.setting) for test in tests} == {("binary", "", "flip_v")}
     assert [test.metric for test in judged_tests(cell("clean"))] == ["accuracy", "corpus_score"]

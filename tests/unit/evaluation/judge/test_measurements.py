@@ -22,7 +22,7 @@ from pytest_vlmrobust.core.prediction import ModelRef, Prediction
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
-from pytest_vlmrobust.evaluation.judge.context import Asked, CellScores, PlannedTest
+from pytest_vlmrobust.evaluation.judge.context import CellScores, DatasetFacts, PlannedTest
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import (
     BASELINE,
@@ -164,8 +164,8 @@ class Run:
             self.evaluator, policies, date(2026, 6, 1), data=self.data, families=members, baseline=baseline, attempts=attempts
         )
 
-    def asked(self, dataset: str) -> Asked:
-        asked = Asked.of(self.evaluator, dataset, self.datasets[dataset])
+    def asked(self, dataset: str) -> DatasetFacts:
+        asked = DatasetFacts.of(self.evaluator, dataset, self.datasets[dataset])
         assert asked.samples is not None
         return asked
 
@@ -244,7 +244,7 @@ def test_categories_are_judged_by_what_can_be_taken_over_a_part_of_the_samples(r
         samples = asked.samples or ()
         record = judge.cell(about)
         for category in {sample.category for sample in samples}:
-            part = Asked(asked.task, asked.corpus_metric, [sample for sample in samples if sample.category == category])
+            part = DatasetFacts(asked.task, asked.corpus_metric, [sample for sample in samples if sample.category == category])
             test = PlannedTest(about, part, attempts=about.setting.name == "patches")
             measured = {one.metric for one in record.measures if one.category == category}
             assert measured == {one.name for one in applying(test) if one.by_category}, (about, category)
@@ -295,14 +295,14 @@ def test_tests_of_one_dataset_share_the_risk_of_a_rule_on_its_own_metric(run: Ru
         for name in ("shapes", "published")
         for s in (*BASELINES, *SETTINGS["corruptions"], "patches:2")
     ]
-    asked = {name: Asked.of(run.evaluator, name) for name in ("shapes", "published")}
+    asked = {name: DatasetFacts.of(run.evaluator, name) for name in ("shapes", "published")}
     assert policy.for_tests(test for cell in cells for test in judged_tests(cell, asked[cell.dataset])).shared_by["f1"] == 5
 
 
 @pytest.mark.study
 def test_a_dataset_that_cannot_be_read_stays_unknown(run: Run) -> None:
     """Its tests say why; everything that may be measured is planned, which errs on the side of sharing more."""
-    asked = Asked.of(run.evaluator, "absent", "matching")
+    asked = DatasetFacts.of(run.evaluator, "absent", "matching")
     assert (asked.task, asked.corpus_metric, asked.samples) == ("matching", None, None)
     named = {test.metric for test in judged_tests(Cell("m", "absent", Setting.parse("patches:2")))}
     assert {"corpus_score", "corpus_drop", "corpus_pcri", "label_preserving_drop"} <= named
@@ -336,7 +336,7 @@ def test_of_equals_the_first_decides() -> None:
 def increase(world: World, setting: str) -> float | None:
     """Returns how many more answers cannot be read under a setting, where that is measured."""
     result = world.evaluator().result(cell(setting))
-    test = PlannedTest(cell(setting), Asked("", "accuracy", result.samples))
+    test = PlannedTest(cell(setting), DatasetFacts("", "accuracy", result.samples))
     if UNPARSED_INCREASE not in {one.name for one in applying(test)}:
         return None
     estimate = unparsed_increase(CellScores(world.evaluator(), test, result))
