@@ -12,10 +12,9 @@ import pytest
 from .conftest import PAGES, ROOT
 
 NOT_YET = {
-    "CONTRIBUTING.md": 1,
     "docs/how-to/backend.md": 1,
     "docs/reference/data.md": 1,  # the list of file names
-    "docs/reference/models.md": 18,
+    "docs/reference/models.md": 16,
     "docs/reference/reports.md": 25,
     "docs/reference/servers.md": 32,
     "docs/verdicts.md": 4,
