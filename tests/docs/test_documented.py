@@ -15,7 +15,7 @@ from pytest_vlmrobust.backends import models_file
 from pytest_vlmrobust.backends.generation import Generation
 from pytest_vlmrobust.core import decision, errors
 from pytest_vlmrobust.core.comparison import Repeatability
-from pytest_vlmrobust.core.decision import Decision, Outcome
+from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.spending import BUDGET_SPENT, Spending
 from pytest_vlmrobust.datasets import faces_folder_table, jsonl
@@ -101,10 +101,18 @@ def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
     of_the_suite = page("junit.md").partition("## Of the test suite")[2]
     twice = [Repeatability("MODEL", "DATASET", 1, rate=0.0, low=0.0, high=0.9), Repeatability("MODEL", "DATASET", problem="x")]
     facts = RunFacts(
-        shortfalls=["x"], repeatability=twice, stopped="x", models=("MODEL", "OTHER"), spending=[Spending("MODEL", cost=1.0)]
+        shortfalls=["x"],
+        allowances=[Allowance("x", "p.yaml:2")],
+        repeatability=twice,
+        stopped="x",
+        models=("MODEL", "OTHER"),
+        spending=[Spending("MODEL", cost=1.0)],
     )
     written = {
-        name.replace("OTHER", "MODEL").replace(".replaces.1", ".replaces.N").replace("_shown.1", "_shown.N")
+        name.replace("OTHER", "MODEL")
+        .replace(".replaces.1", ".replaces.N")
+        .replace("_shown.1", "_shown.N")
+        .replace("allowance.1", "allowance.N")
         for name in suite_properties(origins, [record], facts)
     }
     assert written == set(re.findall(r"`(vlm\.[\w.-]+)`", of_the_suite))

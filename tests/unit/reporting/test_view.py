@@ -3,7 +3,7 @@
 ``tests/golden/reports/RUN`` holds what each run left (``records.jsonl``, ``manifest.json``, ``docket.json``) and what is written
 of it. A change of a report shows as a difference of these files, which is reviewed. To rewrite them:
 
-    VLMROBUST_REWRITE_SNAPSHOTS=1 pytest tests/unit/reporting/test_snapshots.py
+    VLMROBUST_REWRITE_SNAPSHOTS=1 pytest tests/unit/reporting/test_view.py
 """
 
 from __future__ import annotations
