@@ -32,7 +32,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Bound, Mode, Rule, Scope, Waiver
 from pytest_vlmrobust.policies.judge import outcome_of
 
-pytestmark = [pytest.mark.study, pytest.mark.slow]
+pytestmark = pytest.mark.study
 
 ROOT = Path(__file__).parents[2]
 RUNS, LONG_RUNS = 50, 300
@@ -98,7 +98,7 @@ def test_all_others_are_judged_by_an_interval(verdicts: Any) -> None:
     assert {name for name, judge in asked.items() if judge == "point" and not name.endswith(".macro")} == BY_VALUE
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", [pytest.param("graded", marks=pytest.mark.slow), *WORLDS[1:]])
 def test_verdicts_err_as_rarely_as_declared(verdicts: Any, name: str) -> None:
     before = {label for other in WORLDS[: WORLDS.index(name)] for label in world_of(verdicts, other).measures}
     labels = [label for label in world_of(verdicts, name).measures if label not in before]
@@ -107,6 +107,7 @@ def test_verdicts_err_as_rarely_as_declared(verdicts: Any, name: str) -> None:
     assert not excessive(rows, CERTAIN)
 
 
+@pytest.mark.slow
 def test_ratios_hold_where_few_answers_are_lost(verdicts: Any) -> None:
     rows = verdicts.rows(world_of(verdicts, "rare 3 %"), verdicts.Layout(100), LONG_RUNS, RATIOS)
     assert not excessive(rows, verdicts.CERTAIN)
@@ -199,6 +200,7 @@ def test_relative_errors_with_rare_gains_are_seldom_failed() -> None:
 # Tests that stop early.
 
 
+@pytest.mark.slow
 def test_every_kind_of_rule_is_judged_at_its_bound(adaptive: Any) -> None:
     names = [row.name for row in adaptive.rows()]
     assert len(set(names)) == len(names)
@@ -217,6 +219,7 @@ def test_every_kind_of_rule_is_judged_at_its_bound(adaptive: Any) -> None:
         assert any(kind in name for name in names), kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -232,6 +235,7 @@ def test_a_test_that_stops_early_errs_as_rarely_as_declared(adaptive: Any, name:
     assert 0.0 < errors.asked <= 1.0
 
 
+@pytest.mark.slow
 def test_a_gate_that_stops_too_early_would_be_found(adaptive: Any) -> None:
     """Its rules take a risk of 90 % where the table says 5 %."""
     row = next(one for one in adaptive.rows() if "100% right" in one.name)
@@ -245,6 +249,7 @@ DROPS = (0.0, 0.04, 0.05, 0.06, 0.12, 0.19, 0.2, 0.21, 0.4)
 """True drops around a bound of 5 pp and a cap of 20 pp."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gates", [24, 240])
 def test_gates_with_waivers_give_the_words_of_all_answers_at_the_declared_risk(adaptive: Any, gates: int) -> None:
     """Each gate has four cells and their largest drop; the same answers are judged in full and adaptively."""
@@ -297,6 +302,7 @@ def test_what_is_worse_than_a_cap_is_waived_at_most_at_the_declared_risk(n: int)
     assert rates == sorted(rates, reverse=True)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_or_is_repeated_is_the_same(adaptive: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert not adaptive.print_same(3)
     assert "| cut and started again | 3 | 3 |" in capsys.readouterr().out
