@@ -128,7 +128,18 @@ def test_the_report_has_all_its_files(project: Project) -> None:
     project.run("--vlm-report=out")
     names = {path.name for path in (project.path / "out").iterdir()}
     assert names == {
-        *("report.html", "results.json", "cells.csv", "summary.md", "model_card.md", "junit.xml", "manifest.json"),
+        *(
+            "report.html",
+            "results.json",
+            "cells.csv",
+            "summary.md",
+            "model_card.md",
+            "junit.xml",
+            "manifest.json",
+            "records.jsonl",
+            "docket.json",
+            "policies",
+        ),
         *("predictions.sqlite", ".vlmrobust.lock"),
     }
     assert json.loads((project.path / "out" / "manifest.json").read_text())["date"]
