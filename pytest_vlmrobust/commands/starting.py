@@ -48,12 +48,15 @@ def _add_open(commands: Commands) -> None:
         "vlmrobust open",
         "vlmrobust open last-release",
     )
-    command.add_argument("place", metavar="RUN", nargs="?", help=f"a report or a run (default: {REPORT}, else the latest run)")
+    command.add_argument(
+        "place", metavar="RUN", type=run_directory, nargs="?", help=f"a report or a run (default: {REPORT}, else the latest run)"
+    )
     command.set_defaults(run=_open)
 
 
 def _open(options: argparse.Namespace) -> int:
-    place = Path(REPORT) if options.place is None and (Path(REPORT) / _PAGE).is_file() else run_directory(options.place or LATEST)
+    here = Path(REPORT)
+    place = options.place or (here if (here / _PAGE).is_file() else run_directory(LATEST))
     page = place / _PAGE
     if not page.is_file():
         raise StoreError(f"{place} has no {_PAGE}. Write it: vlmrobust report {shlex.quote(str(place))}")

@@ -597,7 +597,7 @@ def test_every_command_says_what_it_is_for_with_examples_that_it_takes(
 
 def test_alone_it_shows_its_help(capsys: Captured) -> None:
     assert main([]) == 4
-    assert "copy the shipped suites and thresholds into a directory" in capsys.readouterr().err
+    assert "open a report in the browser" in capsys.readouterr().err
 
 
 def test_a_misspelt_option_is_answered_by_its_command(tmp_path: Path, capsys: Captured) -> None:
