@@ -70,9 +70,13 @@ def test_a_summary_metric_needs_its_settings(project: Project) -> None:
 
 def test_models_are_told_apart_and_a_reference_is_counted(project: Project) -> None:
     project.script(name="other")
-    plan = project.run("--vlm-plan", "--vlm-reference=other", "-k", "model-data-worst_case_drop", models=("model", "other"))
-    assert row(plan)[2] == str(CELLS)
-    assert row(plan, "other")[2] == str(CELLS - 2)
+    marks = '@pytest.mark.vlm_settings("invert", "fog:low")\n@pytest.mark.vlm_metrics("mean_drop", "mean_corruption_error")\n'
+    project.write("suite/test_suite.py", f"import pytest\n\n\n{marks}def test_sweep(vlm_sweep):\n    vlm_sweep.check()\n")
+    plan = project.run("--vlm-plan", "--vlm-reference=other", "-k", "model-data-mean_corruption", models=("model", "other"))
+    assert row(plan)[2] == "4"
+    assert row(plan, "other")[2] == "2"
+    plan = project.run("--vlm-plan", "--vlm-reference=other", "-k", "model-data-mean_drop", models=("model", "other"))
+    assert not any(line.startswith("other ") for line in plan.outlines)  # this metric has no use for the reference
 
 
 def test_patches_count_as_often_as_they_are_asked_about(project: Project) -> None:
