@@ -44,6 +44,8 @@ _SCALE_WORDS: Final = {
 _SCALES: Final = _SCALE_WORDS | {
     "lakhs": 10**5,
     "crores": 10**7,
+    **dict.fromkeys(("millions", "millionen", "millones", "milhões", "milioni"), 10**6),
+    **dict.fromkeys(("billions", "milliarden", "milliards", "miliardi"), 10**9),
     "k": 10**3,
     "K": 10**3,
     "M": 10**6,
@@ -64,8 +66,9 @@ _SCALES: Final = _SCALE_WORDS | {
     "億": 10**8,
     "억": 10**8,
 }
+_NAMES = "|".join(name for name in _SCALES if len(name) > 1)
 _SCALE = (
-    rf"(?:\s?(?P<scale>{'|'.join(_SCALE_WORDS)}|lakhs|crores|mn|mln|mio|mrd|bn|tn|(?<=\d)(?:(?-i:[KkMB])))(?![{WORD}])"
+    rf"(?:\s?(?P<scale>{_NAMES}|(?<=\d)(?:(?-i:[KkMB])))(?![{WORD}])"
     r"|\s?(?P<hanzi>[百千천万萬만亿億억](?![克米瓦])))?"
 )
 _SOME = rf"\d{{1,{_LONGEST}}}"
@@ -76,7 +79,7 @@ _CORE = "|".join(
         "power": rf"{_SOME}(?:\.{_SOME})?\s?[x\u00d7·*]\s?10\s?\^\s?[+-]?\d{{1,2}}",
         "mixed": rf"(?:\d{{1,3}}(?: \d{{3}})+|{_SOME}) \d{{1,3}}/\d{{1,3}}",
         "gaps": r"\d{1,3}(?:(?P<gap>[ '])\d{3})(?:(?P=gap)\d{3})*(?:\.\d{1,40})?(?!\s\d)",
-        "comma": rf"\d{{1,3}}(?:\.\d{{3}})+,\d{{1,2}}|(?<![(\[]){_SOME},(?:\d\d|\d{{4,{_LONGEST}}})(?!,)",
+        "comma": rf"\d{{1,3}}(?:\.\d{{3}})+,\d{{1,2}}|(?<![(\[]){_SOME},(?:\d\d|\d{{4,{_LONGEST}}}|\d(?=\s?(?:{_NAMES})\b))(?!,)",
         "dots": r"\d{1,3}(?:\.\d{3}){2,}",
         "plain": rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,12}}|\d{{1,2}}(?:,\d\d){{1,6}},\d{{3}}|{_SOME})(?:\.{_SOME})?|\.{_SOME}",
     }.items()
@@ -84,7 +87,7 @@ _CORE = "|".join(
 _GLUED_UNITS = "mm|cm|km|m|kg|mg|g|ml|l|s|ms|h|min|px|in|ft|lbs?|mph|kwh|kw|hz|khz|mhz|ghz|kb|mb|gb|tb"
 _ENDS = rf"(?![\d/²³]|[.,:]\d|\s?\^|-\d\d-\d\d\b)(?:(?![{WORD}])|(?=(?:{_GLUED_UNITS})[²³]?(?![\w²³])))"
 _NUMBER = re.compile(
-    rf"(?<![{WORD}.,/^²³第])(?<![\^:][{{(])(?<!\d:)(?<!\d{{4}}-)(?<!\d{{4}}-\d\d-)(?:(?<![+-])(?P<sign>[+-])|(?<!--))[$€£¥₹]?(?:{_CORE})(?:/(?P<below>{_SOME}))?{_SCALE}{_ENDS}"
+    rf"(?<![{WORD}.,/^²³第百千천万萬만亿億억])(?<![\^:][{{(])(?<!\d:)(?<!\d{{4}}-)(?<!\d{{4}}-\d\d-)(?:(?<![+-])(?P<sign>[+-])|(?<!--))[$€£¥₹]?(?:{_CORE})(?:/(?P<below>{_SOME}))?{_SCALE}{_ENDS}(?![百千천万萬만亿億억](?![克米瓦]))"
     r"(?P<half>\sand\s(?:a|one)\shalf\b)?(?P<percent>\s?(?:%|per\s?cent\b|pct\b))?(?P<open>\+(?!\s?\d))?",
     re.IGNORECASE,
 )
@@ -121,8 +124,9 @@ _VALUES: Final = {
 }
 _NAMED = "|".join(sorted((*_VALUES, *_SCALE_WORDS), key=len, reverse=True))
 _WORDS = re.compile(
-    r"\b(?P<vague>(?:half an?|a few|few|several|many|some|a couple(?: of)?|couple|every|tens of|dozens of)\s+)?"
-    rf"(?:an?\s+(?=(?:{'|'.join(_SCALE_WORDS)})\b))?(?P<words>(?:{_NAMED})(?:(?:-|\s+and\s+|\s+)(?:{_NAMED}))*)\b(?P<half>\sand\sa\shalf\b)?(?P<percent>\s?(?:%|per\s?cent\b))?",
+    r"(?:(?<![\w)\]-])(?P<sign>-))?\b(?P<vague>(?:(?:half|quarter|third)s? (?:of )?an?"
+    r"|a few|few|several|many|some|a couple(?: of)?|couple|every|tens of|dozens of)\s+)?"
+    rf"(?:an?\s+(?=(?:{'|'.join(_SCALE_WORDS)})\b))?(?!(?<=\d\s)(?:{'|'.join(_SCALE_WORDS)})\b)(?P<words>(?:{_NAMED})(?:(?:-|\s+and\s+|\s+)(?:{_NAMED}))*)\b(?P<half>\sand\sa\shalf\b)?(?P<percent>\s?(?:%|per\s?cent\b))?",
     re.IGNORECASE,
 )
 _ONE = re.compile(
@@ -130,16 +134,19 @@ _ONE = re.compile(
     re.IGNORECASE,
 )
 """Where "one" is a number: elsewhere it may be a pronoun."""
-_HAN: Final = dict(zip("零一二三四五六七八九十", range(11), strict=True)) | {"两": 2, "兩": 2, "\u3007": 0}
+_HAN: Final = dict(zip("零一二三四五六七八九", range(10), strict=True)) | {"两": 2, "兩": 2, "\u3007": 0}
+_HAN_UNITS: Final = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
+_DIGITS, _UNITS = "".join(_HAN), "".join(_HAN_UNITS)
 _HANGUL: Final = dict(zip(("한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열"), range(1, 11), strict=True)) | {
     "하나": 1,
     "둘": 2,
     "셋": 3,
     "넷": 4,
 }
-_COUNTER = "[个個只隻匹头頭つ本人名枚台辆輛条條张張朵棵位件把艘架块塊支辺角番]"
+_COUNTER = "[个個只隻匹头頭つ本人名枚台辆輛条條张張朵棵位件把艘架块塊支辺角番度元円岁歳]"
 _COUNTED = re.compile(
-    rf"(?<!第)(?P<han>[{''.join(_HAN)}]{{1,3}})(?:{_COUNTER}|(?=[\s.,。]*$))"
+    rf"(?<![第点之{_DIGITS}{_UNITS}])(?P<sign>-)?(?P<han>[{_DIGITS}][{_DIGITS}{_UNITS}]{{0,20}}|[十百千][{_DIGITS}{_UNITS}]{{1,20}}|十)"
+    rf"(?:{_COUNTER}|(?=[\s.,。]*$))"
     rf"|(?P<hangul>{'|'.join(sorted(_HANGUL, key=len, reverse=True))})(?:\s?(?:개|마리|명|대|권|송이|그루|잔|장)|(?=[\s.,]*$))"
 )
 """Numbers in Chinese, Japanese and Korean words, with a word that counts things behind them, or at the end."""
@@ -204,9 +211,63 @@ _TYPED: Final = {
 _SIGN = re.compile(rf"(?<=\d)(?=[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])|[{''.join(_TYPED)}]")
 
 
+_BELOW: Final = {"half": 2, "halve": 2, "third": 3, "quarter": 4} | dict(
+    zip(("fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"), range(4, 11), strict=True)
+)
+_PARTS = "|".join(_BELOW)
+_SMALL = "|".join(_BELOW_TWENTY[1:11])
+_RUN = rf"(?:{_NAMED})(?:[-\s](?:{_NAMED})){{0,8}}"
+_NEGATIVE = re.compile(
+    rf"(?:(?P<before>\b[^\W_]{{1,20}}|\))\s)?\b(?:minus|negative|moins|menos|meno)\s(?=\.?\d|(?:{_NAMED})\b)|(?:零下|负|負|マイナス)(?=[\d{_DIGITS}{_UNITS}])",
+    re.IGNORECASE,
+)
+_POINT = re.compile(
+    rf"\b(?P<whole>{_RUN})\spoint\s(?P<digits>(?:{'|'.join(_BELOW_TWENTY[:10])})(?:[-\s](?:{'|'.join(_BELOW_TWENTY[:10])})\b){{0,12}})\b",
+    re.IGNORECASE,
+)
+_PARTED = re.compile(
+    rf"(?<![-\w.,/])(?:(?P<whole>{_RUN}|\d{{1,9}})[-\s]and[-\s](?P<one>an?[-\s])?|(?P<half>an?[-\s](?=half|quarter)))?"
+    rf"(?:(?P<above>{_SMALL}|\d{{1,2}})[-\s])?(?P<below>{_PARTS})(?P<several>s?)(?![-\w])",
+    re.IGNORECASE,
+)
+_COINS = re.compile(r"\b(?:there (?:is|are)|see|count|has|have|for|in|over|last|past|next|within|during|all)\s$", re.IGNORECASE)
+"""Words behind which quarters are coins, or parts of a year."""
+
+
 def _typed(text: str) -> str:
-    """Returns ``text`` with fractions and powers of one character as they are typed, before 5½ is normalised to 51/2."""
-    return text if text.isascii() else _SIGN.sub(lambda sign: _TYPED.get(sign[0], " "), text)
+    """Returns ``text`` with the numbers typed that the patterns of digits and words would read in part only.
+
+    Fractions and powers of one character (before 5½ is normalised to 51/2), "minus 5", "five point five", "two thirds".
+    """
+    text = text if text.isascii() else _SIGN.sub(lambda sign: _TYPED.get(sign[0], " "), text)
+    text = _PARTED.sub(_parted, _POINT.sub(_pointed, text))
+    return _NEGATIVE.sub(_negative, text)
+
+
+def _negative(match: re.Match[str]) -> str:
+    """Returns a sign for the word "minus", where it does not subtract: "5 minus 3", "x minus 3"."""
+    before = match["before"] or ""
+    subtracts = len(before) == 1 or before[-1:].isdigit() or before.lower() in _VALUES.keys() | _SCALE_WORDS.keys()
+    return match[0] if subtracts else f"{before} -" if before else "-"
+
+
+def _pointed(match: re.Match[str]) -> str:
+    whole = _values_of(re.split(r"[-\s]+", match["whole"].lower()))
+    digits = "".join(str(_VALUES[word]) for word in re.split(r"[-\s]+", match["digits"].lower()))
+    return f"{whole[0]}.{digits}" if len(whole) == 1 else match[0]
+
+
+def _parted(match: re.Match[str]) -> str:
+    """Returns a fraction in digits; not "there are three quarters", which may be coins, or "a third dog"."""
+    below, above, base = _BELOW[match["below"].lower()], (match["above"] or "").lower(), (match["whole"] or "0").lower()
+    is_single = match["one"] or match["half"] or (match["whole"] and below == 2)
+    number = 1 if is_single else int(above) if above.isdigit() else _VALUES.get(above, 0)
+    whole = [Fraction(base)] if base.isdigit() else _values_of(re.split(r"[-\s]+", base))
+    coins = below == 4 and (number not in (1, 3) or _COINS.search(match.string, max(0, match.start() - 12), match.start()))
+    if not number or len(whole) != 1 or coins or ((number > 1) != bool(match["several"]) and "-" not in match[0]):
+        return match[0]
+    value = whole[0] + Fraction(number, below)
+    return str(float(value)) if 1000 % below == 0 and value < 10**6 else f"{value.numerator}/{value.denominator}"
 
 
 def _every(line: str) -> Iterator[Number]:
@@ -216,9 +277,23 @@ def _every(line: str) -> Iterator[Number]:
     found += [number for match in _WORDS.finditer(line) if match.start("words") not in taken for number in _in_words(match, line)]
     found += [Number(Fraction(1), match[0], span=match.span()) for match in _ONE.finditer(line)]
     if not line.isascii():
-        counted = (match for match in _COUNTED.finditer(line) if match.start() not in taken)
-        found += [Number(Fraction(_counted(match)), match[0].strip(), span=match.span()) for match in counted]
-    return iter(sorted(found, key=lambda number: number.span))
+        counted = [(match, _counted(match)) for match in _COUNTED.finditer(line) if match.start() not in taken]
+        found += [Number(Fraction(said), match[0].strip(), span=match.span()) for match, said in counted if said is not None]
+    whole = (number for number in found if not _is_part(line, *number.span))
+    return iter(sorted(whole, key=lambda number: number.span))
+
+
+_PART_BEFORE = re.compile(r"(?:[√∛]\s?|\b(?:log|ln|sin|cos|tan|sqrt|root of|factorial of|point)\s?\(?)$", re.IGNORECASE)
+_PART_AFTER = re.compile(
+    rf"\s?(?:√|(?:pi|π|factorial)\b)|[-\s](?!quarter)(?:{_PARTS})s?\b|\spoint\s(?:{_NAMED})\b", re.IGNORECASE
+)
+
+
+def _is_part(line: str, start: int, end: int) -> bool:
+    """Says whether a number is a part of a larger expression: the 9 of √9, the 2 of 2 pi."""
+    if line[start] == "-" and line[start - 1 : start] == line[end : end + 1] == "|":
+        return True
+    return _PART_BEFORE.search(line, max(0, start - 20), start) is not None or _PART_AFTER.match(line, end) is not None
 
 
 def _in_digits(match: re.Match[str], line: str) -> Iterator[Number]:
@@ -258,7 +333,8 @@ def _in_words(match: re.Match[str], line: str) -> Iterator[Number]:
     extra = Fraction(bool(match["half"]), 2)
     bound = bool(_BOUND.search(line, max(0, match.start() - 16), match.start()))
     for value in values:
-        yield Number(value + extra, match["words"], match["percent"] is not None, is_bound=bound, span=match.span())
+        signed, text = (-value - extra, f"-{match['words']}") if match["sign"] else (value + extra, match["words"])
+        yield Number(signed, text, match["percent"] is not None, is_bound=bound, span=match.span())
 
 
 def _values_of(words: Sequence[str]) -> list[Fraction]:
@@ -289,14 +365,28 @@ def _values_of(words: Sequence[str]) -> list[Fraction]:
     return [Fraction(value) for value in values]
 
 
-def _counted(match: re.Match[str]) -> int:
-    """Returns the number in Chinese or Korean words: 十二 is 12, 二十三 is 23, 세 is 3."""
+def _counted(match: re.Match[str]) -> int | None:
+    """Returns the number in Chinese or Korean words: 一百零五 is 105, 세 is 3; None for 七八, seven or eight."""
+    sign = -1 if match["sign"] else 1
     if match["hangul"]:
         return _HANGUL[match["hangul"]]
-    tens, ten, ones = match["han"].rpartition("十")
-    if not ten:
-        return int("".join(str(_HAN[digit]) for digit in match["han"]))
-    return 10 * (_HAN.get(tens, 1)) + (_HAN.get(ones, 0))
+    han, total, section, digit = match["han"], 0, 0, -1
+    if not set(han) & _HAN_UNITS.keys():
+        return sign * int("".join(str(_HAN[each]) for each in han)) if len(han) != 2 or _HAN[han[1]] == 0 else None
+    for place, each in enumerate(han):
+        unit = _HAN_UNITS.get(each, 1)
+        if unit == 1 and digit > 0:
+            return None
+        if unit == 1:
+            digit = _HAN[each]
+        elif unit < 10**4:
+            section, digit = section + (digit if digit >= 0 else 1) * unit, -1
+        else:
+            section += max(digit, 0)
+            total, section, digit = (total + section * unit if unit < 10**8 else (total + section) * unit), 0, -1
+        if place == len(han) - 1 and unit == 1 and han[place - 1] not in "十零\u3007":
+            return None  # 二百五 is 250 in Chinese, and 205 in Japanese
+    return sign * (total + section + max(digit, 0))
 
 
 # Scorers of answers that are numbers: within five percent for charts, exactly for mathematics.
@@ -389,7 +479,7 @@ def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) ->
     if isinstance(reply, Stop):
         return grade_unread(reply.value, prediction)
     plain = plain_numbers(_NO_ANSWER.sub("", reply))
-    text = plain_text(plain)
+    text = _typed(plain_text(plain))
     if not text:
         return grade_unread("empty", prediction)
     if concludes:
@@ -426,7 +516,7 @@ def _score_region(region: Extraction, expressions: Mapping[str, str], sample: Sa
 
 _NO_ANSWER = re.compile(r"^\W*confidence\b[^\n]*|\bimage \d{1,2}>", re.IGNORECASE | re.MULTILINE)
 """How sure a model is, and the mark of a picture: their numbers are no answer."""
-_BREAKDOWN = re.compile(r"[^.,;]{0,80}(?::|\s-\s|\b(?:including|consisting|made up)\b)")
+_BREAKDOWN = re.compile(r"[^.,;]{0,80}(?::|,\s(?:that is|namely)\b|\s-\s|\b(?:including|consisting|made up)\b)")
 """What stands behind a total that its parts follow: "7 people: four adults and three children"."""
 _BRACKETS = re.compile(r"\([^()=]*\)")
 _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s+")
@@ -451,7 +541,9 @@ _LAST_SENTENCES = 2_000
 """Characters at the end of a text in which its conclusion is looked for."""
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
 _NOTHING = re.compile(
-    r"(?:no|none|nil)|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) "
+    r"(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?|(?:no one|nobody) is [\w -]{1,60}"
+    r"|no (?!ideas|clues|images|pictures|thanks|worries|problems|words|comments|results|options|answers)[\w-]+s"
+    r"|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) "
     r"(?:no|not any) (?!answer|image|picture|way|info|number|text|data|indication|evidence|clear|specific|one\b)[\w -]{1,60}"
 )
 """Answers that say 0 without a number."""
@@ -476,6 +568,7 @@ def _in_json(reply: str) -> Extraction | None:
 
 def _concluded(text: str) -> Extraction:
     """Returns the number, or the sentence, that a text concludes with; no answer where several numbers may be meant."""
+    text = _typed(text)
     lines = [read_number(line) for line in text[:_LAST_CHARACTERS].split("\n") if line.strip()]
     alone = {line.value for line in lines if line}
     if len(lines) > 1 and all(lines) and len(alone) > 1:
