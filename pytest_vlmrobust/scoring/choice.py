@@ -110,9 +110,20 @@ def _outcomes(reply: str, shown: str, options: Options, within: int) -> Iterator
     yield choose(mentions, text, options.letters)
     yield "refusal", _refusal(text, options)
     yield "yes_no", _yes_no(text, mentions, options)
-    meant = {letter for each in mentions if each.in_words and each.held for letter in each.letters}
+    said = [each for each in mentions if each.in_words]
+    said = [each for each in said if each.held or _is_beside(each, text)] if any(each.held for each in said) else []
+    meant = {letter for each in said for letter in each.letters}
     yield "option_text", only_answer(meant) if text.count(" ") < MOST_WORDS else None
     yield "recital", Stop.AMBIGUOUS if any(each.recited for each in mentions) else None
+
+
+_COMPARED = re.compile(r"(?<!rather )(?<!other )\bthan (?:the |an? )?$", re.IGNORECASE)
+
+
+def _is_beside(mention: Mention, text: str) -> bool:
+    """Says whether an option is named beside another one, not ruled out: "while the truck is green", "larger than the cat"."""
+    compared = _COMPARED.search(text, max(0, mention.start - 10), mention.start)
+    return bool(compared) or (mention.before.void and not mention.denied and not mention.asked)
 
 
 # The text as the other steps expect it.

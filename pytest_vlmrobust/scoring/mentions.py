@@ -278,6 +278,7 @@ def choose(mentions: list[Mention], text: str, known: frozenset[str], *, no: boo
 
 def _claims(mentions: list[Mention], text: str) -> Iterable[Claim]:
     """Yields the mentions that claim to be the answer."""
+    mentions = _with_neighbours(mentions, text)
     held = [each for each in mentions if each.held]
     headed = {
         each.letters for each in held if each.before.kind == "start" and not each.in_words and _HEAD.match(text, each.start)
@@ -289,6 +290,17 @@ def _claims(mentions: list[Mention], text: str) -> Iterable[Claim]:
             if weight:
                 yield Claim(weight, rule, each)
         denied = denied or (not each.held and not each.recited)
+
+
+def _with_neighbours(mentions: list[Mention], text: str) -> list[Mention]:
+    """Returns the mentions, options in words with those that their clause names behind them: "a cat chasing a bird"."""
+    done = mentions[-1:]
+    for each, behind in reversed(list(pairwise(mentions))):
+        both = each.in_words and behind.in_words and each.held and behind.held and each.before.kind and not behind.before.kind
+        between = tokens(text[each.end : behind.start].lower()) if both else ["-"]
+        apart = any("breaks" in roles_of(word) or word in ("-", ":") for word in between)
+        done.append(each if apart else each._replace(letters=each.letters | done[-1].letters))
+    return done[::-1]
 
 
 _HEAD = re.compile(r"[A-Z]\)?\s?[.:)]")

@@ -202,7 +202,7 @@ _TAG = r"(?:final[_ ]?)?answer|conclusion|response|result|final|solution|output|
 _ANSWER_OPEN = re.compile(rf"<(?:{_TAG})>|\[answer\]", re.IGNORECASE)
 _ANSWER_CLOSE = re.compile(rf"</(?:{_TAG})>|\[/answer\]", re.IGNORECASE)
 _NOT_THINKING = re.compile(
-    rf"(?:{_TAG}|option|choice|letter|ref|box|bbox|object|point|json|b|i|u|em|strong|p|span|div|li|ul|ol|code|pre|h\d|table|html|body)",
+    rf"(?:{_TAG}|option|choice|letter|ref|box|bbox|object|point|json|image|img|video|grounding|b|i|u|em|strong|p|span|div|li|ul|ol|code|pre|h\d|table|html|body)",
     re.IGNORECASE,
 )
 """Names of pairs around an answer or a part of it, and those of HTML."""
@@ -304,12 +304,15 @@ def _said(parts: list[tuple[str, str]]) -> str:
 def _without_pairs(text: str) -> str | None:
     """Returns ``text`` without pairs ``<x>…</x>`` of several words, of any name, before something else.
 
-    None where it begins with an unknown mark of thinking that is never closed.
+    None where it begins with an unknown mark that is never closed, and has neither an answer tag nor a box.
     """
     while (opened := _PAIR.match(text)) and not _NOT_THINKING.fullmatch(opened[1]):
         closed = text.find(f"</{opened[1]}>", opened.end())
         rest = text[closed + len(opened[1]) + 3 :]
-        if closed < 0 and _THINKING.search(opened[1]):
+        thinks = _THINKING.search(opened[1]) or (
+            opened[1].isalpha() and len(opened[1]) > 2 and not re.search(r"\\boxed|<\w*answer", text)
+        )
+        if closed < 0 and thinks and _WORDS.search(text, opened.end()):
             return None
         if closed < 0 or not rest.strip() or not _WORDS.search(text, opened.end(), closed):
             break

@@ -228,7 +228,6 @@ def _has(text: str, phrases: tuple[str, ...]) -> bool:
     return any(phrase in text for phrase in phrases if len(phrase) > 1)
 
 
-_ALL_BUT: Final = frozenset(["anything", "all", "everything"])
 _IDIOM = re.compile(
     r" (?:no (?:doubt|question)|without (?:a |any )?(?:doubt|question)|not only|at least|nothing but|none other than)\b"
 )
@@ -239,7 +238,7 @@ def _clause(said: list[str], place: int) -> list[str]:
     """Returns the words of the clause in which the announcement at ``place`` stands, up to the mention."""
     for begin in range(min(place, len(said)) - 1, -1, -1):
         word = said[begin]
-        if "breaks" in roles_of(word) and not (word == "but" and begin and said[begin - 1] in _ALL_BUT):
+        if "breaks" in roles_of(word) and "unlike" not in _last_phrase(said[: begin + 1])[0]:
             return said[begin + 1 :]
         if not word.isascii() and _JOINED.search(word):
             cut = max(word.rfind(each) + len(each) if each in word else 0 for each in words().joined["breaks"])
@@ -355,6 +354,8 @@ def after(lowered: str, end: int, ceiling: int) -> After:
 def _predicate(said: list[str], *, truncated: bool, full_stop: bool) -> tuple[str, int]:
     """Returns what the first words behind a mention say, ``verdict``, ``denied`` or nothing, and how many words say it."""
     place, linked = 0, False
+    while truncated and said[-1:] in (["a"], ["an"], ["the"]):
+        said = said[:-1]
     while place < min(len(said), 8):
         roles, count = _first_phrase(said[place:])
         word, behind = said[place], place + count

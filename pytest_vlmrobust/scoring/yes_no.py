@@ -80,12 +80,24 @@ _IDIOM = re.compile(
 """Words with "no" in them that deny nothing that was asked."""
 
 
+_COURTESY = re.compile(
+    r"(?:yes|yeah|sure|certainly|of course|absolutely)\b[\s,.!-]*(?:(?:of course|certainly|absolutely"
+    r"|i can (?:\w+ )?(?:help|assist|see (?:the|this|your) (?:image|picture|photo))|let me (?:look|check|see)"
+    r"|(?:i(?:'d| would|'ll| will) be )?(?:happy|glad) to)\b[^.!\n]*)[.!]\s+(?=\S)"
+)
+"""A beginning that may only be polite, where what follows answers: "Yes, I can help with that! There is no dog"."""
+
+
 def _read(reply: str, question: str, within: int) -> Extraction:
     """Returns what is read in a reply, or in the content of a tag that stands in ``within`` others."""
     reply = shortened(reply)
     text = _PROMPT.sub("answer:", lower(_DOLLARS.sub("", plain_text(reply))))
     if not text:
         return Extraction(None, "empty")
+    if polite := _COURTESY.match(text):
+        rest = _read(text[polite.end() :], question, within)
+        if rest.answer:
+            return rest
     text = _IDIOM.sub(" ", asserted(text) if "?" in text else text).strip(" ,")
     for rule, outcome in _outcomes(reply, text, question, within):
         if isinstance(outcome, Stop):

@@ -74,6 +74,42 @@ def test_a_denied_letter_is_no_answer(template: str, letter: str, options: dict[
     assert extract_choice(template.format(letter), options).answer is None
 
 
+ANIMALS = {"A": "cat", "B": "dog", "C": "horse", "D": "bird"}
+
+
+@pytest.mark.cases(
+    ("text", "rule"),
+    [
+        *(
+            (text, "ambiguous")
+            for text in ("I see a cat chasing a bird.", "This is a cat next to a dog.", "It is a bird on a horse")
+        ),
+        *((text, "ambiguous") for text in ("So it's a horse carrying a bird.", "The dog is red, while the cat is green.")),
+        *((text, "ambiguous") for text in ("The cat is smaller than the dog.", "I see a dog next to a horse.")),
+        *((text, "none") for text in ("All but C", "Every option but B", "Any of them but A", "Everything but the cat")),
+        *((text, "none") for text in ("Could be A. Could also be C.", "or maybe C", "It could also be C.")),
+        ("<cogitate>Is it A? Is it B? Hmm.\nCould also be C", "unfinished_thinking"),
+    ],
+)
+def test_two_named_options_and_hedges_are_no_answer(text: str, rule: str) -> None:
+    assert extract_choice(text, ANIMALS) == Extraction(None, rule)
+
+
+@pytest.mark.cases(
+    ("text", "letter"),
+    [
+        ("It is a dog, since a cat is smaller.", "B"),
+        ("It's a dog rather than a cat.", "B"),
+        ("The animal is a dog \u2014 not a cat.", "B"),
+        ("It is not the first option but B", "B"),
+        ("(b) dog, although it might also be a cat.", "B"),
+        ("<analysis>Is it A?\n<answer>B</answer>", "B"),
+    ],
+)
+def test_an_option_set_against_another_is_the_answer(text: str, letter: str) -> None:
+    assert extract_choice(text, ANIMALS).answer == letter
+
+
 @pytest.mark.cases("letter", "ABCD")
 @pytest.mark.cases(
     "template",

@@ -102,6 +102,19 @@ def test_the_question_decides_what_a_description_means(text: str, question: str,
     assert score(Sample("1", (), question, "no", "yes_no"), Prediction(text, "generate")).answer == answer
 
 
+@pytest.mark.parametrize(
+    "polite",
+    ["Yes, I can help with that!", "Yes, of course!", "Yes, let me look.", "Yes! I'd be happy to help.", "Sure, happy to help."],
+)
+def test_what_follows_a_polite_beginning_answers(polite: str) -> None:
+    assert extract_yes_no(f"{polite} There is no dog in the image.", DOG).answer == "no"
+
+
+def test_a_polite_beginning_answers_where_nothing_else_does() -> None:
+    assert extract_yes_no("Yes, of course! It sits on the left.", DOG).answer == "yes"
+    assert extract_yes_no("Yes.\nNo.", DOG).answer is None
+
+
 def test_a_refusal_after_no_is_no_answer() -> None:
     assert extract_yes_no("No, I cannot see the image.") == Extraction(None, "refusal")
 
