@@ -24,7 +24,7 @@ from .files import Place, Problems
 
 TASKS = ("choice", "yes_no", "open")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-YES_NO = {"yes", "no"}
+YES_NO = {"yes": "yes", "no": "no", "true": "yes", "false": "no"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class Draft:
 def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple[Sample, ...]:
     """Returns one sample per draft, having noted every problem.
 
-    A row with options is a choice. Rows without options ask yes or no when every answer among them is Yes or No (in any
-    case), and are open otherwise: then nothing says how an answer is scored (``UNDECLARED``) unless the row names a scorer.
-    Where most are Yes or No, the others are problems.
+    A row with options is a choice. A row without options asks yes or no where its answer is Yes, No, True or False (in any
+    case), and is open otherwise: then nothing says how its answer is scored (``UNDECLARED``) unless the row names a scorer.
+    Where most are Yes or No, the others are problems. A Yes of a row with a scorer, among open ones, is open too.
 
     Raises:
         DatasetError: there are problems, these ones or any that were noted before.
@@ -71,12 +71,17 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
         usual = f"Yes or No, as in {len(without) - len(others):,} of {len(without):,} rows without options"
         for draft in others:
             problems.add(draft.place, "answer", draft.answer, usual)
-    default = "open" if others else "yes_no"
-    samples = tuple(_sample(draft, draft.task or ("choice" if draft.options else default), problems) for draft in drafts)
+    samples = tuple(_sample(draft, draft.task or _usual_task(draft, mixed=bool(others)), problems) for draft in drafts)
     problems.raise_any()
     said = "by their EXIF orientation, which is not applied: models see them as they are stored. Save them upright"
     problems.note(problems.turned, *(f"{row} turned in viewers, {said}" for row in ("picture is", "pictures are")))
     return samples
+
+
+def _usual_task(draft: Draft, *, mixed: bool) -> str:
+    if draft.options:
+        return "choice"
+    return "open" if mixed and (draft.scorer or not _is_yes_no(draft.answer)) else "yes_no"
 
 
 def _with_plain_options(drafts: Sequence[Draft], problems: Problems) -> Sequence[Draft]:
@@ -165,7 +170,7 @@ def _target(draft: Draft, task: str, problems: Problems) -> str | tuple[str, ...
         problems.add(draft.place, "answer", answer, "Yes or No")
     elif not all(text.strip() for text in ([answer] if isinstance(answer, str) else answer)):
         problems.add(draft.place, "answer", answer, "an answer, or a list of accepted answers: without one nothing can be scored")
-    return answer.lower() if task == "yes_no" and isinstance(answer, str) else answer
+    return YES_NO.get(answer.lower(), answer) if task == "yes_no" and isinstance(answer, str) else answer
 
 
 def _is_yes_no(answer: str | tuple[str, ...]) -> bool:

@@ -72,6 +72,7 @@ KEYS = (
 REQUIRED = ("id", "question", "answer")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{64,}={0,2}\s*")
 _LONGEST_PATH = 1024
+_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\Z)")
 
 
 def read_jsonl(path: Path, name: str) -> Contents:
@@ -122,6 +123,8 @@ class _Lines:
             for number, raw in enumerate(stream, start=1):
                 span = Span(self.path, offset, len(raw), stamp)
                 offset += len(raw)
+                if number == 1 and _ARRAY.match(raw):
+                    raise DatasetError(f"{self.path} is a JSON array: expected one JSON object per line, with no brackets around")
                 row = self._row(number, raw) if raw.strip() else None
                 if row is not None:
                     drafts.append(_Row(row, Place(self.path, number, f"id {row['id']!r}"), span, self).draft())

@@ -90,6 +90,14 @@ def records(path: Path) -> Iterator[TsvRecord]:
         OSError: the file cannot be opened.
     """
     with path.open("rb") as stream:
+        first = stream.readline()
+        mark = next((mark for mark in (b",", b";") if mark in first and b"\t" not in first), None)
+        if mark:
+            raise DatasetError(
+                f"{path}:1 is one column, {first.decode(errors='replace').strip()[:60]!r}: expected columns separated by tabs. "
+                f"The file seems to have {mark.decode()!r} between them: save it as tab-separated values"
+            )
+        stream.seek(0)
         stamp, lines = file_stamp(path), _Lines(stream, path)
         reader = _split(lines)
         while True:
@@ -390,11 +398,6 @@ def _header(path: Path, first: TsvRecord | None, mapped: Rows) -> list[str]:
     repeated = sorted({column for column in header if header.count(column) > 1})
     if repeated:
         raise DatasetError(f"{path}:1 names the column {repeated[0]!r} twice: expected every column once")
-    if len(header) == 1 and "," in header[0]:
-        raise DatasetError(
-            f"{path}:1 is one column, {header[0][:60]!r}: expected columns separated by tabs. The file seems to "
-            "have commas between them: save it as tab-separated values"
-        )
     mapped.check(header, f"{path}:1")
     if "image" not in header and "image_path" not in header:
         raise DatasetError(f"{path}:1 has neither a column 'image' nor 'image_path'. {_header_text(header)}")

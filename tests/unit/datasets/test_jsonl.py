@@ -89,7 +89,13 @@ def test_the_same_file_under_two_names_is_the_same_picture(folder: Path) -> None
 
 @pytest.mark.parametrize(
     ("answer", "task", "target"),
-    [("Yes", "yes_no", "yes"), (False, "yes_no", "no"), (3, "open", "3"), (["red", "crimson"], "open", ("red", "crimson"))],
+    [
+        ("Yes", "yes_no", "yes"),
+        (False, "yes_no", "no"),
+        ("False", "yes_no", "no"),
+        (3, "open", "3"),
+        (["red", "crimson"], "open", ("red", "crimson")),
+    ],
 )
 def test_answers_without_options(folder: Path, answer: object, task: str, target: object) -> None:
     (sample,) = read(folder, row(options=..., answer=answer))
@@ -196,7 +202,19 @@ def test_the_answer_that_is_neither_yes_nor_no_is_the_problem(folder: Path) -> N
     said = problem(folder, *usual, row(id="q3", options=..., answer="YES."))
     assert "own.jsonl has 1 problem" in said
     assert "DIR/own.jsonl:4, id 'q3', key 'answer': found 'YES.', expected Yes or No, as in 3 of 4 rows without options" in said
-    assert [sample.task for sample in read(folder, *usual[:1], row(id="q3", options=..., answer="Paris"))] == ["open", "open"]
+    assert [sample.task for sample in read(folder, *usual[:1], row(id="q3", options=..., answer="Paris"))] == ["yes_no", "open"]
+
+
+def test_a_yes_with_a_scorer_is_open_among_open_questions(folder: Path) -> None:
+    rows = [row(id=answer, options=..., answer=answer, scorer="vqa_soft") for answer in ("yes", "red")]
+    assert [sample.task for sample in read(folder, *rows)] == ["open", "open"]
+
+
+@pytest.mark.parametrize("text", ['[{"id": "q1"}]', '[\n {"id": "q1"}\n]'])
+def test_an_array_is_no_file_of_lines(folder: Path, text: str) -> None:
+    (folder / "own.jsonl").write_text(text)
+    with pytest.raises(DatasetError, match="is a JSON array: expected one JSON object per line"):
+        open_dataset(folder / "own.jsonl").samples()
 
 
 def test_empty_options_at_the_end_are_none(folder: Path) -> None:

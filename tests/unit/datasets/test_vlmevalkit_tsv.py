@@ -186,8 +186,8 @@ def test_open_when_some_answer_is_not(tmp_path: Path) -> None:
     row = {"image": b64(), "question": "What?"}
     answers = ["Yes", "['red', 'crimson']", "[0, 1]", "[1, 2)"]
     samples = read(tmp_path, *({"index": str(i), **row, "answer": answer} for i, answer in enumerate(answers)))
-    assert {(sample.task, sample.scorer) for sample in samples} == {("open", UNDECLARED)}
-    assert [sample.target for sample in samples] == ["Yes", ("red", "crimson"), "[0, 1]", "[1, 2)"]
+    assert [(sample.task, sample.scorer) for sample in samples] == [("yes_no", ""), *[("open", UNDECLARED)] * 3]
+    assert [sample.target for sample in samples] == ["yes", ("red", "crimson"), "[0, 1]", "[1, 2)"]
 
 
 def test_rows_without_options_may_stand_beside_choices(tmp_path: Path) -> None:
@@ -257,6 +257,8 @@ def test_a_file_that_is_not_utf8_is_named_by_line(tmp_path: Path) -> None:
         ("index\timage\tquestoin\tanswer", "has no column 'question'. Did you mean 'questoin'? Found: index, image, questoin"),
         ("image\tquestion\tanswer", "has no column 'index'."),
         ("index\timage\tquestion", "has no column 'answer'."),
+        ("index;image;question;answer", "The file seems to have ';' between them"),
+        ('"index","image","question","answer"', "The file seems to have ',' between them"),
         ("index,image,question,answer", "is one column, 'index,image,question,answer': expected columns separated by tabs."),
         ("index\tquestion\tanswer", "has neither a column 'image' nor 'image_path'."),
         ("index\timage\timage\tquestion\tanswer", "names the column 'image' twice"),
