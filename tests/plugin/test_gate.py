@@ -193,6 +193,11 @@ def test_a_test_that_fails_for_unread_answers_says_why_and_what_to_do(
     assert advice in said
 
 
+def test_texts_that_stop_in_a_sentence_need_more_tokens(project: Project) -> None:
+    project.script({"setting": "invert", "answer": "The ears are long and the tail is " * 8})
+    assert "The texts stop in the middle of a sentence. Raise max_new_tokens" in " ".join(project.run().stdout.str().split())
+
+
 LENIENT = policy(90).replace("point", "interval")
 
 

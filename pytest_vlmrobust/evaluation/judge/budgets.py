@@ -188,12 +188,14 @@ _ADVICE = {
     "empty": "The model wrote nothing. Look at its chat template and its stop tokens",
     "no_letter": "The server lists none of the letters. Ask by text: --vlm-answer=text",
     "ambiguous": "The text names several answers. If one of them stands in a thinking mark that is not known, report the mark; "
-    "else use a prompt that asks for the letter alone, or --vlm-answer=letters",
-    "none": "If the text has a thinking mark that is not known, report the mark; else use a prompt that asks for the letter "
-    "alone, or --vlm-answer=letters",
+    "else use a prompt that asks for the {letter}",
+    "none": "If the text has a thinking mark that is not known, report the mark; else use a prompt that asks for the {letter}",
+    "cut": "The texts stop in the middle of a sentence. Raise max_new_tokens in the models file",
 }
 """What to do where a rule left answers unread."""
 _LONGEST_EXAMPLE = 160
+_LONG = 200
+"""Characters from which a text that ends without a full stop was probably cut off."""
 
 
 def why_unread(results: Sequence[CellResult]) -> str:
@@ -205,9 +207,14 @@ def why_unread(results: Sequence[CellResult]) -> str:
         if score.state == "unparsed" and score.rule not in REFUSALS
     ]
     rule, count = Counter(rule for rule, _ in unread).most_common(1)[0]
-    example = min((text for each, text in unread if each == rule), key=lambda text: (len(text), text))
+    texts = [text for each, text in unread if each == rule]
+    example = min(texts, key=lambda text: (len(text), text))
+    cut = 2 * sum(len(text) >= _LONG and text.rstrip()[-1:].isalnum() for text in texts) > len(texts)
+    advice = _ADVICE["cut"] if cut and rule in ("none", "ambiguous") else _ADVICE.get(rule, _ADVICE["none"])
+    lettered = any(sample.options for result in results for sample in result.samples)
+    advice = advice.format(letter="letter alone, or --vlm-answer=letters" if lettered else "answer alone")
     shown = f"such as {on_one_line(example, _LONGEST_EXAMPLE)!r}. " if example.strip() else ""
-    return f"{MOST_OFTEN}'{rule}', {count} of {len(unread)}, {shown}{_ADVICE.get(rule, _ADVICE['none'])}"
+    return f"{MOST_OFTEN}'{rule}', {count} of {len(unread)}, {shown}{advice}"
 
 
 def failure_measures(budgets: Budgets, results: Sequence[CellResult]) -> list[Measure]:

@@ -241,6 +241,13 @@ def test_a_cell_breaks_a_budget_where_that_is_shown(world: World) -> None:
     assert _clusters(world.samples).count == 4
 
 
+def test_the_advice_for_open_questions_speaks_of_no_letter(world: World) -> None:
+    world.samples = [sample(number, task="open", options={}, scorer="numeric", target="3") for number in range(20)]
+    world.model.answer = lambda _request: "Some of them."
+    (broken,) = budget_measures(BY_VALUE, [world.evaluator().result(cell("flip_v"))], TODAY)
+    assert broken.reason.endswith("else use a prompt that asks for the answer alone")
+
+
 def test_a_share_of_failed_inferences_is_infrastructure_over_all_cells(world: World) -> None:
     policy = Policy(BY_INTERVAL.rules, budgets=Budgets(max_error_rate=0.05))
     world.samples = [sample(number) for number in range(100)]
