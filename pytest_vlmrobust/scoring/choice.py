@@ -149,6 +149,10 @@ _SMALL = re.compile(
 )
 
 
+_CYRILLIC = re.compile(r"(?<!\w)[АС](?=\W*\Z)")  # noqa: RUF001
+"""Cyrillic letters that look like Latin ones; not the third letter of that alphabet, which looks like B."""
+
+
 def _without_markup(reply: str) -> str:
     """Returns the reply without HTML and what is struck out, with degrees as a sign and emphasised letters in brackets."""
     if "\\" in reply or "$$" in reply:
@@ -177,6 +181,7 @@ def _ordinals_as_letters(text: str, options: Options) -> str:
 
 def _with_capital_letters(text: str) -> str:
     """Returns ``text`` with the small letters that stand for options as capitals: "b) dog", "the answer is b"."""
+    text = text if text.isascii() else _CYRILLIC.sub(lambda match: "AC"["АС".index(match[0])], text)  # noqa: RUF001
     said = text.split()
     if (
         text.isascii()

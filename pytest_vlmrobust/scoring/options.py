@@ -45,7 +45,9 @@ def is_other(sentence: str, start: int, end: int) -> bool:
 
 
 def spellings(words: str) -> tuple[str, ...]:
-    """Returns a measure with a blank and without (``5 cm``, ``5cm``); nothing for other words."""
+    """Returns a measure or an equation with blanks and without (``5 cm``, ``5cm``, ``x=2``); nothing for other words."""
+    if "=" in words:
+        return tuple(sign.join(part.strip() for part in words.split("=")) for sign in ("=", " = "))
     match = _MEASURE.fullmatch(words)
     return (f"{match[1]} {match[2]}", f"{match[1]}{match[2]}") if match else ()
 

@@ -293,6 +293,12 @@ _EXISTS = re.compile(
     rf"(?:there(?:'s| is| are)|(?:i|we) (?:can )?see) (?:\w+ly )?(?:an?|one|some|two|several|many)? ?[\w -]+"
     rf"|(?:an?|the|some) [\w -]+ (?:is|are|can be) (?:\w+ly )?{_SEEN}[\w ]*"
 )
+_MORE = re.compile(
+    r" (?:lying|sitting|standing|walking|running|sleeping|playing|resting) (?:on|in|under|near|beside|behind|at) (?:the|an?) \w+$"
+    r"|\b(?:two|three|four|five|six|several|many|some) "
+)
+"""What a text may say of something that is there, beyond what was asked: where it lies, and how many there are."""
+_COUNTS = re.compile(r"\b(?:one|single|only|just|alone)\b")
 _WHERE = re.compile(r"^in (?:the|this) (?:image|picture|photo|photograph|scene),? ")
 _UNSURE = re.compile(
     r"\b(?:no|not|never|none|nothing|without|nor|neither|cannot|if|whether|maybe|perhaps|possibly|probably|may|might|could|would|should"
@@ -338,7 +344,8 @@ def _affirms(text: str, question: str) -> bool:
         return False
     if not _EXISTS.fullmatch(_OF_THE_PICTURE.sub("", clause).strip()):
         return False
-    return _is_about(clause, question) and all(_share({word}, _subjects(clause)) for word in asked)
+    core = clause if _COUNTS.search(question) else _MORE.sub("", clause)
+    return _is_about(core, question) and all(_share({word}, _subjects(clause)) for word in asked)
 
 
 def _is_about(clause: str, question: str) -> bool:

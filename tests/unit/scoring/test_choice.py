@@ -98,6 +98,22 @@ def test_two_named_options_and_hedges_are_no_answer(text: str, rule: str) -> Non
 @pytest.mark.cases(
     ("text", "letter"),
     [
+        ("x=-2", "B"),
+        ("Answer: x=4", "C"),
+        ("x = 2", "A"),
+        ("So x=4.", "C"),
+        ("x=20", None),
+        ("\u041e\u0442\u0432\u0435\u0442: \u0410", "A"),
+        ("\u0412", None),
+    ],
+)
+def test_equations_and_letters_of_other_spelling(text: str, letter: str | None) -> None:
+    assert extract_choice(text, {"A": "x = 2", "B": "x = -2", "C": "x = 4"}).answer == letter
+
+
+@pytest.mark.cases(
+    ("text", "letter"),
+    [
         ("It is a dog, since a cat is smaller.", "B"),
         ("It's a dog rather than a cat.", "B"),
         ("The animal is a dog \u2014 not a cat.", "B"),
