@@ -25,6 +25,12 @@ ENTRY = "models:\n  m:\n    serve: vllm\n    path: weights\n    engine: {tensor_
 GATE = ("--vlm=m", "--vlm-models=models.yaml")
 
 
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These runs are none of xdist, though the tests may be."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
+
+
 @pytest.fixture
 def served(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("PATH", f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}")

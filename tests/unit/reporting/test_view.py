@@ -9,10 +9,12 @@ of it. A change of a report shows as a difference of these files, which is revie
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import html
 import os
 import re
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,8 @@ from pytest_vlmrobust.reporting.writing import inert, json_text
 RUNS = Path(__file__).parents[2] / "golden" / "reports"
 NAMES = ("go", "waived", "allowed", "no-go", "shortfall", "incomplete", "three-models", "hostile")
 REWRITE = "VLMROBUST_REWRITE_SNAPSHOTS"
+MOST_LINES = 20
+"""Lines of one file's difference that are shown."""
 
 
 def stored(name: str) -> RunFiles:
@@ -82,9 +86,11 @@ def test_outputs_are_the_stored_ones(name: str) -> None:
         path, text = RUNS / name / file, write(run)
         if os.environ.get(REWRITE):
             path.write_text(text, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            differing.append(file)
-    assert not differing, f"reports of {name} differ: rewrite them with {REWRITE}=1, and review the difference"
+        elif (before := path.read_text(encoding="utf-8") if path.exists() else "") != text:
+            changed = difflib.unified_diff(before.splitlines(), text.splitlines(), file, file, n=0, lineterm="")
+            differing += islice(changed, MOST_LINES)
+    differences = "\n".join(differing)
+    assert not differing, f"reports of {name} differ: rewrite them with {REWRITE}=1, and review the difference\n{differences}"
 
 
 def markdown_limits(text: str) -> list[str]:

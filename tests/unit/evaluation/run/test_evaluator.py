@@ -21,6 +21,7 @@ from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Progres
 from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
 from pytest_vlmrobust.evaluation.run.queue import Want
 from pytest_vlmrobust.store import Evidence, Store
+from tests.traits import own_traits
 from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, sample, table_of
 
 EVERYONE = [f"q{i}" for i in range(6)]
@@ -371,6 +372,8 @@ class Heavy(ScriptedBackend):
 
 def test_a_model_that_changed_while_it_was_asked_is_said_at_the_end(world: World) -> None:
     class Changing(ScriptedBackend):
+        traits = property(own_traits)
+
         def check(self) -> str:
             return f"{self.name} changed"
 
@@ -454,6 +457,8 @@ def test_what_was_freed_is_made_anew_and_asked_once(world: World) -> None:
 
 def test_a_server_stays_connected_when_weights_are_freed(world: World) -> None:
     class Served(Heavy):
+        traits = property(own_traits)
+
         def check(self) -> str:
             return ""
 
