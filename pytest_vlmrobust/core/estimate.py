@@ -66,6 +66,8 @@ class SamplesNeeded(NamedTuple):
 
 EVEN, NEARLY_SURE = 0.5, 0.9
 """How probably the two counts of samples decide."""
+PRACTICAL = 1_000_000
+"""Nobody asks more samples than this."""
 
 
 def samples_to_decide(estimate: Estimate, *ends: float) -> SamplesNeeded:
@@ -85,7 +87,7 @@ def samples_to_decide(estimate: Estimate, *ends: float) -> SamplesNeeded:
 
     Returns:
         The counts that decide with probability .5 and .9, each at least ``estimate.n``, or None with a reason: no finite value,
-        no interval, no sample, a value on the bound, or a share of settings.
+        no interval, no sample, a value on the bound or so near that it takes more than a million, or a share of settings.
 
     Raises:
         ValueError: no end, or an infinite one.
@@ -145,7 +147,10 @@ def _samples_to_leave(estimate: Estimate, end: float) -> SamplesNeeded:
             low, high = (middle, high) if too_wide(middle, luck) else (low, middle)
         return math.ceil(estimate.n * high - _SAME)
 
-    return SamplesNeeded(enough(EVEN), enough(NEARLY_SURE))
+    least, most = enough(EVEN), enough(NEARLY_SURE)
+    if most > PRACTICAL:
+        return SamplesNeeded(None, None, "the value is at the bound: no practical number of samples decides it")
+    return SamplesNeeded(least, most)
 
 
 def _parts(estimate: Estimate, end: float, tail: float, half: float) -> tuple[float, float, float]:

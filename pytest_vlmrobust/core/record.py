@@ -164,8 +164,8 @@ class Record:
     """What is known about one test after it ran."""
 
     test: str
-    """``cell``, ``sweep`` and ``family`` are gated tests; ``budget`` a broken or undecided budget; ``check`` a failure outside
-    of the gated tests."""
+    """``cell``, ``sweep`` and ``family`` are gated tests; ``budget`` a budget that is not shown to be kept; ``check`` a failure
+    outside of the gated tests."""
     id: str
     """The parametrised part of the test id: ``tiny-shapes-fog:mid``."""
     model: str

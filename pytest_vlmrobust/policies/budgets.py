@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.decision import Allowance, Outcome, Verdict
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import quantity
 
-from .rules import Bound, JudgedBy, Rule, Treatment, decimals_needed, plain_decimal
+from .rules import Bound, JudgedBy, OnInconclusive, Rule, Treatment, decimals_needed, plain_decimal
 
 BUILT_IN = "built-in default"
 BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate", "max_refusal_rate")
@@ -21,7 +21,9 @@ COVERAGE_KEYS = ("tests", "samples", "suites", "rules", "blind_models")
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Three shares in [0, 1]; ``sources`` says by name where each was set (``file:line``).
+    """Three shares in [0, 1]; ``sources`` says by name where each was set (``file:line``), ``risks`` by which defaults each errs.
+
+    If no file sets a budget, a share that may be within it is no obstacle: it is said that this is not shown.
 
     Errors, refusals, unreadable answers and wrong answers are different things: an inference that failed says nothing about the
     model, an answer that was refused or cannot be read counts as wrong and is counted apart, and a wrong answer is what the
@@ -35,6 +37,8 @@ class Budgets:
     max_refusal_rate: float = 0.05
     """Answers that the model or a filter refused to give, likewise."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    risks: Mapping[str, Treatment] = field(default_factory=lambda: MappingProxyType({}))
+    """Budget to the defaults of the file that sets it, of which ``alpha_pass`` and ``alpha_fail`` hold for it."""
 
     def rule(self, metric: str, judge: JudgedBy = JudgedBy.INTERVAL) -> Rule:
         """Returns a budget as a rule on ``error_rate``, ``unparsed_rate`` or ``refusal_rate``.
@@ -43,8 +47,18 @@ class Budgets:
         """
         key = f"max_{metric}"
         share = getattr(self, key)
-        treatment = Treatment(judge=judge if share > 0.0 else JudgedBy.POINT)
+        risks = self.risks.get(key, Treatment())
+        treatment = Treatment(
+            judge=judge if share > 0.0 else JudgedBy.POINT, alpha_pass=risks.alpha_pass, alpha_fail=risks.alpha_fail
+        )
         return Rule(key, metric, Bound(high=share), self.sources.get(key, BUILT_IN), treatment=treatment)
+
+    def rule_about(self, metric: str, share: float, judge: JudgedBy) -> Rule:
+        """Returns a budget as a rule on a share that was measured: within a built-in budget, it need not be shown to hold."""
+        rule = self.rule(metric, judge)
+        if rule.id in self.sources or not rule.bound.admits(share):
+            return rule
+        return replace(rule, treatment=replace(rule.treatment, on_inconclusive=OnInconclusive.WARN))
 
     def judge_failures(self, *, n_requested: int, n_errors: int) -> list[Verdict]:
         """Returns why the answers of a test say too little: none was asked for, none came, or one failed where none may.

@@ -183,7 +183,7 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
     if "defaults" not in top:
         return Treatment()
     entries = top["defaults"].mapping(TREATMENT_KEYS)
-    if entries and not _entries(top, "rules"):
+    if entries and not _entries(top, "rules") and not ("budgets" in top and entries.keys() <= {"alpha_pass", "alpha_fail"}):
         top["defaults"].fail(
             "apply to the rules of their own file, and it has none, so they would change nothing. Write them in the file whose "
             "rules are meant, or repeat here the rules to be treated otherwise"
@@ -197,12 +197,20 @@ def _read_mode(tops: Iterable[Mapping[str, Entry]]) -> Mode:
     return modes[-1] if modes else Mode.FULL
 
 
-def _read_budgets(tops: Iterable[Mapping[str, Entry]]) -> list[Budgets]:
-    """Returns the budgets that hold with the first file, with the first two, and so on."""
-    return [
-        Budgets(**{key: _read_share(entry) for key, entry in entries.items()}, sources=_sources(entries))
-        for entries in _so_far(tops, "budgets", BUDGET_KEYS)
-    ]
+def _read_budgets(tops: Sequence[Mapping[str, Entry]]) -> list[Budgets]:
+    """Returns the budgets that hold with the first file, with the first two, and so on.
+
+    Each has the risks of the file that sets it, or of the first file.
+    """
+    budgets = []
+    risks: dict[str, Treatment] = {}
+    for top, entries in zip(tops, _so_far(tops, "budgets", BUDGET_KEYS), strict=True):
+        treatment = _read_defaults(top)
+        risks |= dict.fromkeys(top["budgets"].mapping(BUDGET_KEYS) if "budgets" in top else (), treatment)
+        risks = dict.fromkeys(BUDGET_KEYS, treatment) | risks if not budgets else risks
+        shares = {key: _read_share(entry) for key, entry in entries.items()}
+        budgets.append(Budgets(**shares, sources=_sources(entries), risks=MappingProxyType(dict(risks))))
+    return budgets
 
 
 def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> list[Coverage]:

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.record import Measure
 
 from .budgets import BUDGET_KEYS, BUILT_IN, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of, undecided
-from .rules import Bound, JudgedBy, JudgedTest, Mode, Rule, Scope, Tier, Waiver
+from .rules import ALPHA, Bound, JudgedBy, JudgedTest, Mode, Rule, Scope, Tier, Waiver
 
 BUDGET_CELLS, BUDGET_DATASETS = "budgets of cells", "budgets of datasets"
 """How many cells, and how many datasets, of a run share the risk of a budget: keys of ``Policy.shared_by``."""
@@ -64,7 +64,10 @@ class Replacement:
         for key in _keys_said_again(before.sources, after.sources):
             old, new = getattr(before, key), getattr(after, key)
             change = _becomes(_percent(old), _percent(new), tighter=new <= old, looser=new >= old)
-            replacements.append(cls(f"budget {key} {_origin(before.sources, key)}", after.sources[key], change, new <= old))
+            metric = key.removeprefix("max_")
+            risks = tuple(_other_changes(before.rule(metric), after.rule(metric)))
+            name, tightens = f"budget {key} {_origin(before.sources, key)}", new <= old and not risks
+            replacements.append(cls(name, after.sources[key], change + risks, tightens))
         return replacements
 
     @classmethod
@@ -133,7 +136,7 @@ class Policy:
         """
         return fingerprint(
             {
-                "budgets": {name: getattr(self.budgets, name) for name in BUDGET_KEYS},
+                "budgets": {name: _budget_content(self.budgets, name) for name in BUDGET_KEYS},
                 "coverage": _coverage_content(self.coverage),
                 **({} if self.mode is Mode.FULL else {"mode": self.mode}),
                 "rules": [_rule_content(rule) for rule in sorted(self.rules, key=lambda rule: rule.id)],
@@ -227,6 +230,15 @@ def _coverage_content(coverage: Coverage) -> dict[str, Any]:
         "rules": coverage.rules,
         **({} if coverage.blind_models is BlindModels.REFUSE else {"blind_models": coverage.blind_models}),
     }
+
+
+def _budget_content(budgets: Budgets, name: str) -> float | list[float | bool]:
+    """Returns a budget with what it asks for; the share alone where no file sets it, at the usual risks."""
+    treatment = budgets.rule(name.removeprefix("max_")).treatment
+    share: float = getattr(budgets, name)
+    if name not in budgets.sources and treatment.alpha_pass == treatment.alpha_fail == ALPHA:
+        return share
+    return [share, name in budgets.sources, treatment.alpha_pass, treatment.alpha_fail]
 
 
 def _rule_content(rule: Rule) -> dict[str, Any]:

@@ -103,7 +103,7 @@ _TOP = {
     "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and dataset.",
     "spending": "What the answers that were not in the store took in tokens and money, one for each model that gave any.",
     "analyses": "What the papers compute from all cells of a model on a dataset; it follows from the records.",
-    "records": "One for each test that ended, and one for each model and dataset whose budgets are broken or undecided.",
+    "records": "One for each test that ended, and one for each model and dataset whose budgets are not all shown to be kept.",
 }
 _LATER = {"analyses": Analysis, "spending": Spending}
 """Entries at the top that earlier releases did not write, with what they are lists of."""

@@ -24,7 +24,7 @@ def study() -> Iterator[Any]:
 
 LOOSER = {
     "whole pictures lost, n pictures": 0.071,
-    **{f"unreadable: on the budget, {part}% always the same questions": 0.105 for part in (40, 70, 100)},
+    **{f"unreadable: on the budget, {part}% always the same questions": 0.075 for part in (40, 70, 100)},
 }
 """Worlds in which verdicts are documented to err more often than declared, and how often."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,26 @@ def test_a_nearly_blind_model_that_loses_most_of_what_seeing_brings_is_no_go(pro
     assert result.ret == code, result.stdout.str()
     if lost:
         result.stdout.fnmatch_lines(["INCONCLUSIVE *mean_relative_corruption_error 0.600 * does not decide <= 0.500*"])
+
+
+@pytest.mark.parametrize(("budgets", "code"), [("", 0), ("budgets: {max_unparsed_rate: 5%, max_refusal_rate: 5%}\n", 10)])
+def test_a_budget_that_the_answers_do_not_decide_is_never_passed_in_silence(project: Project, budgets: str, code: int) -> None:
+    """Of 240 answers 9 are unreadable, always about the same 3 pictures. Built in, the budget passed by its value in silence."""
+    write_questions(project.path, "B" * 80)
+    project.write("suite/test_suite.py", SUITE)
+    rule = "rules:\n  - {id: mean, metric: mean_drop, max: 20pp}\n"
+    project.write("policy.yaml", f"version: 1\ncoverage: {{tests: partial, blind_models: allow}}\n{budgets}{rule}")
+    ids = [json.loads(line)["id"] for line in (project.path / "data.jsonl").read_text(encoding="utf-8").splitlines()]
+    unread = [{"sample": name, "answer": "banana banana"} for name in ids[:3]]
+    project.write("model.yaml", json.dumps({"default": "B", "rules": [{"setting": "no_image", "answer": "A"}, *unread]}))
+    result = project.run("--vlm-report=report")
+    assert result.ret == code, result.stdout.str()
+    if code:
+        return
+    result.stdout.fnmatch_lines(["GO *1 rule is not shown to hold"])
+    opened = (
+        "unparsed_rate 0.037 [[]0.0*] does not decide *<= 0.050 (rule max_unparsed_rate, built-in default); *would decide it*"
+    )
+    for name in ("summary.md", "model_card.md", "junit.xml", "results.json", "report.html"):
+        text = (project.path / "report" / name).read_text(encoding="utf-8").replace("&lt;", "<").replace("&#39;", "'")
+        assert fnmatch(text, f"*{opened}"), name

@@ -63,8 +63,8 @@ class _Answers:
     """Which of them say whether the model can be read."""
     refused: NDArray[np.bool_]
     unparsed: NDArray[np.bool_]
-    letters: NDArray[np.bool_]
-    """Which are letters that were scored by their probability, which can always be read."""
+    rules: NDArray[np.str_]
+    """How each was read, or why it was not."""
 
     @classmethod
     def of(cls, cells: Iterable[StoredScores]) -> _Answers:
@@ -89,12 +89,17 @@ class _Answers:
                 texts,
                 unread & refusals,
                 unread & ~refusals,
-                rules == LETTER_LOGITS,
+                rules,
             )
             for column, part in zip(columns, parts, strict=True):
                 column.append(part[fresh])
-        samples, *flags = (np.concatenate(column) for column in columns)
-        return cls(samples.astype(np.intp), *(flag.astype(bool) for flag in flags))
+        samples, *flags, rules = (np.concatenate(column) for column in columns)
+        return cls(samples.astype(np.intp), *(flag.astype(bool) for flag in flags), rules.astype(np.str_))
+
+    @property
+    def unread_rules(self) -> Counter[str]:
+        """How many unreadable answers each rule left."""
+        return Counter(self.rules[self.unparsed].tolist())
 
     def share(self, metric: str, clusters: Clusters) -> _Share | None:
         """Returns the share that a budget is about; ``None`` where no answer can be of that kind.
@@ -106,7 +111,7 @@ class _Answers:
         flags = {"error_rate": self.failed, "unparsed_rate": self.unparsed, "refusal_rate": self.refused}[metric]
         counted = slice(None) if metric == "error_rate" else self.texts
         flags, samples = flags[counted], self.samples[counted]
-        if not flags.size or (metric != "error_rate" and not flags.any() and self.letters[counted].all()):
+        if not flags.size or (metric != "error_rate" and not flags.any() and (self.rules[counted] == LETTER_LOGITS).all()):
             return None
         return _Share(metric, flags, samples, clusters.within(samples))
 
@@ -140,11 +145,13 @@ class _Share:
 
     def judge(self, budgets: Budgets, by: JudgedBy, today: date, tests: int) -> tuple[Estimate, Verdict]:
         """Judges it by its budget, of which ``tests`` tests share the risk."""
-        rule, estimate = budgets.rule(self.metric, by), self.estimate
+        estimate = self.estimate
+        rule = budgets.rule_about(self.metric, estimate.value, by)
         verdict = judge_rule(rule, estimate, (), today, tests)
         failed = verdict.outcome is Outcome.FAIL and self.metric == "error_rate"
         outcome = Outcome.ERROR if failed else verdict.outcome  # an inference that failed says nothing about the model
-        return estimate, replace(verdict, outcome=outcome, reason=f"{verdict.reason}: {self.counted}")
+        open_rule = verdict.not_shown and replace(verdict.not_shown, reason=f"{verdict.not_shown.reason}: {self.counted}")
+        return estimate, replace(verdict, outcome=outcome, reason=f"{verdict.reason}: {self.counted}", not_shown=open_rule)
 
 
 def _measure(verdict: Verdict, estimate: Estimate) -> Measure:
@@ -163,6 +170,7 @@ def _measure(verdict: Verdict, estimate: Estimate) -> Measure:
         target=verdict.target,
         samples_needed=verdict.samples_needed,
         samples_needed_least=verdict.samples_needed_least,
+        not_shown=(verdict.not_shown,) if verdict.not_shown else (),
     )
 
 
@@ -325,7 +333,7 @@ def budget_records(
         if not measures:
             continue
         measures = [replace(each, reason=on_one_line(f"{model} on {dataset}: {each.reason}", None)) for each in measures]
-        unread = Counter(rule for each in scores for rule in _unread_rules(each)).most_common(1)
+        unread = answers.unread_rules.most_common(1)
         if unread and measures[0].metric == "unparsed_rate":
             ((rule, count),) = unread
             said = f"{measures[0].reason}; {MOST_OFTEN}'{rule}', {count} of them. {_ADVICE.get(rule, _ADVICE['none'])}"
@@ -350,29 +358,10 @@ def budget_records(
     return records
 
 
-def _unread_rules(scores: StoredScores) -> list[str]:
-    """Returns the rule of every answer of a cell that could not be read and counts for the budget."""
-    if scores.cell.setting == NO_IMAGE:
-        return []
-    return [rule for state, rule in zip(scores.states, scores.rules, strict=True) if state == "unparsed" and rule not in REFUSALS]
-
-
 def _dataset_measures(policy: Policy, answers: _Answers, clusters: Clusters, today: date) -> list[Measure]:
-    """Returns the budgets that are broken or undecided; that no failed answer is allowed, each test says itself.
-
-    A share within a budget that no file sets need not be shown to be: nobody asked for as many samples as that takes.
-    """
+    """Returns the budgets that are not shown to be kept; that no failed answer is allowed, each test says itself."""
     budgets, by = policy.budgets, JudgedBy.POINT if policy.judges_values else JudgedBy.INTERVAL
     metrics = ["unparsed_rate", "refusal_rate", *(["error_rate"] if policy.budgets.max_error_rate > 0.0 else [])]
     shares = filter(None, (answers.share(metric, clusters) for metric in metrics))
     judged = [share.judge(budgets, by, today, policy.sharing_budget(BUDGET_DATASETS)) for share in shares]
-    return [
-        _measure(verdict, estimate)
-        for estimate, verdict in judged
-        if verdict.outcome is not Outcome.PASS and not _goes_unproven(budgets, estimate, verdict)
-    ]
-
-
-def _goes_unproven(budgets: Budgets, estimate: Estimate, verdict: Verdict) -> bool:
-    undecided = verdict.outcome is Outcome.INCONCLUSIVE and verdict.rule not in budgets.sources
-    return undecided and budgets.rule(verdict.metric).bound.admits(estimate.value)
+    return [_measure(verdict, estimate) for estimate, verdict in judged if verdict.outcome is not Outcome.PASS]

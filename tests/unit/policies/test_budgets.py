@@ -53,6 +53,22 @@ def test_a_budget_is_a_rule_and_a_budget_of_zero_is_exact() -> None:
     assert budgets.rule("refusal_rate").treatment.judge is JudgedBy.POINT
 
 
+def test_a_budget_has_the_risks_of_the_file_that_sets_it_or_of_the_first(load: Load) -> None:
+    strict = "defaults: {alpha_pass: 0.01, alpha_fail: 0.02}\n"
+    second = "version: 1\ndefaults: {alpha_pass: 0.001}\nbudgets: {max_refusal_rate: 5%}\n"
+    policy = load(RULES + strict + "budgets: {max_unparsed_rate: 4%, max_refusal_rate: 5%}\n", second)
+    risks = {
+        metric: (treatment.alpha_pass, treatment.alpha_fail)
+        for metric in ("error_rate", "unparsed_rate", "refusal_rate")
+        for treatment in [policy.budgets.rule(metric).treatment]
+    }
+    assert risks == {"error_rate": (0.01, 0.02), "unparsed_rate": (0.01, 0.02), "refusal_rate": (0.001, 0.05)}
+    (said,) = [str(one) for one in policy.replaced if not one.only_tightens]
+    assert said.startswith("budget max_refusal_rate of a.yaml:5 is replaced by b.yaml:3: ")
+    assert said.endswith("alpha_pass: 0.01 becomes 0.001; alpha_fail: 0.02 becomes 0.05")
+    assert load(RULES).budgets.rule("unparsed_rate").treatment.alpha_pass == 0.05
+
+
 # What has to have been measured before a run may be GO.
 
 

@@ -64,9 +64,11 @@ def test_a_rule_that_takes_the_place_of_another_has_the_defaults_of_its_own_file
 
 @pytest.mark.parametrize("rules", ["", "rules: []\n"])
 def test_defaults_without_a_rule_to_hold_for_are_refused(load: Load, rules: str) -> None:
-    message = "b.yaml:2: defaults apply to the rules of their own file, and it has none, so they would change nothing. Write them"
-    with pytest.raises(PolicyError, match=re.escape(message)):
-        load(BASE, f"version: 1\ndefaults: {{tier: warn}}\n{rules}")
+    budgets = "budgets: {max_refusal_rate: 5%}\n"
+    for text in ("{tier: warn}", "{alpha_pass: 0.01}"):
+        with pytest.raises(PolicyError, match=r"and it has none, so they would change nothing\. Write them"):
+            load(BASE, f"version: 1\ndefaults: {text}\n{budgets if 'tier' in text else ''}{rules}")
+    assert load(BASE, f"version: 1\ndefaults: {{alpha_pass: 0.01}}\n{budgets}{rules}").rules
     assert load(BASE, f"version: 1\ndefaults: {{}}\n{rules}").rules
 
 
@@ -240,7 +242,7 @@ def test_a_file_outside_the_root_is_shown_as_given(tmp_path: Path) -> None:
 
 def test_the_spelling_of_a_policy_does_not_change_its_hash(load: Load) -> None:
     respelled = (
-        "version: 1\n# a comment\nrules:\n"
+        "version: 1\n# a comment\nbudgets:\n  max_unparsed_rate: 0.05\nrules:\n"
         "  - {id: high, metric: accuracy_drop, max: 0.3, where: {level: [high]}, tier: warn, judge: point, reason: because}\n"
         "  - {id: low, metric: accuracy_drop, max: 5%, where: {level: low}, judge: point}\n"
     )

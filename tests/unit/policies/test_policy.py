@@ -203,6 +203,8 @@ def test_what_changes_no_verdict_changes_no_digest(load: Load, before: str, afte
         ("[0.1, 0.2]", "[0.1, 0.3]"),
         ("metric: pcri, within", "metric: relative_corruption_error, within"),
         ("max_error_rate: 1%", "max_error_rate: 2%"),
+        (", max_unparsed_rate: 5%", ""),  # then a share within 5 % need not be shown
+        ("{judge: point}", "{judge: point, alpha_pass: 0.01}"),
         ("max_unparsed_rate: 5%", "max_unparsed_rate: 6%"),
         ("tests: whole", "tests: partial"),
         ("samples: 500", "samples: 501"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -19,8 +20,9 @@ from pytest_vlmrobust.evaluation.judge.budgets import _Answers, _clusters, _Shar
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, Policy, Rule, Treatment
+from pytest_vlmrobust.reporting.wording import open_rule_lines, open_rules_in_words
 from pytest_vlmrobust.store import StoredScores
-from tests.unit.evaluation.conftest import World, cell, sample
+from tests.unit.evaluation.conftest import MemoryImage, World, cell, sample
 
 TODAY = date(2026, 6, 1)
 CELLS = 133
@@ -38,7 +40,7 @@ def outcomes(unread: NDArray[np.bool_], budget: float = 0.05, tests: int = SHARE
     samples, cells = unread.shape
     places = np.repeat(np.arange(samples), cells)
     share = _Share("unparsed_rate", unread.reshape(-1), places, Clusters(places, samples))
-    return share.judge(Budgets(max_unparsed_rate=budget), JudgedBy.INTERVAL, TODAY, tests)[1].outcome
+    return share.judge(replace(SET, max_unparsed_rate=budget), JudgedBy.INTERVAL, TODAY, tests)[1].outcome
 
 
 # How often budgets err: 100 runs of 133 cells each, seeds fixed. Three standard errors are 3 points at a rate of 1 %, 6.5 at 5 %.
@@ -195,7 +197,37 @@ def test_too_few_samples_leave_a_budget_open_and_say_how_many_would_decide(world
     assert open_one.samples_needed is not None
     assert open_one.samples_needed > 100
     assert judged(world, BY_VALUE, *SETTINGS) == [], "2.5 % of these answers"
-    assert judged(world, Policy(BY_INTERVAL.rules), *SETTINGS) == [], "a budget that nobody set asks for no proof"
+
+
+def test_a_built_in_budget_that_is_not_decided_passes_and_is_said(world: World) -> None:
+    world.samples = [sample(number) for number in range(40)]
+    world.model.answer = lambda request: UNREAD if request.sample_id == "q3" else "B"
+    (record,) = judged(world, Policy(BY_INTERVAL.rules), *SETTINGS)
+    assert record.outcome is Outcome.MEASURED
+    assert "built-in default" in open_rule_lines([record], undecided=True)[0]
+    (unread,) = [about for measure in record.measures for about in measure.not_shown if about.rule == "max_unparsed_rate"]
+    assert (unread.outcome, unread.bound) == (Outcome.INCONCLUSIVE, "<= 0.05")
+    assert unread.low < 0.025
+    assert unread.high > 0.05
+    assert unread.reason.endswith("samples would decide it: no answer could be read in 5 of 200 texts")
+    assert open_rules_in_words([record]) == ["2 rules are not shown to hold"], "40 samples show no refusal rate below 5 % either"
+
+
+def test_a_budget_errs_at_the_risk_of_its_file() -> None:
+    places = np.arange(300)
+    share = _Share("unparsed_rate", places < 8, places, Clusters.of(None, 300))
+    sure = {"max_unparsed_rate": Treatment(alpha_pass=0.0001)}
+    found = [share.judge(replace(SET, risks=risks), JudgedBy.INTERVAL, TODAY, SHARED)[1].outcome for risks in ({}, sure)]
+    assert found == [Outcome.PASS, Outcome.INCONCLUSIVE]
+
+
+def test_all_counts_of_unread_answers_in_a_sentence_agree(world: World) -> None:
+    """An answer that several cells share counts once, also where the rule is named that left it unread."""
+    even = [MemoryImage(np.full((12, 16, 3), 5 * number, np.uint8)) for number in range(40)]
+    world.samples = [sample(number, images=(image,)) for number, image in enumerate(even)]  # flipped, they are the same
+    world.model.answer = lambda _request: UNREAD
+    (record,) = judged(world, BY_INTERVAL, "clean", "flip_h")
+    assert "no answer could be read in 40 of 40 texts; most often 'none', 40 of them" in record.reason
 
 
 def test_a_share_beyond_a_budget_that_nobody_set_is_undecided_too(world: World) -> None:
