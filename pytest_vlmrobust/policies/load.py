@@ -202,7 +202,7 @@ def _read_budgets(tops: Sequence[Mapping[str, Entry]]) -> list[Budgets]:
 
     Each has the risks of the file that sets it, or of the first file.
     """
-    budgets = []
+    budgets: list[Budgets] = []
     risks: dict[str, Treatment] = {}
     for top, entries in zip(tops, _so_far(tops, "budgets", BUDGET_KEYS), strict=True):
         treatment = _read_defaults(top)

@@ -336,6 +336,7 @@ def _published(name: str) -> Callable[[], Profile]:
     return lambda: published_profiles()[name]
 
 
+PUBLISHED = [name.removeprefix("MMBench/") for name in published_profiles() if name.startswith("MMBench/")]
 GOOD, BAD, COPIES = "GO", "GO at most .05", 229
 ASKED = (
     Question("loses nothing", nothing_lost, 300, 300, GOOD),
@@ -346,9 +347,8 @@ ASKED = (
     Question("typical of the nine published", typical, 900, 180, GOOD),
     Question("typical of the nine published", typical, 900, 900, GOOD),
     Question("typical, MMBench's copies", typical, 853, COPIES, GOOD, 0.7),
-    Question("InternVL3.5-4B, MMBench's copies", _published("MMBench/InternVL3.5-4B"), 853, COPIES, GOOD, 0.7),
-    Question("Molmo2-8B, MMBench's copies", _published("MMBench/Molmo2-8B"), 853, COPIES, GOOD, 0.7),
-    Question("Gemma-3-12B, MMBench's copies", _published("MMBench/Gemma-3-12B"), 853, COPIES, GOOD, 0.7),
+    *(Question(f"{name}, MMBench's copies", _published(f"MMBench/{name}"), 853, COPIES, GOOD, 0.7) for name in PUBLISHED),
+    *(Question(f"{name}, MMMU-Pro", _published(f"MMMU-Pro/{name}"), 324, 324, GOOD) for name in PUBLISHED),
     Question("3 % of the questions lost everywhere", lambda: hidden_loss(share=0.03), 900, 900, BAD),
     Question("3 % of the questions lost everywhere", lambda: hidden_loss(share=0.03), 3_000, 3_000, BAD, runs=20),
     Question("nearly blind, loses 3 of the 5 pp that seeing brings", lambda: _nearly_blind(0.03), 900, 900, BAD),

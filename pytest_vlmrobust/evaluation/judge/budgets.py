@@ -94,7 +94,8 @@ class _Answers:
             for column, part in zip(columns, parts, strict=True):
                 column.append(part[fresh])
         samples, *flags, rules = (np.concatenate(column) for column in columns)
-        return cls(samples.astype(np.intp), *(flag.astype(bool) for flag in flags), rules.astype(np.str_))
+        failed, texts, refused, unparsed = (flag.astype(bool) for flag in flags)
+        return cls(samples.astype(np.intp), failed, texts, refused, unparsed, rules.astype(np.str_))
 
     @property
     def unread_rules(self) -> Counter[str]:
