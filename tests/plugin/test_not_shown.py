@@ -19,6 +19,7 @@ rules:
   - {id: small-drop, metric: accuracy_drop, where: {setting: invert}, max: 15pp, on_inconclusive: warn}
   - {id: said, metric: accuracy_drop, where: {setting: flip_v}, max: 15pp, tier: warn}
   - {id: no-regression, metric: baseline_drop, where: {setting: invert}, max: 4pp, on_not_applicable: warn}
+budgets: {max_unparsed_rate: 0, max_refusal_rate: 0}
 """
 REPORTS = ("summary.md", "model_card.md", "report.html", "junit.xml")
 

@@ -81,7 +81,7 @@ OUTPUTS: dict[str, Callable[[RunFiles], str]] = {
 @pytest.mark.parametrize("name", NAMES)
 def test_outputs_are_the_stored_ones(name: str) -> None:
     run = stored(name)
-    differing = []
+    differing: list[str] = []
     for file, write in OUTPUTS.items():
         path, text = RUNS / name / file, write(run)
         if os.environ.get(REWRITE):
