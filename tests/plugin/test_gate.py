@@ -237,12 +237,10 @@ def test_a_budget_that_only_all_cells_break_is_no_go_in_every_report(any_project
 
 
 def test_too_few_samples_for_a_budget_are_undecided(project: Project) -> None:
-    """A budget that nobody set asks for no proof, but the run says that there is none."""
+    """A budget that nobody set asks for no proof, and nothing is said of it where every answer was read."""
     lenient = LENIENT.replace("80%", "10%")
     project.write("policy.yaml", lenient)
-    result = project.run()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["not shown max_unparsed_rate: unparsed_rate 0.000 *", "GO *; 2 rules are not shown to hold"])
+    assert "unparsed_rate" not in project.run().stdout.str()
     project.write("policy.yaml", f"{lenient}budgets: {{max_unparsed_rate: 5%}}\n")
     result = project.run()
     assert result.ret == 10

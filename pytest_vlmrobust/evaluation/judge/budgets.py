@@ -365,4 +365,7 @@ def _dataset_measures(policy: Policy, answers: _Answers, clusters: Clusters, tod
     metrics = ["unparsed_rate", "refusal_rate", *(["error_rate"] if policy.budgets.max_error_rate > 0.0 else [])]
     shares = filter(None, (answers.share(metric, clusters) for metric in metrics))
     judged = [share.judge(budgets, by, today, policy.sharing_budget(BUDGET_DATASETS)) for share in shares]
-    return [_measure(verdict, estimate) for estimate, verdict in judged if verdict.outcome is not Outcome.PASS]
+    # An open built-in budget is said, but not in every small run where each answer was read.
+    said = [verdict.outcome is not Outcome.MEASURED or estimate.value > 0.0 for estimate, verdict in judged]
+    kept = [pair for pair, is_said in zip(judged, said, strict=True) if is_said and pair[1].outcome is not Outcome.PASS]
+    return [_measure(verdict, estimate) for estimate, verdict in kept]
