@@ -219,11 +219,15 @@ def why_unread(results: Sequence[CellResult]) -> str:
     texts = [text for each, text in unread if each == rule]
     example = min(texts, key=lambda text: (len(text), text))
     cut = 2 * sum(len(text) >= _LONG and text.rstrip()[-1:].isalnum() for text in texts) > len(texts)
-    advice = _ADVICE["cut"] if cut and rule in ("none", "ambiguous") else _ADVICE.get(rule, _ADVICE["none"])
-    lettered = any(sample.options for result in results for sample in result.samples)
-    advice = advice.format(letter="letter alone, or --vlm-answer=letters" if lettered else "answer alone")
+    advice = _advice("cut" if cut and rule in ("none", "ambiguous") else rule, (one for each in results for one in each.samples))
     shown = f"such as {on_one_line(example, _LONGEST_EXAMPLE)!r}. " if example.strip() else ""
     return f"{MOST_OFTEN}'{rule}', {count} of {len(unread)}, {shown}{advice}"
+
+
+def _advice(rule: str, samples: Iterable[Sample]) -> str:
+    """Returns what to do where a rule left answers unread; only questions with options are answered by letters."""
+    letter = "letter alone, or --vlm-answer=letters" if any(sample.options for sample in samples) else "answer alone"
+    return _ADVICE.get(rule, _ADVICE["none"]).format(letter=letter)
 
 
 def failure_measures(budgets: Budgets, results: Sequence[CellResult]) -> list[Measure]:
@@ -337,8 +341,8 @@ def budget_records(
         unread = answers.unread_rules.most_common(1)
         if unread and measures[0].metric == "unparsed_rate":
             ((rule, count),) = unread
-            said = f"{measures[0].reason}; {MOST_OFTEN}'{rule}', {count} of them. {_ADVICE.get(rule, _ADVICE['none'])}"
-            measures[0] = replace(measures[0], reason=said)
+            advice = _advice(rule, evidence.samples(dataset))
+            measures[0] = replace(measures[0], reason=f"{measures[0].reason}; {MOST_OFTEN}'{rule}', {count} of them. {advice}")
         worst = min(measures, key=lambda measure: WORST_FIRST.index(measure.outcome))
         record = Record(
             test=BUDGET,

@@ -228,6 +228,7 @@ def test_all_counts_of_unread_answers_in_a_sentence_agree(world: World) -> None:
     world.model.answer = lambda _request: UNREAD
     (record,) = judged(world, BY_INTERVAL, "clean", "flip_h")
     assert "no answer could be read in 40 of 40 texts; most often 'none', 40 of them" in record.reason
+    assert record.reason.endswith("use a prompt that asks for the letter alone, or --vlm-answer=letters")
 
 
 def test_a_share_beyond_a_budget_that_nobody_set_is_undecided_too(world: World) -> None:
