@@ -138,7 +138,7 @@ def _init(options: argparse.Namespace) -> int:
     files = {options.directory / place: content for place, content in copies.items()}
     kept = [to for to, content in files.items() if to.exists() and to.read_bytes() != content and not options.force]
     if kept:
-        raise UsageError(f"{', '.join(map(str, kept))} exist and differ from what is shipped. Use --force to overwrite them")
+        raise UsageError(f"{', '.join(map(str, kept))} exist with other content. Use --force to overwrite them")
     for to, content in files.items():
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_bytes(content)
@@ -195,8 +195,6 @@ _BOUNDS = (0.03, 0.05, 0.075, 0.10, 0.125, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
 """Bounds of a drop that are tried, the strictest first. A first policy takes the step after the strictest that the questions
 decide: that step is decided for a model that loses nothing, and a real model loses a little."""
 _LEAST_GAIN = 0.05
-_NUMBER = {"accuracy_drop": "drop", "mean_drop": "mean-drop"}
-"""Metric to the id of its rule."""
 
 _SUITE_TEXT = '''"""Damage that images meet every day: one test for each setting, and one for each summary metric."""
 
@@ -347,7 +345,7 @@ def _policy(metric: str, bound: float) -> Policy:
     from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
     from pytest_vlmrobust.policies import load_policy
 
-    rule = f"{{id: {_NUMBER[metric]}, metric: {metric}, max: {100 * bound:g}pp, reason: sizes the first gate}}"
+    rule = f"{{id: bound, metric: {metric}, max: {100 * bound:g}pp, reason: sizes the first gate}}"
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, _POLICY)
         file.write_text(f"version: 1\nrules:\n  - {rule}\n", encoding="utf-8")
