@@ -85,7 +85,6 @@ class VllmBackend(ChatBackend):
             llm, self._llm, self._control = self._llm, None, None
         if llm is not None and hasattr(llm, "shutdown"):
             llm.shutdown()
-        del llm
 
     def _engine(self) -> Any:
         with self._loading:
