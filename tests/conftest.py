@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import inspect
 import itertools
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,13 @@ Rows = list[dict[str, str]]
 
 
 def pytest_configure() -> None:
-    """Lets Ctrl-C reach the tests and the processes that they start: what a shell starts in the background ignores it."""
+    """Makes the tests the same wherever they run.
+
+    Ctrl-C reaches them and the processes that they start: what a shell starts in the background ignores it. CI, in which pytest
+    shortens nothing and a baseline does not move, is set only by the tests about it.
+    """
+    for name in ("CI", "BUILD_NUMBER"):  # the two that pytest reads
+        os.environ.pop(name, None)
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

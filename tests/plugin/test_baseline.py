@@ -290,7 +290,6 @@ def test_a_run_whose_tests_stopped_early_is_no_baseline(compared: Project) -> No
 def test_a_passing_run_becomes_the_baseline_and_a_failing_one_does_not(
     compared: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("CI", raising=False)
     arguments = ("--vlm-baseline=bar", "--vlm-update-baseline")
     assert compared.run(*arguments).ret == 0  # the first one
     before = answers(compared.path / "bar", "invert")

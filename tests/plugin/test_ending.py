@@ -83,11 +83,6 @@ def run(project: Project, *more: str, subprocess: bool = False) -> pytest.RunRes
     return project.run(*given, subprocess=subprocess)
 
 
-@pytest.fixture(autouse=True)
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CI", raising=False)
-
-
 @pytest.fixture(params=[ALONE, WORKERS_IF_SLOW])
 def both(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
     """The gate alone and with workers."""

@@ -225,7 +225,6 @@ QUICK_LATE = (
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> None:
-    monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # where these tests are shared out themselves
     monkeypatch.setenv("HERE", str(pytester.path))
 
