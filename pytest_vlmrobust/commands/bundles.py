@@ -83,7 +83,7 @@ def _compare_bundle(unpacked: Path) -> list[str]:
     refuse_many_measures(unpacked)
     with _damage_as_store_error(unpacked, "manifest.json, docket.json or records.jsonl"):
         run = read_run(unpacked)
-        decision, unrecorded = run.decision, run.unrecorded
+        word, unrecorded = run.word, run.unrecorded
         wrong, notes = repeated_records(unpacked)
     with _damage_as_store_error(unpacked, "docket.json, predictions.sqlite or a file in policies"):
         verification = verify(unpacked, run.records, unrecorded=unrecorded)
@@ -97,7 +97,7 @@ def _compare_bundle(unpacked: Path) -> list[str]:
     for note in [*notes, *verification.notes, *page_notes(unpacked), _UNTOLD]:
         tell(f"note: {shortened(note)}")
     say(
-        f"{decision}: {quantity(verification.answers, 'answer')} scored again, "
+        f"{word}: {quantity(verification.answers, 'answer')} scored again, "
         f"{verification.records} of {quantity(len(run.records), 'record')} computed again"
     )
     return differences

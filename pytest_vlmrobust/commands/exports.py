@@ -145,5 +145,5 @@ def _sarif(options: argparse.Namespace) -> int:
     log = sarif(run)
     out.parent.mkdir(parents=True, exist_ok=True)
     (write_out if options.out else write_text)(out, json_text(log))
-    say(f"{run.decision}: {quantity(len(log['runs'][0]['results']), 'result')}, {out}")
+    say(f"{run.word}: {quantity(len(log['runs'][0]['results']), 'result')}, {out}")
     return 0

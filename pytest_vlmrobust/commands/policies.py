@@ -75,13 +75,14 @@ def _check(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.power.sample_size import rules_without_sample_size
     from pytest_vlmrobust.evaluation.run.clock import utc_today
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
-    from pytest_vlmrobust.policies import load_policy
+    from pytest_vlmrobust.policies import Purpose, load_policy
     from pytest_vlmrobust.reporting.policy_table import render_policy
 
     files = [thresholds_file(name, Path, given_as="FILE") for name in options.files]
     policy = load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
     noise = _noise(options.noise, policy) if options.noise else _Noise()
-    say(f"{quantity(len(policy.rules), 'rule')}, {quantity(len(policy.waivers), 'waiver')}")
+    aim = "" if policy.purpose is Purpose.RELEASE else f", for a {policy.purpose}: its GO supports no release"
+    say(f"{quantity(len(policy.rules), 'rule')}, {quantity(len(policy.waivers), 'waiver')}{aim}")
     say(f"sha256 {policy.sha256}")
     show(f"\n{render_policy(policy, width=width(), color=in_color())}")
     if relative := [rule.id for rule in policy.rules if is_relative(rule)]:

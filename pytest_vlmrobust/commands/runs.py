@@ -111,7 +111,7 @@ def _key_numbers(headline: Headline) -> dict[str, Number]:
 def _rows_of(run: RunFiles, headlines: Iterable[Headline]) -> list[tuple[str, ...]]:
     """Returns the rows of one run: one for each model and dataset with key numbers, of which the first names the run."""
     tests = f"{sum(record.is_gated for record in run.records)} of {run.facts.selected}"
-    about = (run.directory.name, str(run.manifest.get("date", "")), str(run.decision))
+    about = (run.directory.name, str(run.manifest.get("date", "")), run.word)
     rows: list[tuple[str, ...]] = []
     for headline in headlines:
         numbers = _key_numbers(headline)
@@ -173,7 +173,7 @@ def _history(options: argparse.Namespace) -> int:
         except StoreError as error:
             complain(str(error))
             continue
-        about = {"run": directory.name, "decision": str(run.decision), "digests": run.manifest.get("datasets", {})}
+        about = {"run": directory.name, "decision": run.word, "digests": run.manifest.get("datasets", {})}
         for name, point in points_of(run.records, options.metric, options.setting, **about).items():
             series.setdefault(name, []).append(point)
     if not series:
@@ -223,7 +223,7 @@ def _report(options: argparse.Namespace) -> int:
     write_report(out, run.records, _with_ranking(run), None)
     if problem := add_step_summary(summary(run.records, run.facts)):
         complain(problem)
-    say(f"{run.decision}: {len(run.records)} of {run.facts.selected} records, {out / 'report.html'}")
+    say(f"{run.word}: {len(run.records)} of {run.facts.selected} records, {out / 'report.html'}")
     return EXIT_CODES[run.decision]
 
 
@@ -253,7 +253,7 @@ def _junit(options: argparse.Namespace) -> int:
     out = options.out or options.run_directory / FILE_NAME
     out.parent.mkdir(parents=True, exist_ok=True)
     (write_out if options.out else write_text)(out, run.junit)
-    say(f"{run.decision}: {quantity(len(run.records), 'test')}, {len(run.facts.lost(run.records))} without a verdict, {out}")
+    say(f"{run.word}: {quantity(len(run.records), 'test')}, {len(run.facts.lost(run.records))} without a verdict, {out}")
     return 0
 
 
@@ -335,7 +335,7 @@ def _comment(options: argparse.Namespace) -> int:
         return 0
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_out(options.out, text)
-    say(f"{run.decision}: {len(text)} characters, {options.out}")
+    say(f"{run.word}: {len(text)} characters, {options.out}")
     return 0
 
 

@@ -46,13 +46,16 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     if not run.settings.vlm or only_shows(config):
         return []
     from pytest_vlmrobust.evaluation.judge.loopholes import warnings as loophole_warnings
+    from pytest_vlmrobust.policies import Purpose
 
     lines = [", ".join(f"{name} ({ref.location})" for name, ref in run.models.items())]
     data = f"datasets {', '.join(run.data.typed.values())}, seed {run.settings.vlm_seed}, store {run.directories.store}"
     lines.append(f"{data}{', offline' if run.settings.vlm_offline else ''}")
     for name, policy in run.policies.items():
         files = ", ".join(file.name for file in policy.files)
-        lines.append(f"policy of {name}: {files} (sha256 {policy.sha256[:12]}), {quantity(len(policy.waivers), 'waiver')}")
+        aim = "" if policy.purpose is Purpose.RELEASE else f", for a {policy.purpose}"
+        waivers = quantity(len(policy.waivers), "waiver")
+        lines.append(f"policy of {name}: {files} (sha256 {policy.sha256[:12]}), {waivers}{aim}")
         lines += [f"policy of {name}: {change}" for change in policy.replaced if not change.only_tightens]
     warnings = filter(None, [run.clock.behind, *loophole_warnings(run.policies.values(), run.today)])
     lines += [f"warning: {warning}" for warning in warnings]

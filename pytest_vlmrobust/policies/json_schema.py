@@ -21,7 +21,7 @@ from .load import (
     WAIVER_REQUIRED,
     MetricFacts,
 )
-from .rules import FRACTION, NO_LEVEL, JudgedBy, Mode, Multiplicity, OnInconclusive, OnNotApplicable, Tier
+from .rules import FRACTION, NO_LEVEL, JudgedBy, Mode, Multiplicity, OnInconclusive, OnNotApplicable, Purpose, Tier
 
 FILE = "thresholds.schema.json"
 """Its name, beside the shipped thresholds files."""
@@ -55,6 +55,7 @@ def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
     top = {
         "version": {"const": VERSION},
         "mode": _choice(Mode),
+        "purpose": _choice(Purpose),
         "defaults": _mapping(TREATMENT_KEYS, values),
         "budgets": _mapping(BUDGET_KEYS, values),
         "coverage": _mapping(COVERAGE_KEYS, values),

@@ -26,6 +26,7 @@ from .rules import (
     Multiplicity,
     OnInconclusive,
     OnNotApplicable,
+    Purpose,
     Rule,
     Scope,
     Tier,
@@ -35,10 +36,11 @@ from .rules import (
 )
 
 Identified = TypeVar("Identified", Rule, Waiver)
+Choice = TypeVar("Choice", Mode, Purpose)
 
 VERSION = 1
 
-TOP_KEYS = ("version", "mode", "defaults", "budgets", "coverage", "rules", "waivers")
+TOP_KEYS = ("version", "mode", "purpose", "defaults", "budgets", "coverage", "rules", "waivers")
 TREATMENT_KEYS = tuple(part.name for part in fields(Treatment))
 BOUND_KEYS = ("max", "min", "within")
 RULE_KEYS = ("id", "metric", "where", "unless", *BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
@@ -125,10 +127,12 @@ def parse_policy(
         replaced += [Replacement.of_waiver(waivers[name], waiver) for name, waiver in own_waivers.items() if name in waivers]
         rules |= own_rules
         waivers |= own_waivers
-    for first, second in pairwise(top["mode"] for top in tops if "mode" in top):
-        if (new := second.choice(Mode)) != (old := first.choice(Mode)):
-            change = (f"{old} becomes {new} ({'tighter' if new is Mode.FULL else 'looser'})",)
-            replaced.append(Replacement(f"mode of {first.where}", second.where, change, new is Mode.FULL))
+    for key, kind, tight in (("mode", Mode, Mode.FULL), ("purpose", Purpose, None)):
+        for first, second in pairwise(top[key] for top in tops if key in top):
+            if (new := second.choice(kind)) != (old := first.choice(kind)):
+                how = "another purpose" if tight is None else "tighter" if new is tight else "looser"
+                change = (f"{old} becomes {new} ({how})",)
+                replaced.append(Replacement(f"{key} of {first.where}", second.where, change, new is tight))
     for before, after in pairwise(budgets):
         replaced += Replacement.of_budgets(before, after)
     for earlier, later in pairwise(coverages):
@@ -142,7 +146,8 @@ def parse_policy(
         budgets[-1],
         files,
         coverage=coverages[-1],
-        mode=_read_mode(tops),
+        mode=_read_last(tops, "mode", Mode, Mode.FULL),
+        purpose=_read_last(tops, "purpose", Purpose, Purpose.RELEASE),
         contents=tuple(contents),
         replaced=tuple(replaced),
     )
@@ -191,10 +196,10 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
     return _read_treatment(entries, Treatment())
 
 
-def _read_mode(tops: Iterable[Mapping[str, Entry]]) -> Mode:
-    """Returns how much a run asks: as the last file says that says it."""
-    modes = [top["mode"].choice(Mode) for top in tops if "mode" in top]
-    return modes[-1] if modes else Mode.FULL
+def _read_last(tops: Iterable[Mapping[str, Entry]], key: str, kind: type[Choice], usual: Choice) -> Choice:
+    """Returns the value of a key in the last file that has it."""
+    values = [top[key].choice(kind) for top in tops if key in top]
+    return values[-1] if values else usual
 
 
 def _read_budgets(tops: Sequence[Mapping[str, Entry]]) -> list[Budgets]:

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.record import Measure
 
 from .budgets import BUDGET_KEYS, BUILT_IN, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of, undecided
-from .rules import ALPHA, Bound, JudgedBy, JudgedTest, Mode, Rule, Scope, Tier, Waiver
+from .rules import ALPHA, Bound, JudgedBy, JudgedTest, Mode, Purpose, Rule, Scope, Tier, Waiver
 
 BUDGET_CELLS, BUDGET_DATASETS = "budgets of cells", "budgets of datasets"
 """How many cells, and how many datasets, of a run share the risk of a budget: keys of ``Policy.shared_by``."""
@@ -103,6 +103,8 @@ class Policy:
     """The bytes of each of ``files``."""
     mode: Mode = Mode.FULL
     """How much a run asks; a command line may say otherwise."""
+    purpose: Purpose = Purpose.RELEASE
+    """What a GO is good for: by any other policy it supports no release, and reports say so."""
     replaced: tuple[Replacement, ...] = field(default=(), compare=False)
     """What later files replaced: rules and waivers in the order of reading, then budgets and coverage."""
 
@@ -139,6 +141,7 @@ class Policy:
                 "budgets": {name: _budget_content(self.budgets, name) for name in BUDGET_KEYS},
                 "coverage": _coverage_content(self.coverage),
                 **({} if self.mode is Mode.FULL else {"mode": self.mode}),
+                **({} if self.purpose is Purpose.RELEASE else {"purpose": self.purpose}),
                 "rules": [_rule_content(rule) for rule in sorted(self.rules, key=lambda rule: rule.id)],
                 "waivers": [_waiver_content(waiver) for waiver in sorted(self.waivers, key=lambda waiver: waiver.id)],
             }
@@ -356,6 +359,7 @@ def policy_content(policy: Policy) -> dict[str, object]:
     replaced = [str(replacement) for replacement in policy.replaced if not replacement.only_tightens]
     return {
         **({"replaced": replaced} if replaced else {}),
+        **({} if policy.purpose is Purpose.RELEASE else {"purpose": str(policy.purpose)}),
         "sha256": policy.sha256,
         "files": [asdict(file) for file in policy.files],
         "coverage": {key: _coverage_in_words(policy.coverage, key) for key in COVERAGE_KEYS},

@@ -170,6 +170,16 @@ class JudgedBy(StrEnum):
         return "population" if self is JudgedBy.INTERVAL else "dataset"
 
 
+class Purpose(StrEnum):
+    """What a GO by a policy is good for."""
+
+    RELEASE = "release"
+    DEMONSTRATION = "demonstration"
+    """It shows the gate at work."""
+    CHECK = "check"
+    """It answers a smaller question, such as whether a change broke something."""
+
+
 class Mode(StrEnum):
     """How much a run asks."""
 

@@ -106,7 +106,7 @@ def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str]
     }
     lines = [marker(name), f"## {said.sign} {said.word}", "", f"{_cell(_capital(said.sentence))}.", ""]
     lines += [" · ".join(f"{what} {code(on_one_line(text, _CELL))}" for what, text in about.items() if text), ""]
-    lines += [f"- {code(on_one_line(model, _CELL))}: **{own}**" for model, own in [*said.decisions.items()][:most]]
+    lines += [f"- {code(on_one_line(model, _CELL))}: **{own}**" for model, own in [*said.words.items()][:most]]
     lines += [f"- {_cell(limit)}" for limit in said.grave[: max(1, most)]]
     lines += [*([""] if lines[-1] else []), *_changes(run, against, most)]
     lines += _attention(records, most)
@@ -131,7 +131,7 @@ def _changes(run: RunFiles, against: Against, most: int) -> list[str]:
     earlier = against.run
     where = {"run": str(earlier.manifest.get("run", "")), "commit": str(earlier.manifest.get("commit", ""))}
     told = ", ".join(f"{what} {code(text)}" for what, text in where.items() if text)
-    lines += [f"That is {told}, {earlier.decision}.", ""]
+    lines += [f"That is {told}, {earlier.word}.", ""]
     then, now = _policies(earlier), _policies(run)
     other = [model for model in then.keys() & now.keys() if then[model] != now[model]]
     if other or then.keys() != now.keys():

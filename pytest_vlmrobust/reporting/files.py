@@ -28,7 +28,7 @@ from .junit import junit_xml, suite_properties
 from .ranking import FILES as RANKING_FILES
 from .ranking import write_ranking
 from .subject import mapping
-from .view import view
+from .view import decision_word, view
 from .wording import (
     EXPLAINED,
     RunFacts,
@@ -82,8 +82,8 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     commit = str(facts.origins.get("commit", ""))
     if made := {**({"commit": commit} if commit else {}), **ci_variables(facts.origins)}:
         lines += [f"Made from {', '.join(f'{inert(name)} {code(value)}' for name, value in made.items())}.", ""]
-    if about.decisions:
-        lines += [*(f"- {inert(name)}: **{model_decision}**" for name, model_decision in about.decisions.items()), ""]
+    if about.words:
+        lines += [*(f"- {inert(name)}: **{word}**" for name, word in about.words.items()), ""]
     lines += [f"**{inert(limit)}**\n" for limit in about.grave]
     lines += [f"{inert(line)}\n" for line in baseline_summary(records)]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
@@ -122,6 +122,11 @@ class RunFiles:
     def decision(self) -> Decision:
         """The decision of the run."""
         return self.facts.decision(self.records)
+
+    @property
+    def word(self) -> str:
+        """The decision for people."""
+        return decision_word(self.decision, self.records, self.manifest)
 
     @property
     def unrecorded(self) -> int:

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.words import on_one_line
 
 from .explanation import Command, explain
 from .view import view
-from .wording import RunFacts, ci_variables, open_rule_sentences, policy_replacements, warnings_of
+from .wording import RunFacts, ci_variables, open_rule_sentences, policy_replacements, purposes, warnings_of
 from .writing import write_text
 
 FILE_NAME = "junit.xml"
@@ -91,6 +91,7 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         "vlm.seed": str(origins.get("settings", {}).get("vlm_seed", "")),
         "vlm.verdict": str(facts.decision(records)),
         **{f"vlm.verdict.{name}": str(decision) for name, decision in view(records, facts).decisions.items()},
+        "vlm.purpose": ", ".join(purposes(origins)),
         "vlm.stopped": facts.stopped,
         "vlm.shortfalls": "; ".join(facts.all_shortfalls(records)),
         "vlm.n_cells": str(sum(record.test == "cell" for record in records)),

@@ -35,7 +35,7 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
     about = view(records, dataclasses.replace(facts, origins=origins))
     lines = ["## Robustness", "", f"**{about.word}**: {inert(about.sentence)}. {about.counts}.", ""]
     lines += [*_gate_lines(records, origins, about.subject), ""]
-    decisions, bounds = about.decisions, bounds_in(origins)
+    decisions, bounds = about.words, bounds_in(origins)
     for model in dict.fromkeys([*(record.model for record in records if record.model), *decisions]):
         model_records = [record for record in records if record.model == model]
         verdict = [f"**{decisions[model]}** about this one.", ""] if model in decisions else []

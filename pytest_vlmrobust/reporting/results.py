@@ -25,6 +25,7 @@ from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import printable
 
 from .analyses import Analysis, analyses
+from .view import view
 from .wording import OpenRule, RunFacts, open_rules
 
 FILE_NAME = "results.json"
@@ -90,6 +91,7 @@ _PARTS = (Record, Measure, NotShown, Allowance, Example, Reply, Picture, Repeata
 _TOP = {
     "schema": "The version of this file's layout. Keys may be added under a version; none goes and none changes its meaning.",
     "decision": "What the gate concluded about the whole run.",
+    "word": "The decision as reports print it: GO WITH WAIVERS, or GO (demonstration), which supports no release.",
     "planned": "Gated tests that the suites hold.",
     "selected": "Those of them that were to run.",
     "missing": "Those of them that left no record: with any, the decision is never GO.",
@@ -117,6 +119,7 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
     return {
         "schema": SCHEMA_VERSION,
         "decision": str(facts.decision(records)),
+        "word": view(records, facts).word,
         "planned": facts.planned,
         "selected": facts.selected,
         "missing": facts.missing(records),
@@ -232,6 +235,7 @@ def results_schema() -> dict[str, Any]:
     top: dict[str, Any] = {
         "schema": {"const": SCHEMA_VERSION},
         "decision": decision,
+        "word": {"type": "string"},
         **{name: {"type": "integer", "minimum": 0} for name in ("planned", "selected", "missing")},
         "shortfalls": {"type": "array", "items": {"type": "string"}},
         "allowances": {"type": "array", "items": {"$ref": "#/$defs/Allowance"}},

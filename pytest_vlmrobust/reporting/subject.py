@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.decision import Decision
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
@@ -96,13 +95,13 @@ class Subject:
         """Its datasets, each with its samples."""
         return [f"{name} ({quantity(count, 'sample')})" if count else name for name, count in self.data.items()]
 
-    def title(self, decision: Decision) -> str:
+    def title(self, decision: str) -> str:
         """Returns a title for a page of the run, which browsers and PDF files show."""
         models, data = first_few(map(str, self.models), _MOST), first_few(self.datasets, _MOST)
         about = " on ".join(filter(None, (models, data)))
         policies = " ".join(dict.fromkeys(one.sha256[:_SHOWN] for one in self.policies if one.sha256))
         told = (self.date, f"pytest-vlmrobust {self.version}".strip(), f"policy {policies}" if policies else "no policy")
-        return on_one_line(", ".join(filter(None, (f"{decision}: {about}" if about else str(decision), *told))))
+        return on_one_line(", ".join(filter(None, (f"{decision}: {about}" if about else decision, *told))))
 
 
 def subject(records: Sequence[Record], origins: Mapping[str, object]) -> Subject:

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.words import all_of, interval, number, on_one_line, p
 
 from .comparison import noise_lines
 from .headlines import Headline, headlines, legend
-from .view import WITH_WAIVERS, view
+from .view import view
 from .wording import (
     EXPLAINED,
     RunFacts,
@@ -54,7 +54,8 @@ _DECISIONS = {
     Decision.INCONCLUSIVE: "bold yellow",
     Decision.INCOMPLETE: "bold magenta",
 }
-_WITH_WAIVERS = "bold cyan"
+_RESERVED = "bold cyan"
+"""Of a GO that has waivers, or supports no release."""
 _RERUN = {Outcome.FAIL: "failed", Outcome.ERROR: "errors"}
 """Outcomes worth running again, by their name in ``--vlm-rerun``; an undecided test would only be undecided again."""
 _ITEMS = 3
@@ -82,6 +83,11 @@ _GAP = "  "
 _NO_IDENTIFIER = re.compile(r"[^A-Za-z0-9_.-]+")
 _WAIVED_DAYS = 90
 """For how long a waiver holds that is proposed."""
+_NEVER_PROPOSED = (
+    *("visual_gain", "gain_over_blind", "accuracy_above_chance"),
+    *("accuracy", "clean_accuracy", "identity_accuracy", "resolution_accuracy"),
+)
+"""Metrics that say whether a model looks and knows anything: who waives these writes the waiver without help."""
 
 
 def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, color: bool) -> str:
@@ -199,9 +205,10 @@ def _waiver_stub(record: Record, measure: Measure, facts: RunFacts) -> list[str]
     """Returns an item for ``waivers:`` of a thresholds file that covers a breach, without its owner and reason.
 
     It is YAML in parts, between which a line may end. A file with these two still empty is refused, so that nobody waives by
-    pasting alone. Its cap lies beyond the interval. Empty where no waiver can cover it: of a broken budget.
+    pasting alone. Its cap lies beyond the interval. Empty where no waiver can cover it, as of a broken budget,
+    or where it would hide a model that does not look.
     """
-    is_rule = measure.rule and measure.metric not in BUDGET_METRICS
+    is_rule = measure.rule and measure.metric not in {*BUDGET_METRICS, *_NEVER_PROPOSED}
     try:
         ends = [float(end) for end in measure.threshold.split("..")] if is_rule else []
     except ValueError:
@@ -361,15 +368,18 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
         console.print(line)
     for line in about.grave:
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
-    for model, own in about.decisions.items():
-        console.print(f"decision about {_plain(model)}: [{_DECISIONS[own]}]{own}[/]", soft_wrap=True)
-    style = _WITH_WAIVERS if about.word == WITH_WAIVERS else _DECISIONS[decision]
-    print_sentence(console, f"[{style}]{about.word}[/]  {_plain(about.sentence)}")
+    for model, word in about.words.items():
+        console.print(f"decision about {_plain(model)}: {_styled(word, about.decisions[model])}", soft_wrap=True)
+    print_sentence(console, f"{_styled(about.word, decision)}  {_plain(about.sentence)}")
     places = [f"{name} {on_one_line(path)}" for name, path in (("report", facts.report), ("run", facts.directory)) if path]
     for line in filter(None, _filled([*(f"{place}," for place in places[:-1]), *places[-1:]], console.width)):
         console.print(_markup(line.strip()), soft_wrap=True)
     for model, policy in facts.policies.items():
         console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
+
+
+def _styled(word: str, decision: Decision) -> str:
+    return f"[{_DECISIONS[decision] if word == decision else _RESERVED}]{word}[/]"
 
 
 def _plain(text: str) -> str:

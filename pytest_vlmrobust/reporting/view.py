@@ -22,6 +22,7 @@ from .wording import (
     open_rules_in_words,
     outcome_counts,
     policy_replacements,
+    purposes,
     warnings_of,
     worst_first,
 )
@@ -57,13 +58,15 @@ class RunView:
 
     decision: Decision
     word: str
-    """The decision for people: of a GO that needed waivers, that it did."""
+    """The decision for people: of a GO that needed waivers, that it did; of one that supports no release, what it is for."""
     sentence: str
     """Why."""
     meaning: str
     """What follows for a release."""
     decisions: Mapping[str, Decision]
     """The decision about each model, where there are several."""
+    words: Mapping[str, str]
+    """The same for people."""
     subject: Subject
     counts: str
     """How many tests have each verdict."""
@@ -94,32 +97,40 @@ MEANINGS = {
 def view(records: Sequence[Record], facts: RunFacts) -> RunView:
     """Returns what is said of a run; the same records and facts give the same view."""
     decision = facts.decision(records)
-    word, decisions = decision_word(decision, records), facts.decisions(records)
+    word, decisions = decision_word(decision, records, facts.origins), facts.decisions(records)
+    several = decisions if len(decisions) > 1 else {}
     return RunView(
         decision=decision,
         word=word,
         sentence=decision_sentence(decision, records, facts),
-        meaning=_meaning(decision, facts, waived=word == WITH_WAIVERS),
-        decisions=decisions if len(decisions) > 1 else {},
+        meaning=_meaning(word, decision, facts),
+        decisions=several,
+        words={model: decision_word(one, records, facts.origins, model) for model, one in several.items()},
         subject=subject(records, facts.origins),
         counts=outcome_counts(records),
         limits=tuple(_limits(worst_first(records), facts)),
     )
 
 
-def decision_word(decision: Decision, records: Iterable[Record]) -> str:
-    """Returns the decision as people read it: of a GO that needed waivers, that it did."""
-    waived = any(record.outcome is Outcome.WAIVED for record in records)
-    return WITH_WAIVERS if decision is Decision.GO and waived else str(decision)
+def decision_word(decision: Decision, records: Iterable[Record], origins: Mapping[str, object], model: str = "") -> str:
+    """Returns the decision as people read it, about the run or one model of it: of a GO, its waivers and what it is for."""
+    if decision is not Decision.GO:
+        return str(decision)
+    waived = any(record.outcome is Outcome.WAIVED for record in records if model in ("", record.model))
+    purpose = ", ".join(purposes(origins, model))
+    return f"{WITH_WAIVERS if waived else decision}{f' ({purpose})' if purpose else ''}"
 
 
 def decision_sign(word: str) -> str:
     """Returns how a decision in words is marked without colour."""
-    return "⚑" if word == WITH_WAIVERS else SIGNS[Decision(word)]
+    return "⚑" if word.startswith(WITH_WAIVERS) else SIGNS[Decision(word.partition(" (")[0])]
 
 
-def _meaning(decision: Decision, facts: RunFacts, *, waived: bool) -> str:
+def _meaning(word: str, decision: Decision, facts: RunFacts) -> str:
     """Returns what follows for a release: of a GO that policies let pass much, that somebody has to decide."""
+    if decision is Decision.GO and (purpose := " and a ".join(purposes(facts.origins))):
+        return f"The policy is for a {purpose}: this GO supports no release."
+    waived = word == WITH_WAIVERS
     beside = all_of([*(["waivers"] if waived else []), *(["allowances"] if facts.allowances else [])])
     if decision is not Decision.GO or not beside:
         return MEANINGS[decision]

@@ -116,6 +116,13 @@ def policy_replacements(origins: Mapping[str, object]) -> list[str]:
     return [f"policy of {name}: {sentence}" for name, policy in known for sentence in replacements_in(policy)]
 
 
+def purposes(origins: Mapping[str, object], model: str = "") -> list[str]:
+    """Returns what the policies of a run are for that are no release policies; of one model where one is named."""
+    policies = mapping(origins.get("policies")).items()
+    named = [mapping(policy).get("purpose") for name, policy in policies if model in ("", name)]
+    return list(dict.fromkeys(str(purpose) for purpose in named if purpose))
+
+
 def replacements_in(policy: object) -> list[str]:
     """Returns what the manifest says about a policy that later files replace; empty for malformed entries."""
     sentences = policy.get("replaced") if isinstance(policy, Mapping) else None

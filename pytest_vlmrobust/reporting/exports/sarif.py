@@ -49,7 +49,7 @@ def sarif(run: RunFiles) -> dict[str, Any]:
     invocation = {
         "executionSuccessful": run.decision is not Decision.INCOMPLETE,
         "exitCode": EXIT_CODES[run.decision],
-        "exitCodeDescription": str(run.decision),
+        "exitCodeDescription": run.word,
         **({"toolExecutionNotifications": lost} if lost else {}),
     }
     commit = str(run.manifest.get("commit", ""))

@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, FAMILY, PARTIA
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analyses, analysis_tables
 from pytest_vlmrobust.reporting.subject import mapping, subject
-from pytest_vlmrobust.reporting.view import SIGNS, WITH_WAIVERS, Limit, decision_sign, decision_word, view
+from pytest_vlmrobust.reporting.view import Limit, decision_sign, decision_word, view
 from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, bound_of, bounds_in, headline, worst_first
 
 from . import charts, groups, policy, samples, sweeps, words
@@ -111,10 +111,10 @@ class Claims:
     @classmethod
     def of(cls, records: Sequence[Record], decision: Decision, manifest: Mapping[str, object]) -> Claims:
         """Returns the claims of a page about these records, in whatever order they are."""
-        word = decision_word(decision, records)
+        word = decision_word(decision, records, manifest)
         contents = [json.loads(record.to_json()) for record in sorted(records, key=lambda record: record.key)]
         return cls(
-            title=words.visible_text(subject(records, manifest).title(decision)),
+            title=words.visible_text(subject(records, manifest).title(word)),
             chip=f"{decision_sign(word)} {word}",
             heading=word,
             decision=str(decision),
@@ -238,7 +238,7 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     family_records = [record for record in ordered if record.test == FAMILY]
     return environment.get_template("page.html").render(
         view=about,
-        colour="waived" if about.word == WITH_WAIVERS else words.DECISIONS[about.decision].css,
+        colour=words.DECISIONS[about.decision].css if about.word == about.decision else "waived",
         claims=Claims.of(records, about.decision, manifest),
         records=ordered,
         outcomes=words.by_outcome(records),
@@ -353,7 +353,7 @@ def _environment() -> Environment:
     environment = templates()
     environment.filters |= {"bound_text": words.bound_text, "named": words.metric_name}
     environment.globals |= {
-        "signs": SIGNS,
+        "decision_sign": decision_sign,
         "kinds": groups.KINDS,
         "headline": headline,
         "is_by_value": _is_by_value,

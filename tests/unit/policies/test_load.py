@@ -284,13 +284,16 @@ def test_a_waiver_changes_the_hash(load: Load, old: str, new: str) -> None:
     [
         ("", "a.yaml: the file is empty. Expected 'version: 1' and a list 'rules:'"),
         ("# only a comment\n", "a.yaml: the file is empty"),
-        ("- 1\n", "a.yaml:1: the file is a list. Expected a mapping with the keys version, mode, defaults"),
+        ("- 1\n", "a.yaml:1: the file is a list. Expected a mapping with the keys version, mode, purpose, defaults"),
         ("just words\n", "a.yaml:1: the file is the text 'just words'. Expected a mapping"),
         ("version: 1\nrules:\n\t- id: x\n", "a.yaml:3: not YAML: found character '\\t' that cannot start any token"),
         ("version: 1\nrules: [\n", "a.yaml:3: not YAML: "),
         ("version: 1\n---\nversion: 1\n", "a.yaml:2: not YAML: but found another document"),
         ("version: 1\nversion: 1\n", "a.yaml:2: version is written twice, first in line 1. Keep one of them"),
-        ("versoin: 1\n", "a.yaml:1: unknown key 'versoin' in the file. Did you mean 'version'? Known: version, mode, defaults"),
+        (
+            "versoin: 1\n",
+            "a.yaml:1: unknown key 'versoin' in the file. Did you mean 'version'? Known: version, mode, purpose, defaults",
+        ),
         ("version: 1\n<<: {rules: []}\n", "a.yaml:2: unknown key '<<' in the file."),
         ("version: 1\n? [a, b]\n: 1\n", "a.yaml:2: unknown key 'a list' in the file."),
         ("version: 1\n1: 2\n", "a.yaml:2: unknown key '1' in the file."),
@@ -347,6 +350,21 @@ def test_a_file_that_would_take_long_to_read_is_refused(load: Load) -> None:
         PolicyError, match=r"the thresholds file has 1,048,\d+ bytes\. Expected at most 1,048,576: several settings"
     ):
         load("version: 1\nrules: [{id: a, metric: accuracy, min: 5%}]\n#" + "x" * LARGEST_POLICY)
+
+
+def test_the_last_file_that_says_what_a_go_is_good_for_counts(load: Load) -> None:
+    release = load(BASE)
+    assert release.purpose == "release"
+    demonstration = load(BASE, "version: 1\npurpose: demonstration\n")
+    assert (demonstration.purpose, demonstration.replaced) == ("demonstration", ())
+    assert demonstration.sha256 != release.sha256
+    back = load(BASE, "version: 1\npurpose: demonstration\n", "version: 1\npurpose: release\n")
+    assert back.purpose == "release"
+    (change,) = back.replaced
+    assert str(change).startswith("purpose of b.yaml:2 is replaced by c.yaml:2: demonstration becomes release")
+    assert not change.only_tightens
+    with pytest.raises(PolicyError, match=r"b\.yaml:2: purpose.*'demo'.*demonstration"):
+        load(BASE, "version: 1\npurpose: demo\n")
 
 
 WAIVED = """

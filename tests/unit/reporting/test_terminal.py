@@ -370,6 +370,13 @@ def test_a_test_that_stopped_early_has_no_stub() -> None:
     assert "cap: " not in text
 
 
+@pytest.mark.parametrize("metric", ["visual_gain", "clean_accuracy", "accuracy_above_chance"])
+def test_nobody_is_helped_to_waive_that_a_model_looks(metric: str) -> None:
+    broken = Measure(metric, 0.1, 0.05, 0.15, 100, "0.3", Outcome.FAIL, "broken", "looks", "p.yaml:4")
+    assert "waive it" not in render(record("a", Outcome.FAIL, measures=(broken,)))
+    assert "waive it" in render(record("a", Outcome.FAIL, measures=(dataclasses.replace(broken, metric="accuracy_drop"),)))
+
+
 def test_what_broke_a_budget_has_no_stub() -> None:
     broken = Measure("unparsed_rate", 0.3, threshold="0.05", outcome=Outcome.FAIL, rule="max_unparsed_rate")
     assert "waive it" not in render(record("a", Outcome.FAIL, measures=(broken,)))

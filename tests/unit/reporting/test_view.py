@@ -118,3 +118,15 @@ def test_what_a_policy_allows_is_in_every_report() -> None:
         assert "30 of 128" in text, file
         assert "not shown to look" in text, file
         assert "allowed by p.yaml:2, coverage samples: partial" in text or file == "results.json", file
+
+
+def test_a_go_that_supports_no_release_says_so_in_every_report() -> None:
+    run = stored("go")
+    (name, policy), *_ = run.manifest["policies"].items()
+    manifest = {**run.manifest, "policies": {name: {**policy, "purpose": "demonstration"}}}
+    run = dataclasses.replace(run, manifest=manifest, facts=dataclasses.replace(run.facts, origins=manifest))
+    for file in ("page.txt", "summary.md", "model_card.md", "terminal.txt", "comment.md", "results.json", "gate.sarif"):
+        assert "GO (demonstration)" in OUTPUTS[file](run), file
+    assert 'name="vlm.purpose" value="demonstration"' in OUTPUTS["junit.xml"](run)
+    assert "this GO supports no release" in OUTPUTS["page.txt"](run)
+    assert view(run.records, run.facts).decision == "GO"
