@@ -34,6 +34,7 @@ def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
     assert list(results) == [
         "schema",
         "decision",
+        "word",
         "planned",
         "selected",
         "missing",
