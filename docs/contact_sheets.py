@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import LEVELS, Setting
-from pytest_vlmrobust.datasets.embedded.shapes import Shapes
+from pytest_vlmrobust.demo.shapes import Shapes
 
 ROOT = Path(__file__).parents[1]
 SEED = 1234

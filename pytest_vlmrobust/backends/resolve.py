@@ -27,12 +27,13 @@ from .served import read_typed, without_secrets
 # Models that can be asked for by a short name.
 
 
-TINY = "tiny"
+MODELS: Registry[Callable[[], ModelRef]] = Registry("model", "models")
+"""What makes the models that installed packages bring; ``tiny`` is that of the demo."""
 
 
 def names() -> list[str]:
-    """Returns the built-in names, the embedded model first."""
-    return [TINY, *PUBLISHED]
+    """Returns the built-in names, those of installed packages first."""
+    return [*MODELS.names(), *PUBLISHED]
 
 
 def builtin_model(name: str) -> ModelRef | None:
@@ -41,11 +42,8 @@ def builtin_model(name: str) -> ModelRef | None:
     Raises:
         ModelError: it has to be served.
     """
-    if name == TINY:
-        folder = Path(__file__).parent / "tiny"
-        return ModelRef(
-            name=TINY, backend="transformers", location=str(folder), family="tiny", policy="tiny", trained_long_edge=160
-        )
+    if name in MODELS:
+        return MODELS.get(name)()
     found = PUBLISHED.get(name)
     return None if found is None else found.ref(name)
 

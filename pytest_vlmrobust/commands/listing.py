@@ -9,12 +9,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import typed_path
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
 from pytest_vlmrobust.core.words import printable, quantity
 
 from .arguments import Commands, add_command, say
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.core.prediction import ModelRef
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """The numbers by which glibc knows three of its settings, from its malloc.h."""
@@ -68,12 +73,19 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _models() -> list[str]:
     from pytest_vlmrobust.backends.published import HEADER, PUBLISHED, described
-    from pytest_vlmrobust.backends.resolve import TINY
+    from pytest_vlmrobust.backends.resolve import MODELS
 
-    rows = [HEADER, (TINY, "", "0.0074 as stored", "", "direct", "run here"), *(described(*each) for each in PUBLISHED.items())]
+    installed = [_of_package(MODELS.get(name)(), MODELS.owner(name)) for name in MODELS.names()]
+    rows = [HEADER, *installed, *(described(*each) for each in PUBLISHED.items())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return [*lines, "weights are parameters, as the name says them, x bytes: arithmetic, without activations and caches"]
+
+
+def _of_package(model: ModelRef, package: str) -> tuple[str, ...]:
+    stored = sum(file.stat().st_size for file in Path(model.location).glob("*.safetensors"))
+    size = f"{stored / 1e9:.2g} as stored" if stored else "not known"
+    return model.name, "", size, "", model.prompt_mode, f"comes with {package}"
 
 
 def _datasets() -> list[str]:

@@ -77,8 +77,9 @@ class Registry(Generic[T]):
 
     def _installed_entries(self) -> dict[str, EntryPoint]:
         if self._entry_points is None:
-            off = self.group is None or bool(os.environ.get(DISABLE_VARIABLE))
-            entries = () if off else entry_points(group=f"pytest_vlmrobust.{self.group}")
+            entries = [*(entry_points(group=f"pytest_vlmrobust.{self.group}") if self.group else ())]
+            if os.environ.get(DISABLE_VARIABLE):  # of others: the demo is a part of this package
+                entries = [entry for entry in entries if entry.module.startswith("pytest_vlmrobust.")]
             self._entry_points = {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
         return self._entry_points
 

@@ -9,7 +9,6 @@ the user typed into one, ``register_collection`` adds one under a name.
 """
 
 from .benchmarks import BENCHMARKS, Benchmark, Kind, Layout, benchmark_of, benchmarks, register_benchmark
-from .embedded import EMBEDDED, EMBEDDED_COLLECTIONS
 from .protocol import COLLECTIONS, Collection, CollectionFactory, Dataset, Entity, corpus_metric, register_collection
 from .resolve import DATASETS, DatasetFactory, dataset_id, names, register, resolve, resolve_collection
 
@@ -36,9 +35,3 @@ __all__ = [
     "resolve",
     "resolve_collection",
 ]
-
-for _name, _factory in EMBEDDED.items():
-    register(_name, _factory)
-
-for _name, _make in EMBEDDED_COLLECTIONS.items():
-    register_collection(_name, _make)

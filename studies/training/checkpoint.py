@@ -9,9 +9,9 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2VLConfig
 
-from pytest_vlmrobust.datasets.embedded.scenes import COLORS, DIRECTIONS, QUADRANTS, SHAPES
-from pytest_vlmrobust.datasets.embedded.shapes import RELATIONS, plural
-from pytest_vlmrobust.datasets.embedded.words import INKS, PLACES, WORDS
+from pytest_vlmrobust.demo.scenes import COLORS, DIRECTIONS, QUADRANTS, SHAPES
+from pytest_vlmrobust.demo.shapes import RELATIONS, plural
+from pytest_vlmrobust.demo.words import INKS, PLACES, WORDS
 from pytest_vlmrobust.evaluation.run.prompts import _CHOICE_INSTRUCTIONS, _YES_NO_INSTRUCTIONS
 
 LAYERS = 5

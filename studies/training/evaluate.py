@@ -19,10 +19,10 @@ import numpy as np
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import BackendOptions, open_backend, resolve
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.datasets.embedded.faces import FaceCollection
-from pytest_vlmrobust.datasets.embedded.shapes import KINDS, REFERENCE_KINDS, Shapes
-from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
-from pytest_vlmrobust.datasets.embedded.words import Words
+from pytest_vlmrobust.demo.faces import FaceCollection
+from pytest_vlmrobust.demo.shapes import KINDS, REFERENCE_KINDS, Shapes
+from pytest_vlmrobust.demo.word_collection import WordCollection
+from pytest_vlmrobust.demo.words import Words
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks import TaskDataset, task_dataset

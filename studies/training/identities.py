@@ -8,11 +8,11 @@ from itertools import islice
 import numpy as np
 
 from pytest_vlmrobust.core.sample import ImageSource, Sample
-from pytest_vlmrobust.datasets.embedded.faces import PortraitImage
-from pytest_vlmrobust.datasets.embedded.portraits import families
-from pytest_vlmrobust.datasets.embedded.scenes import CANVAS
-from pytest_vlmrobust.datasets.embedded.word_collection import random_prints
 from pytest_vlmrobust.datasets.protocol import Collection, Entity
+from pytest_vlmrobust.demo.faces import PortraitImage
+from pytest_vlmrobust.demo.portraits import families
+from pytest_vlmrobust.demo.scenes import CANVAS
+from pytest_vlmrobust.demo.word_collection import random_prints
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 
 KIN = 3

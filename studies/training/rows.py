@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.datasets.embedded import scenes, shapes
-from pytest_vlmrobust.datasets.embedded.words import WORD_KINDS, WORDS, Page, draw_page, pages
+from pytest_vlmrobust.demo import scenes, shapes
+from pytest_vlmrobust.demo.words import WORD_KINDS, WORDS, Page, draw_page, pages
 from pytest_vlmrobust.evaluation.run.prompts import prompt
 
 EXTRA_ANCHORS = ("dir:up", "dir:down", "dir:left", "dir:right", "large", "blank")

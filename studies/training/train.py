@@ -7,7 +7,7 @@ language   the language model alone. Image tokens are written in words (sums of 
 vision     the vision tower alone, taught to say per image token what the language stage's stand-ins say, at mixed resolutions.
 joint      both, end to end, on drawn pictures.
 observatory  three layers below the language model's learn to compare pictures; see observatory.py. From the joint stage's result,
-           or from a checkpoint: `--stage observatory --resume pytest_vlmrobust/backends/tiny`.
+           or from a checkpoint: `--stage observatory --resume pytest_vlmrobust/demo/tiny`.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def vision_loss(
 
 
 def anchor_groups(anchors: Anchors) -> dict[str, list[int]]:
-    from pytest_vlmrobust.datasets.embedded import scenes, words
+    from pytest_vlmrobust.demo import scenes, words
 
     names = {
         "color": list(scenes.COLORS),
@@ -288,7 +288,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--resume", help="continue from this state; of the stage observatory, from this checkpoint")
-    parser.add_argument("--target", type=Path, default=Path("pytest_vlmrobust/backends/tiny"), help="where the checkpoint goes")
+    parser.add_argument("--target", type=Path, default=Path("pytest_vlmrobust/demo/tiny"), help="where the checkpoint goes")
     arguments = parser.parse_args()
     if arguments.stage == "all":
         everything(arguments)

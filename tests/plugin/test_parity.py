@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from pytest_vlmrobust.backends import resolve
-from pytest_vlmrobust.datasets.embedded.shapes import REFERENCE_KINDS, Shapes
+from pytest_vlmrobust.demo.shapes import REFERENCE_KINDS, Shapes
 
 from .conftest import UNUSED, Project
 

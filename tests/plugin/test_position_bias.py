@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_vlmrobust.datasets.embedded.cues import Cue, local
-from pytest_vlmrobust.datasets.embedded.shapes import SceneImage
+from pytest_vlmrobust.demo.cues import Cue, local
+from pytest_vlmrobust.demo.shapes import SceneImage
 
 SUITE = """
 import pytest

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_vlmrobust.backends.messages import message
 from pytest_vlmrobust.core.cell import CLEAN
-from pytest_vlmrobust.datasets.embedded.faces import PortraitImage
+from pytest_vlmrobust.demo.faces import PortraitImage
 from pytest_vlmrobust.evaluation.run.prompts import prompt
 
 TRAINING = Path(__file__).parents[2] / "studies" / "training"

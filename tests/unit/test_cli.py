@@ -129,7 +129,7 @@ def test_list_says_what_a_model_needs(capsys: Captured) -> None:
     assert lines["molmo2-8b"][2:4] == ["16 / 32", "[torchvision]"]
     assert lines["kimi-vl-a3b"][3] == "[openai], a server: brings code"
     assert lines["gpt-4o"][1:3] == ["not known", "[openai], a server: API of its makers"]
-    assert lines["tiny"][-1] == "run here"
+    assert lines["tiny"][-1] == "comes with pytest-vlmrobust"
     assert "arithmetic" in " ".join(lines["weights"])
 
 

@@ -121,12 +121,11 @@ def test_a_package_that_ends_the_process_when_it_is_imported_is_named(
 
 
 def test_the_switch_turns_third_parties_off(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = install(pi="math:pi")
+    install(pi="math:pi", ours="pytest_vlmrobust.core.words:first_few")
     monkeypatch.setenv(DISABLE_VARIABLE, "1")
     registry: Registry[float] = Registry("number", group="numbers")
-    assert registry.names() == []
-    assert not asked
-    with pytest.raises(UnknownName, match="nothing is registered"):
+    assert registry.names() == ["ours"]
+    with pytest.raises(UnknownName, match="'pi'"):
         registry.get("pi")
 
 

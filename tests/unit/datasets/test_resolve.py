@@ -117,13 +117,13 @@ def test_a_misspelt_collection_is_answered_with_the_nearest_and_with_all() -> No
     with pytest.raises(DatasetError) as caught:
         resolve("face_160")
     text = str(caught.value)
-    assert text.startswith("dataset 'face_160' was not found. Did you mean 'faces_160'? Registered: shapes, ")
+    assert text.startswith("dataset 'face_160' was not found. Did you mean 'faces_160'? Registered: global_cue, local_cue, ")
     assert "; collections of identities: faces, faces_160, words, words_160. Looked for " in text
     assert "or a folder with one of them or with faces.csv or faces.json for identities" in text
 
 
 def test_a_registered_collection_asks_no_questions() -> None:
-    with pytest.raises(DatasetError, match=r"'faces_160' is a collection of identities and asks no questions: .*: shapes, "):
+    with pytest.raises(DatasetError, match=r"'faces_160' is a collection of identities and asks no questions: .*: global_cue, "):
         resolve("faces_160")
 
 

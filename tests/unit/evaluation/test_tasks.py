@@ -17,9 +17,9 @@ from pytest_vlmrobust.core.boxes import CONVENTIONS, Localisation, box_space, ov
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.prediction import PROMPT_MODES, Request
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
-from pytest_vlmrobust.datasets.embedded.faces import FaceCollection
-from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
 from pytest_vlmrobust.datasets.protocol import Collection, Entity
+from pytest_vlmrobust.demo.faces import FaceCollection
+from pytest_vlmrobust.demo.word_collection import WordCollection
 from pytest_vlmrobust.evaluation.run.prompts import prompt, scorable_choices
 from pytest_vlmrobust.evaluation.run.views import ViewMaker
 from pytest_vlmrobust.evaluation.tasks import TASKS, task_dataset

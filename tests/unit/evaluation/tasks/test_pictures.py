@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.datasets import Collection
-from pytest_vlmrobust.datasets.embedded.faces import FaceCollection
-from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
+from pytest_vlmrobust.demo.faces import FaceCollection
+from pytest_vlmrobust.demo.word_collection import WordCollection
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.evaluation.tasks.pictures import SCALES, Collage, Move, Moved, cell_size, draw_move
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from string import ascii_lowercase
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint, rng_for
 from pytest_vlmrobust.core.sample import ImageSource
-from pytest_vlmrobust.datasets.protocol import Entity
+from pytest_vlmrobust.datasets import Entity
 
 from .shapes import EVALUATION_SEED
 from .typography import BUILT_IN, Print, Style, Typeface, box_of, draw_print, print_of, styles, typefaces_in
@@ -336,3 +336,7 @@ def random_prints(
         if style.holds_out(word) == evaluation and len(near) == count:
             what = print_of(word, style, side)
             yield (PrintImage(what), *(PrintImage(what.with_word(other)) for other in near))
+
+
+WORDS_160 = partial(WordCollection, "words_160", side=160, count=24)
+"""What is small enough for ``tiny``."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import ImageFont
 
 from pytest_vlmrobust.core.errors import DatasetError
-from pytest_vlmrobust.datasets.embedded.typography import (
+from pytest_vlmrobust.demo.typography import (
     BUILT_IN,
     CASINGS,
     MARGIN,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
@@ -120,3 +120,6 @@ class Cues:
             category=self.name,
             changed_by=cue.changed_by,
         )
+
+
+LOCAL_CUE, REDUNDANT_CUE, GLOBAL_CUE = (partial(Cues, name) for name in ("local_cue", "redundant_cue", "global_cue"))

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.fingerprint import rng_for
-from pytest_vlmrobust.datasets.embedded.portrait_drawing import draw_portrait, portrait_boxes
-from pytest_vlmrobust.datasets.embedded.portraits import CHOICES, GROUPS, TONES, Portrait, random_portrait
+from pytest_vlmrobust.demo.portrait_drawing import draw_portrait, portrait_boxes
+from pytest_vlmrobust.demo.portraits import CHOICES, GROUPS, TONES, Portrait, random_portrait
 
 ORDERS = "76d84caa24587e22cea2a4db196e5ee50e2c6332e24d2d512f13a5328f3dfc6d"
 PIXELS = "f7eeb6f411b01f39bca2c23f9e24536f2389c0d2ff23292239126d0838c42d6b"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
-from pytest_vlmrobust.datasets.protocol import Entity
+from pytest_vlmrobust.datasets import Entity
 
 from .shapes import EVALUATION_SEED
 
@@ -129,3 +129,7 @@ def _entity(name: str, portrait: Portrait, side: int) -> Entity:
         boxes=portrait_boxes(portrait, side),
         group=portrait.group,
     )
+
+
+FACES_160 = partial(FaceCollection, "faces_160", side=160, count=24)
+"""What is small enough for ``tiny``."""

@@ -18,10 +18,10 @@ from pytest_vlmrobust import datasets
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import pixels_digest, rng_for
-from pytest_vlmrobust.datasets.embedded.faces import FaceCollection, PortraitImage
-from pytest_vlmrobust.datasets.embedded.painting import Canvas
-from pytest_vlmrobust.datasets.embedded.portrait_drawing import _placings, draw_portrait, feature_shapes, portrait_boxes
-from pytest_vlmrobust.datasets.embedded.portraits import (
+from pytest_vlmrobust.demo.faces import FaceCollection, PortraitImage
+from pytest_vlmrobust.demo.painting import Canvas
+from pytest_vlmrobust.demo.portrait_drawing import _placings, draw_portrait, feature_shapes, portrait_boxes
+from pytest_vlmrobust.demo.portraits import (
     BOLD,
     CHOICES,
     FAMILY,
@@ -174,7 +174,7 @@ def test_no_person_is_shown_under_two_names() -> None:
 def test_pictures_are_the_same_in_every_process(faces: FaceCollection) -> None:
     code = (
         "from pytest_vlmrobust.core.fingerprint import pixels_digest as d\n"
-        "from pytest_vlmrobust.datasets.embedded.faces import FaceCollection\n"
+        "from pytest_vlmrobust.demo.faces import FaceCollection\n"
         f"c = FaceCollection('faces_160', side=160, count={COUNT})\n"
         "e = c.entities()[3]\n"
         "print(c.digest, e.image.identity(), d(e.image.load()), *[d(n.load()) for n in c.neighbours(e, 5)])\n"

@@ -22,9 +22,9 @@ from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.datasets import COLLECTIONS
-from pytest_vlmrobust.datasets.embedded import word_collection
-from pytest_vlmrobust.datasets.embedded.typography import BUILT_IN, CASINGS, POSITIONS, ROTATIONS
-from pytest_vlmrobust.datasets.embedded.word_collection import (
+from pytest_vlmrobust.demo import word_collection
+from pytest_vlmrobust.demo.typography import BUILT_IN, CASINGS, POSITIONS, ROTATIONS
+from pytest_vlmrobust.demo.word_collection import (
     ENOUGH,
     SHIPPED,
     PrintImage,
@@ -296,7 +296,7 @@ def test_identities_and_digests_change_with_what_is_drawn(tmp_path: Path) -> Non
 
 DESCRIBE = """
 from pytest_vlmrobust.core.fingerprint import fingerprint, pixels_digest
-from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
+from pytest_vlmrobust.demo.word_collection import WordCollection
 words = WordCollection("w", side=160, count=12)
 images = [image for entity in words.entities() for image in (entity.image, *words.neighbours(entity, 3))]
 facts = [[image.identity(), pixels_digest(image.load())] for image in images]

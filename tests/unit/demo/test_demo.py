@@ -13,10 +13,10 @@ import pytest
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.fingerprint import rng_for
 from pytest_vlmrobust.core.sample import Sample, text_of_height
-from pytest_vlmrobust.datasets.embedded import scenes, shapes, words
-from pytest_vlmrobust.datasets.embedded.cues import Cues
-from pytest_vlmrobust.datasets.embedded.shapes import SceneImage, Shapes
-from pytest_vlmrobust.datasets.embedded.words import PageImage, Words
+from pytest_vlmrobust.demo import scenes, shapes, words
+from pytest_vlmrobust.demo.cues import Cues
+from pytest_vlmrobust.demo.shapes import SceneImage, Shapes
+from pytest_vlmrobust.demo.words import PageImage, Words
 
 
 @pytest.fixture(scope="module", params=[Shapes(), Words()], ids=lambda dataset: dataset.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
@@ -439,3 +439,7 @@ def _counts_by_colour(scene: Scene, question: SceneQuestion) -> bool:
     """Returns whether there are fewer to count where figures as bright as the ground cannot be seen."""
     shown = tuple(figure for figure in scene.figures if brightness_step(scene, figure) > FAINT)
     return question.solve(replace(scene, figures=shown)) != question.answer
+
+
+SHAPES_ALL = partial(Shapes, "shapes_all", kinds=tuple(KINDS))
+"""Every kind of question, those too that ``tiny`` was not trained for."""
