@@ -60,3 +60,11 @@ def test_a_share_of_severe_settings_from_a_part_of_the_samples_is_no_key_number(
     share = record("m-d-severe", test="sweep", metric="severe_failure_rate", measures=(Measure("severe_failure_rate", 0.4),))
     assert shown(share) == ["severe 40.0 %"]
     assert shown(replace(share, n_samples=128)) == []
+
+
+def test_the_worst_of_few_answers_is_a_key_number_only_where_it_was_judged() -> None:
+    """The largest of 133 drops over few answers each is far too large."""
+    worst = record("m-d-worst", test="sweep", metric="worst_case_drop", measures=(Measure("worst_case_drop", 1.0),))
+    cells = cell("fog:low", "accuracy_drop", 0.1), cell("fog:high", "accuracy_drop", 1.0)
+    assert shown(*cells, replace(worst, n_samples=128, outcome=Outcome.MEASURED)) == []
+    assert shown(*cells, replace(worst, outcome=Outcome.MEASURED)) == ["worst 100.0 pp (fog:high)"]
