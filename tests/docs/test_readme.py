@@ -27,7 +27,7 @@ def stated(pattern: str) -> float:
 
 
 def test_the_demo_model_is_as_large_as_readme_says() -> None:
-    weights = Path(pytest_vlmrobust.__file__).parent / "backends" / "tiny" / "model.safetensors"
+    weights = Path(pytest_vlmrobust.__file__).parent / "demo" / "tiny" / "model.safetensors"
     with safe_open(weights, "np") as file:
         sizes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 - it is no mapping
     total = sum(math.prod(size) for size in sizes)

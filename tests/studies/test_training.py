@@ -68,6 +68,6 @@ def test_packed_forward_passes_equal_those_of_transformers(program: dict[str, An
 def test_the_shipped_tokenizer_is_the_one_the_program_builds(program: dict[str, Any]) -> None:
     from transformers import AutoTokenizer
 
-    shipped = AutoTokenizer.from_pretrained(TRAINING.parents[1] / "pytest_vlmrobust" / "backends" / "tiny")
+    shipped = AutoTokenizer.from_pretrained(TRAINING.parents[1] / "pytest_vlmrobust" / "demo" / "tiny")
     text = "Question: Which shape is red?\nOptions:\nA. star\nB. heart\n"
     assert shipped(text).input_ids == program["checkpoint"].build_tokenizer()(text).input_ids

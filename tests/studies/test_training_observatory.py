@@ -18,7 +18,7 @@ from pytest_vlmrobust.demo.faces import PortraitImage
 from pytest_vlmrobust.evaluation.run.prompts import prompt
 
 TRAINING = Path(__file__).parents[2] / "studies" / "training"
-SHIPPED = TRAINING.parents[1] / "pytest_vlmrobust" / "backends" / "tiny"
+SHIPPED = TRAINING.parents[1] / "pytest_vlmrobust" / "demo" / "tiny"
 MODULES = ("checkpoint", "rows", "network", "comparing", "illustrated", "identities", "naming")
 
 
