@@ -102,6 +102,14 @@ class Prediction:
         return sum(map(math.exp, self.logprobs.values()))
 
     @property
+    def confidence(self) -> float:
+        """The probability of its letter among the letters with a known probability; NaN of an answer without any."""
+        letter = self.text.strip()
+        if self.method != LETTER_LOGITS or letter not in self.most_probable:
+            return math.nan
+        return 1.0 / sum(math.exp(value - self.logprobs[letter]) for value in self.logprobs.values())
+
+    @property
     def answered_by(self) -> str:
         """How a choice was answered: one of ``ANSWERS``, or the method by which a server was kept to letters."""
         letters, text = ANSWERS

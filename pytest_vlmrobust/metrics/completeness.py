@@ -32,6 +32,8 @@ _NOUNS = {
     Needs.RUNGS: "scores under any setting 'resolution:<pixels>'",
     Needs.CHANCES: "chance levels of the samples",
     Needs.FLOORS: "scores without looking",
+    Needs.CONFIDENCES: "probabilities of letters",
+    Needs.CLEAN_CONFIDENCES: "probabilities of letters on clean pictures",
     Needs.WHOLE_ATTEMPTS: "scores of further attempts at the whole image",
 }
 
@@ -122,6 +124,7 @@ def _arrays(need: Needs, table: ScoreTable, setting: str | None, chosen: tuple[s
         Needs.CLEAN: {"clean": table.clean},
         Needs.NO_IMAGE: {} if table.no_image is None else {"no_image": table.no_image},
         Needs.PERTURBED_BY_SETTING: {name: table.by_setting[name] for name in chosen},
+        Needs.CLEAN_CONFIDENCES: {} if table.clean_confidences is None else {"clean confidence": table.clean_confidences},
         Needs.BASELINE_CLEAN: {} if table.baseline_clean is None else {"baseline clean": table.baseline_clean},
         Needs.ACCURACIES: {name: table.by_setting[name] for _, name in table.resolutions()},
         Needs.RUNGS: {name: table.by_setting[name] for _, name in table.resolutions()},
@@ -133,8 +136,8 @@ def _arrays(need: Needs, table: ScoreTable, setting: str | None, chosen: tuple[s
 
 def _name_of(need: Needs, setting: str) -> str:
     """Returns how messages call the scores of a need under one setting."""
-    if need is Needs.BASELINE:
-        return f"baseline {setting}"
+    if need in {Needs.BASELINE, Needs.CONFIDENCES}:
+        return f"{'baseline' if need is Needs.BASELINE else 'confidence'} {setting}"
     return f"{_NOUNS[need]} of {setting}" if need in _NOUNS else setting
 
 

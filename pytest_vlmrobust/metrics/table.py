@@ -23,6 +23,7 @@ _OTHERS = {
     "baseline_by_setting": "baseline",
     "unhinted_by_setting": "unhinted",
     "base_by_setting": "base",
+    "confidences": "confidence",
 }
 """Fields with other scores of the same samples by setting, and how messages call them."""
 
@@ -68,22 +69,26 @@ class Needs(Enum):
     """Expected score of guessing of each sample, shape (N,)."""
     FLOORS = "floors"
     """Score of each sample without looking at the image: by a guess, or by the same answer to every question, shape (N,)."""
+    CONFIDENCES = "confidences"
+    """Probability of the chosen letter among the letters, under the setting of the cell, shape (N,)."""
+    CLEAN_CONFIDENCES = "clean_confidences"
+    """The same without perturbation, shape (N,)."""
     WHOLE_ATTEMPTS = "whole_attempts"
     """Scores of as many attempts at the whole image as there are patches, shape (N, n*n): the first one and n*n - 1 more."""
 
     @property
     def of_one_setting(self) -> bool:
         """Whether the argument belongs to one cell rather than to the sweep."""
-        return self in {Needs.PERTURBED, Needs.BASELINE, *BY_PATCH}
+        return self in {Needs.PERTURBED, Needs.BASELINE, Needs.CONFIDENCES, *BY_PATCH}
 
     @property
     def optional(self) -> bool:
         """Whether a table without it is no mistake: not every dataset or run has it.
 
-        These are labels that samples are compared by, the same questions asked in another way, and inferences that no published
-        protocol makes.
+        These are labels that samples are compared by, the same questions asked in another way, probabilities of letters, and
+        inferences that no published protocol makes.
         """
-        return self in LABELS | COMPANIONS or (self in BY_PATCH and self is not Needs.PATCHES)
+        return self in LABELS | COMPANIONS | CONFIDENCE or (self in BY_PATCH and self is not Needs.PATCHES)
 
 
 BY_PATCH = frozenset({Needs.PATCHES, Needs.WHOLE_ATTEMPTS})
@@ -92,6 +97,8 @@ LABELS = frozenset({Needs.POSITIONS, Needs.PEOPLE, Needs.CATEGORIES})
 """Labels that samples are compared by."""
 COMPANIONS = frozenset({Needs.UNHINTED_BY_SETTING, Needs.BASE_BY_SETTING})
 """Scores of the same samples asked in another way."""
+CONFIDENCE = frozenset({Needs.CONFIDENCES, Needs.CLEAN_CONFIDENCES})
+"""Probabilities of answers."""
 WITHOUT_SCORES = LABELS | {Needs.RESOLUTIONS}
 """Needs that are not scores."""
 
@@ -145,6 +152,8 @@ class ScoreTable:
     """The scores of the same samples asked without the hint, shape (N,); ``clean`` is a setting too."""
     base_by_setting: Mapping[str, Scores] | None = None
     """The scores of the same samples by the same model without thinking, shape (N,); ``clean`` is a setting too."""
+    confidences: Mapping[str, Scores] | None = None
+    """Setting to the probability of each sample's chosen letter among its letters, shape (N,); ``clean`` is a setting too."""
     clusters: Clusters = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -194,6 +203,11 @@ class ScoreTable:
     def baseline_clean(self) -> Scores | None:
         """The clean scores of the earlier run, shape (N,); None when there are none."""
         return (self.baseline_by_setting or {}).get(CLEAN_NAME)
+
+    @property
+    def clean_confidences(self) -> Scores | None:
+        """The probabilities of the chosen letters without perturbation, shape (N,); None when there are none."""
+        return (self.confidences or {}).get(CLEAN_NAME)
 
     def patches(self, setting: str) -> Scores:
         """Returns the scores of every patch under one setting, shape (N, n*n).
@@ -283,6 +297,8 @@ class ScoreTable:
             return self.patches(setting)
         if need is Needs.BASELINE:
             return (self.baseline_by_setting or {}).get(setting)
+        if need is Needs.CONFIDENCES:
+            return (self.confidences or {}).get(setting)
         return None if self.whole_attempts is None else self.whole_attempts[:, : self.patches(setting).shape[1]]
 
     def _curve(self, need: Needs) -> list[float] | Scores | None:

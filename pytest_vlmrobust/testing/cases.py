@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, estimate
-from pytest_vlmrobust.metrics.table import BY_PATCH, COMPANIONS, LABELS, WITHOUT_SCORES
+from pytest_vlmrobust.metrics.table import BY_PATCH, COMPANIONS, CONFIDENCE, LABELS, WITHOUT_SCORES
 
 Scores: TypeAlias = NDArray[np.float64]
 
@@ -80,7 +80,12 @@ class Case:
     def unchanged_arguments(self) -> list[Any]:
         """Returns the arguments of a model whose scores no perturbation changes."""
         clean = self.arguments[self.needs.index(Needs.CLEAN)] if Needs.CLEAN in self.needs else _first_scores(self)
-        return [_unchanged_argument(need, value, clean) for need, value in zip(self.needs, self.copy_arguments(), strict=True)]
+        arguments = [
+            _unchanged_argument(need, value, clean) for need, value in zip(self.needs, self.copy_arguments(), strict=True)
+        ]
+        if set(self.needs) >= CONFIDENCE:
+            arguments[self.needs.index(Needs.CONFIDENCES)] = arguments[self.needs.index(Needs.CLEAN_CONFIDENCES)].copy()
+        return arguments
 
     def blind(self) -> list[Any]:
         """Returns the arguments of a model whose images add nothing: scores without images equal the clean ones."""
@@ -388,6 +393,8 @@ def _table_fields(
         given[need.value] = {name: scores(samples) for name in names}
     if needs & {Needs.BASELINE, Needs.BASELINE_CLEAN, Needs.BASELINE_BY_SETTING}:
         given["baseline_by_setting"] = {name: scores(samples) for name in ("clean", *names)}
+    if needs & CONFIDENCE:
+        given["confidences"] = {name: scores(samples) for name in ("clean", *names)}
     for field in sorted({_WITHOUT_LOOKING[need] for need in needs if need in _WITHOUT_LOOKING}):
         given[field] = scores(samples) / 2.0
     if Needs.PATCHES in needs:

@@ -329,18 +329,69 @@ def _steps(accuracies: Row) -> list[Fraction]:
     return [after - before for before, after in itertools.pairwise(accuracies)]
 
 
+def calibration_error(scores: Row, confidences: Row) -> Fraction:
+    """Returns the gaps of 10 bins of equal size, by rank; answers of equal confidence share all their places."""
+    count, total = len(scores), Fraction()
+    ranked = sorted((confidence, level) for confidence, level in zip(confidences, _level(scores, confidences), strict=True))
+    sizes = [count // 10 + (bin_ < count % 10) for bin_ in range(10)]
+    for size in sizes:
+        inside, ranked = ranked[:size], ranked[size:]
+        total += abs(sum((level - confidence for confidence, level in inside), Fraction()))
+    return total / count
+
+
+def brier(scores: Row, confidences: Row) -> Fraction:
+    """Returns the mean squared difference."""
+    return mean([(confidence - score) ** 2 for score, confidence in zip(scores, confidences, strict=True)])
+
+
+def risk_coverage(scores: Row, confidences: Row) -> Fraction:
+    """Returns the mean over k of the share of wrong answers among the k most confident."""
+    levels = _level(scores, confidences)
+    ranked = [levels[index] for index in sorted(range(len(levels)), key=lambda index: -confidences[index])]
+    return mean([1 - mean(ranked[:k]) for k in range(1, len(ranked) + 1)])
+
+
+def accepted(scores: Row, confidences: Row) -> Fraction:
+    """Returns the largest share of answers above a threshold of which nine tenths are right."""
+    shares = [Fraction()]
+    for threshold in confidences:
+        above = [score for score, confidence in zip(scores, confidences, strict=True) if confidence >= threshold]
+        shares += [Fraction(len(above), len(scores))] if mean(above) >= Fraction(9, 10) else []
+    return max(shares)
+
+
+def _level(scores: Row, confidences: Row) -> Row:
+    """Returns for each answer the mean score of those as confident."""
+    pairs = list(zip(scores, confidences, strict=True))
+    return [mean([score for score, other in pairs if other == confidence]) for confidence in confidences]
+
+
+def _increase(of: Callable[[Row, Row], Fraction]) -> Callable[[Row, Row, Row, Row], Fraction]:
+    return lambda clean, perturbed, sure, sure_after: of(perturbed, sure_after) - of(clean, sure)
+
+
 ORACLES: Mapping[str, Callable[..., Number]] = {
     "absolute_continuous_error": absolute_continuous_error,
     "accuracy": mean,
     "accuracy_above_chance": drop,
     "accuracy_drop": drop,
     "always_lost_rate": always_lost_rate,
+    "area_under_risk_coverage": risk_coverage,
     "baseline_drop": drop,
     "baseline_flip_rate": flips,
     "benign_at_low": benign_at_low,
+    "brier_score": brier,
+    "brier_score_increase": _increase(brier),
+    "calibration_error_increase": _increase(calibration_error),
     "catastrophic_rate": catastrophic_rate,
     "clean_accuracy": mean,
+    "coverage_at_90_precision": accepted,
+    "coverage_at_90_precision_drop": lambda clean, perturbed, sure, sure_after: (
+        accepted(clean, sure) - accepted(perturbed, sure_after)
+    ),
     "drop_increase": drop_increase,
+    "expected_calibration_error": calibration_error,
     "group_gap": gap,
     "harmful_flip_rate": harmful,
     "helpful_flip_rate": helpful,
@@ -362,6 +413,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "pcri_matched": pcri_matched,
     "position_gap": gap,
     "rci": pcri,
+    "risk_coverage_increase": _increase(risk_coverage),
     "relative_continuous_error": relative_continuous_error,
     "relative_corruption_error": relative_corruption_error,
     "resolution_accuracy": mean,

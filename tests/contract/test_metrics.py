@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -47,6 +48,7 @@ def _table(seed: int, *, graded: bool = False, clustered: bool = False, n: int =
         baseline_by_setting={name: scores(n, rate=0.7) for name in ("clean", *SETTINGS, *RESOLUTIONS)},
         unhinted_by_setting={name: scores(n, rate=0.6) for name in SETTINGS + RESOLUTIONS},
         base_by_setting={name: scores(n, rate=0.6) for name in SETTINGS + RESOLUTIONS},
+        confidences={name: rng.random(n).round(2) for name in ("clean", *SETTINGS)},
     )
 
 
@@ -87,9 +89,8 @@ def test_its_record_is_complete(name: str) -> None:
     assert record.name == name == record.function.__name__
     assert record.summary.endswith((".", ":", "`."))
     assert record.unit in {"fraction", "ratio", "correlation"}
-    assert any(
-        paper in record.reference for paper in ("VLM-RobustBench", "PCRI", "RCI", "Res-Bench", "The Perceptual Observatory")
-    )
+    papers = ("VLM-RobustBench", "PCRI", "RCI", "Res-Bench", "The Perceptual Observatory")
+    assert any(paper in record.reference for paper in papers) or re.search(r"\b(19|20)\d\d\b", record.reference)
     assert all(part in (record.function.__doc__ or "") for part in ("Formula:", "Returns:"))
     assert record.validity or record.gate is None
 

@@ -14,17 +14,24 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
 from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.prediction import PROMPT_MODES
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.answers import Answers
+from pytest_vlmrobust.evaluation.run.prompts import scorable_choices
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics import Needs
-from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.table import CONFIDENCE, ScoreTable
 
 from .baseline import Baseline, answered_by
 from .reads import LABEL_KEYS, family_and_level, floors, groups_of, labels, score_table
 from .strata import rows_of
+
+
+def answered_by_letter(sample: Sample) -> bool:
+    """Whether the probabilities of letters may answer a question."""
+    return bool(scorable_choices(sample, PROMPT_MODES[0]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +91,8 @@ class PlannedTest:
     def offered(self) -> frozenset[Needs]:
         """The optional scores and labels that a cell has."""
         if not self.asked.task:
-            return frozenset({Needs.WHOLE_ATTEMPTS} if self.attempts else ())
+            letters = self.asked.samples is None or any(map(answered_by_letter, self.asked.samples))
+            return frozenset({Needs.WHOLE_ATTEMPTS} if self.attempts else ()) | (CONFIDENCE if letters else frozenset())
         possible = {Needs.PEOPLE} | ({Needs.POSITIONS} if self.asked.task in GRIDS else set())
         if self.asked.samples is None:
             return frozenset(possible)
@@ -154,9 +162,16 @@ class CellScores:
         more: dict[str, Any] = labels(self.samples) if self.test.asked.task else {}
         if self.result.views > 1:
             more |= {"patches_by_setting": {self.setting: self.result.attempts}, **floors(self.samples)}
+        if self.result.views == 1 and not self.test.asked.task:
+            more["confidences"] = {str(each.cell.setting): each.confidences for each in (self.clean, self.result)}
         if self.tried is not None:
             more["whole_attempts"] = self.tried.attempts
         return score_table(self.samples, clean, by_setting={self.setting: self.result.values}, no_image=blind, **more)
+
+    @property
+    def table_of_letters(self) -> ScoreTable:
+        """The same scores, of the questions that letters may answer."""
+        return rows_of(self.table, [answered_by_letter(sample) for sample in self.samples])
 
     @cached_property
     def not_compared(self) -> str:

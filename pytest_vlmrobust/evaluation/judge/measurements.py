@@ -22,6 +22,7 @@ from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import quantity as quantity_of
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUITE
 from pytest_vlmrobust.evaluation.run.resolutions import PREPROCESSING, is_preprocessed
 from pytest_vlmrobust.evaluation.run.results import CellResult, best_is_enough, undefined
@@ -29,7 +30,7 @@ from pytest_vlmrobust.metrics.estimation import Described, describe
 from pytest_vlmrobust.metrics.families import FamilyProperty
 from pytest_vlmrobust.metrics.record import Facts, Metric
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS, ambiguous_message
-from pytest_vlmrobust.metrics.table import Needs, ScoreTable
+from pytest_vlmrobust.metrics.table import CONFIDENCE, Needs, ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, MetricFacts
 
 from . import corpus, observatory
@@ -188,16 +189,46 @@ def _measures_cell(metric: Metric, test: PlannedTest) -> bool:
     if metric.suite == BASELINE:  # clean pictures have no drop that could increase
         return test.baseline and (test.setting != CLEAN or Needs.BASELINE_CLEAN not in metric.needs)
     if not test.perturbed:
-        return metric.name == _WITHOUT_COMPARISON
-    last_family = test.family_and_level[0].rpartition("+")[2]
-    suite = OBSERVATORY if test.asked.task else _SUITES.get(last_family, CORRUPTIONS)
-    return metric.suite in ("", suite) and {need for need in metric.needs if need.optional} <= test.offered
+        judges_clean = test.setting == CLEAN and set(metric.needs) == {Needs.PERTURBED, Needs.CONFIDENCES}
+        return metric.name == _WITHOUT_COMPARISON or (judges_clean and metric.suite == _suite(test) and _is_offered(metric, test))
+    return metric.suite in ("", _suite(test)) and _is_offered(metric, test)
+
+
+def _suite(test: PlannedTest) -> str:
+    """Returns the suite of the metrics for a cell."""
+    return OBSERVATORY if test.asked.task else _SUITES.get(test.family_and_level[0].rpartition("+")[2], CORRUPTIONS)
+
+
+def _is_offered(metric: Metric, test: PlannedTest) -> bool:
+    return {need for need in metric.needs if need.optional} <= test.offered
 
 
 def _of_cell(name: str, scores: CellScores) -> Estimate:
     if scores.result.n_unasked and not best_is_enough(name):
         return undefined(len(scores.samples))
+    if CONFIDENCE & {*metrics.get(name).needs}:
+        return _of_letters(name, scores)
     return metrics.estimate(name, scores.table, setting=scores.setting, confidence=scores.level)
+
+
+def _of_letters(name: str, scores: CellScores) -> Estimate:
+    """Estimates a metric of confidence over the questions that letters may answer."""
+    table = scores.table_of_letters
+    unknown = sum(
+        int((np.isnan(confidences) & ~np.isnan(table.scores(setting))).sum())
+        for setting, confidences in (table.confidences or {}).items()
+        if setting == scores.setting or Needs.CLEAN_CONFIDENCES in metrics.get(name).needs
+    )
+    if unknown:
+        reason = f"{quantity_of(unknown, 'answer')} came without probabilities of letters"
+        return Estimate(math.nan, 0, valid=False, reason=reason)
+    estimate = metrics.estimate(name, table, setting=scores.setting, confidence=scores.level)
+    left = len(scores.samples) - table.samples
+    return (
+        replace(estimate, reason=estimate.reason or f"without {quantity_of(left, 'question')} without letters")
+        if left
+        else estimate
+    )
 
 
 def _since_baseline(name: str, scores: CellScores) -> Estimate:

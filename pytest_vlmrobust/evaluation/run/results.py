@@ -272,6 +272,11 @@ class CellResult:
         unasked = [score.state == UNASKED_STATE for score in self.scores]
         return _constant(np.where(np.reshape(unasked, (len(self.samples), self.views)), 0.0, self.by_view))
 
+    @cached_property
+    def confidences(self) -> NDArray[np.float64]:
+        """The probability of each chosen letter among the letters, shape (N,); NaN of an answer without such probabilities."""
+        return _constant(np.array([prediction.confidence for prediction in self.predictions], float))
+
     @property
     def n_unasked(self) -> int:
         """How many views were not asked about."""

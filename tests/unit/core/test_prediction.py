@@ -43,3 +43,10 @@ def test_wrong_unreadable_and_failed_are_three_things() -> None:
     assert math.isnan(failed.value)
     assert failed.rule == "down"
     assert unreadable.answer is failed.answer is None
+
+
+def test_confidence_is_the_share_among_the_letters() -> None:
+    assert letter("A", A=math.log(0.3), B=math.log(0.1)).confidence == pytest.approx(0.75)
+    assert letter(" A", A=-1.0, B=-math.inf).confidence == 1.0
+    unknown = [letter("A"), letter("A", A=math.nan, B=-2.0), letter("B", A=-0.1, B=-2.0), Prediction("A", "generate")]
+    assert all(math.isnan(prediction.confidence) for prediction in unknown)

@@ -13,6 +13,16 @@ from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable
 from pytest_vlmrobust.metrics.registry import REGISTRY, MetricRegistry
 
+CONFIDENCE = {
+    "area_under_risk_coverage",
+    "brier_score",
+    "brier_score_increase",
+    "calibration_error_increase",
+    "coverage_at_90_precision",
+    "coverage_at_90_precision_drop",
+    "expected_calibration_error",
+    "risk_coverage_increase",
+}
 CELL = {"accuracy", "accuracy_drop", "relative_corruption_error", "harmful_flip_rate", "helpful_flip_rate"}
 PATCHES = {"pcri", "rci", "pcri_excess", "pcri_matched"}
 CURVE = {
@@ -61,7 +71,7 @@ def _registry_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_by_scope_and_suite() -> None:
-    assert set(metrics.names(scope="cell", suite="corruptions")) == CELL
+    assert set(metrics.names(scope="cell", suite="corruptions")) == CELL | CONFIDENCE
     assert set(metrics.names(scope="sweep", suite="corruptions")) == SWEEP
     assert set(metrics.names(suite="patches")) == (CELL - {"relative_corruption_error"}) | PATCHES
     assert set(metrics.names(scope="sweep", suite="resolution")) == CURVE

@@ -96,11 +96,15 @@ def test_levels_and_families_reach_the_rules(judge: Made) -> None:
     assert judge(*rules).cell(cell("fog:mid")).outcome is Outcome.MEASURED
 
 
+CLEAN_CONFIDENCE = ("expected_calibration_error", "brier_score", "area_under_risk_coverage", "coverage_at_90_precision")
+
+
 @pytest.mark.parametrize("setting", ["clean", "no_image"])
 def test_a_baseline_is_measured_by_its_accuracy_and_by_what_pictures_add(world: World, judge: Made, setting: str) -> None:
     world.model.answer = answers(no_image=range(6))
     record = judge(DROP, "{id: bad, metric: accuracy_drop, where: {category: even}, max: 5pp}").cell(cell(setting))
-    assert [one.metric for one in record.measures] == ["accuracy", "gain_over_blind"]
+    of_letters = CLEAN_CONFIDENCE if setting == "clean" else ()
+    assert [one.metric for one in record.measures] == ["accuracy", *of_letters, "gain_over_blind"]
     assert record.outcome is Outcome.MEASURED
 
 
@@ -364,7 +368,7 @@ def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World,
     tests = judged_tests(cell("flip_v"), DatasetFacts.of(world.evaluator(), "data"))
     assert {one.metric for one in record.measures} == {test.metric for test in tests}
     assert {(test.family, test.level, test.setting) for test in tests} == {("binary", "", "flip_v")}
-    assert [test.metric for test in judged_tests(cell("clean"))] == ["accuracy", "corpus_score"]
+    assert [test.metric for test in judged_tests(cell("clean"))] == ["accuracy", *CLEAN_CONFIDENCE, "corpus_score"]
     assert judged_tests(SweepMetric("m", "d", "mean_drop")) == [JudgedTest("m", "d", "mean_drop")]
 
 

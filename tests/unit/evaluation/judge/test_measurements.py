@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from datetime import date
 from functools import cached_property
@@ -18,6 +19,7 @@ from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName
+from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
@@ -362,3 +364,54 @@ def test_letters_scored_by_probability_say_nothing(world: World) -> None:
 def test_clean_and_no_pictures_have_no_increase(world: World) -> None:
     world.model.answer = lambda _request: "B"
     assert increase(world, "clean") is increase(world, "no_image") is None
+
+
+# Confidence: of the questions that letters may answer, and of nothing where their probabilities are not known.
+
+
+def confidence(world: World, metric: str, setting: str = "flip_h") -> Estimate | None:
+    """A metric of confidence, or ``None`` where the cell has none."""
+    evaluator = world.evaluator()
+    result = evaluator.result(cell(setting))
+    test = PlannedTest(cell(setting), DatasetFacts("", "accuracy", result.samples))
+    named = {one.name: one for one in applying(test)}
+    return named[metric].estimate(CellScores(evaluator, test, result)) if metric in named else None
+
+
+def by_letter(letter: str, share: float) -> Prediction:
+    other = "A" if letter == "B" else "B"
+    return Prediction(letter, "letter_logits", logprobs={letter: math.log(share), other: math.log(1.0 - share)})
+
+
+def test_confidence_is_the_share_of_the_chosen_letter(world: World) -> None:
+    world.model.answer = lambda request: by_letter("A" if request.setting == "flip_h" else "B", 0.8)
+    at = confidence(world, "brier_score")
+    assert at is not None
+    assert at.value == pytest.approx(0.64)
+    more = confidence(world, "brier_score_increase")
+    assert more is not None
+    assert more.value == pytest.approx(0.64 - 0.04)
+    clean = confidence(world, "brier_score", "clean")
+    assert clean is not None
+    assert clean.value == pytest.approx(0.04)
+    assert confidence(world, "brier_score_increase", "clean") is None
+    assert confidence(world, "brier_score", "no_image") is None
+
+
+def test_an_answer_without_probabilities_is_said_and_never_zero(world: World) -> None:
+    world.model.answer = lambda request: "B" if request.sample_id == "q1" else by_letter("B", 0.8)
+    at = confidence(world, "expected_calibration_error")
+    assert at is not None
+    assert not at.valid
+    assert math.isnan(at.value)
+    assert at.reason == "1 answer came without probabilities of letters"
+
+
+def test_a_failed_inference_is_a_missing_score_and_no_other_kind_of_answer(world: World) -> None:
+    failed = Prediction("", "letter_logits", "error", error="down")
+    world.model.answer = lambda request: failed if request.sample_id == "q1" else by_letter("B", 0.8)
+    at = confidence(world, "expected_calibration_error")
+    assert at is not None
+    assert at.valid
+    assert math.isnan(at.value)
+    assert "scores of 1 of " in at.reason

@@ -1,0 +1,117 @@
+"""Confidence: peers' formulas written out, and how often the truth lies outside the intervals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.metrics import ScoreTable, estimate
+
+Array = NDArray[np.float64]
+LEVELS = ("expected_calibration_error", "brier_score", "area_under_risk_coverage", "coverage_at_90_precision")
+
+
+def answers(n: int, rng: np.random.Generator, over: float = 0.0) -> tuple[Array, Array]:
+    """Scores and confidences; of the missing confidence the share ``over`` is claimed without right."""
+    right = rng.beta(4, 1, n)
+    return (rng.random(n) < right).astype(float), right + over * (1.0 - right)
+
+
+def table_of(scores: Array, confidences: Array, groups: list[str] | None = None) -> ScoreTable:
+    return ScoreTable(scores, {"fog:low": scores}, groups=groups, confidences={"clean": confidences, "fog:low": confidences})
+
+
+@pytest.mark.parametrize("n", [7, 30, 128, 869])
+def test_it_is_what_peers_compute(n: int) -> None:
+    scores, confidences = answers(n, np.random.default_rng(n), over=0.4)
+    order = np.argsort(confidences)
+    bins = [part for part in np.array_split(order, 10) if part.size]  # equal mass, as HELM and Nixon et al. have it
+    error = sum(len(part) / n * abs(confidences[part].mean() - scores[part].mean()) for part in bins)
+    assert metrics.expected_calibration_error(scores, confidences) == pytest.approx(error)
+
+    risks = [1.0 - scores[order[::-1][:k]].mean() for k in range(1, n + 1)]
+    assert metrics.area_under_risk_coverage(scores, confidences) == pytest.approx(np.mean(risks))
+    accepted = [k / n for k, risk in enumerate(risks, start=1) if risk <= 0.1 + 1e-9]
+    assert metrics.coverage_at_90_precision(scores, confidences) == pytest.approx(max(accepted, default=0.0))
+    assert metrics.brier_score(scores, confidences) == pytest.approx(np.mean((scores - confidences) ** 2))
+
+
+def test_it_is_what_scikit_learn_computes() -> None:
+    sklearn = pytest.importorskip("sklearn.metrics")
+    scores, confidences = answers(300, np.random.default_rng(0))
+    assert metrics.brier_score(scores, confidences) == pytest.approx(sklearn.brier_score_loss(scores, confidences))
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_the_order_of_equally_confident_answers_does_not_matter(name: str) -> None:
+    confidences = np.repeat([0.9, 0.6], 10)
+    scores = np.array([1.0] * 7 + [0.0] * 3 + [1.0] * 4 + [0.0] * 6)
+    first, other = (estimate(name, table_of(each, confidences), "fog:low") for each in (scores, scores[::-1][np.r_[10:20, 0:10]]))
+    assert (first.value, first.low, first.high) == pytest.approx((other.value, other.low, other.high))
+
+
+def test_increases_are_differences() -> None:
+    rng = np.random.default_rng(3)
+    (clean, sure), (after, sure_after) = answers(100, rng), answers(100, rng, over=0.9)
+    four = clean, after, sure, sure_after
+    of = metrics
+    assert of.calibration_error_increase(*four) == pytest.approx(
+        of.expected_calibration_error(after, sure_after) - of.expected_calibration_error(clean, sure)
+    )
+    assert of.brier_score_increase(*four) == pytest.approx(of.brier_score(after, sure_after) - of.brier_score(clean, sure))
+    assert of.risk_coverage_increase(*four) == pytest.approx(
+        of.area_under_risk_coverage(after, sure_after) - of.area_under_risk_coverage(clean, sure)
+    )
+    assert of.coverage_at_90_precision_drop(*four) == pytest.approx(
+        of.coverage_at_90_precision(clean, sure) - of.coverage_at_90_precision(after, sure_after)
+    )
+
+
+def test_a_coverage_is_shown_by_clopper_and_pearson_at_tenths() -> None:
+    """Of 200 answers the 140 most confident have 4 errors, the rest is a coin's."""
+    scores = np.ones(200)
+    scores[[30, 60, 90, 120]] = 0.0
+    scores[140::2] = 0.0
+    confidences = np.linspace(1.0, 0.5, 200)
+    shown = estimate("coverage_at_90_precision", table_of(scores, confidences), "fog:low")
+    tenths = range(100, 201, 20)  # from 90 answers on
+    kept = [k / 200 for k in tenths if metrics.exact_interval(int(scores[:k].sum()), k)[0] >= 0.9]
+    assert shown.low == max(kept) == 0.7
+    assert shown.low < shown.value < shown.high
+
+
+def test_without_probabilities_it_is_unknown_and_never_zero() -> None:
+    scores = np.ones(40)
+    without = estimate("expected_calibration_error", ScoreTable(scores, {"fog:low": scores}), "fog:low")
+    assert math.isnan(without.value)
+    assert without.reason == "there are no probabilities of letters"
+    gone = estimate("brier_score", table_of(scores, np.r_[np.nan, scores[1:]]), "fog:low")
+    assert math.isnan(gone.value)
+    assert gone.reason == "scores of 1 of 40 samples are missing: 1 in confidence fog:low"
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("over", [0.0, 0.6])
+@pytest.mark.parametrize("size", [1, 3], ids=["independent", "three to an image"])
+def test_the_truth_is_seldom_outside(over: float, size: int) -> None:
+    """The risk of each end is declared as 5 %; 11.5 % of 200 runs are three standard errors above 7 %."""
+    rng, runs, n = np.random.default_rng(5), 200, 240
+    names = (*LEVELS, "calibration_error_increase", "brier_score_increase", "risk_coverage_increase")
+    many, many_after = answers(200_000, rng), answers(200_000, rng, over)
+    population = ScoreTable(many[0], {"fog:low": many_after[0]}, confidences={"clean": many[1], "fog:low": many_after[1]})
+    truths = {name: estimate(name, population, "fog:low", None).value for name in names}
+    misses = {name: np.zeros(2) for name in names}
+    for _ in range(runs):
+        (clean, sure), (after, sure_after) = (
+            [np.repeat(part, size) for part in answers(n // size, rng, extra)] for extra in (0.0, over)
+        )
+        groups = [str(index // size) for index in range(n)]
+        table = ScoreTable(clean, {"fog:low": after}, groups=groups, confidences={"clean": sure, "fog:low": sure_after})
+        for name in names:
+            at = estimate(name, table, "fog:low")
+            misses[name] += at.low > truths[name], at.high < truths[name]
+    assert {name: count.tolist() for name, count in misses.items() if (count > 0.115 * runs).any()} == {}
