@@ -102,7 +102,10 @@ class Sample:
     """What metrics of a whole dataset group by: ``{"figure": "VD_3_1", "question": "VD_3_0"}``."""
 
     perturbed: tuple[int, ...] | None = None
-    """Which of the images a setting changes, by index; ``None`` for all. A support image, for example, is never changed."""
+    """Which of the images a setting changes, by index; ``None`` for all. A support image, for example, is never changed.
+
+    Each image has a draw of its own. The image that stands first here has the same draw in all samples with this ``seeded_by``.
+    """
     seeded_by: str = ""
     """What the randomness of its perturbations derives from, so that samples about one picture see one variant of it; the id
     where nothing is said."""

@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.registry import Registry
 # its pictures, and the named groups of ``parts``.
 
 
-ROLES = ("id", "question", "answer", "options", "images", "hint", "category", "group", "kind")
+ROLES = ("id", "question", "answer", "options", "images", "hint", "category", "group", "kind", "perturbed")
 BOX = ("x1", "y1", "x2", "y2", "width", "height")
 """What is said of a box: its edges in pixels of the picture, right and bottom exclusive, and the size of the picture."""
 ANSWERS = ("as_written", "letter", "position", "list")

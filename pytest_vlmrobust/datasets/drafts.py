@@ -51,6 +51,8 @@ class Draft:
     instruction: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     localisation: Localisation | None = None
+    perturbed: str = ""
+    """Numbers of the images that a setting changes, counted from 1, as they are written: ``2``, ``1, 2`` or ``[1, 2]``."""
 
 
 def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple[Sample, ...]:
@@ -148,7 +150,19 @@ def _sample(draft: Draft, task: str, problems: Problems) -> Sample:
         instruction=draft.instruction,
         keys=draft.keys,
         localisation=draft.localisation,
+        perturbed=_perturbed(draft, problems),
     )
+
+
+def _perturbed(draft: Draft, problems: Problems) -> tuple[int, ...] | None:
+    if not draft.perturbed.strip():
+        return None
+    written = re.fullmatch(r"\[?([0-9]{1,6}(?:\s*,\s*[0-9]{1,6})*)\]?", draft.perturbed.strip())
+    numbers = [int(number) for number in written[1].split(",")] if written else []
+    if not numbers or len({*numbers}) < len(numbers) or not {*numbers} <= {*range(1, 1 + len(draft.images))}:
+        expected = f"different numbers of images from 1 to {len(draft.images)}, such as [1]"
+        problems.add(draft.place, "perturbed", draft.perturbed, expected)
+    return tuple(number - 1 for number in numbers)
 
 
 def _check_options(draft: Draft, task: str, problems: Problems) -> None:
@@ -367,6 +381,7 @@ class Rows:
             instruction=kind.instruction if kind else "",
             keys={key: _fill_template(template, all_cells) for key, template in self.layout.keys.items()},
             localisation=self._box(place, all_cells),
+            perturbed=self._value("perturbed", all_cells),
         )
 
     def notes(self, where: str) -> list[str]:

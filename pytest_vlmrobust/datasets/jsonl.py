@@ -16,6 +16,7 @@
 ``scorer``      who compares the answer with the target; by default the scorer of the task
 ``instruction`` how to answer, said after the question
 ``keys``        an object from names to texts: what metrics of the whole dataset group by
+``perturbed``   which images a setting changes, by number from 1: ``[2]``; by default all
 ==============  ======================================================================================================
 
 Any other key is an error: a misspelt ``group`` must not silently make the intervals too narrow.
@@ -68,6 +69,7 @@ KEYS = (
     "scorer",
     "instruction",
     "keys",
+    "perturbed",
 )
 REQUIRED = ("id", "question", "answer")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{64,}={0,2}\s*")
@@ -182,6 +184,7 @@ class _Row:
             scorer=self._text("scorer"),
             instruction=self._text("instruction"),
             keys=self._keys(),
+            perturbed=str(self.row.get("perturbed", "")),
         )
 
     def _wrong(self, key: str, expected: str) -> None:

@@ -1,7 +1,7 @@
 """VLMEvalKit's TSV format, read as text: what the file says is what is asked.
 
 Columns: ``index`` (unique), ``question``, ``answer``, and ``image`` or ``image_path``; optional ``A`` … ``Z`` (options),
-``hint``, ``category`` or ``l2-category``, ``g_index``. Every other column is left alone. Fields are quoted as CSV does.
+``hint``, ``category`` or ``l2-category``, ``g_index``, ``perturbed``. All others are left alone. Fields are quoted as CSV does.
 
 - ``image`` is the base64 text of a complete image file; a text of 64 characters or less is the ``index`` of the row whose
   picture is meant; ``['…', '…']`` lists several pictures.
@@ -190,6 +190,7 @@ COLUMNS = {
     "answer": ("answer",),
     "hint": ("hint",),
     "category": ("category", "l2-category"),
+    "perturbed": ("perturbed",),
 }
 """What plays which role where a record says nothing else."""
 

@@ -39,7 +39,7 @@ _RUNG = "resolution"
 _LOOK_SECONDS = 1.0
 """How long a picture on disk is taken for unchanged: a look at its file for each setting costs more than all else of a recipe."""
 _Look: TypeAlias = tuple[bool, str, tuple[str, ...]]
-"""What a view begins with: whether with pictures that somebody made of its rung, the seed of the sample, and which pictures."""
+"""What a view begins with: whether with pictures that somebody made of its rung, the seeds of its pictures, and these."""
 _SOURCE_BYTES = 24 * 2**20
 """Source pictures that are kept for further settings: about 27 of 640 x 480, and all that a task of the embedded ones shows."""
 
@@ -120,11 +120,18 @@ class ViewMaker:
         found = []
         for sample in samples:
             made = _made(sample, setting)
-            seed = str(derive_seed(self._seed, sample.seeded_by or sample.id))
-            sources = canonical_json([self._identity(source) for source in (sample.images if made is None else made)])
+            shown = sample.images if made is None else made
+            seed = ",".join(map(str, self._seeds(sample, len(shown)).values()))
+            sources = canonical_json([self._identity(source) for source in shown])
             chosen = () if sample.perturbed is None else (canonical_json(list(sample.perturbed)),)
             found.append((made is not None, seed, (sources, *chosen)))
         return found
+
+    def _seeds(self, sample: Sample, count: int) -> dict[int, int]:
+        """Returns the seed of each image that a setting changes, of ``count``: the first has that of the sample."""
+        chosen = range(count) if sample.perturbed is None else sample.perturbed
+        key = sample.seeded_by or sample.id
+        return {index: derive_seed(self._seed, key, *([str(place)] if place else [])) for place, index in enumerate(chosen)}
 
     def view(self, sample: Sample, setting: Setting) -> View:
         """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
@@ -142,10 +149,8 @@ class ViewMaker:
         if setting == CLEAN:
             return View(sources, tuple(pixels_digest(image) for image in sources), bytes=size)
         perturb = perturbations.get(str(setting))
-        seed = derive_seed(self._seed, sample.seeded_by or sample.id)
-        chosen = range(len(sources)) if sample.perturbed is None else sample.perturbed
         rendered = {}
-        for index in chosen:
+        for index, seed in self._seeds(sample, len(sources)).items():
             try:
                 rendered[index] = perturb.render(sources[index], seed=seed)
             except ImageError as error:

@@ -60,6 +60,7 @@ matching_published = partial(_samples, target_only=True)
 
 
 def _sample(material: Material, entity: Entity, candidates: tuple[ImageSource, ...], target: int, *, target_only: bool) -> Sample:
+    changed = (1 + target, *(1 + place for place in range(len(LETTERS)) if place != target))  # the identity has the first draw
     return Sample(
         id=f"{material.id_prefix}{entity.id}",
         images=(entity.image, *candidates),
@@ -70,7 +71,7 @@ def _sample(material: Material, entity: Entity, candidates: tuple[ImageSource, .
         category=entity.category or entity.group,
         group=entity.id,
         keys=material.keys(entity),
-        perturbed=(1 + target,) if target_only else tuple(range(1, 1 + len(LETTERS))),
+        perturbed=changed[:1] if target_only else changed,
         seeded_by=entity.id,
     )
 

@@ -58,6 +58,14 @@ def test_reads_how_an_answer_is_asked_for_and_scored(folder: Path) -> None:
     assert (sample.scorer, sample.instruction, dict(sample.keys)) == ("exact", "Be brief.", {"figure": "3"})
 
 
+def test_says_which_pictures_a_setting_changes(folder: Path) -> None:
+    both = row(image=["pictures/1.png", "pictures/2.png"])
+    read_as = [
+        read(folder, both | keys)[0].perturbed for keys in ({}, {"perturbed": [2]}, {"perturbed": 1}, {"perturbed": "2, 1"})
+    ]
+    assert read_as == [None, (1,), (0,), (1, 0)]
+
+
 def test_reads_every_key(folder: Path) -> None:
     (sample,) = read(folder, row(category="animals", group="g", hint="look", task="choice", changed_by=["left_right"]))
     assert (sample.id, sample.question, sample.target, sample.task) == ("q1", "What?", "B", "choice")
@@ -140,6 +148,10 @@ def test_a_given_task_wins_over_the_guess(folder: Path) -> None:
         (row(id=""), "key 'id': found '', expected a value"),
         (row(keys=["figure"]), "key 'keys': found ['figure'], expected an object from names to texts"),
         (row(changed_by="flip_h"), "key 'changed_by': found 'flip_h', expected a list of names, such as [\"flip_h\"]"),
+        (row(perturbed=[2]), "key 'perturbed': found '[2]', expected different numbers of images from 1 to 1, such as [1]"),
+        (row(perturbed=[1, 1]), "key 'perturbed': found '[1, 1]', expected different numbers"),
+        (row(perturbed=[]), "key 'perturbed': found '[]', expected different numbers"),
+        (row(perturbed=True), "key 'perturbed': found 'True', expected different numbers"),
         ('{"id": 1', "found '{\"id\": 1', expected a JSON object ("),
         ("[1]", "own.jsonl:1, the line, key '(all)': found [1], expected a JSON object"),
         ('{"id": 1, "id": 2}', "the key 'id' occurs twice"),

@@ -117,6 +117,15 @@ def test_reads_several_pictures_of_one_row(tmp_path: Path) -> None:
     assert len({image.identity() for image in sample.images}) == 2
 
 
+def test_says_which_pictures_a_setting_changes(tmp_path: Path) -> None:
+    both = str([b64(1), b64(2)])
+    samples = read(tmp_path, mcq("1", image=both, perturbed="2"), mcq("2", image=both), mcq("3", image=both, perturbed="1, 2"))
+    assert [sample.perturbed for sample in samples] == [(1,), None, (0, 1)]
+    assert "column 'perturbed': found '3', expected different numbers of images from 1 to 2" in problem(
+        tmp_path, mcq("1", image=both, perturbed="3")
+    )
+
+
 def test_refuses_code_in_a_list_of_pictures(tmp_path: Path) -> None:
     text = problem(tmp_path, mcq("1", image="[__import__('os').system('touch /tmp/never') or '" + "A" * 64 + "']"))
     assert "expected one text, or a list of texts such as ['a', 'b']" in text

@@ -16,7 +16,7 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.errors import ImageError
-from pytest_vlmrobust.core.fingerprint import derive_seed, pixels_digest
+from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprints_after, pixels_digest
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import ImageSource
@@ -55,6 +55,29 @@ def test_every_picture_of_a_sample_is_perturbed() -> None:
         (255 - picture(1)).tolist(),
         (255 - picture(2)).tolist(),
     ]
+
+
+def test_every_picture_has_a_draw_of_its_own_and_the_first_has_that_of_the_sample() -> None:
+    same = MemoryImage(picture(1))
+    alone, two = sample(1, images=(same,)), sample(1, images=(same, same))
+    first, second = ViewMaker(1).view(two, STOCHASTIC).digests
+    assert ViewMaker(1).view(alone, STOCHASTIC).digests == (first,)
+    assert second != first
+    assert ViewMaker(1).view(dataclasses.replace(two, perturbed=(1, 0)), STOCHASTIC).digests == (second, first)
+    support = dataclasses.replace(two, perturbed=(1,))
+    assert ViewMaker(1).view(support, STOCHASTIC).digests == (pixels_digest(picture(1)), first)
+
+
+def test_a_recipe_of_several_pictures_tells_their_draws() -> None:
+    one = sample(1)
+    two = sample(1, images=(MemoryImage(picture(1)), MemoryImage(picture(2))))
+    maker = ViewMaker(1)
+    seed, sources = str(derive_seed(1, "q1")), canonical_json([one.images[0].identity()])
+    parts = canonical_json(code_digest()), canonical_json(perturbations.fingerprint(STOCHASTIC))
+    assert maker.recipe(one, STOCHASTIC) == fingerprints_after(*parts)(seed, sources)
+    both = canonical_json([source.identity() for source in two.images])
+    assert maker.recipe(two, STOCHASTIC) != fingerprints_after(*parts)(seed, both)  # what one draw for all of them was called
+    assert maker.recipe(two, STOCHASTIC) == fingerprints_after(*parts)(f"{seed},{derive_seed(1, 'q1', '1')}", both)
 
 
 def test_pictures_that_were_made_for_a_rung_are_shown_as_they_are() -> None:

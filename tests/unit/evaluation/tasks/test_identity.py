@@ -79,7 +79,9 @@ def test_the_other_place_is_another_and_differs_by_target(count: int, turn: int)
 
 def test_all_candidates_are_under_the_setting_and_the_support_is_not() -> None:
     sample = matching(faces())[0]
-    assert sample.perturbed == (1, 2, 3, 4)
+    assert sample.perturbed is not None
+    assert sorted(sample.perturbed) == [1, 2, 3, 4]
+    assert sample.perturbed[0] == 1 + "ABCD".index(str(sample.target))  # its draw is that of the other tasks
     clean, changed = (ViewMaker(1).view(sample, Setting.parse(name)).images for name in ("clean", "gaussian_blur:high"))
     assert [bool(np.array_equal(*pair)) for pair in zip(clean, changed, strict=True)] == [True, False, False, False, False]
 
