@@ -7,7 +7,7 @@
       - {text: "how many", error: "the endpoint is down"}
       - {setting: no_image, right: chance}
       - {setting: "*_blur:*", right: 0.6, luck: 0.1}
-      - {right: 0.8, luck: 0.1}
+      - {right: 0.8, luck: 0.1, confidence: 0.8}
 
 ``dataset``, ``sample``, ``setting`` and ``group`` are globs, ``task`` is a kind of answer, ``text`` is a regular expression
 looked for in the prompt; a rule matches everything in the fields that it leaves out. A rule ``answer``s with text, with a
@@ -16,15 +16,17 @@ follow from the samples and their targets, which a run passes to scripted models
 
 ``right`` is the share of samples that are answered right, or ``chance`` for what a guess gets. Which ones follows from a hash of
 the sample, so that what is right at 0.6 is also right at 0.8. Of the share ``luck`` of samples, each view is drawn anew, by a
-hash of its pixels. ``option`` answers with the first option whose text a glob matches, and leaves samples without one to the
-next rule. ``always: majority`` answers with the commonest target of the dataset, ``always: told`` with the boxes that the prompt
-tells.
+hash of its pixels. With ``confidence`` beside it, that is the probability of the chosen letter, and the other letters share the
+rest; questions without letters are answered by text. ``option`` answers with the first option whose text a glob matches, and
+leaves samples without one to the next rule. ``always: majority`` answers with the commonest target of the dataset,
+``always: told`` with the boxes that the prompt tells.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -148,6 +150,7 @@ class _Rule:
     always: str = ""
     right: float | str | None = None
     luck: float = 0.0
+    confidence: float | None = None
     logprobs: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -169,7 +172,19 @@ class _Rule:
             return failed_prediction(self.error)
         if self.letter is not None:
             return self._by_letter(self.letter, request)
-        return Prediction(text=self._text(request, sample, samples), method="generate")
+        text = self._text(request, sample, samples)
+        letter = next((each for each in request.choices if each.casefold() == text.casefold()), None)
+        if self.confidence is None or letter is None:
+            return Prediction(text=text, method="generate")
+        return self._by_confidence(letter, self.confidence, request.choices)
+
+    def _by_confidence(self, letter: str, confidence: float, letters: Sequence[str]) -> Prediction:
+        rest = (1.0 - confidence) / max(len(letters) - 1, 1)
+        if confidence < rest:
+            least = f"{1.0 / len(letters):.3g} for {len(letters)} letters"
+            return failed_prediction(f"{self.where} has confidence {confidence:g}, expected at least {least}")
+        logs = {each: confidence if each == letter else rest for each in letters}
+        return Prediction(letter, LETTER_LOGITS, logprobs={each: math.log(max(share, 1e-300)) for each, share in logs.items()})
 
     def _by_letter(self, letter: str, request: Request) -> Prediction:
         if letter not in request.choices:
@@ -210,7 +225,7 @@ class _Rules:
     @property
     def has_letters(self) -> bool:
         """Whether any rule answers with a letter of the choices."""
-        return any(rule.letter is not None for rule in self.rules)
+        return any(rule.letter is not None or rule.confidence is not None for rule in self.rules)
 
     @property
     def declares(self) -> bool:
@@ -298,6 +313,8 @@ def _read_rule(entry: Entry) -> _Rule:
         entry.fail(f"has {' and '.join(answers) or 'no answer'}. Expected exactly one of {', '.join(_ANSWERS)}")
     if "luck" in given and "right" not in given:
         given["luck"].fail("stands without 'right'. Expected it beside a share that is answered right")
+    if "confidence" in given and "right" not in given:
+        given["confidence"].fail("stands without 'right'. Expected it beside a share that is answered right")
     rule = _Rule(where=f"{entry.where}: {entry.name}", **{key: _READERS[key](value) for key, value in given.items()})
     if rule.logprobs and rule.letter is None:
         given["logprobs"].fail("stands without 'letter'. Expected it beside a letter")
@@ -332,6 +349,7 @@ _READERS: Mapping[str, Callable[[Entry], Any]] = {
     "text": Entry.pattern,
     "right": _read_right,
     "luck": _read_share,
+    "confidence": _read_share,
     "logprobs": _read_logprobs,
 }
 """The keys of a rule, each with what reads its value."""

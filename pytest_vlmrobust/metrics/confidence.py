@@ -372,7 +372,7 @@ def coverage_at_90_precision_interval(table: ScoreTable, setting: str | None, co
     """Bounds the coverage by Clopper and Pearson's bounds of the precision at each tenth of the answers.
 
     The lower end is the largest tenth up to which the precision is shown, from the first one of 90 answers on. The upper end is
-    the first tenth from which on it is shown to be missed.
+    that of the share of more confident answers, before the first tenth from which on it is shown to be missed.
     """
     scores, confidences = _judged(table, setting)
     shown, high = 0.0, 1.0
@@ -381,10 +381,11 @@ def coverage_at_90_precision_interval(table: ScoreTable, setting: str | None, co
         if mean_interval(scores[rows], clusters, confidence)[0] < PRECISION:
             break
         shown = share
-    for share, rows, clusters in reversed(tenths):
+    for _, rows, clusters in reversed(tenths):
         if mean_interval(scores[rows], clusters, confidence)[1] >= PRECISION:
             break
-        high = share
+        more = (confidences > confidences[rows].min()).astype(float)
+        high = mean_interval(more, table.clusters, confidence)[1]
     return shown, max(high, _coverage(scores, confidences))
 
 

@@ -31,7 +31,7 @@ from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, C
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP, UNPARSED_INCREASE
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, rows_of
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
-from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
+from pytest_vlmrobust.metrics.table import CONFIDENCE, LEAST_PICTURES, ScoreTable
 
 from .grouping import CorrelatedDraws, Grouping, large_only
 
@@ -312,8 +312,10 @@ def not_drawn(metric: str) -> str:
         return "mean curves of categories are not simulated"
     if metric not in metrics.names():
         return "what answers say beside their scores is not simulated"
-    unhinted = metrics.Needs.UNHINTED_BY_SETTING in metrics.get(metric).needs
-    return "answers without the hint are not simulated" if unhinted else ""
+    needs = {*metrics.get(metric).needs}
+    if needs & CONFIDENCE:
+        return "probabilities of letters are not simulated"
+    return "answers without the hint are not simulated" if metrics.Needs.UNHINTED_BY_SETTING in needs else ""
 
 
 def _categories(labels: NDArray[np.str_], groups: NDArray[np.intp]) -> list[str] | None:

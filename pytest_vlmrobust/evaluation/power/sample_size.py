@@ -24,6 +24,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import ANY
 from pytest_vlmrobust.evaluation.judge.strata import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
+from pytest_vlmrobust.metrics.table import CONFIDENCE
 from pytest_vlmrobust.policies import JudgedBy, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
 
 from . import profiles, published
@@ -44,7 +45,7 @@ _DOUBLINGS = 7
 _MOST_SAMPLES = 8_000
 """Up to how many samples a sufficient number is looked for, which takes time in proportion."""
 _NAMES = 3
-_NOT_DRAWN = {metrics.Needs.UNHINTED_BY_SETTING, metrics.Needs.BASE_BY_SETTING, metrics.Needs.CATEGORIES}
+_NOT_DRAWN = {metrics.Needs.UNHINTED_BY_SETTING, metrics.Needs.BASE_BY_SETTING, metrics.Needs.CATEGORIES, *CONFIDENCE}
 """Scores and labels that no simulated model has."""
 _WITHOUT_SETTINGS = {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.FLOORS}
 _TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}

@@ -143,6 +143,7 @@ def test_a_function_may_return_a_whole_prediction() -> None:
         ("rules: [{right: often}]", ":1: rules[1].right is the text 'often'. Expected a share"),
         ("rules: [{right: 0.5, luck: 2}]", ":1: rules[1].luck is '2'. Expected a share in [0, 1]"),
         ("rules: [{answer: A, luck: 0.5}]", ":1: rules[1].luck stands without 'right'"),
+        ("rules: [{answer: A, confidence: 0.5}]", ":1: rules[1].confidence stands without 'right'"),
         ("rules: [{always: right}]", ":1: rules[1].always is the text 'right'. Expected one of majority, told"),
         ("rules: [{task: boxen, answer: A}]", ":1: rules[1].task is the text 'boxen'. Expected one of choice, yes_no, open"),
     ],
@@ -203,6 +204,17 @@ def test_luck_is_drawn_anew_for_each_picture(tmp_path: Path) -> None:
     assert abs((one & ~other).mean() - 0.7 * 0.3) < 4 * (0.21 * 0.79 / N) ** 0.5, "as many turn wrong as for independent draws"
     some = _declared(tmp_path, "{right: 0.7, luck: 0.1}")
     assert abs((_right(some, pixels=1) ^ _right(some, pixels=2)).mean() - 0.1 * 2 * 0.21) < 0.02
+
+
+def test_a_share_that_is_right_can_have_a_confidence(tmp_path: Path) -> None:
+    requests = [Request("k", (), "?", tuple(LETTERS), sample_id=sample.id, dataset="data") for sample in CHOICES[:20]]
+    sure = _declared(tmp_path, "{right: 0.5, confidence: 0.7}").infer(requests)
+    plain = _declared(tmp_path, "{right: 0.5}").infer(requests)
+    assert [each.text for each in sure] == [each.text for each in plain]
+    assert {round(each.confidence, 9) for each in sure} == {0.7}
+    assert not any(each.contradicts_itself for each in sure)
+    (unsure, *_) = _declared(tmp_path, "{right: 0.5, confidence: 0.2}").infer(requests)
+    assert "has confidence 0.2, expected at least 0.25 for 4 letters" in unsure.error
 
 
 def test_wrong_answers_can_be_read_and_are_wrong(tmp_path: Path) -> None:
