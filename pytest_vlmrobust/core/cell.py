@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -18,6 +20,7 @@ NO_IMAGE_NAME = "no_image"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _LEVEL = re.compile(r"[a-z0-9][a-z0-9_.]*\Z")
+_NUMBER = re.compile(r"([a-z][a-z0-9_]*)=(-?[0-9]{1,20}(?:\.[0-9]{1,20})?)\Z")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,10 +46,10 @@ class Setting:
 
     @classmethod
     def parse(cls, text: str) -> Setting:
-        """Reads ``name[:level]``, several joined by ``+``.
+        """Reads ``name[:level]``, several joined by ``+``; a level may give numbers: ``gaussian_blur:radius=1.7``.
 
         Raises:
-            SettingError: an empty step, or characters outside ``[a-z0-9_.]``.
+            SettingError: an empty step, characters outside ``[a-z0-9_.]``, or a number that is not in its shortest spelling.
         """
         return cls(_steps(text))
 
@@ -71,12 +74,31 @@ def _steps(text: str) -> tuple[Step, ...]:
 
 def _parse_step(part: str, whole: str) -> Step:
     name, colon, level = part.partition(":")
-    if not _NAME.match(name) or (colon and not _LEVEL.match(level)):
+    numbers = numbers_in(level)
+    if not _NAME.match(name) or (colon and not _LEVEL.match(level) and not numbers):
         raise SettingError(
-            f"setting {whole!r}: cannot read {part!r}. Expected name or name:level with letters a-z, digits and '_', "
-            "such as 'glass_blur:low', 'flip_v', 'patches:3' or 'fog:mid+jpeg_compression:high'"
+            f"setting {whole!r}: cannot read {part!r}. Expected name or name:level with letters a-z, digits and '_', such as "
+            "'glass_blur:low', 'flip_v', 'patches:3', 'gaussian_blur:radius=1.7' or 'fog:mid+jpeg_compression:high'"
         )
+    if numbers and (shortest := spell_numbers(numbers)) != level:
+        raise SettingError(f"setting {whole!r}: {level!r} has a shorter spelling. Write '{name}:{shortest}'")
     return Step(name, level if colon else None)
+
+
+def numbers_in(level: str | None) -> dict[str, int | float]:
+    """Returns the numbers that a level gives by name, in its order; none where it is a word or malformed.
+
+    >>> numbers_in("radius=1.7,angle=30"), numbers_in("low")
+    ({'radius': 1.7, 'angle': 30}, {})
+    """
+    found = [_NUMBER.match(part) for part in (level or "").split(",")]
+    numbers = {match[1]: float(match[2]) if "." in match[2] else int(match[2]) for match in found if match}
+    return numbers if len(numbers) == len(found) else {}
+
+
+def spell_numbers(numbers: Mapping[str, int | float]) -> str:
+    """Returns numbers as a level that gives them, each in its shortest spelling: ``numbers_in`` reads it."""
+    return ",".join(f"{name}={Decimal(repr(int(n) if n == int(n) else n)):f}" for name, n in numbers.items())
 
 
 CLEAN = Setting((Step(CLEAN_NAME),))

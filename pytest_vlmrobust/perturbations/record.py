@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vlmrobust.core.errors import SettingError
+from pytest_vlmrobust.core.cell import numbers_in, spell_numbers
+from pytest_vlmrobust.core.errors import SettingError, did_you_mean
 from pytest_vlmrobust.core.sample import TEXT_HEIGHTS, USUAL_TEXT_HEIGHT
 
 if TYPE_CHECKING:
@@ -142,9 +143,31 @@ class Corruption:
         if level in self.levels:
             return self.levels[level]
         counted = self.numbered.parameters(level) if self.numbered else None
-        if counted is None:
-            raise SettingError(self._refusal(level))
-        return counted
+        if counted is not None:
+            return counted
+        numbers = numbers_in(level)
+        if problem := self._number_problem(numbers) if numbers and self.ranges else self._refusal(level):
+            raise SettingError(problem)
+        return {**next(iter(self.levels.values())), **numbers}
+
+    @property
+    def ranges(self) -> Mapping[str, tuple[int | float, int | float]]:
+        """What a setting may give as numbers, ``gaussian_blur:radius=1.7``: each parameter with its least and greatest level.
+
+        None where levels are numbers already or differ in text.
+        """
+        given = list(self.levels.values())
+        if self.numbered or any((level or "0").isdecimal() for level in self.levels) or len({tuple(each) for each in given}) > 1:
+            return {}
+        values = {name: [each[name] for each in given] for name in given[0]}
+        differing = {name: all_of for name, all_of in values.items() if len({*all_of}) > 1}
+        numeric = {name: [n for n in all_of if isinstance(n, (int, float))] for name, all_of in differing.items()}
+        return {name: (min(all_of), max(all_of)) for name, all_of in numeric.items()} if numeric == differing else {}
+
+    @property
+    def numbers(self) -> list[str]:
+        """Its listed levels spelled as numbers: ``radius=0.5`` for the low of ``gaussian_blur``."""
+        return [spell_numbers({name: float(each[name]) for name in self.ranges}) for each in self.levels.values() if self.ranges]
 
     def changes_at(self, level: str | None) -> frozenset[str]:
         """Returns what ``level`` changes; a level that is not listed changes what any of the listed ones does."""
@@ -178,10 +201,41 @@ class Corruption:
         if self.numbered:
             span = f"{self.numbered.lowest} to {self.numbered.highest} {self.numbered.noun}"
             offered = f"'{self.name}:N' with a whole number N from {span}, such as {self.settings()[0]!r}"
+        elif self.ranges:
+            offered += f", or '{self.name}:{self._form()}"
         problem = (
             f"setting {self.name!r} lacks a level" if level is None else f"setting '{self.name}:{level}': no level {level!r}"
         )
         return f"{problem}. Expected {offered}"
+
+    def _form(self) -> str:
+        """Returns how numbers are given, and from where to where: ``radius=N' with N from 0.5 to 2.5``, for messages."""
+        ends = {name: [spell_numbers({"": end})[1:] for end in both] for name, both in self.ranges.items()}
+        spans = " and ".join(f"{name} from {low} to {high}" for name, (low, high) in ends.items())
+        return ",".join(f"{name}=N" for name in ends) + f"' with {spans}"
+
+    def _number_problem(self, numbers: Mapping[str, int | float]) -> str:
+        """Returns why its function is not called with these numbers; empty where it is."""
+        problem = ""
+        if unknown := [name for name in numbers if name not in self.ranges]:
+            problem = f"no parameter {unknown[0]!r}.{did_you_mean(unknown[0], self.ranges)}"
+        elif [*numbers] != [*self.ranges]:
+            problem = f"gives {', '.join(numbers)}, not {', '.join(self.ranges)} in this order."
+        elif outside := [name for name, n in numbers.items() if not self.ranges[name][0] <= n <= self.ranges[name][1]]:
+            problem = f"{outside[0]} is beyond the levels, where nothing is known about it."
+        elif broken := [name for name, n in numbers.items() if n != int(n) and self._is_whole(name)]:
+            problem = f"{broken[0]} is a whole number."
+        return (
+            f"setting '{self.name}:{spell_numbers(numbers)}': {problem} Expected '{self.name}:{self._form()}" if problem else ""
+        )
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether a parameter takes whole numbers alone: its annotation says so, or without one all of its levels are whole."""
+        parameter = inspect.signature(self.function).parameters.get(name)
+        annotation = inspect.Parameter.empty if parameter is None else parameter.annotation
+        if annotation is inspect.Parameter.empty:
+            return all(isinstance(each[name], int) for each in self.levels.values())
+        return annotation in (int, "int")
 
 
 @functools.cache

@@ -177,8 +177,12 @@ def _is_number(field: str, glob: str) -> bool:
     if field == "setting" and _is_setting(glob):
         return True
     scope = replace(Scope(), **{field: (glob,)})
-    numbered = [record for record in map(REGISTRY.get, REGISTRY.names()) if record.numbered]
+    registered = [*map(REGISTRY.get, REGISTRY.names())]
+    numbered = [record for record in registered if record.numbered]
+    given = ((record, level) for record in registered for level in record.numbers)
     return any(
+        scope.matches(JudgedTest("", "", "", f"{record.name}:{level}", record.family, level)) for record, level in given
+    ) or any(
         scope.matches(JudgedTest("", "", "", f"{record.name}:{number}", record.family, str(number)))
         for record in numbered
         if record.numbered

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, Step, SweepMetric
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, Step, SweepMetric, spell_numbers
 from pytest_vlmrobust.core.errors import SettingError
 
 
@@ -22,7 +22,8 @@ def test_cells_are_values() -> None:
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
-LEVELS = st.none() | st.from_regex(r"[a-z0-9][a-z0-9_.]{0,8}", fullmatch=True)
+NUMBERS = st.dictionaries(NAMES, st.floats(-1e6, 1e6).map(lambda number: round(number, 6)) | st.integers(-999, 999), min_size=1)
+LEVELS = st.none() | st.from_regex(r"[a-z0-9][a-z0-9_.]{0,8}", fullmatch=True) | NUMBERS.map(spell_numbers)
 SETTINGS = st.lists(st.builds(Step, NAMES, LEVELS), min_size=1, max_size=4).map(lambda steps: Setting(tuple(steps)))
 
 
@@ -31,7 +32,7 @@ def test_what_is_written_is_read_back(setting: Setting) -> None:
     assert Setting.parse(str(setting)) == setting
 
 
-@given(st.text(max_size=20) | st.text("ab:+._1A", max_size=8))
+@given(st.text(max_size=20) | st.text("ab:+._10A=,-", max_size=8))
 def test_any_text_is_read_as_it_stands_or_refused(text: str) -> None:
     with contextlib.suppress(SettingError):
         assert str(Setting.parse(text)) == text

@@ -62,6 +62,16 @@ def test_unknown_perturbation_is_named_with_the_nearest() -> None:
     [
         ("fog", "setting 'fog' lacks a level. Expected one of 'fog:low', 'fog:mid', 'fog:high'"),
         ("fog:medium", "setting 'fog:medium': no level 'medium'. Expected one of 'fog:low', 'fog:mid', 'fog:high'"),
+        ("fog:intensity=0.60", "'intensity=0.60' has a shorter spelling. Write 'fog:intensity=0.6'"),
+        (
+            "fog:intensity=1.1",
+            "beyond the levels, where nothing is known about it. Expected 'fog:intensity=N' with intensity from",
+        ),
+        ("fog:intensty=0.5", "no parameter 'intensty'. Did you mean 'intensity'? Expected 'fog:intensity=N' with"),
+        ("posterize:bits=2.5", "bits is a whole number. Expected 'posterize:bits=N' with bits from 2 to 6"),
+        ("patches:n=2", "no level 'n=2'. Expected one of 'patches:2'"),
+        ("resolution:long_edge=448", "no level 'long_edge=448'. Expected 'resolution:N'"),
+        ("flip_h:n=2", "setting 'flip_h:n=2': flip_h is binary and takes no level"),
         ("flip_h:low", "setting 'flip_h:low': flip_h is binary and takes no level. Write 'flip_h'"),
         ("clean:low", "setting 'clean:low': clean is binary and takes no level. Write 'clean'"),
         ("no_image", "the evaluation drops the image"),

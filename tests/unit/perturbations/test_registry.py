@@ -159,6 +159,25 @@ def test_levels_may_have_names_of_their_own_and_whole_numbers() -> None:
             perturbations.get(f"shade:{level}")
 
 
+def test_several_parameters_are_given_as_numbers_in_their_order() -> None:
+    @corruption(
+        family="mine",
+        low={"amount": 1, "shift": 0.5, "colour": "red"},
+        mid={"amount": 3, "shift": 0.5, "colour": "red"},
+        high={"amount": 5, "shift": -2.5, "colour": "red"},
+    )
+    def tilt(image: Image, *, amount: int, shift: float, colour: str) -> Image:
+        assert (type(amount), type(shift), colour) == (int, float, "red")
+        return image + np.uint8(amount) + np.uint8(shift * 10)
+
+    assert perturbations.get("tilt:amount=2,shift=0.3")(np.zeros((1, 1, 3), np.uint8), seed=1).max() == 5
+    for level in ("amount=2", "shift=0.3,amount=2"):
+        with pytest.raises(SettingError, match=r"not amount, shift in this order\. Expected 'tilt:amount=N,shift=N' with amount"):
+            perturbations.get(f"tilt:{level}")
+    with pytest.raises(SettingError, match=r"with amount from 1 to 5 and shift from -2\.5 to 0\.5"):
+        perturbations.get("tilt:amount=2,shift=0.6")
+
+
 def split(image: Image, *, amount: int) -> Image:
     """Repeats."""
     return np.stack([image] * amount)

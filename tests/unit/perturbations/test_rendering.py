@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import ImageError
+from pytest_vlmrobust.perturbations.registry import find
 
 PICTURE: NDArray[np.uint8] = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
 
@@ -33,6 +34,30 @@ def test_levels_of_one_perturbation_share_their_draws() -> None:
     grey = np.full((64, 64, 3), 128, np.uint8)
     low, mid = (perturbations.get(f"gaussian_noise:{at}")(grey, seed=5).astype(float) - 128 for at in ("low", "mid"))
     np.testing.assert_allclose(mid / 3, low, atol=0.67)  # 0.06 is three times 0.02, and both are rounded to levels
+
+
+@pytest.mark.parametrize(
+    ("level", "numbers"),
+    [
+        (f"{record.name}:{level}", f"{record.name}:{numbers}")
+        for record in dict.fromkeys(find(name.partition(":")[0]) for name in perturbations.names("all"))
+        for level, numbers in zip(record.levels, record.numbers, strict=False)
+    ],
+)
+def test_the_numbers_of_a_level_give_its_bytes(level: str, numbers: str) -> None:
+    as_numbers, as_level = (perturbations.get(name)(PICTURE, seed=5) for name in (numbers, level))
+    np.testing.assert_array_equal(as_numbers, as_level)
+    assert str(Setting.parse(numbers)) == numbers
+    assert perturbations.info(numbers).label_changing >= perturbations.info(level).label_changing
+
+
+def test_numbers_lie_between_levels() -> None:
+    low, between, mid = (
+        np.abs(perturbations.get(f"gaussian_blur:{level}")(PICTURE, seed=5).astype(int) - PICTURE).mean()
+        for level in ("low", "radius=1", "mid")
+    )
+    assert low < between < mid
+    assert perturbations.fingerprint("gaussian_blur:radius=1.7")[0]["params"] == {"radius": 1.7}
 
 
 def test_a_perturbation_repeated_at_another_level_draws_anew() -> None:
