@@ -48,6 +48,9 @@ _SUITES = {"patches": "patches", "attempts": "attempts", "ladder": "resolution",
 _WITHOUT_COMPARISON = "accuracy"
 """The only metric of cells on clean pictures or without pictures, which have nothing to compare with."""
 UNPARSED_INCREASE = "unparsed_increase"
+REFUSED_SHARE = "refused_share"
+ANSWER_CHANGE_RATE = "answer_change_rate"
+YES_RATE_SHIFT = "yes_rate_shift"
 LABEL_PRESERVING_DROP = "label_preserving_drop"
 PREPROCESSING_GAIN = "preprocessing_gain"
 
@@ -344,6 +347,55 @@ def unparsed_increase(scores: CellScores) -> Estimate | None:
     return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.level)
 
 
+def refused_share(scores: CellScores) -> Estimate | None:
+    """Estimates the share of answers that were refused; ``None`` where no text was read."""
+    if all(prediction.method == LETTER_LOGITS for prediction in scores.result.predictions):
+        return None
+    return _share(scores, [score.is_refusal for score in scores.result.scores], scores.result.values)
+
+
+def answer_change_rate(scores: CellScores) -> Estimate:
+    """Estimates the share of answers that differ from those on clean pictures."""
+    changed = [now != before for before, now in zip(_read(scores.clean), _read(scores.result), strict=True)]
+    return _share(scores, changed, scores.result.values + scores.clean.values)
+
+
+def _share(scores: CellScores, outcomes: Sequence[bool], known: NDArray[np.float64]) -> Estimate:
+    """Estimates the share of outcomes; those are missing that are not ``known``."""
+    values = np.where(np.isnan(known), np.nan, np.array(outcomes, float))
+    table = score_table(scores.samples, values, by_setting={scores.setting: values})
+    return metrics.estimate("accuracy", table, setting=scores.setting, confidence=scores.level)
+
+
+def yes_rate_shift(scores: CellScores) -> Estimate:
+    """Estimates how much more often yes/no questions are answered with yes than on clean pictures, paired by sample."""
+    asked = [sample.task == "yes_no" for sample in scores.samples]
+    now, before = (
+        np.array(
+            [np.nan if score.state == "error" else (score.answer or "").casefold() == "yes" for score in result.scores], float
+        )[asked]
+        for result in (scores.result, scores.clean)
+    )
+    samples = [sample for sample, chosen in zip(scores.samples, asked, strict=True) if chosen]
+    table = score_table(samples, now, by_setting={scores.setting: before})
+    return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.level)
+
+
+def _asks_yes_or_no(test: PlannedTest) -> bool:
+    known = test.asked.samples
+    return _is_corrupted(test) and (known is None or any(sample.task == "yes_no" for sample in known))
+
+
+def _is_corrupted(test: PlannedTest) -> bool:
+    return test.perturbed and test.views == 1 and _suite(test) == CORRUPTIONS
+
+
+def _read(result: CellResult) -> list[str]:
+    """Returns each answer as it was read, or its text where nothing was."""
+    pairs = zip(result.scores, result.predictions, strict=True)
+    return [" ".join(prediction.text.split()) if score.answer is None else score.answer for score, prediction in pairs]
+
+
 def _readable(result: CellResult) -> NDArray[np.float64]:
     """Returns 1 for each readable answer and 0 for each unreadable answer, shape (N,); NaN for missing answers."""
     values = {"unparsed": 0.0, "error": np.nan}
@@ -523,6 +575,78 @@ BESIDE_SCORES = (
         lambda test: test.perturbed and test.views == 1,
         unparsed_increase,
         left_out="where every answer is a letter that was scored by its probability",
+    ),
+    Quantity(
+        Facts(
+            name=REFUSED_SHARE,
+            about="""The share of answers that the model, or a filter, refused to give under a setting.
+
+            The budget `max_refusal_rate` is about all answers of a model on a dataset, and this about one setting.
+
+            Formula: ``refused answers / answers``
+
+            Returns:
+                A fraction in [0, 1]; NaN where an inference failed.""",
+            reads="which answers were refused",
+            better="lower",
+            bounds=(0.0, 1.0),
+            suite=CORRUPTIONS,
+            reference="after ReliableVQA (Whitehead et al. 2022, abstention), as models refuse by themselves (our companion)",
+            validity="answers are written text",
+            unsuited="To refuse a picture that shows nothing is right. Use `unparsed_increase` for all answers that cannot be "
+            "read.",
+            interval="That of `accuracy`.",
+        ),
+        _is_corrupted,
+        refused_share,
+        left_out="where every answer is a letter that was scored by its probability",
+    ),
+    Quantity(
+        Facts(
+            name=ANSWER_CHANGE_RATE,
+            about="""The share of answers that differ from the model's own answers on clean images.
+
+            Wrong answers that turn into other wrong ones count, too. It reads no targets. Answers that cannot be read are
+            compared by their text.
+
+            Formula: ``mean(answer under the setting != answer on clean images)``
+
+            Returns:
+                A fraction in [0, 1]; NaN where an inference failed.""",
+            reads="the answers, clean and perturbed",
+            better="lower",
+            bounds=(0.0, 1.0),
+            suite=CORRUPTIONS,
+            reference="after ImageNet-P (Hendrycks and Dietterich 2019, flip probability) and R-Bench (relative robustness)",
+            unsuited="Sampled answers change without any perturbation, and free texts in words that mean the same. Where "
+            "targets are known, `harmful_flip_rate` says which changes cost something.",
+            interval="That of `accuracy`.",
+        ),
+        _is_corrupted,
+        answer_change_rate,
+    ),
+    Quantity(
+        Facts(
+            name=YES_RATE_SHIFT,
+            about="""How much more often yes/no questions are answered with yes than on clean images.
+
+            Above 0 the model sees more objects than before, below 0 fewer. It reads no targets.
+
+            Formula: ``share of yes under the setting - share of yes on clean images``
+
+            Returns:
+                A fraction in [-1, 1]; NaN where an inference failed.""",
+            reads="the answers to yes/no questions, clean and perturbed",
+            bounds=(-1.0, 1.0),
+            suite=CORRUPTIONS,
+            reference="POPE (Li et al. 2023, ratio of yes), from clean to perturbed images (our companion)",
+            validity="the dataset has yes/no questions",
+            unsuited="As many answers may turn from yes to no as the other way, and it is 0. Use `answer_change_rate` for all "
+            "changes.",
+            interval="That of `accuracy_drop`.",
+        ),
+        _asks_yes_or_no,
+        yes_rate_shift,
     ),
     Quantity(
         Facts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -366,11 +367,57 @@ def test_clean_and_no_pictures_have_no_increase(world: World) -> None:
     assert increase(world, "clean") is increase(world, "no_image") is None
 
 
+# What answers do, whatever is right.
+
+
+def test_wrong_answers_that_turn_into_other_wrong_ones_change(world: World) -> None:
+    """Every target is B."""
+    said = {"q1": "A", "q2": "hm", "q3": "B"}
+    world.model.answer = lambda request: "B" if request.setting == "clean" else said.get(request.sample_id, " B")
+    changed = measured(world, "answer_change_rate")
+    assert changed is not None
+    assert changed.value == pytest.approx(2 / 6)
+    assert 0.0 < changed.low < changed.value < changed.high
+
+
+def test_answers_that_cannot_be_read_change_with_their_text(world: World) -> None:
+    world.model.answer = lambda request: "who  knows" if request.setting == "clean" else "who knows"
+    changed = measured(world, "answer_change_rate")
+    assert changed is not None
+    assert changed.value == 0.0
+
+
+def test_refusals_are_a_share_of_a_setting(world: World) -> None:
+    refused = Prediction("I cannot help with that.", "generate", finish_reason="refusal")
+    world.model.answer = lambda request: refused if (request.setting, request.sample_id) == ("flip_h", "q1") else "B"
+    share = measured(world, "refused_share")
+    assert share is not None
+    assert share.value == pytest.approx(1 / 6)
+
+
+def test_letters_refuse_nothing(world: World) -> None:
+    world.model.answer = lambda _request: by_letter("B", 0.8)
+    assert measured(world, "refused_share") is None
+
+
+def test_more_questions_are_answered_with_yes(world: World) -> None:
+    world.samples = [replace(one, task="yes_no", options={}, target="no") for one in world.samples[:4]] + world.samples[4:]
+    world.model.answer = lambda request: "yes" if request.sample_id == "q1" or request.setting == "flip_h" else "no"
+    shift = measured(world, "yes_rate_shift")
+    assert shift is not None
+    assert (shift.value, shift.n) == (0.75, 4)
+
+
+def test_a_choice_has_no_yes_rate(world: World) -> None:
+    world.model.answer = lambda _request: "B"
+    assert measured(world, "yes_rate_shift") is None
+
+
 # Confidence: of the questions that letters may answer, and of nothing where their probabilities are not known.
 
 
-def confidence(world: World, metric: str, setting: str = "flip_h") -> Estimate | None:
-    """A metric of confidence, or ``None`` where the cell has none."""
+def measured(world: World, metric: str, setting: str = "flip_h") -> Estimate | None:
+    """A quantity of a cell, or ``None`` where it has none."""
     evaluator = world.evaluator()
     result = evaluator.result(cell(setting))
     test = PlannedTest(cell(setting), DatasetFacts("", "accuracy", result.samples))
@@ -385,22 +432,22 @@ def by_letter(letter: str, share: float) -> Prediction:
 
 def test_confidence_is_the_share_of_the_chosen_letter(world: World) -> None:
     world.model.answer = lambda request: by_letter("A" if request.setting == "flip_h" else "B", 0.8)
-    at = confidence(world, "brier_score")
+    at = measured(world, "brier_score")
     assert at is not None
     assert at.value == pytest.approx(0.64)
-    more = confidence(world, "brier_score_increase")
+    more = measured(world, "brier_score_increase")
     assert more is not None
     assert more.value == pytest.approx(0.64 - 0.04)
-    clean = confidence(world, "brier_score", "clean")
+    clean = measured(world, "brier_score", "clean")
     assert clean is not None
     assert clean.value == pytest.approx(0.04)
-    assert confidence(world, "brier_score_increase", "clean") is None
-    assert confidence(world, "brier_score", "no_image") is None
+    assert measured(world, "brier_score_increase", "clean") is None
+    assert measured(world, "brier_score", "no_image") is None
 
 
 def test_an_answer_without_probabilities_is_said_and_never_zero(world: World) -> None:
     world.model.answer = lambda request: "B" if request.sample_id == "q1" else by_letter("B", 0.8)
-    at = confidence(world, "expected_calibration_error")
+    at = measured(world, "expected_calibration_error")
     assert at is not None
     assert not at.valid
     assert math.isnan(at.value)
@@ -410,7 +457,7 @@ def test_an_answer_without_probabilities_is_said_and_never_zero(world: World) ->
 def test_a_failed_inference_is_a_missing_score_and_no_other_kind_of_answer(world: World) -> None:
     failed = Prediction("", "letter_logits", "error", error="down")
     world.model.answer = lambda request: failed if request.sample_id == "q1" else by_letter("B", 0.8)
-    at = confidence(world, "expected_calibration_error")
+    at = measured(world, "expected_calibration_error")
     assert at is not None
     assert at.valid
     assert math.isnan(at.value)

@@ -44,7 +44,7 @@ def test_what_is_neither_is_refused_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(PolicyError) as caught:
         thresholds_file("defualt", tmp_path.joinpath)
     assert str(caught.value).startswith(f"--vlm-thresholds 'defualt': there is no file {str(tmp_path / 'defualt')!r}")
-    shipped = "ci-smoke, default, observatory, parity, pcri, rci, resbench, robustbench, strict, tiny"
+    shipped = "ci-smoke, confident, default, observatory, parity, pcri, rci, resbench, robustbench, strict, tiny"
     assert f"Did you mean 'default'? Shipped: {shipped}" in str(caught.value)
 
 
@@ -71,7 +71,16 @@ def test_rules_may_be_about_every_metric_and_the_label_preserving_drop() -> None
     whole = {"corpus_score", "corpus_drop", "corpus_pcri"}
     curves = [*(f"resolution_{name}" for name in ("accuracy", "correlation", "net", "slope", "wobble")), "largest_downward_step"]
     macro = {f"{name}.macro" for name in (*curves, "absolute_continuous_error", "relative_continuous_error")}
-    beside = {"unparsed_increase", "fixation_rate", "grid_distance", "box_coverage", *metrics.FAMILY_METRICS}
+    beside = {
+        "unparsed_increase",
+        "refused_share",
+        "answer_change_rate",
+        "yes_rate_shift",
+        "fixation_rate",
+        "grid_distance",
+        "box_coverage",
+        *metrics.FAMILY_METRICS,
+    }
     assert set(facts) == {*metrics.names(), "label_preserving_drop", "preprocessing_gain", *whole, *macro, *beside}
     assert not any(facts[name].interval for name in macro)
     assert (facts["label_preserving_drop"].better, facts["label_preserving_drop"].scope) == ("lower", "cell")

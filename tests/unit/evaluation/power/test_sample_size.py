@@ -36,7 +36,19 @@ from pytest_vlmrobust.policies import (
 TODAY = date(2026, 1, 1)
 TESTS = [JudgedTest("m", dataset, "accuracy_drop", "fog:low", "weather", "low") for dataset in ("large", "small")]
 SIZES = {"large": 869, "small": 200}
-SHIPPED = ("ci-smoke", "default", "observatory", "parity", "pcri", "rci", "resbench", "robustbench", "strict", "tiny")
+SHIPPED = (
+    "ci-smoke",
+    "confident",
+    "default",
+    "observatory",
+    "parity",
+    "pcri",
+    "rci",
+    "resbench",
+    "robustbench",
+    "strict",
+    "tiny",
+)
 
 
 def policy(high: float = 0.03, metric: str = "accuracy_drop", where: Scope | None = None, **treatment: Any) -> Policy:
