@@ -17,7 +17,7 @@ BY_VALUE_MARK = "*"
 """What stands behind a number for which there is no room for these words."""
 PARTIAL_MARK = "~"
 """Stands before a number that rests on a part of the samples, because its test stopped once its verdict was decided."""
-PARTIAL = "from a part of the samples: enough for the verdict"
+PARTIAL = "stopped early"
 """What that mark says."""
 BUDGET_METRICS = ("error_rate", "unparsed_rate", "refusal_rate")
 """What budgets bound, and no rule: a waiver cannot cover it."""

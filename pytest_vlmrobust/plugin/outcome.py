@@ -123,6 +123,11 @@ def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:
     return line.removeprefix("E  ").strip() or "the test ended before anything was measured"
 
 
+def is_explained(report: object) -> bool:
+    """Whether the record of a test says all of its failure."""
+    return bool(getattr(report, _EXPLAINED, False))
+
+
 class Collector:
     """Collects the records of the tests that ended; one per run, registered as a plugin because the hook has no config."""
 
@@ -163,7 +168,7 @@ class Collector:
             self._take(Record.from_json(line))
         if report.failed and report.when not in _PHASES:
             self._take(_lost_record(report))
-        elif report.failed and not getattr(report, _EXPLAINED, False):
+        elif report.failed and not is_explained(report):
             failed = _outside_failure_record(report, "a non-gate test failed")
             if failed.key not in self._run.by_test:  # of a test that fails twice, the first reason
                 self._take(failed)

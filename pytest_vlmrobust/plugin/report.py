@@ -16,13 +16,15 @@ from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 
 from .options import only_sets_up, only_shows, register_profiles
-from .outcome import JUNIT, PRINTING, or_exit, raised_in
+from .outcome import JUNIT, PRINTING, is_explained, or_exit, raised_in
 from .run import RUN, Run
 from .workers import tell_controller
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting import RunFacts
 
+_ROWS_OF_LOG = 80
+"""Rows that the page of a gate may take where no screen shows it."""
 _MOST = 5
 """Names in a line; the summary of pytest has them all."""
 _LIMITS = {"maxfail": "stopping after", "stepwise": "Test failed, continuing"}
@@ -332,7 +334,8 @@ def _add_suite_properties(config: pytest.Config, facts: dict[str, str]) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Generator[None]:
     """Prints the page of the gate below all that pytest prints, so that the decision stands where a reader looks."""
-    yield
+    with _told_once(terminalreporter, config):
+        yield
     if only_shows(config):
         if _names_gate(config) and (config.option.collectonly or only_sets_up(config)):
             text = "vlm: nothing was asked and nothing decided: pytest only lists tests, or what they set up"
@@ -340,6 +343,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     with or_exit():
         _print_end(terminalreporter, config, config.stash[RUN])
+
+
+@contextlib.contextmanager
+def _told_once(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
+    """Keeps pytest from printing what the page of the gate says of its tests; with ``-v`` both are printed."""
+    known = {kind: terminalreporter.stats[kind] for kind in ("failed", "error") if kind in terminalreporter.stats}
+    if config.get_verbosity() <= 0:
+        for kind, reports in known.items():
+            terminalreporter.stats[kind] = [one for one in reports if not is_explained(one)]
+    try:
+        yield
+    finally:
+        terminalreporter.stats.update(known)
 
 
 def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config, run: Run) -> None:
@@ -376,8 +392,11 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
     writer = config.get_terminal_writer()
     width = writer.fullwidth if writer.hasmarkup else max(120, writer.fullwidth)  # a log has no right edge
     facts = run.conclusion
+    full = config.get_verbosity() > 0
+    room = {} if writer.hasmarkup else {"rows": _ROWS_OF_LOG}
+    page = render_terminal(run.records, facts, width=width, color=writer.hasmarkup, full=full, **room)
     terminalreporter.section("vision-language model robustness", "=")
-    terminalreporter.write(render_terminal(run.records, facts, width=width, color=writer.hasmarkup))
+    terminalreporter.write(page)
     for problem in config.stash.get(_UNWRITTEN, []):
         terminalreporter.write_line(problem, yellow=True)
     for line in annotation_lines(run.records, facts):

@@ -66,7 +66,7 @@ class JudgedEstimate:
         """The interval that explains the outcome, and at whose risk: that of FAIL also where it alone leaves the bound open."""
         if self._inside or not (self._beyond(self.passing) or self._beyond(self.failing)):
             return self.passing, ""
-        return self.failing, f", at a risk shared by {self.tests} tests" if self.tests > 1 else ""
+        return self.failing, f", risk split over {self.tests} tests" if self.tests > 1 else ""
 
     @property
     def _inside(self) -> bool:
@@ -299,8 +299,8 @@ def _comparison(judged: JudgedEstimate) -> str:
     if outcome is Outcome.FAIL:
         sign = ">" if rule.bound.is_exceeded_by(decisive) else "<"
         return f"{measured} {sign} {rule.bound.nearest_end(decisive):.{digits}f}{among}"
-    doubt = "does not decide " if outcome is Outcome.INCONCLUSIVE else ""
-    return f"{measured} {doubt}{_inequality(rule.bound, digits)}{among}"
+    doubt = ", too few questions to tell if" if outcome is Outcome.INCONCLUSIVE else ""
+    return f"{measured}{doubt} {_inequality(rule.bound, digits)}{among}"
 
 
 def _samples_in_words(needed: SamplesNeeded) -> str:

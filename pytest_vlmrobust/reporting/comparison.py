@@ -60,7 +60,7 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
         shown = [((name.removeprefix(f"{sweep.name}-"), *rest), drop) for (name, *rest), drop in shown]
     _print_table(console, header, shown)
     if shown and width < _WIDE:
-        console.print(f"the growth of the drop is shown from {_WIDE} columns on", style="dim")
+        console.print(f"widen the terminal to {_WIDE} columns to see more", style="dim")
     if comparison.unchanged:
         console.print("nothing changed: every answer that both runs have scores the same in both", style="bold")
     for line in _below(comparison):

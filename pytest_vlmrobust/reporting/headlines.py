@@ -10,7 +10,6 @@ from typing import NamedTuple
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import (
-    BY_VALUE,
     BY_VALUE_MARK,
     FAMILY,
     LARGEST_DROP,
@@ -117,7 +116,7 @@ class Headline:
                 name = _SPLITS.get(split, split)
                 yield from _number(f"{'' if place else f'{task} '}{name}".strip(), own[split], "identity_accuracy", _PLAIN)
         if unasked:
-            yield Number("not shown to do", ", ".join(unasked))
+            yield Number("cannot do:", f"{', '.join(unasked)} (skipped)")
 
     def _summary(self, name: str, metric: str, unit: _Unit, cells: Iterable[Record] = ()) -> Iterable[Number]:
         """Yields a summary metric over all settings; with the setting that has its value, where ``cells`` holds one."""
@@ -141,7 +140,7 @@ def legend(numbers: Iterable[Number]) -> str:
     shown = list(numbers)
     told = {
         f"{PARTIAL_MARK} {PARTIAL}": any(one.text.startswith(PARTIAL_MARK) for one in shown),
-        f"{BY_VALUE_MARK} {BY_VALUE}": any(one.by_value for one in shown),
+        f"{BY_VALUE_MARK} no confidence interval used": any(one.by_value for one in shown),
     }
     return "  ".join(line for line, needed in told.items() if needed)
 

@@ -8,12 +8,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.record import BUDGET_METRICS, BY_VALUE, Measure, Record
+from pytest_vlmrobust.core.record import BUDGET_METRICS, Measure, Record
 from pytest_vlmrobust.core.words import all_of, interval, number, on_one_line, printable, quantity
 
 from .comparison import noise_lines
@@ -58,10 +59,11 @@ _RESERVED = "bold cyan"
 """Of a GO that has waivers, or supports no release."""
 _RERUN = {Outcome.FAIL: "failed", Outcome.ERROR: "errors"}
 """Outcomes worth running again, by their name in ``--vlm-rerun``; an undecided test would only be undecided again."""
-_ITEMS = 3
-"""Broken or undecided tests, or groups of tests with one reason, that are shown of each outcome, worst first."""
-_SCREEN = 21
-"""Rows that the page of a GO may take: a screen of 24 without pytest's title, its last line and the prompt."""
+_CALLED = {Outcome.FAIL: "failures", Outcome.ERROR: "errors"}
+_ITEMS = 6
+"""Broken or undecided tests, or groups of tests with one reason, that are shown, worst first."""
+_SCREEN = 20
+"""Rows that the page takes: a screen of 24 without the title, a blank row, the last line of pytest and the prompt."""
 _NUMBER_ROWS = 10
 """Rows that the key numbers may take."""
 _WAIVERS = 4
@@ -90,24 +92,41 @@ _NEVER_PROPOSED = (
 """Metrics that say whether a model looks and knows anything: who waives these writes the waiver without help."""
 
 
-def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, color: bool) -> str:
-    """Returns the last page of a run: key numbers, then what is broken or undecided, worst first, and the decision."""
-    page, end = io.StringIO(), io.StringIO()
-    console, last = (text_console(buffer, width=max(80, width), color=color) for buffer in (page, end))
+def render_terminal(
+    records: Sequence[Record], facts: RunFacts, *, width: int, color: bool, rows: int = _SCREEN, full: bool = False
+) -> str:
+    """Returns the last page of a run: key numbers, then what is broken or undecided, worst first, and the decision.
+
+    Args:
+        records: of the run.
+        facts: what is known about the run beside them.
+        width: the columns of the screen.
+        color: whether it shows colours.
+        rows: how many the page may take.
+        full: whether everything that is broken or undecided is shown, however long that is.
+    """
+    width = max(80, width)
+    top, page, end = io.StringIO(), io.StringIO(), io.StringIO()
+    head, console, last = (text_console(buffer, width=width, color=color) for buffer in (top, page, end))
     ordered = worst_first(records)
-    _numbers(console, records, facts)
-    _items(console, [record for record in ordered if record.deciding in EXPLAINED], facts)
+    items = _items([record for record in ordered if record.deciding in EXPLAINED], facts, width, color=color)
+    _numbers(head, records, facts)
     _again(console, records, facts)
     _waivers(console, records, facts)
     _close(last, records, facts)
-    go = facts.decision(records) is Decision.GO
+    loud = sum(_rows(item.sentence, width) for item in items[:_ITEMS])
 
-    def rows() -> int:
-        return _rows(page.getvalue(), console.width) + _rows(end.getvalue(), console.width)
+    def room(most: int) -> int:
+        return min(most, rows - loud - sum(_rows(part.getvalue(), width) for part in (top, page, end)))
 
-    _open_rules(console, records, facts, min(_OPEN_ROWS, _SCREEN - rows() - 1) if go else _OPEN_ROWS)
-    _asides(console, ordered, facts, min(_ASIDE_ROWS, _SCREEN - rows()) if go else _ASIDE_ROWS)
-    return page.getvalue() + end.getvalue()
+    _open_rules(console, records, facts, room(_OPEN_ROWS + 1) - 1)
+    _asides(console, ordered, facts, room(_ASIDE_ROWS))
+    if full:
+        broken = "".join(f"{item.sentence}{item.steps}" for item in items)
+    else:
+        loud = 0
+        broken = _fitted(items, facts, width, room(rows), color=color)
+    return top.getvalue() + broken + page.getvalue() + end.getvalue()
 
 
 def _rows(text: str, width: int) -> int:
@@ -160,42 +179,77 @@ def _filled(parts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _items(console: Console, loud: Sequence[Record], facts: RunFacts) -> None:
-    """Prints what is broken or undecided, every breach separately and other reasons once for all tests that share them."""
-    left: list[Record] = []
-    for outcome in EXPLAINED:
-        alike: dict[tuple[str, str], list[Record]] = {}
-        for record in loud:
-            if record.outcome is outcome:
-                alike.setdefault((record.reason, record.key if outcome is Outcome.FAIL else ""), []).append(record)
-        groups = list(alike.values())
-        for group in groups[:_ITEMS]:
-            _item(console, group[0], len(group) - 1, facts)
-        left += [record for group in groups[_ITEMS:] for record in group]
-    if left:
-        rest = f"… and {outcome_counts(left)} more; all of them are in {_plain(facts.kept)}"
-        console.print(rest, style="dim", soft_wrap=True)
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What is broken or undecided: a sentence, and what to do about it where there is room."""
+
+    outcome: Outcome
+    records: Sequence[Record]
+    sentence: str
+    steps: str
 
 
-def _item(console: Console, record: Record, others: int, facts: RunFacts) -> None:
-    """Prints why a test is not passed, what it measured, and what to do about it."""
-    line = f"{_plain(record.id)}{f' and {others} more' if others else ''}: {_plain(record.reason)}"
-    print_sentence(console, f"[{STYLES[record.outcome]}]{record.outcome}[/] {line}")
+def _items(loud: Sequence[Record], facts: RunFacts, width: int, *, color: bool) -> list[_Item]:
+    """Returns what is broken or undecided, every breach separately and other reasons once for all tests that share them."""
+    groups: dict[tuple[Outcome, str, str], list[Record]] = {}
+    for record in loud:
+        if record.outcome in EXPLAINED:
+            groups.setdefault((record.outcome, record.reason, record.key if record.outcome is Outcome.FAIL else ""), []).append(
+                record
+            )
+    items = []
+    for (outcome, _, _), group in groups.items():
+        sentence, steps = io.StringIO(), io.StringIO()
+        others = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        line = f"[{STYLES[outcome]}]{outcome}[/] {_plain(group[0].id)}{others}: {_plain(group[0].reason)}"
+        print_sentence(text_console(sentence, width=width, color=color), line)
+        _print_steps(text_console(steps, width=width, color=color), group[0], facts)
+        items.append(_Item(outcome, group, sentence.getvalue(), steps.getvalue()))
+    return items
+
+
+def _fitted(items: Sequence[_Item], facts: RunFacts, width: int, room: int, *, color: bool) -> str:
+    """Returns as many items as ``room`` rows hold, at least one of each outcome, the worst ones with what to do about them."""
+    firsts = {item.outcome: item for item in reversed(items)}
+    kept = [item for item in items if item is firsts[item.outcome]]
+    kept += [item for item in items if item not in kept][: max(0, _ITEMS - len(kept))]
+    while True:
+        shown = [item for item in items if item in kept]
+        left = [record for item in items if item not in kept for record in item.records]
+        rest = io.StringIO()
+        if left:
+            text_console(rest, width=width, color=color).print(
+                f"… and {outcome_counts(left)} more{_read_in(facts)}", style="dim", soft_wrap=True
+            )
+        used = _rows("".join([*(item.sentence for item in shown), rest.getvalue()]), width)
+        all_fit = used + sum(_rows(item.steps, width) for item in shown) <= room
+        hint = "" if all_fit else f"{_INDENT}-v prints how to rerun or waive each\n"
+        used += _rows(hint, width)
+        if used <= room or len(kept) == len(firsts):
+            break
+        kept.pop()
+    text = ""
+    for item in shown:
+        used += _rows(item.steps, width)
+        text += item.sentence + (item.steps if used <= room else "")
+    return text + rest.getvalue() + hint
+
+
+def _print_steps(console: Console, record: Record, facts: RunFacts) -> None:
+    """Prints what a test measured, where its reason does not say it, and what to do about it."""
     measure = headline(record)
-    if measure is not None and not math.isnan(measure.value):
+    if measure is not None and not math.isnan(measure.value) and f"(rule {measure.rule}" not in record.reason:
         called, value, beside, bound, n = map(_plain, row(record, bounds_in(facts.origins)))
         told = [f"{called} {value}", beside, f"bound {bound}" if bound else "", f"n {n}"]
-        if measure.rule and f"(rule {measure.rule}" in record.reason:  # which has the value, and the interval that was judged
-            told = [BY_VALUE if measure.judge == "value" else "", f"n {n}"]
         console.print(f"{_INDENT}{'  '.join(filter(None, told))}", soft_wrap=True)
     steps = []
     if record.outcome in _RERUN and facts.command and (command := facts.command.for_test(record)):
         steps.append(f"{_INDENT}{command}")
     if measure is not None and record.outcome is Outcome.FAIL and (stub := _waiver_stub(record, measure, facts)):
         if record.n_samples > record.n_requested:
-            steps.append(f"{_INDENT}or waive it: first ask all samples, with --vlm-mode=full, which show what cap would hold")
+            steps.append(f"{_INDENT}To waive it, first ask all questions with --vlm-mode=full: these show what cap would hold")
         else:
-            steps.append(f"{_INDENT}or waive it, with these lines below waivers: of a thresholds file")
+            steps.append(f"{_INDENT}To waive it, add this under waivers: in your thresholds file:")
             steps += [f"{_GAP}{line}" for line in _filled(stub, console.width - len(_GAP))]
     for step in steps:
         console.print(_command_markup(step), style="dim", soft_wrap=True)
@@ -234,7 +288,8 @@ def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None
     for outcome, verdicts in _RERUN.items():
         count = sum(record.outcome is outcome for record in records)
         if count > 1 and facts.command:
-            console.print(f"all {count} {outcome} again: {_command_markup(facts.command.several(verdicts))}", soft_wrap=True)
+            command = _command_markup(facts.command.several(verdicts))
+            console.print(f"Rerun the {count} {_CALLED[outcome]}: {command}", soft_wrap=True)
 
 
 def _waivers(console: Console, records: Sequence[Record], facts: RunFacts) -> None:

@@ -156,7 +156,7 @@ def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunF
             ]
         ),
         Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
-        Decision.INCONCLUSIVE: f"nothing was broken, but {_open_points(records, facts)}",
+        Decision.INCONCLUSIVE: f"no failures, but {_open_points(records, facts)}",
         Decision.INCOMPLETE: f"{_unmeasured(counts[Outcome.ERROR], records, facts)}: this says nothing about the model",
     }
     return reasons[decision]
@@ -195,7 +195,7 @@ def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
         Outcome.NOT_APPLICABLE: ("test does not apply", "tests do not apply"),
     }
     points = [quantity(counts[outcome], *noun) for outcome, noun in words.items() if counts[outcome]]
-    points += ["GO requires more than this run has"] if facts.shortfalls else []
+    points += ["the run lacks what the policy requires for GO"] if facts.shortfalls else []
     points += [f"no rule judged {unjudged}"] if unjudged else []
     return all_of(points) or "no rule applied"
 
@@ -258,7 +258,7 @@ def _selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
     """Returns the tests that were not selected or did not end, and what the policy asks for beside."""
     lines = []
     if facts.selected < facts.planned:
-        lines.append(f"partial selection: {facts.selected} of {quantity(facts.planned, 'test')}; the decision covers these only")
+        lines.append(f"only {facts.selected} of {quantity(facts.planned, 'test')} ran: the decision is about these alone")
     if facts.missing(records):
         lines.append(f"stopped early: {facts.missing(records)} of {quantity(facts.selected, 'selected test')} left no verdict")
     return [*lines, *budget_lines(records), *(f"not GO: {obstacle}" for obstacle in facts.obstacles(records))]

@@ -313,14 +313,10 @@ def baseline_summary(records: Iterable[Record]) -> list[str]:
     cells = [record for record, drop in asked if math.isfinite(drop.value)]
     if not asked:
         return []
-    (broken, breaking), (fixed, fixing) = (
-        _count_changes(record.broken for record in cells),
-        _count_changes(record.fixed for record in cells),
-    )
-    broke = f"{quantity(broken, 'answer')} newly broken in {quantity(breaking, 'cell')}"
-    changes = f"{broke}, {fixed} newly fixed in {fixing}, over {quantity(len(cells), 'cell')}"
-    left = f"; {quantity(len(asked) - len(cells), 'cell')} could not be compared" if len(cells) < len(asked) else ""
-    return [f"since the baseline: {changes}{left}"]
+    worse, better = sum(len(one.broken) for one in cells), sum(len(one.fixed) for one in cells)
+    changes = f"{quantity(worse, 'answer')} got worse, {better} got better ({quantity(len(cells), 'test')})"
+    left = f"; {quantity(len(asked) - len(cells), 'test')} could not be compared" if len(cells) < len(asked) else ""
+    return [f"compared with the baseline: {changes}{left}"]
 
 
 def not_asked(records: Iterable[Record]) -> list[str]:
@@ -328,12 +324,6 @@ def not_asked(records: Iterable[Record]) -> list[str]:
     counts = Counter((record.model, record.dataset, record.not_asked) for record in records if record.not_asked)
     words = "test does not apply", "tests do not apply"
     return [f"{model}-{dataset}: {quantity(count, *words)}: {why}" for (model, dataset, why), count in counts.items()]
-
-
-def _count_changes(changed: Iterable[Sequence[str]]) -> tuple[int, int]:
-    """Returns how many samples changed in all, and in how many cells."""
-    counts = [len(ids) for ids in changed]
-    return sum(counts), sum(map(bool, counts))
 
 
 def _drop(record: Record) -> float:

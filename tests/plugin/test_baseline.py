@@ -47,7 +47,7 @@ def test_the_same_model_loses_nothing(compared: Project) -> None:
     result = compared.run("--vlm-baseline=first", "--vlm-report=out")
     assert result.ret == 0
     result.assert_outcomes(passed=TESTS + 1)
-    result.stdout.fnmatch_lines(["since the baseline: 0 answers newly broken in 0 cells, 0 newly fixed in 0, over 6 cells"])
+    result.stdout.fnmatch_lines(["compared with the baseline: 0 answers got worse, 0 got better (6 tests)"])
     values = {
         m.value for r in records(compared).values() for m in r.measures if "baseline" in m.metric or m.metric == "drop_increase"
     }
@@ -65,7 +65,7 @@ def test_a_worse_model_is_found_with_the_samples_that_broke(any_project: Project
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*baseline_drop 0.250 > 0.100 (rule loss, policy.yaml:6)*"])
     result.stdout.fnmatch_lines(["*broken since the baseline    q2, q5"])
-    result.stdout.fnmatch_lines(["since the baseline: 2 answers newly broken in 1 cell, 1 newly fixed in 1, over 6 cells"])
+    result.stdout.fnmatch_lines(["compared with the baseline: 2 answers got worse, 1 got better (6 tests)"])
     found = records(project)
     assert found["newer-data-invert"].broken == ("q2", "q5")
     assert found["newer-data-flip_v"].fixed == ("q7",)
@@ -144,9 +144,7 @@ def test_the_mean_over_settings_fails_too(compared: Project) -> None:
 def test_only_cells_that_the_baseline_has_are_counted(compared: Project) -> None:
     compared.run("--vlm-report=first", "-k", "clean or invert")
     result = compared.run("--vlm-baseline=first", "--vlm-report=out")
-    said = (
-        "since the baseline: 0 answers newly broken in 0 cells, 0 newly fixed in 0, over 3 cells; 3 cells could not be compared"
-    )
+    said = "compared with the baseline: 0 answers got worse, 0 got better (3 tests); 3 tests could not be compared"
     result.stdout.fnmatch_lines([said])
     assert said in (compared.path / "out" / "summary.md").read_text()
 
@@ -263,8 +261,8 @@ def test_a_baseline_may_be_the_newest_run_or_the_one_before_it(compared: Project
     compared.run("--vlm-report=first")
     compared.run("--vlm-baseline=previous").stderr.fnmatch_lines(["*previous: *.vlmrobust holds 1 run. *"])
     result = compared.run("--vlm-baseline=latest", "--vlm-report=second")
-    result.stdout.fnmatch_lines(["since the baseline: 0 answers newly broken in 0 cells, *"])
-    compared.run("--vlm-baseline=previous").stdout.fnmatch_lines(["since the baseline: 0 answers newly broken in 0 cells, *"])
+    result.stdout.fnmatch_lines(["compared with the baseline: 0 answers got worse, *"])
+    compared.run("--vlm-baseline=previous").stdout.fnmatch_lines(["compared with the baseline: 0 answers got worse, *"])
     moving = compared.run("--vlm-baseline=latest", "--vlm-update-baseline")
     assert moving.ret == 4
     moving.stderr.fnmatch_lines(["*that names another run after each one*"])

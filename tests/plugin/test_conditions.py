@@ -30,14 +30,12 @@ def test_a_part_of_the_tests_is_not_go_and_every_report_says_why(project: Projec
     result = project.run("-k", "flip_v or clean", "--vlm-report=out", "--junitxml=junit.xml")
     assert result.ret == 10
     result.assert_outcomes(passed=2, deselected=6)
-    result.stdout.fnmatch_lines(
-        ["partial selection: 2 of 8 tests*", f"{NOT_ALL.replace('[', '[[]')}*", "INCONCLUSIVE  nothing was broken*"]
-    )
+    result.stdout.fnmatch_lines(["only 2 of 8 tests ran*", f"{NOT_ALL.replace('[', '[[]')}*", "INCONCLUSIVE  no failures*"])
     results = json.loads((project.path / "out" / "results.json").read_text(encoding="utf-8"))
     assert results["decision"] == "INCONCLUSIVE"
     assert results["shortfalls"][0].startswith("6 of 8 tests were not selected")
     summary = (project.path / "out" / "summary.md").read_text(encoding="utf-8")
-    assert summary.startswith("# INCONCLUSIVE\n\nnothing was broken, but GO requires more than this run has.")
+    assert summary.startswith("# INCONCLUSIVE\n\nno failures, but the run lacks what the policy requires for GO.")
     assert f"**{NOT_ALL}" in summary
     suite = ElementTree.parse(project.path / "junit.xml").getroot()[0]
     properties = {str(p.get("name")): str(p.get("value")) for p in suite.findall("properties/property")}
@@ -54,7 +52,7 @@ def test_a_policy_may_let_a_part_be_go(project: Project) -> None:
     project.write("policy.yaml", PARTIAL)
     result = project.run("-k", "flip_v or clean or worst_case_drop")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["partial selection: 3 of 8 tests; the decision covers these only", "GO  *"])
+    result.stdout.fnmatch_lines(["only 3 of 8 tests ran: the decision is about these alone", "GO  *"])
     result.stdout.fnmatch_lines(["*warning the policy of model is a smoke test*"])
 
 

@@ -24,6 +24,7 @@ from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.run.evaluator import Progress
 from pytest_vlmrobust.plugin import progress
 from pytest_vlmrobust.plugin.progress import ProgressDisplay
+from tests.small_gate import suite
 
 from .conftest import ALONE, POLICY, SAMPLES, SUITE, UNUSED, WORKERS_IF_SLOW, Project
 
@@ -181,6 +182,20 @@ def test_a_go_is_one_screen_whose_last_words_are_the_decision_and_where_it_is_ke
     assert last[decision + 1].startswith("report report/report.html, run .vlmrobust/runs/")
     assert last[decision + 2].startswith("policy of model: policy.yaml ")
     assert letters(terminal.text) == "." * TESTS
+
+
+def test_six_failures_are_a_sentence_each_on_one_screen(project: Project) -> None:
+    names = ("grayscale", "flip_v", "invert", "solarize:low", "fog:low")
+    project.write("suite/test_suite.py", suite(*names))
+    project.script(*({"setting": name, "answer": "A"} for name in names))
+    terminal = Terminal(80, 24)
+    assert terminal.run(project.path, "--vlm-report=report") == 1
+    last = terminal.display
+    assert any("vision-language model robustness" in row for row in last)
+    assert sum(row.startswith("FAIL model-data-") for row in last) >= 5, "the command that reruns them takes four rows here"
+    assert not any(re.search("= (FAILURES|short test summary info) =", row) for row in terminal.text)
+    assert any(row.startswith("NO-GO  6 verdicts broke a bound") for row in last)
+    assert " 6 failed, " in next(row for row in reversed(last) if row)
 
 
 def test_letters_of_long_ids_are_whole_with_v(project: Project) -> None:

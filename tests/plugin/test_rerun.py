@@ -41,7 +41,7 @@ def test_only_what_failed_runs_again(any_project: Project) -> None:
     again.assert_outcomes(failed=3, deselected=0 if "-n2" in any_project.arguments else TESTS - 3)
     assert header(again).startswith("vlm: --vlm-rerun failed: 3 tests to run again of run 2")
     assert header(again).endswith("(3 FAIL, 2 MEASURED, 3 PASS)")
-    again.stdout.fnmatch_lines(["partial selection: 3 of 8 tests*", "NO-GO*"])
+    again.stdout.fnmatch_lines(["only 3 of 8 tests ran*", "NO-GO*"])
 
 
 def test_what_is_mended_is_not_go_by_itself(any_project: Project) -> None:

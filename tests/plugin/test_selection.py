@@ -71,7 +71,7 @@ def refuses_a_part(project: Project, arguments: list[str], selected: int) -> Non
     result = named(project, *arguments)
     assert result.ret == 10
     result.stdout.fnmatch_lines(
-        [f"partial selection: {selected} of {TESTS} tests*", f"not GO: {TESTS - selected} of {TESTS} tests*", "INCONCLUSIVE*"]
+        [f"only {selected} of {TESTS} tests ran*", f"not GO: {TESTS - selected} of {TESTS} tests*", "INCONCLUSIVE*"]
     )
 
 

@@ -70,7 +70,7 @@ def test_a_model_that_no_rule_judges_is_not_go(project: Project) -> None:
             f"not GO: {UNJUDGED}",
             "decision about model: GO",
             "decision about other: INCONCLUSIVE",
-            "INCONCLUSIVE  nothing was broken, but no rule judged other",
+            "INCONCLUSIVE  no failures, but no rule judged other",
         ]
     )
     assert alike(decisions(project), model="GO", other="INCONCLUSIVE")

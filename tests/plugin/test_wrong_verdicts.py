@@ -56,7 +56,7 @@ def test_power_says_of_copies_what_the_run_says(project: Project, capsys: pytest
     ask_about(project, pictures=24, each=4)
     result = project.run()
     assert result.ret == 10
-    result.stdout.fnmatch_lines(["INCONCLUSIVE *mean_drop 0.000 * does not decide <= 0.050*"])
+    result.stdout.fnmatch_lines(["INCONCLUSIVE *mean_drop 0.000 *, too few questions to tell if <= 0.050*"])
     assert share_of_go(capsys, "--dataset=./data.jsonl", "--correlation=0.7") == 0.0
     assert share_of_go(capsys, "--samples=96") >= 0.9
 
@@ -119,7 +119,9 @@ def test_a_nearly_blind_model_that_loses_most_of_what_seeing_brings_is_no_go(pro
     result = project.run()
     assert result.ret == code, result.stdout.str()
     if lost:
-        result.stdout.fnmatch_lines(["INCONCLUSIVE *mean_relative_corruption_error 0.600 * does not decide <= 0.500*"])
+        result.stdout.fnmatch_lines(
+            ["INCONCLUSIVE *mean_relative_corruption_error 0.600 *, too few questions to tell if <= 0.500*"]
+        )
 
 
 @pytest.mark.parametrize(("budgets", "code"), [("", 0), ("budgets: {max_unparsed_rate: 5%, max_refusal_rate: 5%}\n", 10)])
@@ -137,9 +139,8 @@ def test_a_budget_that_the_answers_do_not_decide_is_never_passed_in_silence(proj
     if code:
         return
     result.stdout.fnmatch_lines(["GO *1 rule is not shown to hold"])
-    opened = (
-        "unparsed_rate 0.037 [[]0.0*] does not decide *<= 0.050 (rule max_unparsed_rate, built-in default); *would decide it*"
-    )
+    bound = "<= 0.050 (rule max_unparsed_rate, built-in default)"
+    opened = f"unparsed_rate 0.037 [[]0.0*], too few questions to tell if *{bound}; *would decide it*"
     for name in ("summary.md", "model_card.md", "junit.xml", "results.json", "report.html"):
         text = (project.path / "report" / name).read_text(encoding="utf-8").replace("&lt;", "<").replace("&#39;", "'")
         assert fnmatch(text, f"*{opened}"), name

@@ -99,22 +99,42 @@ def test_a_point_against_a_bound(bound: Bound, value: float, outcome: Outcome, t
     ("bound", "estimate", "outcome", "text"),
     [
         (Bound(high=0.05), between(0.01, 0.02, 0.05), Outcome.PASS, "0.020 [0.010, 0.050] <= 0.050"),
-        (Bound(high=0.05), between(0.05, 0.07, 0.09), Outcome.INCONCLUSIVE, "0.070 [0.050, 0.090] does not decide <= 0.050"),
-        (Bound(high=0.05), between(0.01, 0.03, 0.051), Outcome.INCONCLUSIVE, "0.030 [0.010, 0.051] does not decide <= 0.050"),
+        (
+            Bound(high=0.05),
+            between(0.05, 0.07, 0.09),
+            Outcome.INCONCLUSIVE,
+            "0.070 [0.050, 0.090], too few questions to tell if <= 0.050",
+        ),
+        (
+            Bound(high=0.05),
+            between(0.01, 0.03, 0.051),
+            Outcome.INCONCLUSIVE,
+            "0.030 [0.010, 0.051], too few questions to tell if <= 0.050",
+        ),
         (Bound(high=0.05), between(0.061, 0.092, 0.123), Outcome.FAIL, "0.092 [0.061, 0.123] > 0.050"),
         (Bound(low=0.8), between(0.8, 0.9, 0.95), Outcome.PASS, "0.900 [0.800, 0.950] >= 0.800"),
-        (Bound(low=0.8), between(0.7, 0.9, 0.95), Outcome.INCONCLUSIVE, "0.900 [0.700, 0.950] does not decide >= 0.800"),
+        (
+            Bound(low=0.8),
+            between(0.7, 0.9, 0.95),
+            Outcome.INCONCLUSIVE,
+            "0.900 [0.700, 0.950], too few questions to tell if >= 0.800",
+        ),
         (Bound(low=0.8), between(0.5, 0.6, 0.7), Outcome.FAIL, "0.600 [0.500, 0.700] < 0.800"),
         (Bound(-0.1, 0.3), between(-0.1, 0.0, 0.3), Outcome.PASS, "0.000 [-0.100, 0.300] in [-0.100, 0.300]"),
         (
             Bound(-0.1, 0.3),
             between(-0.2, 0.0, 0.4),
             Outcome.INCONCLUSIVE,
-            "0.000 [-0.200, 0.400] does not decide in [-0.100, 0.300]",
+            "0.000 [-0.200, 0.400], too few questions to tell if in [-0.100, 0.300]",
         ),
         (Bound(-0.1, 0.3), between(0.31, 0.4, 0.5), Outcome.FAIL, "0.400 [0.310, 0.500] > 0.300"),
         (Bound(-0.1, 0.3), between(-0.5, -0.4, -0.3), Outcome.FAIL, "-0.400 [-0.500, -0.300] < -0.100"),
-        (Bound(high=0.05), between(0.01, 0.02, math.inf), Outcome.INCONCLUSIVE, "0.020 [0.010, inf] does not decide <= 0.050"),
+        (
+            Bound(high=0.05),
+            between(0.01, 0.02, math.inf),
+            Outcome.INCONCLUSIVE,
+            "0.020 [0.010, inf], too few questions to tell if <= 0.050",
+        ),
         (Bound(high=0.05), between(0.06, 0.07, math.inf), Outcome.FAIL, "0.070 [0.060, inf] > 0.050"),
     ],
 )
@@ -264,8 +284,14 @@ def test_the_cap_lies_on_the_side_of_the_breach(bound: Bound, value: float, cap:
     ("estimate", "found"),
     [
         (between(0.06, 0.12, 0.25), "broken: accuracy_drop 0.120 [0.060, 0.250] > 0.050"),
-        (between(0.01, 0.04, 0.25), "undecided with all samples: accuracy_drop 0.040 [0.010, 0.250] does not decide <= 0.050"),
-        (between(0.01, 0.12, 0.25), "undecided with all samples: accuracy_drop 0.120 [0.010, 0.250] does not decide <= 0.050"),
+        (
+            between(0.01, 0.04, 0.25),
+            "undecided with all samples: accuracy_drop 0.040 [0.010, 0.250], too few questions to tell if <= 0.050",
+        ),
+        (
+            between(0.01, 0.12, 0.25),
+            "undecided with all samples: accuracy_drop 0.120 [0.010, 0.250], too few questions to tell if <= 0.050",
+        ),
     ],
 )
 def test_the_cap_of_an_interval_rule_is_compared_with_the_interval(estimate: Estimate, found: str) -> None:
@@ -310,7 +336,7 @@ def test_one_good_waiver_is_enough_and_all_bad_ones_are_named() -> None:
 def test_what_is_undecided_is_waived_as_well_and_what_passes_or_was_not_measured_is_not() -> None:
     verdict = judged(between(0.01, 0.04, 0.09), rule(treatment=INTERVAL), waiver())
     assert (verdict.outcome, verdict.waiver) == (Outcome.WAIVED, "W1")
-    assert "0.040 [0.010, 0.090] does not decide <= 0.050" in verdict.reason
+    assert "0.040 [0.010, 0.090], too few questions to tell if <= 0.050" in verdict.reason
     assert judged(between(0.01, 0.3, 0.6), rule(treatment=INTERVAL), waiver()).outcome is Outcome.INCONCLUSIVE
     assert judged(point(0.01), None, waiver()).waiver == ""
     assert judged(point(math.nan), None, waiver()).outcome is Outcome.INCONCLUSIVE
@@ -344,22 +370,22 @@ def test_tests_that_share_a_rule_share_the_risk_of_failing_and_not_that_of_passi
     alone = Treatment(multiplicity=Multiplicity.NONE)
     assert judge_rule(rule(treatment=alone), above, (), TODAY, tests=133).outcome is Outcome.FAIL
     plain = judge_rule(rule(treatment=INTERVAL), normal(0.3, 0.01), (), TODAY, tests=133)
-    assert plain.reason == f"accuracy_drop 0.300 [0.266, 0.334] > 0.050, at a risk shared by 133 tests {CITED}"
+    assert plain.reason == f"accuracy_drop 0.300 [0.266, 0.334] > 0.050, risk split over 133 tests {CITED}"
     two, one = (judge_rule(rule(treatment=INTERVAL), normal(0.3, 0.01), (), TODAY, tests=count).reason for count in (2, 1))
-    assert ("shared by 2 tests" in two, "shared by" in one) == (True, False)
+    assert ("split over 2 tests" in two, "split over" in one) == (True, False)
 
 
 def test_the_interval_that_leaves_it_open_is_the_one_that_is_printed() -> None:
     """Of 0.080 +- 0.010 the 90 % interval lies above 0.050; at the risk of one among 133 tests it does not."""
     above = normal(0.05 + 3 * 0.01, 0.01)
-    said = "accuracy_drop 0.080 [0.046, 0.114] does not decide <= 0.050, at a risk shared by 133 tests"
+    said = "accuracy_drop 0.080 [0.046, 0.114], too few questions to tell if <= 0.050, risk split over 133 tests"
     verdict = judge_rule(rule(treatment=INTERVAL), above, (), TODAY, tests=133)
     assert (verdict.outcome, verdict.reason.partition(" (rule")[0]) == (Outcome.INCONCLUSIVE, said)
     waived = judge_rule(rule(treatment=INTERVAL), above, [waiver()], TODAY, tests=133)
     found = f"the bound is undecided with all samples: {said}"
     assert (waived.outcome, waived.reason.partition(" (rule")[0]) == (Outcome.WAIVED, found)
     inside = judge_rule(rule(treatment=INTERVAL), normal(0.045, 0.01), (), TODAY, tests=133)
-    assert inside.reason.startswith("accuracy_drop 0.045 [0.029, 0.061] does not decide <= 0.050 (rule")
+    assert inside.reason.startswith("accuracy_drop 0.045 [0.029, 0.061], too few questions to tell if <= 0.050 (rule")
 
 
 def test_either_end_of_a_range_takes_half_of_the_risk_of_failing() -> None:

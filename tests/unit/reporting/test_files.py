@@ -126,7 +126,7 @@ def test_a_run_that_was_stopped_is_incomplete_and_says_so(tmp_path: Path) -> Non
     text = (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert text.startswith("# INCOMPLETE")
     assert "stopped early: 2 of 3 selected tests left no verdict" in text
-    assert "partial selection: 3 of 5 tests" in text
+    assert "only 3 of 5 tests ran" in text
 
 
 def test_nothing_in_the_summary_is_obeyed_by_a_terminal() -> None:

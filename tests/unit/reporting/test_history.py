@@ -48,7 +48,7 @@ def test_a_value_of_a_part_of_the_answers_is_marked() -> None:
     told = render_history("m-d", points, 60).splitlines()
     assert "~0.300" in told[1]
     assert "~" not in told[2]
-    assert "~ from a part of the samples: enough for the verdict" in told
+    assert "~ stopped early" in told
     page = render_history_page("ACE", {"m-d": points})
     assert ">20 of 200<" in page.replace("\n", "")
     assert ">~0.300<" in page

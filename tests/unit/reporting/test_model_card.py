@@ -35,7 +35,7 @@ def test_it_says_what_was_gated_decided_and_left_out() -> None:
         "- Model: m, owner/name, revision abc, asked in mode direct",
         "- Policy of m: SHA-256 `c0ffee`",
         "| d | worst_case_drop | 0.300 | [0.100, 0.400] | 100 | WAIVED | worst_case_drop 0.300, bound 0.2 |",
-        "- partial selection: 3 of 4 tests; the decision covers these only",
+        "- only 3 of 4 tests ran: the decision is about these alone",
         "- 1 test is waived\n  - m-d-worst: waived by W1",
         "- no rule could read 4 of 112 answers (3.6 %): these count as wrong",
     ):

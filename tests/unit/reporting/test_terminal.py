@@ -26,14 +26,14 @@ from .conftest import open_record, record
 PAGE = """\
 FAIL m-d-fog:high: accuracy_drop 0.300
      accuracy_drop 0.300  [0.250, 0.350]  bound 0.2  n 100
-     or waive it, with these lines below waivers: of a thresholds file
+     To waive it, add this under waivers: in your thresholds file:
   - {id: W-m-d-fog-high, owner: , reason: , expires: , metric: accuracy_drop, cap: 0.35,
     where: {model: "m", dataset: "d"}}
 ERROR m-d-snow:high: the model does not load
 warning p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it
 1 FAIL, 1 ERROR, 1 PASS
 120 inferences; 80 answers came from the store
-partial selection: 3 of 8 tests; the decision covers these only
+only 3 of 8 tests ran: the decision is about these alone
 NO-GO  1 verdict broke a bound
 report out/report.html, run .vlmrobust/runs/1
 policy of m: p.yaml 0123456789ab
@@ -118,9 +118,10 @@ def test_on_a_terminal_sentences_break_between_words() -> None:
 
 def test_a_reason_that_names_its_rule_has_the_numbers_and_they_stand_once() -> None:
     measure = Measure("accuracy_drop", 0.3, 0.2, 0.4, 100, "0.2", Outcome.FAIL, "broken", "drop", "p.yaml:4")
-    reason = "accuracy_drop 0.300 [0.210, 0.390] > 0.200, at a risk shared by 9 tests (rule drop, p.yaml:4)"
+    reason = "accuracy_drop 0.300 [0.210, 0.390] > 0.200, risk split over 9 tests (rule drop, p.yaml:4)"
     lines = render(record("m-d-fog:high", Outcome.FAIL, reason=reason, measures=(measure,))).splitlines()
-    assert lines[:2] == [f"FAIL m-d-fog:high: {reason}", "     n 100"]
+    assert lines[0] == f"FAIL m-d-fog:high: {reason}"
+    assert lines[1].strip().startswith("To waive it")
 
 
 def test_ids_are_whole_where_the_reason_stands_whatever_the_width() -> None:
@@ -174,7 +175,7 @@ def test_the_worst_setting_is_known_where_no_test_asks_for_the_metric_of_all() -
 def test_numbers_of_a_part_of_the_samples_say_so() -> None:
     noted = "largest drop in what was asked: 0.500 at snow:mid"
     text = render(summary("worst_case_drop", 0.5, n_samples=128, n_requested=16, notes=(noted,)))
-    assert text.startswith("m on d: worst ~50.0 pp (snow:mid)\n~ from a part of the samples: ")
+    assert text.startswith("m on d: worst ~50.0 pp (snow:mid)\n~ stopped early\n")
     assert "~" not in render(*MEASURED)
 
 
@@ -189,7 +190,7 @@ def test_tasks_of_a_collection_share_a_headline() -> None:
     ]
     unasked = task("pointing", "observatory_id", math.nan, not_asked="not shown", outcome=Outcome.NOT_APPLICABLE)
     text = render(*tasks, task("pointing", "clean", 0.25), unasked, width=120)
-    assert text.startswith("m on faces: matching 0.96, augmented 0.80, illusions 0.30, not shown to do pointing\n")
+    assert text.startswith("m on faces: matching 0.96, augmented 0.80, illusions 0.30, cannot do: pointing (skipped)\n")
 
 
 def test_of_many_models_each_has_a_line_and_the_rest_is_counted() -> None:
@@ -306,15 +307,34 @@ def test_what_is_wrong_stands_in_full_worst_first_and_the_rest_is_counted_and_ha
         "FAIL f-299: drop 299",
         "FAIL f-298: drop 298",
         "FAIL f-297: drop 297",
+        "FAIL f-296: drop 296",
+        "FAIL f-295: drop 295",
     ]
     assert "ERROR e-000 and 99 more: the model does not load" in lines
-    assert "… and 297 FAIL more; all of them are in runs/x/records.jsonl" in lines
+    assert "… and 295 FAIL more: see runs/x/records.jsonl" in lines
     assert "300 FAIL, 100 ERROR, 1 PASS" in lines
+
+
+def test_six_failures_fit_on_a_screen_and_v_says_more() -> None:
+    reason = "accuracy_drop 0.445 [0.307, 0.590] > 0.150, risk split over 9 tests (rule drop, release.yaml:13)"
+    measure = Measure("accuracy_drop", 0.445, 0.3, 0.6, 100, "0.15", Outcome.FAIL, "broken", "drop", "release.yaml:13")
+    failed = [record(f"model-shapes-blur_{i}:high", Outcome.FAIL, reason=reason, measures=(measure,)) for i in range(6)]
+    facts = RunFacts(directory=".vlmrobust/runs/20261127-012342-895f067e", report="report/report.html", policies={"m": "p 01"})
+    page = render(*failed, facts=facts, width=80)
+    assert len(page.splitlines()) <= 20
+    assert page.count("FAIL model-shapes-blur_") == 6
+    assert page.count("waive it") <= 1
+    assert "-v prints how to rerun or waive each" in page
+    one = render(failed[0], facts=facts, width=80)
+    assert "To waive it" in one
+    assert "-v prints" not in one
+    full = render_terminal(failed, facts, width=80, color=False, full=True)
+    assert full.count("To waive it") == 6
 
 
 def pasted(page: str) -> str:
     """Returns the lines of a stub as a terminal gives them to who copies them."""
-    _, _, below = page.partition("thresholds file\n")
+    _, _, below = page.partition("thresholds file:\n")
     stub = re.match(r"  - \{(?:.*\n)+?.*\}\}\n", below)
     assert stub is not None
     return stub[0]
@@ -366,7 +386,7 @@ def test_a_test_that_stopped_early_has_no_stub() -> None:
     measure = Measure("accuracy_drop", 0.4, threshold="0.2", outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
     broken = replace(record("a", Outcome.FAIL, measures=(measure,)), n_requested=24, n_samples=128)
     text = render(broken, facts=RunFacts(origins=origins(0)))
-    assert "or waive it: first ask all samples, with --vlm-mode=full, which show what cap would hold" in text
+    assert "To waive it, first ask all questions with --vlm-mode=full: these show what cap would hold" in text
     assert "cap: " not in text
 
 
@@ -392,7 +412,7 @@ def test_each_breach_has_the_command_that_runs_it_again() -> None:
     assert lines[lines.index("FAIL a: accuracy_drop 0.100") + 2] == (
         f"     pytest --vlm=tiny '--vlm-dataset=my data.jsonl' '{node}'"
     )
-    assert "all 2 FAIL again: pytest --vlm=tiny '--vlm-dataset=my data.jsonl' --vlm-rerun=failed suites" in lines
+    assert "Rerun the 2 failures: pytest --vlm=tiny '--vlm-dataset=my data.jsonl' --vlm-rerun=failed suites" in lines
     assert not any("x::y" in line for line in lines)  # what is undecided is so again
 
 
@@ -458,4 +478,4 @@ def test_key_numbers_judged_by_value_are_marked_and_the_mark_is_explained() -> N
     assert "* judged by value" not in render(record("m-d-clean", setting="clean"))
     page = render(record("m-d-clean", setting="clean", measures=(judged,)))
     assert "clean 90.0 %*" in page
-    assert "\n* judged by value\n" in page
+    assert "\n* no confidence interval used\n" in page

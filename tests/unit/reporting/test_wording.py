@@ -84,7 +84,7 @@ def test_counts_stand_worst_first() -> None:
     [
         (Decision.GO, "2 verdicts passed, 1 is waived, none failed"),
         (Decision.NO_GO, "0 verdicts broke a bound"),
-        (Decision.INCONCLUSIVE, "nothing was broken, but no rule applied"),
+        (Decision.INCONCLUSIVE, "no failures, but no rule applied"),
         (Decision.INCOMPLETE, "1 test ended in an error: this says nothing about the model"),
     ],
 )
@@ -99,7 +99,8 @@ def test_what_the_policy_asks_for_beside_holds_a_decision_back() -> None:
     assert RunFacts(planned=2, selected=2).decision(records) is Decision.GO
     assert facts.decision(records) is Decision.INCONCLUSIVE
     assert (
-        decision_sentence(Decision.INCONCLUSIVE, records, facts) == "nothing was broken, but GO requires more than this run has"
+        decision_sentence(Decision.INCONCLUSIVE, records, facts)
+        == "no failures, but the run lacks what the policy requires for GO"
     )
     assert view(records, facts).grave == ["not GO: no gated test of test_patches.py ran"]
     assert facts.decision([*records, record("c", Outcome.FAIL)]) is Decision.NO_GO
@@ -136,9 +137,9 @@ def test_what_is_said_of_original_pictures_comes_before_what_it_explains() -> No
 def test_everything_that_holds_a_decision_back_is_said() -> None:
     records = [record("a"), record("b", Outcome.INCONCLUSIVE), *(record(name, Outcome.NOT_APPLICABLE) for name in "cd")]
     facts = RunFacts(planned=4, selected=4, shortfalls=["no gated test of test_patches.py ran"], models=["m", "n"])
-    said = "nothing was broken, but 1 test is undecided, 2 tests do not apply, GO requires more than this run has"
+    said = "no failures, but 1 test is undecided, 2 tests do not apply, the run lacks what the policy requires for GO"
     assert decision_sentence(Decision.INCONCLUSIVE, records, facts) == f"{said} and no rule judged n"
-    assert decision_sentence(Decision.INCONCLUSIVE, records[:2], RunFacts()) == "nothing was broken, but 1 test is undecided"
+    assert decision_sentence(Decision.INCONCLUSIVE, records[:2], RunFacts()) == "no failures, but 1 test is undecided"
 
 
 def test_an_error_without_a_number_is_named() -> None:
@@ -148,7 +149,7 @@ def test_an_error_without_a_number_is_named() -> None:
 
 
 BROKEN = "accuracy 0.500 < 0.900 (rule r, p.yaml:3)"
-OPEN = "harmful_flip_rate 0.300 does not decide <= 0.200 (rule f, p.yaml:4)"
+OPEN = "harmful_flip_rate 0.300, too few questions to tell if <= 0.200 (rule f, p.yaml:4)"
 
 
 def test_what_only_warns_is_said_whatever_the_verdict_but_not_where_nothing_was_asked() -> None:

@@ -180,7 +180,7 @@ def test_a_model_that_breaks_its_budget_over_all_cells(world: World) -> None:
     assert (record.test, record.id, record.outcome) == (BUDGET, "model-data", Outcome.FAIL)
     (broken,) = [measure for measure in record.measures if measure.outcome is Outcome.FAIL]
     assert record.reason.startswith(f"model on data: unparsed_rate {broken.value:.3f} [")
-    assert "> 0.050, at a risk shared by 2 tests (rule max_unparsed_rate, p.yaml:2): no answer could be read" in record.reason
+    assert "> 0.050, risk split over 2 tests (rule max_unparsed_rate, p.yaml:2): no answer could be read" in record.reason
     assert "of 600 texts" in record.reason, "five cells with pictures"
     assert (broken.n, broken.threshold, broken.target) == (120, "0.05", "population")
     assert 0.05 < broken.low < broken.value < broken.high
