@@ -60,7 +60,7 @@ def test_a_worse_model_is_found_with_the_samples_that_broke(any_project: Project
     project.script({"setting": "flip_v", "sample": "q7", "answer": "A"})
     project.run("--vlm-report=first")
     project.script({"setting": "invert", "sample": "q[25]", "answer": "A"}, name="newer")
-    more = ("--vlm-baseline=first", "--vlm-report=out")
+    more = ("-v", "--vlm-baseline=first", "--vlm-report=out")
     result = project.run(*more, models=("newer",))
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*baseline_drop 0.250 > 0.100 (rule loss, policy.yaml:6)*"])

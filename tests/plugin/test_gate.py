@@ -162,7 +162,7 @@ def test_a_broken_bound_outranks_an_error(project: Project) -> None:
 
 def test_unreadable_answers_are_counted_apart(project: Project) -> None:
     project.script({"setting": "invert", "answer": "Hm."})
-    result = project.run()
+    result = project.run("-v")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         [
@@ -185,7 +185,7 @@ def test_a_test_that_fails_for_unread_answers_says_why_and_what_to_do(
     project: Project, answer: str, rule: str, advice: str
 ) -> None:
     project.script({"setting": "invert", "answer": answer})
-    result = project.run()
+    result = project.run("-v")
     assert result.ret == 1
     said = " ".join(result.stdout.str().split())
     assert f"unread '{rule}', 8 of 8, such as" in said
@@ -195,7 +195,7 @@ def test_a_test_that_fails_for_unread_answers_says_why_and_what_to_do(
 
 def test_texts_that_stop_in_a_sentence_need_more_tokens(project: Project) -> None:
     project.script({"setting": "invert", "answer": "The ears are long and the tail is " * 8})
-    assert "The texts stop in the middle of a sentence. Raise max_new_tokens" in " ".join(project.run().stdout.str().split())
+    assert "The texts stop in the middle of a sentence. Raise max_new_tokens" in " ".join(project.run("-v").stdout.str().split())
 
 
 LENIENT = policy(90).replace("point", "interval")

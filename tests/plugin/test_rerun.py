@@ -26,7 +26,7 @@ BROKEN = ({"setting": "invert", "answer": "A"}, {"setting": "flip_v", "answer": 
 def commands(result: pytest.RunResult) -> list[list[str]]:
     """Returns the commands that the table at the end gives."""
     table = itertools.dropwhile(lambda line: "vision-language model robustness" not in line, result.outlines)
-    return [shlex.split(line.rpartition("again: ")[2]) for line in table if "pytest --vlm" in line]
+    return [shlex.split(line.rpartition("failures: ")[2]) for line in table if "pytest --vlm" in line]
 
 
 def header(result: pytest.RunResult) -> str:
@@ -254,7 +254,7 @@ def in_messages(text: str) -> list[str]:
 
 def test_failure_message_terminal_page_and_junit_give_the_same_command(any_project: Project) -> None:
     any_project.script({"setting": "invert", "answer": "A"})
-    first = any_project.run("--vlm-report=out", "--junitxml=junit.xml", "-k", "invert or worst")
+    first = any_project.run("-v", "--vlm-report=out", "--junitxml=junit.xml", "-k", "invert or worst")
     every = {shlex.join(words) for words in commands(first) if "::" in words[-1]}
     assert len(every) == 2
     assert set(in_messages(first.stdout.str())) == every
@@ -273,7 +273,7 @@ def test_failure_message_terminal_page_and_junit_give_the_same_command(any_proje
 def test_a_breach_is_explained_once_where_pytest_shortens_nothing(any_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     any_project.script({"setting": "invert", "answer": "A"})
-    told = any_project.run("-k", "invert")
+    told = any_project.run("-v", "-k", "invert")
     assert len(in_messages(told.stdout.str())) == 1
     told.stdout.fnmatch_lines(
         ["FAILED suite/test_suite.py::test_cell?model-data-invert? - *accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml:5)"]
@@ -290,7 +290,7 @@ def test_pasted_into_a_shell_the_command_runs_that_test_alone(project: Project) 
     (project.path / "data.jsonl").rename(project.path / f"{name}.jsonl")
     project.script({"setting": "invert", "answer": "A"}, {"setting": "solarize:low", "answer": "A"})
     arguments = ["--vlm=scripted:model.yaml", f"--vlm-dataset={name}.jsonl", "--vlm-thresholds=policy.yaml", "-p", "no:randomly"]
-    first = project.pytester.runpytest(*arguments, "suite", "-k", "solarize")
+    first = project.pytester.runpytest(*arguments, "-v", "suite", "-k", "solarize")
     (command,) = in_messages(first.stdout.str())
     assert "[" in command
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}

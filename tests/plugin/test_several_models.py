@@ -50,7 +50,7 @@ def decisions(project: Project) -> list[dict[str, str]]:
         lines = (project.path / file).read_text().splitlines()
         found.append(
             {
-                name: f"{said}".strip("*")
+                name: f"{said}".strip("*").removesuffix(" WITH WAIVERS")
                 for name, _, said in (x[2:].partition(": ") for x in lines if x[:2] == "- " and x[-2:] == "**")
             }
         )

@@ -772,7 +772,7 @@ def test_a_list_of_runs_has_whole_lines_and_the_marks_of_the_page(
         assert main(["runs", "--store", str(tmp_path)]) == 0
         header, row, legend = (re.sub("\x1b.*?m", "", line) for line in capsys.readouterr().out.splitlines())
         shown[columns] = header.split(), row.split()
-        assert legend == "~ stopped early  * judged by value"
+        assert legend == "~ stopped early  * no confidence interval used"
     assert shown[81][0] == ["run", "decision", "model", "data", "clean", "mean", "drop", "worst"]
     assert shown[81][1][1:] == ["INCONCLUSIVE", "m", "d", "90.0", "%", "~20.0", "pp*", "~20.0", "pp*"]
     assert shown[80][0] == shown[81][0][:-1]
