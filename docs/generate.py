@@ -37,7 +37,7 @@ from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.extras import SOURCE as OWN_READING
 from pytest_vlmrobust.perturbations.record import Corruption, aspects
 from pytest_vlmrobust.perturbations.registry import REGISTRY
-from pytest_vlmrobust.plugin.options import Settings
+from pytest_vlmrobust.plugin.options import BASIC, Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results
 from pytest_vlmrobust.reporting.analyses import Analysis
@@ -89,14 +89,15 @@ _JSON_TYPES = {
 }
 
 
-def options() -> str:
-    """Returns the table of options, each of which is also an ini value."""
+def options(*, basic: bool) -> str:
+    """Returns the table of the options that most runs need, or of the others; each is also an ini value."""
     rows = []
     for field in fields(Settings):
         about = field.metadata
         metavar = f" {about['argparse']['metavar']}" if "metavar" in about["argparse"] else ""
         default = "" if field.default in ((), "", False) else f"`{field.default}`"
-        rows.append((f"`--{field.name.replace('_', '-')}{metavar}`", default, about["ini"], about["help"].replace("%%", "%")))
+        row = f"`--{field.name.replace('_', '-')}{metavar}`", default, about["ini"], about["help"].replace("%%", "%")
+        rows += [row] if (field.name in BASIC) is basic else []
     return table(("option", "default", "ini type", "meaning"), rows)
 
 
@@ -428,7 +429,10 @@ def first_line(text: str | None) -> str:
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
-    "docs/reference/options.md": {"options": options},
+    "docs/reference/options.md": {
+        "options": functools.partial(options, basic=True),
+        "advanced": functools.partial(options, basic=False),
+    },
     "docs/reference/commands.md": {"commands": commands},
     "docs/reference/metrics.md": {"checks": checks, "metrics": metrics},
     "docs/reference/perturbations.md": {

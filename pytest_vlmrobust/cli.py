@@ -67,14 +67,29 @@ class _Parser(argparse.ArgumentParser):
         super().error(message + hint)
 
 
+_BASIC = ("init", "check", "probe", "open", "view", "runs", "compare", "explain", "list", "show", "power")
+"""Commands that most people need; the help lists the others apart."""
+
+
+class _TwoHeadings(argparse.HelpFormatter):
+    """Lists the commands under two headings."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse knows no headings among commands
+            return super()._format_action(action)
+        named = {one.dest: self._format_action(one) for one in self._iter_indented_subactions(action)}
+        basic = "".join(named.pop(name) for name in _BASIC)
+        return f"{basic}\nadvanced commands:\n{''.join(named.values())}"
+
+
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of all commands."""
     more = (
         "vlmrobust COMMAND --help says more, with examples. The gate itself is pytest; pytest --help lists its options --vlm-*."
     )
-    found = _Parser(prog="vlmrobust", description=__doc__, epilog=more)
+    found = _Parser(prog="vlmrobust", description=__doc__, epilog=more, formatter_class=_TwoHeadings)
     found.add_argument("--version", action="version", version=f"vlmrobust {__version__}")
-    commands = found.add_subparsers(required=True, metavar="COMMAND")
+    commands = found.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for subject in SUBJECTS:
         subject.add(commands)
     return found

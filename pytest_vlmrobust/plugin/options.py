@@ -31,6 +31,11 @@ _CHOICES: Mapping[str, Collection[str]] = {
     "vlm_baseline_samples": (COMMON,),
 }
 """Options that take one of a few words."""
+BASIC = (
+    *("vlm", "vlm_models", "vlm_dataset", "vlm_data", "vlm_sample", "vlm_thresholds"),
+    *("vlm_report", "vlm_baseline", "vlm_plan", "vlm_rerun", "vlm_device"),
+)
+"""The options that most runs need; ``pytest --help`` and the documentation list the others apart."""
 AUTO = "auto"
 ENVIRONMENT_DATA = ("VLMROBUST_DATA", "LMUData")
 
@@ -377,8 +382,10 @@ def register_profiles(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declares every field of Settings as an option and as an ini value."""
-    group = parser.getgroup("vlmrobust", "vision-language model robustness gate")
+    basic = parser.getgroup("vlmrobust", "vision-language model robustness gate")
+    advanced = parser.getgroup("vlmrobust-advanced", "vision-language model robustness gate, advanced")
     for f in fields(Settings):
+        group = basic if f.name in BASIC else advanced
         text, argparse = f.metadata["help"], f.metadata["argparse"]
         default = False if argparse.get("action") == "store_true" else None
         group.addoption(f"--{f.name.replace('_', '-')}", dest=f.name, default=default, help=text, **argparse)

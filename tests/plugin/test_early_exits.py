@@ -77,6 +77,9 @@ def test_pytest_describes_itself_whatever_the_ini_says(folder: Project, option: 
 def test_help_comes_with_each_ini_key(folder: Project, key: str) -> None:
     ini(folder, **{"vlm": KEYS["vlm"], key: KEYS[key]})
     done = folder.pytester.runpytest("--help", *UNUSED)
+    done.stdout.fnmatch_lines(
+        ["vision-language model robustness gate:", "  --vlm=NAME *", "* advanced:", "  --vlm-ray-actors=N *"]
+    )
     assert done.ret == 0
     assert "--vlm-thresholds=FILE" in done.stdout.str()
 

@@ -636,6 +636,18 @@ def test_help_names_every_command(capsys: Captured) -> None:
         assert command in text
 
 
+def test_help_lists_what_most_people_need_apart(capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    basic, _, advanced = capsys.readouterr().out.partition("\nadvanced commands:\n")
+    listed = [
+        re.findall(r"^    ([a-z-]+)", part.partition("\ncommands:\n")[2] or part, re.MULTILINE) for part in (basic, advanced)
+    ]
+    assert {"init", "open", "check"} <= set(listed[0])
+    assert len(listed[0]) <= 12
+    assert {"merge", "submit", "junit"} <= set(listed[1])
+
+
 def test_explain_says_all_about_a_metric(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "70")
     assert main(["explain", "relative_corruption_error"]) == 0
