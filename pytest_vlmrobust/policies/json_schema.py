@@ -21,7 +21,7 @@ from .load import (
     WAIVER_REQUIRED,
     MetricFacts,
 )
-from .rules import FRACTION, NO_LEVEL, JudgedBy, Mode, Multiplicity, OnInconclusive, OnNotApplicable, Purpose, Tier
+from .rules import FRACTION, NO_LEVEL, JudgedBy, Mode, Multiplicity, OnInconclusive, OnNotApplicable, Purpose, Strictness, Tier
 
 FILE = "thresholds.schema.json"
 """Its name, beside the shipped thresholds files."""
@@ -111,6 +111,7 @@ def _values(metrics: Iterable[str]) -> dict[str, Any]:
 
 
 _CHOICES = {
+    "strictness": Strictness,
     "judge": JudgedBy,
     "multiplicity": Multiplicity,
     "tier": Tier,

@@ -29,6 +29,7 @@ from .rules import (
     Purpose,
     Rule,
     Scope,
+    Strictness,
     Tier,
     Treatment,
     Waiver,
@@ -41,7 +42,8 @@ Choice = TypeVar("Choice", Mode, Purpose)
 VERSION = 1
 
 TOP_KEYS = ("version", "mode", "purpose", "defaults", "budgets", "coverage", "rules", "waivers")
-TREATMENT_KEYS = tuple(part.name for part in fields(Treatment))
+STRICTNESS = "strictness"
+TREATMENT_KEYS = (STRICTNESS, *(part.name for part in fields(Treatment)))
 BOUND_KEYS = ("max", "min", "within")
 RULE_KEYS = ("id", "metric", "where", "unless", *BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
 WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
@@ -188,7 +190,11 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
     if "defaults" not in top:
         return Treatment()
     entries = top["defaults"].mapping(TREATMENT_KEYS)
-    if entries and not _entries(top, "rules") and not ("budgets" in top and entries.keys() <= {"alpha_pass", "alpha_fail"}):
+    if (
+        entries
+        and not _entries(top, "rules")
+        and not ("budgets" in top and entries.keys() <= {STRICTNESS, "alpha_pass", "alpha_fail"})
+    ):
         top["defaults"].fail(
             "apply to the rules of their own file, and it has none, so they would change nothing. Write them in the file whose "
             "rules are meant, or repeat here the rules to be treated otherwise"
@@ -309,7 +315,9 @@ class _Reader:
 
 
 def _read_treatment(entries: Mapping[str, Entry], base: Treatment) -> Treatment:
-    """Returns ``base`` with the keys that a rule, or the defaults of a file, set."""
+    """Returns ``base`` with the keys that a rule, or the defaults of a file, set; a single key outranks ``strictness``."""
+    if STRICTNESS in entries:
+        base = replace(base, **entries[STRICTNESS].choice(Strictness).treatment)
     return replace(base, **{key: read(entries[key]) for key, read in _TREATMENT.items() if key in entries})
 
 

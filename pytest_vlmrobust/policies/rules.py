@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from decimal import Decimal
@@ -237,6 +238,27 @@ class Treatment:
     tier: Tier = Tier.BLOCK
     on_inconclusive: OnInconclusive = OnInconclusive.FAIL
     on_not_applicable: OnNotApplicable = OnNotApplicable.INCONCLUSIVE
+
+
+class Strictness(StrEnum):
+    """What a rule takes for shown, in one word for four keys."""
+
+    USUAL = "usual"
+    STRICT = "strict"
+    """A wrong PASS is five times rarer, which takes more questions."""
+    LENIENT = "lenient"
+    """A wrong PASS is twice as likely, and where the metric does not apply reports only say so."""
+
+    @property
+    def treatment(self) -> Mapping[str, object]:
+        """The keys that it stands for."""
+        lenient = self is Strictness.LENIENT
+        return {
+            "alpha_pass": {Strictness.STRICT: ALPHA / 5, Strictness.LENIENT: 2 * ALPHA}.get(self, ALPHA),
+            "alpha_fail": ALPHA,
+            "multiplicity": Multiplicity.BONFERRONI,
+            "on_not_applicable": OnNotApplicable.WARN if lenient else OnNotApplicable.INCONCLUSIVE,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -367,6 +367,28 @@ def test_the_last_file_that_says_what_a_go_is_good_for_counts(load: Load) -> Non
         load(BASE, "version: 1\npurpose: demo\n")
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("", (0.05, 0.05, "inconclusive")),
+        ("strictness: usual", (0.05, 0.05, "inconclusive")),
+        ("strictness: strict", (0.01, 0.05, "inconclusive")),
+        ("strictness: lenient", (0.1, 0.05, "warn")),
+        ("strictness: lenient, alpha_pass: 0.02", (0.02, 0.05, "warn")),
+    ],
+)
+@pytest.mark.parametrize("where", ["defaults", "rule"])
+def test_strictness_stands_for_four_keys_and_each_of_them_outranks_it(
+    load: Load, said: str, expected: tuple[float, float, str], where: str
+) -> None:
+    more = f", {said}" if said and where == "rule" else ""
+    defaults = f"defaults: {{{said}}}\n" if where == "defaults" else "defaults: {alpha_pass: 0.3}\n" if more else ""
+    (rule,) = load(f"version: 1\n{defaults}rules: [{{id: a, metric: accuracy_drop, max: 5pp{more}}}]\n").rules
+    treatment = rule.treatment
+    assert (treatment.alpha_pass, treatment.alpha_fail, treatment.on_not_applicable) == expected
+    assert treatment.multiplicity == "bonferroni"
+
+
 WAIVED = """
 version: 1
 rules: [{id: drop, metric: accuracy_drop, max: 5pp}]
