@@ -161,7 +161,11 @@ def declared(name: str, effect: Effect) -> frozenset[str]:
 
 def measured_settings() -> list[str]:
     """Returns the built-in settings that can be measured on a page."""
-    return [name for name in perturbations.names("all") if perturbations.info(name).family not in OF_SEVERAL_VIEWS_OR_SIZES]
+    return [
+        name
+        for name in perturbations.names("all")
+        if perturbations.info(name).on == "image" and perturbations.info(name).family not in OF_SEVERAL_VIEWS_OR_SIZES
+    ]
 
 
 def measure(setting: str) -> Effect:

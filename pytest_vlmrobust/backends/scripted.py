@@ -235,6 +235,8 @@ class _Rules:
     def answer(self, request: Request) -> str | Prediction:
         samples, by_id = self._of(request.dataset) if self.declares else ((), {})
         sample = by_id[request.sample_id] if self.declares else None
+        if sample is not None and self.key is not None:
+            sample = self.key.asked(sample, request.setting)
         for rule in self.rules:
             if rule.matches(request, sample):
                 given = rule.prediction(request, sample, samples)
@@ -277,7 +279,8 @@ def _wrong(sample: Sample) -> str:
         return _written(dict.fromkeys(sample.localisation.boxes, (0.0, 0.0, 1.0, 1.0)))
     if sample.task == "yes_no":
         return "no" if _right(sample) == "yes" else "yes"
-    others = [letter for letter in sample.options if letter != sample.target]
+    before = sample.original_letters  # the same option in any order
+    others = sorted((letter for letter in sample.options if letter != sample.target), key=lambda each: before.get(each, each))
     return others[int(_hashed(["wrong", sample.id]) * len(others))] if others else "none of these"
 
 

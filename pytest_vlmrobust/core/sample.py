@@ -100,6 +100,10 @@ class Sample:
     """How to answer, said after the question; empty for the prompt's own words."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """What metrics of a whole dataset group by: ``{"figure": "VD_3_1", "question": "VD_3_0"}``."""
+    target_of_attack: str = ""
+    """The wrong answer that an attack or a prior wants, written like ``target``; empty where there is none."""
+    original_letters: Mapping[str, str] = field(default_factory=dict)
+    """Letter to the one that its option has in the data, where a setting moved the options; empty where none moved."""
 
     perturbed: tuple[int, ...] | None = None
     """Which of the images a setting changes, by index; ``None`` for all. A support image, for example, is never changed.

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from .neural.diffusion import IllusionPipeline
     from .neural.generation import generate_folder
     from .neural.super_resolution import super_resolution
+    from .pixels import Painted
+    from .questions import perturbed
     from .rendering import Renderer, as_rgb, get
 
 __all__ = [
     "CHANGES",
     "Corruption",
     "IllusionPipeline",
+    "Painted",
     "Renderer",
     "SettingInfo",
     "as_rgb",
@@ -37,11 +40,13 @@ __all__ = [
     "illusions",
     "info",
     "names",
+    "perturbed",
     "super_resolution",
 ]
 
 _HOMES = {
     "IllusionPipeline": "neural.diffusion",
+    "Painted": "pixels",
     "Renderer": "rendering",
     "SettingInfo": "catalog",
     "as_rgb": "rendering",
@@ -52,6 +57,7 @@ _HOMES = {
     "illusions": "illusion_folder",
     "info": "catalog",
     "names": "catalog",
+    "perturbed": "questions",
     "super_resolution": "neural.super_resolution",
 }
 

@@ -20,12 +20,14 @@ from . import (
     noise,
     observatory,
     occlusion,
+    options,
     overlay,
     patches,
     preprocessing,
     resolution,
     standins,
     tone,
+    typographic,
     weather,
 )
 from .pixels import Image
@@ -37,6 +39,7 @@ __all__ = ["OBSERVATORY_ID", "ROBUSTBENCH", "SETS", "SPECIAL", "STANDINS", "corr
 FAMILIES = (
     *(blur, noise, weather, digital, geometric, tone, occlusion, resolution, overlay, binary),
     *(patches, ladder, preprocessing, observatory, standins, extras),
+    *(options, typographic),
 )
 """The modules that register the built-in perturbations on import."""
 OFFERED_GRIDS = patches.GRIDS
@@ -76,6 +79,8 @@ SETS: dict[str, Callable[[], list[str]]] = {
     "robustbench": lambda: _settings(ROBUSTBENCH),
     "patches": lambda: _settings(("patches",)),
     "resolution": lambda: _settings(("resolution",)),
+    "options": lambda: _settings(("option_order",)),
+    "typographic": lambda: _settings(typographic.NAMES),
     "observatory_id": lambda: _settings(OBSERVATORY_ID),
     "observatory_ood": lambda: _settings(_illusions()),
     "all": lambda: _settings(tuple(dict.fromkeys((*ROBUSTBENCH, *REGISTRY.names())))),
@@ -105,8 +110,8 @@ def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
 
     Raises:
         UnknownName: no perturbation has the name of a step.
-        SettingError: a step has a wrong level or lacks a level; or another step follows a step that cuts the picture into
-            several.
+        SettingError: a step has a wrong level or lacks a level; another step follows a step that cuts the picture into
+            several; or a step that changes the question follows one that changes pixels.
     """
     steps = [(SPECIAL.get(step.name) or find(step.name), step.level) for step in setting.steps]
     for record, level in steps:
@@ -114,6 +119,10 @@ def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
     for (record, _), step in zip(steps[:-1], setting.steps, strict=False):
         if record.views:
             raise SettingError(f"setting {str(setting)!r}: {str(step)!r} makes several pictures of one. Put it last")
+    kinds = [record.on for record, _ in steps]
+    if kinds != sorted(kinds, reverse=True):  # questions before images
+        late = str(setting.steps[len(kinds) - 1 - kinds[::-1].index("question")])
+        raise SettingError(f"setting {str(setting)!r}: {late!r} changes the question. Put it before what changes pixels")
     return steps
 
 
@@ -188,6 +197,8 @@ class SettingInfo:
     keeps_size: bool
     views: int
     """How many images one becomes: n * n of ``patches:n``, else 1."""
+    on: str
+    """``question`` where a step changes more than pixels, else ``image``."""
     doc: str
 
 
@@ -215,6 +226,7 @@ def info(setting: str | Setting) -> SettingInfo:
         label_changing=frozenset().union(*(record.changes_at(level) for record, level in steps)),
         keeps_size=all(record.keeps_size for record, _ in steps),
         views=math.prod(record.views_at(level) for record, level in steps),
+        on=max(record.on for record, _ in steps),
         doc="\n\n".join(record.doc for record, _ in steps),
     )
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import MissingExtra, VlmRobustError
+from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.sample import ImageSource
 
 # Imports OpenCV, or raises an error that says how to install it.
 
@@ -58,6 +61,40 @@ Plane = NDArray[np.float32]
 Levels = NDArray[np.uint8]
 """One level per pixel, shape (H, W)."""
 Color = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Painted:
+    """An image that is painted on when it is loaded: what a perturbation of a question puts in the place of an image."""
+
+    image: ImageSource
+    paint: Callable[..., Image]
+    """``(image, **facts) -> image``, a function of a module: the same bytes from the same pixels and facts."""
+    facts: Mapping[str, int | float | str]
+    version: int = 1
+    """Raised whenever ``paint`` gives other pixels for the same facts."""
+
+    def load(self) -> Image:
+        """Returns RGB pixels, uint8, shape (H, W, 3).
+
+        Raises:
+            ImageError: the image cannot be read.
+        """
+        return self.painted(self.image.load())
+
+    def painted(self, image: Image) -> Image:
+        """Returns what is painted on the pixels of the image; they are not changed."""
+        return np.ascontiguousarray(self.paint(image, **self.facts))
+
+    def identity(self) -> str:
+        """Returns what the pixels are a function of.
+
+        Raises:
+            ImageError: as ``load``.
+        """
+        name = f"{self.paint.__module__}.{self.paint.__qualname__}"
+        return fingerprint(["painted", name, self.version, dict(self.facts), self.image.identity()])
+
 
 BLACK: Color = (0, 0, 0)
 

@@ -70,6 +70,8 @@ CATEGORIES = {
     "observatory": "Observatory augmentation",
     "standin": "Illusion stand-in",
     "illusion": "Illusion",
+    "options": "Option order",
+    "typographic": "Typographic attack",
 }
 """Family to its heading; those of the published 49 are the headings of Table 29 of VLM-RobustBench."""
 
@@ -96,10 +98,11 @@ class Numbered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corruption:
-    """One registered perturbation: its names, its parameters by level, and the function that changes pixels.
+    """One registered perturbation: its names, its parameters by level, and the function that changes pixels, or the question.
 
     ``function`` takes ``(image, rng, *, <parameters>)`` when ``stochastic`` and ``(image, *, <parameters>)`` when not; it gets
-    uint8 RGB of shape (H, W, 3), read-only and contiguous, and returns uint8 RGB.
+    uint8 RGB of shape (H, W, 3), read-only and contiguous, and returns uint8 RGB. With ``on="question"`` it takes and returns a
+    ``Sample`` in the image's place, see :mod:`~pytest_vlmrobust.perturbations.questions`.
     """
 
     name: str
@@ -122,6 +125,10 @@ class Corruption:
     views: Callable[..., int] | None = None
     """``(**parameters) -> V`` of a perturbation that makes V pictures of one, shape (V, H, W, 3); ``None`` for all others."""
     note: Note | None = None
+    on: str = "image"
+    """What the function changes: ``image``, or ``question`` as a whole."""
+    draws_as: str = ""
+    """The name whose draws it shares; empty for its own."""
     depends_on: Callable[..., Parameters] | None = None
     """``(**parameters) -> what decides the pixels beside them``, JSON-safe, such as digests of files; only fingerprints ask."""
 
@@ -186,8 +193,8 @@ class Corruption:
         parameters = self.parameters(level)
         return {**parameters, **self.depends_on(**parameters)} if self.depends_on else parameters
 
-    def apply(self, image: Image, generator: Callable[[], np.random.Generator], level: str | None) -> Any:
-        """Returns what ``function`` makes of ``image`` at ``level``; nothing is checked here.
+    def apply(self, image: Any, generator: Callable[[], np.random.Generator], level: str | None) -> Any:
+        """Returns what ``function`` makes of ``image``, or of a sample, at ``level``; nothing is checked here.
 
         ``generator`` is called where the function is stochastic: to derive one takes longer than to mirror a picture.
         """

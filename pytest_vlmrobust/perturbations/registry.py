@@ -19,6 +19,8 @@ REGISTRY: Registry[Corruption] = Registry("perturbation", group="perturbations")
 F = TypeVar("F", bound=Callable[..., Any])
 Changes = Iterable[str] | Mapping[str, Iterable[str]]
 
+SUBJECTS = {"image": "image", "question": "sample"}
+"""What a perturbation may change, and what messages call the argument of its function."""
 _RECORDS = "__corruptions__"  # a function registered under two names has two records
 
 
@@ -32,7 +34,9 @@ def corruption(
     numbered: Numbered | None = None,
     name: str | None = None,
     category: str | None = None,
+    on: str = "image",
     stochastic: bool = False,
+    draws_as: str = "",
     changes: Changes = (),
     keeps_size: bool = True,
     views: Callable[..., int] | None = None,
@@ -59,8 +63,11 @@ def corruption(
         numbered: further levels that are whole numbers.
         name: the name in settings; by default the function's.
         category: a longer heading for reports; by default the paper's word for the family, or the family, capitalised.
+        on: ``question`` for a function that changes a whole ``Sample`` instead of an image, see
+            :mod:`~pytest_vlmrobust.perturbations.questions`.
         stochastic: whether the function wants a ``numpy.random.Generator`` as its second argument. The levels of one draw get the
             same generator: draw first what they share, so that a higher level is a lower one made stronger.
+        draws_as: the name whose draws it shares, so that several perturbations differ in nothing else; by default its own.
         changes: members of ``record.CHANGES`` that name which questions get another right answer, for all levels or by level.
             ``text_18`` stands for letters up to 18 pixels, and ``text`` for those of any height.
         keeps_size: whether height and width stay as they are.
@@ -82,7 +89,9 @@ def corruption(
         label = _name(function, name)
         by_level = _levels(label, severities, levels)
         _check_name(label, replace=replace)
-        _check_signature(label, function, by_level, stochastic=stochastic)
+        if on not in SUBJECTS:
+            raise UsageError(f"perturbation {label!r}: got on={on!r}. Expected one of {', '.join(map(repr, SUBJECTS))}")
+        _check_signature(label, function, by_level, (SUBJECTS[on], *(["rng"] if stochastic else [])))
         _check_facts(label, by_level, version)
         record = Corruption(
             name=label,
@@ -91,7 +100,9 @@ def corruption(
             function=function,
             levels=by_level,
             changes=_changes(label, changes, by_level),
+            on=on,
             stochastic=stochastic,
+            draws_as=draws_as,
             version=version,
             source=source,
             keeps_size=keeps_size,
@@ -191,9 +202,8 @@ def _check_facts(name: str, levels: Mapping[str | None, Parameters], version: ob
         raise UsageError(f"perturbation {name!r}: got version={version!r}. Expected a whole number of at least 1")
 
 
-def _check_signature(name: str, function: F, levels: Mapping[str | None, Parameters], *, stochastic: bool) -> None:
+def _check_signature(name: str, function: F, levels: Mapping[str | None, Parameters], positional: tuple[str, ...]) -> None:
     signature = inspect.signature(function)
-    positional = ("image", "rng") if stochastic else ("image",)
     for level, parameters in levels.items():
         try:
             signature.bind(*positional, **parameters)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.cell import NO_IMAGE_NAME, Setting, Step
-from pytest_vlmrobust.core.errors import ImageError, UsageError
+from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError
 from pytest_vlmrobust.core.fingerprint import rng_for
 
 from .catalog import records, without_image
@@ -79,9 +79,9 @@ class Renderer:
         for (record, level), step in zip(self.steps, self.setting.steps, strict=True):
             if note := record.note_at(level, *result.shape[:2]):
                 notes += (f"{step}: {note}",)
-            names.append(record.name)
-            occurrence = names.count(record.name)
-            parts = (record.name,) if occurrence == 1 else (record.name, str(occurrence))
+            names.append(record.draws_as or record.name)
+            occurrence = names.count(names[-1])
+            parts = (names[-1],) if occurrence == 1 else (names[-1], str(occurrence))
             changed = record.apply(_read_only(result), partial(rng_for, number, *parts), level)
             result = _own_copy(changed, result, step, record, level)
         return Rendering(result, notes)
@@ -100,8 +100,8 @@ def get(setting: str | Setting) -> Renderer:
 
     Raises:
         UnknownName: nothing has that name; the message offers the nearest one.
-        SettingError: the setting cannot be read, its level is absent or unknown (the message lists the levels), or it is
-            ``no_image``, which is not about pixels.
+        SettingError: the setting cannot be read, its level is absent or unknown (the message lists the levels), or it is not
+            about pixels alone, as ``no_image`` and perturbations of a whole question.
 
     >>> get("flip_h+flip_h")(np.arange(6, dtype=np.uint8).reshape(1, 2, 3), seed=1234).tolist()
     [[[0, 1, 2], [3, 4, 5]]]
@@ -110,6 +110,11 @@ def get(setting: str | Setting) -> Renderer:
     steps = tuple(records(parsed))
     if any(record.name == NO_IMAGE_NAME for record, _ in steps):
         without_image()
+    if any(record.on != "image" for record, _ in steps):
+        raise SettingError(
+            f"setting {str(parsed)!r} changes a question and not only pixels. Ask the evaluation for it, or call "
+            "perturbations.perturbed(sample, setting, seed=...)"
+        )
     return Renderer(parsed, steps)
 
 

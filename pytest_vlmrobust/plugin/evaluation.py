@@ -260,7 +260,12 @@ class RunEvaluation(RunInputs):
             names = sorted({planned.dataset for planned in self.selection.plan})
             return fingerprint({name: self.data.open(name).digest for name in names})
 
-        return AnswerKey(lambda name: self.evaluator.samples(name), digest)  # noqa: PLW0108 - the store is opened when one asks
+        # the store is opened when one asks
+        return AnswerKey(
+            lambda name: self.evaluator.samples(name),  # noqa: PLW0108
+            digest,
+            lambda sample, setting: self.evaluator.asked_as(sample, setting),  # noqa: PLW0108
+        )
 
     def _write_judge_inputs(self, policies: Mapping[str, Policy]) -> None:
         """Writes the inputs of the judge, with the policy files; every measuring process writes the same bytes."""

@@ -296,6 +296,15 @@ class Browser:
         shown = ("right" if value >= RIGHT else "wrong") if state == "scored" else state
         return Scored(cell, value, shown, flip)
 
+    def _changes(self, connection: sqlite3.Connection, cell: BrowsedCell, place: int) -> str:
+        """Returns what the setting of a cell changed in a question, as JSON."""
+        schema = self._schema(cell.run)
+        if not connection.execute(f"select 1 from {schema}.sqlite_master where name = 'questions'").fetchone():
+            return "{}"
+        query = f"select changes from {schema}.questions where dataset = ? and setting = ? and place = ?"
+        row = connection.execute(query, (cell.dataset, cell.setting, place)).fetchone()
+        return "{}" if row is None else text_of(self._path(cell.run), row[0], f"a changed question of {cell.dataset!r}")
+
     def _scores(self, connection: sqlite3.Connection, cell: BrowsedCell, place: int) -> list[tuple[float | None, str]]:
         query = f"select value, state from {self._schema(cell.run)}.answers where cell = ? and place between ? and ?"
         first = place * cell.views
@@ -330,7 +339,7 @@ class Browser:
         listed = check_type(path, parse_json(path, notes, dict, what).get(row[0], []), list, what)
         return Seen(
             cell,
-            sample_from_json(row[1]),
+            sample_from_json(row[1], self._changes(connection, cell, place)),
             answers,
             None if before is None else answer_of(path, Cell(cell.model, cell.dataset, Setting.parse(CLEAN_NAME)), before),
             mark,

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_vlmrobust.core.cell import PROBES, Cell, Setting
+from pytest_vlmrobust.core.cell import CLEAN, PROBES, Cell, Setting
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
@@ -49,6 +49,16 @@ _PICTURES = """
     ) without rowid
     """
 """New in version 2: picture digests of samples. Runs of version 1 have none."""
+_QUESTIONS = """
+    create table questions (
+        dataset text not null,
+        setting text not null,
+        place integer not null,
+        changes text not null,
+        primary key (dataset, setting, place)
+    ) without rowid
+    """
+"""New in version 3: what settings changed in questions."""
 _TABLES = (
     """
     create table models (
@@ -73,6 +83,7 @@ _TABLES = (
     ) without rowid
     """,
     _PICTURES,
+    _QUESTIONS,
     """
     create table spaces (
         model text not null,
@@ -108,9 +119,9 @@ _TABLES = (
 )
 SCHEMA = DatabaseSchema(  # "VLME"
     0x564C4D45,
-    2,
+    3,
     _TABLES,
-    {"pictures": _PICTURES},
+    {"pictures": _PICTURES, "questions": _QUESTIONS},
     called="evidence of a run",
     damaged=RUN_AGAIN,
     absent="Name the directory of a run that asked a model, such as .vlmrobust/runs/RUN",
@@ -121,7 +132,7 @@ _ANSWERED = ("scored", "unparsed")
 """The states of answers that are the same whichever process writes them down."""
 _LEAST_ROW = 4
 """Bytes that a row takes at least."""
-_OWN = {"models", "datasets", "samples", "pictures", "spaces", "cells", "answers"}
+_OWN = {"models", "datasets", "samples", "questions", "pictures", "spaces", "cells", "answers"}
 """The names of the tables."""
 
 
@@ -136,6 +147,8 @@ class StoredCell:
     """Sample id to what the setting could not do to its pictures."""
     places: tuple[int, ...] | None = None
     """The samples that were asked about, by their places in the dataset; ``None`` for all of them."""
+    questions: Mapping[int, str] = field(default_factory=dict)
+    """What the setting changed in questions, as JSON, by their places in the dataset. Written, and read by ``samples``."""
 
     @property
     def rows(self) -> list[tuple[int, Answer]]:
@@ -331,6 +344,10 @@ class Evidence(Database):
             number = self._number(key)
         query = "update cells set views = ?, notes = ? where id = ?"
         self._connection.execute(query, (stored.views, json.dumps(notes), number))
+        self._connection.executemany(
+            "insert or replace into questions (dataset, setting, place, changes) values (?, ?, ?, ?)",
+            [(*key[1:], place, changes) for place, changes in stored.questions.items()],
+        )
         rows = [(place, *row_of(answer, encoded.get(answer.key))) for place, answer in stored.rows]
         self._connection.executemany(
             "insert or replace into answers (cell, place, key, prediction, value, state, rule, answer) "
@@ -440,11 +457,23 @@ class Evidence(Database):
             raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
         return str(row[0])
 
-    def samples(self, dataset: str, model: str = "") -> tuple[Sample, ...]:
+    def changed_questions(self, dataset: str, setting: Setting) -> dict[int, str]:
+        """Returns what a setting changed in questions, as JSON, by their places in the dataset."""
+        with self._lock, _explain_errors(self.path, "read"):
+            if not has_table(self._connection, "questions"):
+                return {}
+            query = "select place, changes from questions where dataset = ? and setting = ?"
+            rows = self._connection.execute(query, (dataset, str(setting))).fetchall()
+        self._require_places(f"the table of questions of {dataset!r}", rows)
+        return {place: text_of(self.path, changes, f"a changed question of {dataset!r}") for place, changes in rows}
+
+    def samples(self, dataset: str, model: str = "", setting: Setting = CLEAN) -> tuple[Sample, ...]:
         """Returns what was asked of a dataset, in its order; the pictures of these samples cannot be loaded.
 
-        Of a ``model`` that is named, boxes are asked for in the coordinates that it speaks.
+        Of a ``model`` that is named, boxes are asked for in the coordinates that it speaks. Under a ``setting`` that changes
+        questions, the samples are as they were asked.
         """
+        changed = self.changed_questions(dataset, setting)
         with self._lock, _explain_errors(self.path, "read"):
             query = "select place, id, content from samples where dataset = ? order by place"
             rows = self._connection.execute(query, (dataset,)).fetchall()
@@ -454,7 +483,7 @@ class Evidence(Database):
         if not rows:
             raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
         self._require_places(f"the dataset {dataset!r}", rows)
-        samples = tuple(self._sample(*row) for _, *row in rows)
+        samples = tuple(self._sample(*row, changed.get(place, "{}")) for place, *row in rows)
         twice = [name for name, count in Counter(sample.id for sample in samples).items() if count > 1]
         if twice:
             raise StoreError(
@@ -519,9 +548,9 @@ class Evidence(Database):
             raise StoreError(f"{self.path}: {cell} lacks answers to some views of samples, or has too many. {RUN_AGAIN}")
         return places
 
-    def _sample(self, sample: str, content: str) -> Sample:
+    def _sample(self, sample: str, content: str, changes: str = "{}") -> Sample:
         try:
-            read = sample_from_json(content)
+            read = sample_from_json(content, changes)
         except StoreError as error:
             raise StoreError(f"{self.path}: the sample {sample!r}: {error}") from error
         if read.id != sample:

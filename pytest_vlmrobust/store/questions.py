@@ -49,14 +49,24 @@ def sample_to_json(sample: Sample) -> str:
     return json.dumps({**bare, "images": len(sample.images)})
 
 
-def sample_from_json(content: str) -> Sample:
+def changes_to_json(before: Sample, after: Sample) -> str:
+    """Returns what a setting changed in a question, as JSON: the fields of ``sample_to_json`` that differ."""
+    old, new = (json.loads(sample_to_json(sample)) for sample in (before, after))
+    return json.dumps({name: value for name, value in new.items() if value != old[name]})
+
+
+def sample_from_json(content: str, changes: str = "{}") -> Sample:
     """Reads what :func:`sample_to_json` wrote; the pictures of the sample cannot be loaded.
+
+    Args:
+        content: the sample.
+        changes: what a setting changed in it, as :func:`changes_to_json` wrote it.
 
     Raises:
         StoreError: it is no sample of this release.
     """
     try:
-        data = json.loads(content)
+        data = {**json.loads(content), **json.loads(changes)}
         sample = from_plain({**data, "images": [], "sizes": {}}, Sample)
     except (ValueError, TypeError, RecursionError) as error:
         raise StoreError(f"not a sample of this release: {error}. Read it with the release that wrote it") from error

@@ -32,8 +32,9 @@ from pytest_vlmrobust.perturbations.registry import REGISTRY, find
 
 Image = NDArray[np.uint8]
 
-SETTINGS = perturbations.names("all")
-NAMES = REGISTRY.names()
+SETTINGS = [name for name in perturbations.names("all") if perturbations.info(name).on == "image"]
+NAMES = [name for name in REGISTRY.names() if find(name).on == "image"]
+"""Those that act on pixels; the others are held to their promises in tests/unit/perturbations/test_questions.py."""
 GRADED = [name for name in NAMES if {*find(name).levels} == {*LEVELS}]
 STOCHASTIC = [name for name in GRADED if find(name).stochastic]
 GOLDEN = Path(__file__).parent.parent / "golden" / "perturbations.csv"

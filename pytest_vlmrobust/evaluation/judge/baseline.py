@@ -182,7 +182,7 @@ class Baseline:
         """
         if cell not in self._best:
             stored = self.evidence.get_cell(cell)
-            samples = self.evidence.samples(cell.dataset, cell.model)
+            samples = self.evidence.samples(cell.dataset, cell.model, cell.setting)
             scores, differing = rescore(self.evidence, stored, samples)
             self.rescored += differing
             if differing and not self.trusting:

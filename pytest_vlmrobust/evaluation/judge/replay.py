@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
 from pytest_vlmrobust.core.errors import StoreError, UnknownName
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
@@ -124,7 +124,7 @@ class Replay:
         return self._results[cell]
 
     def _result(self, stored: StoredCell) -> CellResult:
-        everything = self._load_samples(stored.cell.model, stored.cell.dataset)
+        everything = self._load_samples(stored.cell.model, stored.cell.dataset, stored.cell.setting)
         whole = stored.places is None or len(stored.places) == len(everything)
         places = None if whole else stored.places
         samples = everything if places is None else tuple(everything[place] for place in places)
@@ -133,7 +133,9 @@ class Replay:
         answers = [dataclasses.replace(answer, score=score) for answer, score in zip(stored.answers, scores, strict=True)]
         return CellResult.of(stored.cell, samples, answers, views=stored.views, places=places, notes=stored.notes)
 
-    def _load_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:
+    def _load_samples(self, model: str, dataset: str, setting: Setting = CLEAN) -> tuple[Sample, ...]:
+        if self.evidence.changed_questions(dataset, setting):
+            return self.evidence.samples(dataset, model, setting)
         if (model, dataset) not in self._samples:
             self._samples[model, dataset] = self.evidence.samples(dataset, model)
         return self._samples[model, dataset]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
 from pytest_vlmrobust.backends.contract import Backend, Guard
-from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell
+from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell, Setting, Step
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, ImageError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint, fingerprints_after
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
@@ -28,6 +28,7 @@ from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.datasets import corpus_metric, sampling
 from pytest_vlmrobust.datasets.protocol import Dataset
+from pytest_vlmrobust.perturbations.questions import split
 from pytest_vlmrobust.scoring import check_scoring, score
 from pytest_vlmrobust.store import Answer, Pictures, Store
 
@@ -154,10 +155,10 @@ class Evaluator:
         """Why pictures of a dataset cannot be read; looked for once one of them was not."""
         self._loaded: dict[str, Dataset] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
-        self._questions: dict[tuple[str, str], Sequence[tuple[Sample, str]]] = {}
+        self._questions: dict[tuple[str, str, tuple[Step, ...]], Sequence[tuple[Sample, str]]] = {}
         self._key_of: dict[str, Callable[..., str]] = {}
         """What gives the keys of answers of each model."""
-        self._questions_json: dict[tuple[str, str, str], str] = {}
+        self._questions_json: dict[tuple[str, str, str, tuple[Step, ...]], str] = {}
         self._longest: dict[str, int] = {}
         """Tokens that a text of each model may have."""
         self._backends: dict[str, Guard] = {}
@@ -321,6 +322,10 @@ class Evaluator:
         samples = [partial.asked[place * partial.views].sample for place in places]
         return CellResult.of(cell, samples, answers, views=partial.views, places=places, notes={}).values
 
+    def asked_as(self, sample: Sample, setting: str) -> Sample:
+        """Returns a sample as it is asked under a setting that may change the question."""
+        return self._views.asked(sample, Setting.parse(setting))
+
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a dataset as a whole."""
         return corpus_metric(self.dataset(dataset))
@@ -452,7 +457,7 @@ class Evaluator:
         Raises:
             InfrastructureError: the files of the model, or the store, cannot be read.
         """
-        questions, count = self._questions_of(cell.model, cell.dataset), view_count(cell.setting)
+        questions, count = self._questions_of(cell), view_count(cell.setting)
         if places is not None:
             questions = [questions[place] for place in places]
         if cell.setting == EXCHANGED:
@@ -473,12 +478,17 @@ class Evaluator:
             self._exchanges[dataset] = exchanges(self.samples(dataset))
         return self._exchanges[dataset]
 
-    def _questions_of(self, model: str, dataset: str) -> Sequence[tuple[Sample, str]]:
-        """Returns the samples of a dataset as a model is asked about them, each with its prompt; the same for all settings."""
-        if (model, dataset) not in self._questions:
-            ref, samples = self.models[model], self.spoken_samples(model, dataset)
-            self._questions[model, dataset] = [(sample, ref.framed(prompt(sample, ref.prompt_mode))) for sample in samples]
-        return self._questions[model, dataset]
+    def _questions_of(self, cell: Cell) -> Sequence[tuple[Sample, str]]:
+        """Returns the samples of a cell as its model is asked about them, each with its prompt.
+
+        They are the same for all settings that change no more than pixels.
+        """
+        key = cell.model, cell.dataset, split(cell.setting)[0]
+        if key not in self._questions:
+            ref = self.models[cell.model]
+            samples = (self._views.asked(each, cell.setting) for each in self.spoken_samples(cell.model, cell.dataset))
+            self._questions[key] = [(sample, ref.framed(prompt(sample, ref.prompt_mode))) for sample in samples]
+        return self._questions[key]
 
     def _answered(self, partial: PartialCell, places: Sequence[int]) -> dict[int, Answer]:
         """Returns the answer to each view that has to be asked about, by its place in the cell."""
@@ -557,7 +567,7 @@ class Evaluator:
 
     def _partial_cell(self, cell: Cell) -> PartialCell:
         if cell not in self._partial:
-            self._partial[cell] = PartialCell(cell, len(self._questions_of(cell.model, cell.dataset)), view_count(cell.setting))
+            self._partial[cell] = PartialCell(cell, len(self._questions_of(cell)), view_count(cell.setting))
         return self._partial[cell]
 
     def _askings(self, partial: PartialCell, numbers: Sequence[int]) -> list[Asking]:
@@ -579,7 +589,14 @@ class Evaluator:
     def _notes(self, partial: PartialCell, places: Sequence[int]) -> dict[str, tuple[str, ...]]:
         chosen = [partial.asked[place * partial.views] for place in places]
         by_recipe = self.store.get_notes({asking.recipe for asking in chosen})
-        return {asking.sample.id: by_recipe[asking.recipe] for asking in chosen if asking.recipe in by_recipe}
+        notes = {asking.sample.id: by_recipe[asking.recipe] for asking in chosen if asking.recipe in by_recipe}
+        if steps := split(partial.cell.setting)[0]:
+            before = self.spoken_samples(partial.cell.model, partial.cell.dataset)
+            note = f"{'+'.join(map(str, steps))}: does not apply to this question, which is asked as it is"
+            for place, asking in zip(places, chosen, strict=True):
+                if asking.sample == before[place]:
+                    notes[asking.sample.id] = (*notes.get(asking.sample.id, ()), note)
+        return notes
 
     def _recall(self, cell: Cell, asked: Sequence[Asking]) -> None:
         """Fills in the keys of answers whose pixels are known from an earlier run by their recipe."""
@@ -607,7 +624,7 @@ class Evaluator:
 
     def _question_json(self, cell: Cell, asking: Asking) -> str:
         """Returns what the keys of all answers to a question share, with commas between: text, choices, how to answer."""
-        about = cell.model, cell.dataset, asking.sample.id
+        about = cell.model, cell.dataset, asking.sample.id, split(cell.setting)[0]
         if about not in self._questions_json:
             ref = self.models[cell.model]
             choices = scorable_choices(asking.sample, ref.prompt_mode)

@@ -18,8 +18,10 @@ from pytest_vlmrobust.core.record import Example, Picture, Record, Reply
 from pytest_vlmrobust.core.sample import IMAGE_MARK, PictureDigests, Sample
 from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.datasets.protocol import Dataset
+from pytest_vlmrobust.perturbations.questions import split
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.journal import FILE_NAME
+from pytest_vlmrobust.store.questions import changes_to_json
 
 from .answers import Thumbnails
 from .results import UNASKED, CellResult
@@ -105,17 +107,27 @@ class EvidenceWriter:
         if (model, name) not in self._known:
             dataset = self.source.dataset(name)
             self.evidence.put_model(model, self.source.model_fingerprint(model))
-            samples = result.samples if result.places is None else self.source.spoken_samples(model, name)
+            samples = self.source.spoken_samples(model, name)
             self.evidence.put_samples(name, dataset.digest, samples, corpus_metric(dataset))
             self.evidence.put_spaces(model, name, samples)
             self._known.add((model, name))
         if result.cell.setting == CLEAN:
             self.evidence.put_pictures(name, self.source.pictures(name))
         answers = tuple(map(Answer, result.keys, result.predictions, result.scores))
-        self._waiting.append(StoredCell(result.cell, result.views, answers, result.notes, result.places))
+        questions = self._changed_questions(result)
+        self._waiting.append(StoredCell(result.cell, result.views, answers, result.notes, result.places, questions))
         self._encoded |= self.source.encoded
         if not self._joins or time.monotonic() - self._stored_at > _JOINED_SECONDS:
             self._store()
+
+    def _changed_questions(self, result: CellResult) -> dict[int, str]:
+        """Returns what the setting changed in questions, by the places of samples."""
+        if not split(result.cell.setting)[0]:
+            return {}
+        before = self.source.spoken_samples(result.cell.model, result.cell.dataset)
+        places = range(len(before)) if result.places is None else result.places
+        pairs = zip(places, result.samples, strict=True)
+        return {place: changes_to_json(before[place], sample) for place, sample in pairs if sample != before[place]}
 
 
 # Examples: a few samples of a cell as evidence, with what was asked, what was seen and what came back.
@@ -189,7 +201,7 @@ def _perturbed(index: int, clean: CellResult, result: CellResult, album: Thumbna
     replies = [_reply(about, *_answer(one, index, 0)) for about, one in ((str(CLEAN), clean), (str(setting), result))]
     changed = range(len(sample.images)) if sample.perturbed is None else sample.perturbed
     pictures = [
-        *_pictures(str(CLEAN), sample, album.files(sample, CLEAN)),
+        *_pictures(str(CLEAN), sample, album.files(clean.samples[index], CLEAN)),
         *_pictures(str(setting), sample, album.files(sample, setting), shown=changed),
     ]
     return _example(NEWLY_WRONG, sample, replies, pictures)
@@ -199,7 +211,7 @@ def _in_patches(kind: str, index: int, clean: CellResult, result: CellResult, al
     sample, views = result.samples[index], result.views
     answers = {str(CLEAN): _answer(clean, index, 0)}
     answers |= {patch_name(view, views): _answer(result, index, view) for view in range(views)}
-    seen = {str(CLEAN): album.files(sample, CLEAN)}
+    seen = {str(CLEAN): album.files(clean.samples[index], CLEAN)}
     files = album.files(sample, result.cell.setting)
     seen |= {patch_name(view, views): of_view(files, view, views) for view in range(views)}
     asked = {about: answer for about, answer in answers.items() if answer[1] is not UNASKED}

@@ -76,7 +76,7 @@ def read_grids(text: str) -> tuple[int, ...]:
 
 def _check(setting: Setting) -> None:
     try:
-        perturbations.get(setting)
+        perturbations.info(setting)
     except UnknownName as error:
         if error.name == str(setting):  # no part of something longer: it may have been meant as a set
             raise UnknownName(

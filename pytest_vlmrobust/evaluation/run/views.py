@@ -20,6 +20,8 @@ from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, finge
 from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
 from pytest_vlmrobust.datasets.images import FileImage
 from pytest_vlmrobust.evaluation.tasks.pictures import Collage, parts_of
+from pytest_vlmrobust.perturbations.pixels import Painted
+from pytest_vlmrobust.perturbations.questions import perturbed, split
 from pytest_vlmrobust.store import Pictures, Store
 from pytest_vlmrobust.store.run_directory import file_name
 
@@ -93,6 +95,18 @@ class ViewMaker:
         self._first: dict[Path, str] = {}
         """What each picture in a file was when a run first looked at it."""
 
+    def asked(self, sample: Sample, setting: Setting) -> Sample:
+        """Returns what is asked about a sample of the dataset: the steps of a setting that change a question are done.
+
+        The other methods take what this returns, and do the steps that change pixels.
+
+        Raises:
+            UsageError: a perturbation of a user returned what it may not.
+        """
+        if not split(setting)[0]:
+            return sample
+        return perturbed(sample, setting, seed=derive_seed(self._seed, sample.seeded_by or sample.id))
+
     def recipe(self, sample: Sample, setting: Setting) -> str:
         """Returns the fingerprint of everything the view is a function of; cheaper than the view."""
         return self.recipes([sample], setting)[0]
@@ -101,7 +115,7 @@ class ViewMaker:
         """Returns the recipe of the view of each sample: what all have in common is looked up and spelled once."""
         if setting == NO_IMAGE:
             return ["no image"] * len(samples)
-        code, shown = canonical_json(code_digest()), shown_setting(setting)
+        code, shown = canonical_json(code_digest()), _of_pixels(setting)
         recipe = [fingerprints_after(code, canonical_json(perturbations.fingerprint(left))) for left in _left(shown)]
         is_drawn = [depends_on_seed(left) for left in _left(shown)]
         return [recipe[made](seed if is_drawn[made] else "0", *sources) for made, seed, sources in self._look(samples, shown)]
@@ -141,7 +155,7 @@ class ViewMaker:
         """
         if setting == NO_IMAGE:
             return View((), ())
-        setting = shown_setting(setting)
+        setting = _of_pixels(setting)
         made = _made(sample, setting)
         shown, setting = sample.images if made is None else made, _left(setting)[made is not None]
         sources = tuple(self._source(source) for source in shown)
@@ -200,7 +214,7 @@ class ViewMaker:
             ImageError: it, or one that it is put together of, cannot be found, or has changed: a clean and a perturbed answer
                 would be about two pictures.
         """
-        for part in parts_of(source):
+        for part in (source.image,) if isinstance(source, Painted) else parts_of(source):
             self._identity(part)
         name = source.identity()
         if isinstance(source, FileImage) and self._first.setdefault(source.path, name) != name:
@@ -213,6 +227,8 @@ class ViewMaker:
             whole = source.joined([self._source(cell) for cell in source.cells])
             whole.flags.writeable = False
             return whole
+        if isinstance(source, Painted):
+            return source.painted(self._source(source.image))
         name = self._identity(source)
         with self._lock:
             if name in self._sources:
@@ -231,6 +247,11 @@ class ViewMaker:
 
 
 # Rungs: where somebody made the pictures of a rung beforehand, its step is done; whatever else a setting does begins with these.
+
+
+def _of_pixels(setting: Setting) -> Setting:
+    """Returns what a setting does to pixels; the rest of it is in the sample already."""
+    return split(shown_setting(setting))[1]
 
 
 def _rung(setting: Setting) -> int | None:

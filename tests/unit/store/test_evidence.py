@@ -143,10 +143,10 @@ def test_of_the_pictures_of_an_older_release_nothing_is_known(tmp_path: Path, re
 def test_evidence_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     Evidence.open(tmp_path).close()
     connection = sqlite3.connect(tmp_path / "predictions.sqlite")
-    assert connection.execute("pragma user_version").fetchone() == (2,)
-    connection.execute("pragma user_version = 3")
+    assert connection.execute("pragma user_version").fetchone() == (3,)
+    connection.execute("pragma user_version = 4")
     connection.close()
-    with pytest.raises(StoreError, match=r"has schema 3, and this release reads schema 2\. Upgrade pytest-vlmrobust"):
+    with pytest.raises(StoreError, match=r"has schema 4, and this release reads schema 3\. Upgrade pytest-vlmrobust"):
         Evidence.open(tmp_path, read_only=True)
 
 

@@ -1,0 +1,53 @@
+"""Option order: the same options under other letters."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import accumulate
+
+from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
+
+from .record import Numbered
+from .registry import corruption
+
+
+@corruption(
+    family="options",
+    on="question",
+    levels={str(shift): {"shift": shift} for shift in (1, 2, 3)},
+    numbered=Numbered("shift", 1, 25, "places"),
+    source="VLMEvalKit CircularEval (MMBench, Liu et al. 2024)",
+)
+def option_order(sample: Sample, *, shift: int) -> Sample:
+    """Moves each option of a choice up by ``shift`` places under the same letters; the first ones go to the end.
+
+    Images that stand in options move with them. A question with n options has n - 1 such orders beside its own.
+    At ``n`` and more, and without options, it stays as it is.
+    """
+    letters, texts = list(sample.options), list(sample.options.values())
+    if sample.task != "choice" or shift >= len(letters):
+        return sample
+    moved = {old: letters[(place - shift) % len(letters)] for place, old in enumerate(letters)}
+    order = [*range(shift, len(letters)), *range(shift)]
+    return dataclasses.replace(
+        _with_images(sample, order),
+        options=dict(zip(letters, [texts[place] for place in order], strict=True)),
+        target=moved[sample.target] if isinstance(sample.target, str) else tuple(moved[letter] for letter in sample.target),
+        target_of_attack=moved.get(sample.target_of_attack, ""),
+    )
+
+
+def _with_images(sample: Sample, order: Sequence[int]) -> Sample:
+    """Returns a sample whose images follow their options: where marks in the text say, each stands in one."""
+    counts = [text.count(IMAGE_MARK) for text in (sample.question, *sample.options.values())]
+    if sum(counts) != len(sample.images) or not sum(counts[1:]):
+        return sample
+    ends = [*accumulate(counts)]
+    moved = [*range(ends[0]), *(place for option in order for place in range(ends[option], ends[option + 1]))]
+    return dataclasses.replace(
+        sample,
+        images=tuple(sample.images[place] for place in moved),
+        sizes={edge: tuple(images[place] for place in moved) for edge, images in sample.sizes.items()},
+        perturbed=None if sample.perturbed is None else tuple(moved.index(place) for place in sample.perturbed),
+    )

@@ -1,0 +1,120 @@
+"""Perturbations of a whole question: a sample in, a sample out.
+
+    import dataclasses
+    from pytest_vlmrobust.perturbations import corruption
+
+    @corruption(family="wording", on="question", levels={"capitals": {}})
+    def spelling(sample):
+        return dataclasses.replace(sample, question=sample.question.upper())
+
+The function takes ``(sample, *, <parameters>)``, and ``(sample, rng, *, <parameters>)`` when ``stochastic``. It may change the
+question, the options, the target, the hint, the instruction, the images, and the ``target_of_attack``.
+It returns the sample itself where it does not apply; records then say for how many samples. Three things have to hold:
+
+- Options stay as many, either with the same texts in another order, or with other words in the same places.
+- The target is a letter of the options. For options in another order, ``original_letters`` is filled in here: metrics that
+  compare answers between settings read it.
+- Images that are painted on are sources that paint when loaded: :class:`~pytest_vlmrobust.perturbations.Painted`.
+
+Such steps come first in a setting (``option_order:1+fog:mid``). Prompt, scorer, evidence and viewer see the changed sample.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any
+
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, PROBES, Setting, Step
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.fingerprint import rng_for
+from pytest_vlmrobust.core.sample import IMAGE_MARK, ImageSource, Sample
+
+from .catalog import records
+
+FIXED = ("id", "task", "category", "group", "keys", "seeded_by", "localisation")
+"""What no perturbation may change: how samples are told apart, grouped, drawn and judged."""
+
+
+def split(setting: Setting) -> tuple[tuple[Step, ...], Setting]:
+    """Returns the steps that change questions, and what a setting does to pixels after them.
+
+    Raises:
+        UnknownName, SettingError: as :func:`pytest_vlmrobust.perturbations.info`.
+    """
+    if setting in (CLEAN, NO_IMAGE, *PROBES):
+        return (), setting
+    count = sum(record.on == "question" for record, _ in records(setting))
+    return setting.steps[:count], (Setting(setting.steps[count:]) if setting.steps[count:] else CLEAN) if count else setting
+
+
+def perturbed(sample: Sample, setting: str | Setting, *, seed: int) -> Sample:
+    """Returns a sample after those steps of a setting that change questions; steps that change pixels are left to do.
+
+    Args:
+        sample: of a dataset.
+        setting: its steps draw as those of :class:`~pytest_vlmrobust.perturbations.Renderer` do.
+        seed: derive it from the sample, so that samples differ.
+
+    Raises:
+        UsageError: a perturbation that is not built in returned no sample, or changed what it may not.
+    """
+    parsed = Setting.parse(setting) if isinstance(setting, str) else setting
+    steps, names = split(parsed)[0], list[str]()
+    for step, (record, level) in zip(steps, records(Setting(steps)) if steps else [], strict=True):
+        names.append(record.draws_as or record.name)
+        occurrence = names.count(names[-1])
+        parts = (names[-1],) if occurrence == 1 else (names[-1], str(occurrence))
+        after = record.apply(sample, partial(rng_for, seed, *parts), level)
+        if after != sample:
+            sample = _checked(sample, after, step)
+    return sample
+
+
+def _checked(before: Sample, after: Any, step: Step) -> Sample:
+    """Returns a changed sample with the letters that its options have in the data."""
+    if not isinstance(after, Sample):
+        raise UsageError(f"perturbation {str(step)!r} returned {after!r:.100} for sample {before.id!r}. Expected a Sample")
+    moved = [name for name in FIXED if getattr(after, name) != getattr(before, name)]
+    if len(after.images) != len(before.images):
+        moved.append("the number of images")
+    if len(after.options) != len(before.options):
+        moved.append("the number of options")
+    if moved:
+        raise UsageError(f"perturbation {str(step)!r} changed {', '.join(moved)} of sample {before.id!r}, which it may not")
+    for name in ("target", "target_of_attack") if after.task == "choice" else ():
+        letter = getattr(after, name)
+        if letter and letter not in after.options:
+            raise UsageError(
+                f"perturbation {str(step)!r} gives sample {before.id!r} the {name} {letter!r}. Expected one of the letters of "
+                f"its options: {', '.join(after.options)}"
+            )
+    back = {letter: before.original_letters.get(old, old) for letter, old in _letters_before(before, after).items()}
+    if all(letter == old for letter, old in back.items()):
+        back = {}
+    stale = after.images != before.images and after.sizes == before.sizes  # made of the images as they were
+    return dataclasses.replace(after, original_letters=back, sizes={} if stale else after.sizes)
+
+
+def _letters_before(before: Sample, after: Sample) -> Mapping[str, str]:
+    """Returns for each letter the one that its option had: by text and images, or by place where these are other ones.
+
+    Of two equal options, the first stays the first.
+    """
+    left, found = [*zip(before.options, _shown(before), strict=True)], {}
+    for letter, shown in zip(after.options, _shown(after), strict=True):
+        same = next((pair for pair in left if pair[1] == shown), None)
+        if same is None:
+            return dict(zip(after.options, before.options, strict=True))
+        left.remove(same)
+        found[letter] = same[0]
+    return found
+
+
+def _shown(sample: Sample) -> list[tuple[str, tuple[ImageSource, ...]]]:
+    """Returns the text of each option with the images that stand in it."""
+    counts = [text.count(IMAGE_MARK) for text in (sample.question, *sample.options.values())]
+    ends = [*accumulate(counts)] if sum(counts) == len(sample.images) else [0] * len(counts)
+    return [(text, sample.images[start:end]) for text, (start, end) in zip(sample.options.values(), pairwise(ends), strict=True)]

@@ -1,0 +1,71 @@
+"""Settings that change a whole question, from the command line: what is asked, scored, kept and verified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.core.cell import Setting
+from pytest_vlmrobust.store import Evidence
+
+from .conftest import SAMPLES, Project
+
+SUITE = """
+import pytest
+
+
+@pytest.mark.vlm_settings("clean", "no_image", "option_order:1", "option_order:2", "option_order:1+grayscale", "note_wrong")
+def test_cell(vlm_cell):
+    vlm_cell.check()
+"""
+POLICY = """
+version: 1
+defaults: {judge: point}
+rules:
+  - {id: clean, metric: accuracy, where: {setting: clean}, min: 80%}
+  - {id: drop, metric: accuracy_drop, max: 10pp}
+"""
+READS = {"text": "B. dog", "answer": "B"}
+"""The rule of a model that knows that the answer is the dog, wherever it stands: it says A else."""
+
+
+def the_run(project: Project) -> Path:
+    return max((project.path / ".vlmrobust" / "runs").iterdir())
+
+
+@pytest.fixture
+def asked(project: Project) -> Project:
+    project.write("suite/test_suite.py", SUITE)
+    project.write("policy.yaml", POLICY)
+    return project
+
+
+def test_a_model_that_knows_the_answer_is_go_and_its_evidence_agrees(asked: Project) -> None:
+    asked.write("model.yaml", json.dumps({"default": "A", "rules": [{"setting": "no_image", "answer": "A"}, READS]}))
+    asked.run("--vlm-report=report").assert_outcomes(passed=6)
+    run = the_run(asked)
+    with Evidence.open(run, read_only=True) as evidence:
+        moved = evidence.samples("data", setting=Setting.parse("option_order:1"))
+        assert {(sample.target, *sample.options.values()) for sample in moved} == {("A", "dog", "cat")}
+        assert not evidence.changed_questions("data", Setting.parse("option_order:2"))
+    records = json.loads((asked.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    notes = {record["setting"]: " ".join(record["notes"]) for record in records}
+    assert f"{SAMPLES} of {SAMPLES} samples" in notes["option_order:2"]
+    assert "does not apply to this question" in notes["option_order:2"]
+    assert main(["bundle", str(run), "--out", str(asked.path / "b.zip")]) == 0
+    assert main(["verify", str(asked.path / "b.zip")]) == 0
+    again = asked.run("--vlm-offline", f"--vlm-baseline={run}")
+    again.assert_outcomes(passed=6)
+
+
+def test_a_model_that_says_one_letter_is_not(asked: Project) -> None:
+    asked.script()
+    asked.run().assert_outcomes(passed=4, failed=2)
+
+
+def test_an_oracle_knows_the_question_as_it_is_asked(asked: Project) -> None:
+    asked.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "A"}, {"right": 1.0}]}))
+    asked.run().assert_outcomes(passed=6)
