@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 
 # Bound: the closed range that a metric's value must stay in, and how its numbers are read and written.
 
@@ -250,7 +251,7 @@ class Strictness(StrEnum):
     """A wrong PASS is twice as likely, and where the metric does not apply reports only say so."""
 
     @property
-    def treatment(self) -> Mapping[str, object]:
+    def treatment(self) -> Mapping[str, Any]:
         """The keys that it stands for."""
         lenient = self is Strictness.LENIENT
         return {

@@ -31,6 +31,7 @@ from .subject import mapping
 from .view import decision_word, view
 from .wording import (
     EXPLAINED,
+    NO_VERDICT,
     RunFacts,
     baseline_summary,
     bounds_in,
@@ -89,8 +90,11 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
     bounds = bounds_in(facts.origins)
     for record in worst_first(records)[:most]:
-        cells = (str(record.outcome), code(record.id), *map(inert, row(record, bounds)))
+        outcome = NO_VERDICT if record.outcome is Outcome.MEASURED else str(record.outcome)
+        cells = (outcome, code(record.id), *map(inert, row(record, bounds)))
         lines.append(f"| {' | '.join(cells)} |")
+    if any(record.outcome is Outcome.MEASURED for record in worst_first(records)[:most]):
+        lines += ["", f"{NO_VERDICT} MEASURED: no rule judges it."]
     if len(records) > most:
         lines += ["", f"{quantity(len(records) - most, 'more test is', 'more tests are')} in results.json."]
     if reasons := [record for record in worst_first(records)[:most] if record.deciding in EXPLAINED]:

@@ -68,6 +68,8 @@ def _line(setting: str, first: str, second: str, first_indices: dict[str, float]
 _SPEAKS_UP = re.compile(f"(?:^|; )({re.escape(WARNING)}|{re.escape(NOT_SHOWN)})")
 """Where a warning, or a rule that is not shown to hold, begins in the reason of a measure, which may have several."""
 _NOT_APPLICABLE = " does not apply: "
+NO_VERDICT = "\N{EN DASH}"
+"""How tables show that a test was measured and no rule judges it."""
 QUIET = (Outcome.PASS, Outcome.MEASURED)
 """Outcomes that need no line of their own when there are many."""
 

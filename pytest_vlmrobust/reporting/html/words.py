@@ -12,6 +12,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.words import LONGEST, printable
 from pytest_vlmrobust.reporting.view import MEANINGS, SIGNS
+from pytest_vlmrobust.reporting.wording import NO_VERDICT
 
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{EN DASH} "
 
@@ -31,7 +32,7 @@ MARKS = {
     Outcome.NOT_APPLICABLE: Mark("∅", "na", "the metric does not apply here"),
     Outcome.WAIVED: Mark("⚑", "waived", "breaks its bound or does not decide it, and a waiver covers it"),
     Outcome.PASS: Mark("✓", "pass", "keeps its bound"),
-    Outcome.MEASURED: Mark("·", "measured", "measured, and no rule judges it"),
+    Outcome.MEASURED: Mark(NO_VERDICT, "measured", "measured, and no rule judges it"),
 }
 _COLOURS = {Decision.GO: "pass", Decision.NO_GO: "fail", Decision.INCONCLUSIVE: "open", Decision.INCOMPLETE: "error"}
 DECISIONS = {decision: Mark(SIGNS[decision], css, MEANINGS[decision]) for decision, css in _COLOURS.items()}
