@@ -512,6 +512,114 @@ def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting:
     return _mean(np.array(list(corruption_errors(perturbed_by_setting, reference_by_setting).values())))
 
 
+def reference_loses(table: ScoreTable, _setting: str | None) -> str:
+    """Returns under which perturbations the reference model loses nothing to be compared with, or an empty string."""
+    reference, clean = table.reference_by_setting or {}, table.reference_clean
+    if clean is None:
+        return "the reference model was not asked about clean images"
+    idle = [
+        name
+        for name, settings in types(table.by_setting).items()
+        if sum(float((clean - reference[setting]).sum()) for setting in settings if setting in reference) <= ROUNDING
+    ]
+    return f"the reference model loses nothing under {first_few(idle)}: the ratio is undefined" if idle else ""
+
+
+@sweep_metric(
+    unit="ratio",
+    bounds=(-math.inf, math.inf),
+    reference="ImageNet-C (Hendrycks and Dietterich 2019), relative mCE, with the perturbations of VLM-RobustBench",
+    validity="the reference model loses accuracy under every perturbation",
+    unsuited="Where the reference loses little, a few answers multiply the ratio, and it has no interval. Use `mean_drop` for a "
+    "bound, and `mean_corruption_error` to rank models by all their errors.",
+    gate=reference_loses,
+    unchanged=math.nan,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
+    not_monotone=dict.fromkeys(
+        (Needs.REFERENCE_CLEAN, Needs.REFERENCE_BY_SETTING), "the same loss or gain becomes another share"
+    ),
+)
+def relative_mean_corruption_error(
+    clean: ArrayLike, perturbed_by_setting: BySetting, reference_clean: ArrayLike, reference_by_setting: BySetting
+) -> float:
+    """Losses relative to a reference model's: per perturbation summed over its levels, then the plain mean over perturbations.
+
+    Unlike :func:`mean_corruption_error` it counts no errors on clean images. The reference is the model of ``--vlm-reference``.
+
+    Formula: ``mean over perturbations f of [sum_l mean(clean - perturbed_fl)] / [sum_l mean(reference_clean - reference_fl)]``
+
+    Returns:
+        A ratio: 1.0 loses as much as the reference, below 1 less, below 0 it gains. NaN where the reference loses nothing under
+        a perturbation (undefined), for no settings, no samples or a missing score.
+
+    >>> reference = {"fog:low": [0, 0, 1, 1]}
+    >>> relative_mean_corruption_error([1, 1, 1, 1], {"fog:low": [0, 1, 1, 1]}, [1, 1, 1, 1], reference)
+    0.5
+    """
+    own, theirs = (against_clean(clean, perturbed_by_setting), against_clean(reference_clean, reference_by_setting))
+    under_same_settings(own[1], theirs[1], "reference_by_setting", "the reference model")
+    ratios = []
+    for settings in types(own[1]).values():
+        lost, theirs_lost = (
+            sum(float((before - after[setting]).sum()) for setting in settings) for before, after in (own, theirs)
+        )
+        ratios.append(lost / theirs_lost if theirs_lost > ROUNDING else math.nan)
+    return _mean(np.array(ratios))
+
+
+def reference_is_known(table: ScoreTable, _setting: str | None) -> str:
+    """Returns why the reference model predicts nothing, or an empty string."""
+    reference = table.reference_clean
+    if reference is None:
+        return "the reference model was not asked about clean images"
+    blind = table.no_image is not None and bool((reference == table.no_image).all())
+    return "the reference answers without images, which predicts nothing: name a model with --vlm-reference" if blind else ""
+
+
+@sweep_metric(
+    better="higher",
+    bounds=(-1.0, 1.0),
+    perfect=math.nan,
+    reference="Taori et al. 2020, effective robustness, with a line through one reference model (our companion); settings of "
+    "VLM-RobustBench",
+    validity="a reference model was measured, and no accuracy is 0 or 1",
+    unsuited="It rests on one reference model, where the paper fits a line to many, and has no interval. Use "
+    "`relative_mean_corruption_error` for losses against that model, and `mean_drop` for a bound.",
+    gate=reference_is_known,
+    monotone={
+        Needs.CLEAN: -1,
+        Needs.PERTURBED_BY_SETTING: 1,
+        Needs.REFERENCE_CLEAN: 1,
+        Needs.REFERENCE_BY_SETTING: -1,
+    },
+)
+def effective_robustness(
+    clean: ArrayLike, perturbed_by_setting: BySetting, reference_clean: ArrayLike, reference_by_setting: BySetting
+) -> float:
+    """Accuracy under perturbations beyond what the clean accuracy predicts.
+
+    The paper predicts it by a line that is fitted, on logit axes, to many models. No such fit exists for these settings. Here the
+    line has slope 1 and goes through the one reference model of the run.
+
+    Formula: ``P - expit(logit(A) + logit(P_r) - logit(A_r)), A clean accuracy, P mean over settings, r: reference``
+
+    Returns:
+        A fraction in [-1, 1]: above 0 it is more robust than its clean accuracy says. NaN where one of A, A_r and P_r is 0 or 1
+        (undefined), for no settings, no samples or a missing score.
+
+    >>> effective_robustness([1, 1, 1, 0], {"fog:low": [1, 1, 1, 0]}, [1, 1, 1, 0], {"fog:low": [1, 0, 0, 0]})
+    0.5
+    """
+    before, after = against_clean(clean, perturbed_by_setting)
+    before_theirs, every = against_clean(reference_clean, reference_by_setting)
+    _, theirs = under_same_settings(after, every, "reference_by_setting", "the reference model")
+    accuracies = (_mean(before), _mean(stack_settings(theirs, len(before_theirs))), _mean(before_theirs))
+    if not all(0.0 < accuracy < 1.0 for accuracy in accuracies):
+        return math.nan
+    first, second, third = (math.log(accuracy / (1.0 - accuracy)) for accuracy in accuracies)
+    return _mean(stack_settings(after, len(before))) - 1.0 / (1.0 + math.exp(third - first - second))
+
+
 def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: BySetting) -> dict[str, float]:
     """Errors under each perturbation relative to a reference model's, both summed over its levels: CE.
 

@@ -41,6 +41,8 @@ class Needs(Enum):
     """Scores under every setting of the sweep: setting to shape (N,)."""
     REFERENCE_BY_SETTING = "reference_by_setting"
     """The same of the reference model."""
+    REFERENCE_CLEAN = "reference_clean"
+    """Scores of the reference model without perturbation, shape (N,)."""
     BASELINE = "baseline"
     """Scores of an earlier run under the setting of the cell, shape (N,)."""
     BASELINE_CLEAN = "baseline_clean"
@@ -123,7 +125,7 @@ class ScoreTable:
     no_image: Scores | None = None
     """Scores without the images, shape (N,)."""
     reference_by_setting: Mapping[str, Scores] | None = None
-    """The reference model's scores on the same samples, shape (N,)."""
+    """The reference model's scores on the same samples, shape (N,); ``clean`` is a setting too."""
     groups: Sequence[str] | None = None
     """The source image of each sample: samples of one group are not independent, a sample with an empty name stands alone.
     None when all samples are independent."""
@@ -203,6 +205,11 @@ class ScoreTable:
     def baseline_clean(self) -> Scores | None:
         """The clean scores of the earlier run, shape (N,); None when there are none."""
         return (self.baseline_by_setting or {}).get(CLEAN_NAME)
+
+    @property
+    def reference_clean(self) -> Scores | None:
+        """The clean scores of the reference model, shape (N,); None when there are none."""
+        return (self.reference_by_setting or {}).get(CLEAN_NAME)
 
     @property
     def clean_confidences(self) -> Scores | None:

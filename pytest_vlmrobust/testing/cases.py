@@ -33,7 +33,7 @@ _PICKS = 2**16
 _MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING, Needs.BASELINE_BY_SETTING, *COMPANIONS}
 _WITHOUT_SAMPLES = {Needs.RESOLUTIONS, Needs.ACCURACIES}
 _WRONG_WHEN_PERFECT = {Needs.NO_IMAGE, Needs.FLOORS, Needs.REFERENCE_BY_SETTING}
-_FOLLOWERS = {Needs.PERTURBED, Needs.BASELINE, Needs.BASELINE_CLEAN}
+_FOLLOWERS = {Needs.PERTURBED, Needs.REFERENCE_CLEAN, Needs.BASELINE, Needs.BASELINE_CLEAN}
 
 
 @dataclass(frozen=True)
@@ -389,6 +389,8 @@ def _table_fields(
         given["no_image"] = np.minimum(scores(samples), scores(samples))
     if Needs.REFERENCE_BY_SETTING in needs:
         given["reference_by_setting"] = {name: scores(samples) for name in names}
+    if Needs.REFERENCE_CLEAN in needs:
+        given["reference_by_setting"]["clean"] = np.maximum(scores(samples), scores(samples))
     for need in needs & COMPANIONS:
         given[need.value] = {name: scores(samples) for name in names}
     if needs & {Needs.BASELINE, Needs.BASELINE_CLEAN, Needs.BASELINE_BY_SETTING}:

@@ -141,6 +141,30 @@ def mean_corruption_error(by_setting: BySetting, reference: BySetting) -> Number
     return mean(ratios)
 
 
+def relative_mean_corruption_error(clean: Row, by_setting: BySetting, reference_clean: Row, reference: BySetting) -> Number:
+    """Returns the mean over perturbations of the losses at all levels, relative to the reference's."""
+    ratios = []
+    for kind in {_kind(setting) for setting in by_setting}:
+        settings = [setting for setting in by_setting if _kind(setting) == kind]
+        ours = sum((drop(clean, by_setting[setting]) for setting in settings), Fraction())
+        theirs = sum((drop(reference_clean, reference[setting]) for setting in settings), Fraction())
+        if theirs <= 0:
+            return None
+        ratios.append(ours / theirs)
+    return mean(ratios)
+
+
+def effective_robustness(clean: Row, by_setting: BySetting, reference_clean: Row, reference: BySetting) -> Number:
+    """Returns the mean accuracy under settings, less what odds that fall as the reference's do would give."""
+    kept, theirs = (mean([mean(of[setting]) for setting in by_setting]) for of in (by_setting, reference))
+    known = (mean(clean), mean(reference_clean), theirs)
+    if not all(0 < accuracy < 1 for accuracy in known):
+        return None
+    odds, before, after = (accuracy / (1 - accuracy) for accuracy in known)
+    expected = odds * after / before
+    return kept - expected / (1 + expected)
+
+
 def tail_share(clean: Row, by_setting: BySetting) -> Number:
     """Returns the share of the catastrophic settings that move or resample pixels."""
     tail = [setting for setting, scores in by_setting.items() if drop(clean, scores) > Fraction(1, 10)]
@@ -391,6 +415,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
         accepted(clean, sure) - accepted(perturbed, sure_after)
     ),
     "drop_increase": drop_increase,
+    "effective_robustness": effective_robustness,
     "expected_calibration_error": calibration_error,
     "group_gap": gap,
     "harmful_flip_rate": harmful,
@@ -416,6 +441,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "risk_coverage_increase": _increase(risk_coverage),
     "relative_continuous_error": relative_continuous_error,
     "relative_corruption_error": relative_corruption_error,
+    "relative_mean_corruption_error": relative_mean_corruption_error,
     "resolution_accuracy": mean,
     "resolution_correlation": spearman,
     "resolution_net": lambda accuracies: accuracies[-1] - accuracies[0],

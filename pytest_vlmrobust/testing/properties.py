@@ -104,7 +104,7 @@ _TOLERANCE = 1e-9
 BUILT_IN = "pytest_vlmrobust.metrics."
 _LIKE_CLEAN = {
     *(Needs.CLEAN, Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING),
-    *(Needs.BASELINE, Needs.BASELINE_CLEAN, Needs.PATCHES, *COMPANIONS),
+    *(Needs.REFERENCE_CLEAN, Needs.BASELINE, Needs.BASELINE_CLEAN, Needs.PATCHES, *COMPANIONS),
 }
 _NEVER = {1: "falls", -1: "rises", 0: "changes"}
 

@@ -36,7 +36,9 @@ def _table(seed: int, *, graded: bool = False, clustered: bool = False, n: int =
         scores(n, rate=0.85),
         {name: scores(n, rate=rng.uniform(0.5, 0.85)) for name in SETTINGS + RESOLUTIONS},
         no_image=scores(n, rate=0.35),
-        reference_by_setting={name: scores(n, rate=0.5) for name in SETTINGS + RESOLUTIONS},
+        reference_by_setting={
+            name: scores(n, rate=0.7 if name == "clean" else 0.4) for name in ("clean", *SETTINGS, *RESOLUTIONS)
+        },
         groups=[str(index // 3) for index in range(n)] if clustered else None,
         patches_by_setting={"patches:2": scores(n, 4, rate=0.5)},
         positions=["left", "right"] * (n // 2),

@@ -126,7 +126,8 @@ def _of_sweep(
     if Needs.BASELINE_BY_SETTING in needs:
         by_need[Needs.BASELINE_BY_SETTING] = _cells(*own, asked)
     if Needs.REFERENCE_BY_SETTING in needs and reference is not None:
-        by_need[Needs.REFERENCE_BY_SETTING] = _cells([reference], sweep.dataset, asked)
+        settings_of_reference = with_clean if Needs.REFERENCE_CLEAN in needs else asked
+        by_need[Needs.REFERENCE_BY_SETTING] = _cells([reference], sweep.dataset, settings_of_reference)
     if Needs.UNHINTED_BY_SETTING in needs:
         by_need[Needs.UNHINTED_BY_SETTING] = _cells([sweep.model], data.unhinted(sweep.dataset), with_clean)
     if Needs.BASE_BY_SETTING in needs:
@@ -226,7 +227,7 @@ def sweep_table(reads: Reads, measured: Answers, *, is_task: bool, everything: S
         values[Needs.CLEAN][str(CLEAN)],
         no_image=blind,
         by_setting=values[own],
-        reference_by_setting=values.get(Needs.REFERENCE_BY_SETTING, dict.fromkeys(values[own], blind)),
+        reference_by_setting=values.get(Needs.REFERENCE_BY_SETTING, dict.fromkeys([str(CLEAN), *values[own]], blind)),
         unhinted_by_setting=values.get(Needs.UNHINTED_BY_SETTING),
         base_by_setting=values.get(Needs.BASE_BY_SETTING),
         patches_by_setting={name: result.by_view for name, result in results[own].items() if result.views > 1},

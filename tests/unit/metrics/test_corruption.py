@@ -119,6 +119,33 @@ def test_mce_needs_the_same_settings_of_the_reference() -> None:
     assert metrics.mean_corruption_error({"fog:low": [0]}, {"fog:low": [0], "fog:mid": [1]}) == 1.0
 
 
+def test_relative_mce_counts_losses_alone() -> None:
+    """fog: 2 / 4, flip_v: 1 / 2; a model that is wrong on clean pictures has nothing to lose there."""
+    own = {"fog:low": [1, 1, 0, 0], "fog:high": [1, 0, 0, 0], "flip_v": [1, 1, 0, 0]}
+    reference = {"fog:low": [1, 1, 0, 0], "fog:high": [1, 1, 0, 0], "flip_v": [1, 1, 0, 0]}
+    clean, reference_clean = [1, 1, 1, 0], [1, 1, 1, 1]
+    assert metrics.relative_mean_corruption_error(clean, own, reference_clean, reference) == (3 / 4 + 1 / 2) / 2
+    assert metrics.relative_mean_corruption_error(clean, reference, clean, reference) == 1.0
+    assert math.isnan(metrics.relative_mean_corruption_error(clean, own, [1, 1, 0, 0], reference))
+
+
+def test_effective_robustness_is_what_the_odds_of_the_reference_do_not_say() -> None:
+    """Odds of the reference fall from 3 to 1, those of the model from 1: to 1/3 is expected, an accuracy of a quarter."""
+    falls = [1, 1, 1, 0], {"fog:low": [1, 1, 0, 0]}
+    assert metrics.effective_robustness([1, 1, 0, 0], {"fog:low": [1, 0, 0, 0]}, *falls) == pytest.approx(0.0)
+    assert metrics.effective_robustness([1, 1, 0, 0], {"fog:low": [1, 1, 0, 0]}, *falls) == pytest.approx(0.25)
+    assert math.isnan(metrics.effective_robustness([1, 1, 1, 1], {"fog:low": [1, 1, 0, 0]}, *falls))
+
+
+@pytest.mark.parametrize("name", ["relative_mean_corruption_error", "effective_robustness"])
+def test_a_model_without_images_is_no_reference_for_losses(name: str) -> None:
+    clean, blind, after = np.array([1.0, 1, 1, 0]), np.array([0.0, 1, 0, 0]), {"fog:low": np.array([1.0, 1, 0, 0])}
+    table = ScoreTable(clean, after, no_image=blind, reference_by_setting={"clean": blind, "fog:low": blind})
+    result = estimate(name, table)
+    assert not result.valid
+    assert result.reason.startswith("the reference ")
+
+
 def test_mean_rce_is_the_mean_of_the_rces(rng: np.random.Generator) -> None:
     clean, blind = (rng.random(50) < 0.9), (rng.random(50) < 0.3)
     perturbed = {f"a{i}": rng.random(50) < 0.7 for i in range(5)}

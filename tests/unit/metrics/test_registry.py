@@ -51,6 +51,8 @@ SWEEP = {
     "worst_tenth_drop",
     "mean_relative_corruption_error",
     "mean_corruption_error",
+    "effective_robustness",
+    "relative_mean_corruption_error",
     "worst_case_drop",
     "severe_failure_rate",
     "catastrophic_rate",

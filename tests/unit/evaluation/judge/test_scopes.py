@@ -55,6 +55,7 @@ def test_bounds_are_checked_against_what_each_metric_can_be() -> None:
         "relative_corruption_error",
         "mean_relative_corruption_error",
         "pcri_excess",
+        "relative_mean_corruption_error",
         "resolution_slope",
         "resolution_slope.macro",
         "scale_gain",
