@@ -56,7 +56,7 @@ from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions
 GOAL = 0.95
 SETTINGS = tuple(name for name in OVERHEAD if name != "no_image")
 TINY = Path(resolve("tiny").location)
-TEXT = {
+TEXT: dict[str, Any] = {
     "hidden_size": 1536,
     "intermediate_size": 8960,
     "num_hidden_layers": 28,
@@ -116,6 +116,7 @@ def _measured(folder: Path, options: argparse.Namespace) -> int:
     cells = [Cell("random", "questions", Setting.parse(setting)) for setting in SETTINGS[: options.settings]]
     evaluation = EvaluationOptions(batch_size=options.batch_size, threads=options.threads)
     gates: list[Run] = []
+    asked: list[list[Request]] = []
     ratios = []
     for _ in range(options.rounds):
         backend.batches.clear()
@@ -305,15 +306,13 @@ def _by_profiler(call: Callable[[], object]) -> float:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         call()
         torch.cuda.synchronize()
-    events: Any = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
-    spans = sorted(
-        (event.start_ns(), event.end_ns()) for event in events if event.device_type() == torch.autograd.DeviceType.CUDA
-    )
-    busy, end = 0, spans[0][0]
+    events: Any = profile.profiler.kineto_results.events()
+    spans = sorted((event.start_ns(), event.end_ns()) for event in events if event.device_type().name == "CUDA")
+    busy, end = 0.0, spans[0][0]
     for begin, last in spans:
         busy += max(0, last - max(begin, end))
         end = max(end, last)
-    return busy / (end - spans[0][0])
+    return float(busy / (end - spans[0][0]))
 
 
 if __name__ == "__main__":

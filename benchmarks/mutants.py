@@ -24,6 +24,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -105,17 +106,17 @@ def _places(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, Callable[[], N
     for node in _evaluated(tree):
         if isinstance(node, ast.Compare):
             for place, operator in enumerate(node.ops):
-                yield node, lambda n=node, p=place, o=operator: n.ops.__setitem__(p, COMPARISONS[type(o)]())
+                yield node, partial(node.ops.__setitem__, place, COMPARISONS[type(operator)]())
         elif isinstance(node, ast.BoolOp):
-            yield node, lambda n=node: setattr(n, "op", ast.Or() if isinstance(n.op, ast.And) else ast.And())
+            yield node, partial(setattr, node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And())
         elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-            yield node, lambda n=node: setattr(n, "op", OPERATORS[type(n.op)]())
+            yield node, partial(setattr, node, "op", OPERATORS[type(node.op)]())
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
-            yield node, lambda n=node: setattr(n, "value", not n.value if isinstance(n.value, bool) else n.value + 1)
+            yield node, partial(setattr, node, "value", not node.value if isinstance(node.value, bool) else node.value + 1)
         elif isinstance(node, ast.If | ast.IfExp):
-            yield node.test, lambda n=node: setattr(n, "test", ast.UnaryOp(ast.Not(), n.test))
+            yield node.test, partial(setattr, node, "test", ast.UnaryOp(ast.Not(), node.test))
         elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
-            yield node, lambda n=node: setattr(n, "value", ast.Constant(None))
+            yield node, partial(setattr, node, "value", ast.Constant(None))
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:

@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +71,7 @@ class Clock:
         self.times.append((time.time(), time.process_time()))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection(self) -> Iterator[object]:
+    def pytest_collection(self) -> Generator[None, object, object]:
         """Notes when collection begins and ends."""
         self.note()
         result = yield
@@ -79,7 +79,7 @@ class Clock:
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtestloop(self) -> Iterator[object]:
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
         """Notes when the last test is over."""
         result = yield
         self.note()
@@ -183,6 +183,7 @@ def fill_store(folder: Path, questions: Path, settings: int) -> int:
     from pytest_vlmrobust.core.fingerprint import fingerprint
     from pytest_vlmrobust.evaluation.power.published import published_profiles
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
+    from pytest_vlmrobust.metrics import Needs
     from pytest_vlmrobust.store import Store
 
     names = perturbations.names("robustbench")[: settings - 2]
@@ -190,7 +191,11 @@ def fill_store(folder: Path, questions: Path, settings: int) -> int:
     samples = dataset.samples()
     rng = np.random.default_rng(1234)
     table = published_profiles()[PROFILE].draw(len(samples), ["corruptions"], rng)["corruptions"]
-    scores = {"clean": table.clean, "no_image": table.no_image, **{name: table.by_setting[name] for name in names}}
+    scores = {
+        "clean": table.clean,
+        "no_image": table.required(Needs.NO_IMAGE),
+        **{name: table.by_setting[name] for name in names},
+    }
     with Store.open(folder / "store") as store:
         model = resolve("m0", models_file=folder / "models.yaml")
         evaluator = Evaluator({"m0": model}, {questions.stem: lambda: dataset}, open_backend, store)

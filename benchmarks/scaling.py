@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rerun import write_questions
 
@@ -103,7 +104,7 @@ class Slept:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(processes), *given, "test_suite.py"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-        calls = []
+        calls: list[Any] = []
         for file in folder.glob("slept-*.jsonl"):
             calls += map(json.loads, file.read_text(encoding="utf-8").splitlines())
             file.unlink()

@@ -27,7 +27,13 @@ from pytest_vlmrobust.store.merging import merge_stores
 from pytest_vlmrobust.store.predictions import encode_prediction
 
 BATCH = 32
-DETAILS = {"prompt_tokens": 325, "batch_rows": 16, "visual_tokens": 256, "image_grid_thw": "1x32x32", "image_sizes": "448x448"}
+DETAILS: dict[str, str | int | float] = {
+    "prompt_tokens": 325,
+    "batch_rows": 16,
+    "visual_tokens": 256,
+    "image_grid_thw": "1x32x32",
+    "image_sizes": "448x448",
+}
 
 
 def digest(*parts: object) -> str:

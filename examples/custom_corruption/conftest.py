@@ -1,6 +1,7 @@
 """A finger before the lens: random, and the same finger for a sample at each level, only larger."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
 
@@ -8,7 +9,7 @@ from pytest_vlmrobust import perturbations
 @perturbations.corruption(
     family="occlusion", low={"share": 0.15}, mid={"share": 0.25}, high={"share": 0.4}, stochastic=True, changes={"position"}
 )
-def finger(image, rng, *, share):
+def finger(image: NDArray[np.uint8], rng: np.random.Generator, *, share: float) -> NDArray[np.uint8]:
     """Covers a corner with a disk whose radius is a ``share`` of the shorter side."""
     height, width = image.shape[:2]
     bottom, right = rng.integers(0, 2, size=2)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -18,11 +19,11 @@ from PIL import Image
 COLOURS = ("red", "green", "blue")
 
 
-def answer(content: list[dict]) -> str:
+def answer(content: list[dict[str, Any]]) -> str:
     """Returns the letter of the option that names the strongest colour of the picture; A without a picture."""
     pictures = [part["image_url"]["url"].partition(",")[2] for part in content if part["type"] == "image_url"]
     text = " ".join(part["text"] for part in content if part["type"] == "text")
-    options = {name: letter for letter, name in re.findall(r"\b([A-Z])[.:)] *(\w+)", text)}
+    options: dict[str, str] = {name: letter for letter, name in re.findall(r"\b([A-Z])[.:)] *(\w+)", text)}
     if not pictures or not options:
         return "A"
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(pictures[0]))).convert("RGB"), dtype=float)
@@ -46,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
         usage = {"prompt_tokens": 7, "completion_tokens": 1, "total_tokens": 8}
         self.send({"id": "1", "object": "chat.completion", "created": 1, "model": "colours", "choices": [choice], "usage": usage})
 
-    def send(self, reply: dict) -> None:
+    def send(self, reply: dict[str, Any]) -> None:
         """Sends JSON."""
         content = json.dumps(reply).encode()
         self.send_response(200)

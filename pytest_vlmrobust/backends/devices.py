@@ -214,9 +214,9 @@ def wait_passively() -> None:
     """Has the threads of OpenMP, which torch computes with, sleep while they wait; by itself the GNU library has them spin.
 
     A thread that spins holds a core that threads which make views, another worker or another program could use, and whoever waits
-    for what does not run waits long: ``OMP_WAIT_POLICY=ACTIVE python benchmarks/batch_sizes.py`` shows it on a machine that has
-    something else to do. OpenMP reads the setting when torch is imported: after that nothing changes, nor where the environment
-    already holds ``OMP_WAIT_POLICY``. No answer depends on it.
+    for what does not run waits long: ``OMP_WAIT_POLICY=ACTIVE python studies/performance/batch_sizes.py`` shows it on a machine
+    that has something else to do. OpenMP reads the setting when torch is imported: after that nothing changes, nor where the
+    environment already holds ``OMP_WAIT_POLICY``. No answer depends on it.
     """
     if "torch" not in sys.modules:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

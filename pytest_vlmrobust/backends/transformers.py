@@ -412,7 +412,7 @@ class TransformersBackend:
                 import torch
 
                 torch.cuda.synchronize(device)  # the weights are there
-                torch.cuda.set_stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+                torch.cuda.set_stream(torch.cuda.Stream(device))
 
     def _limit_threads(self) -> None:
         """Sets how many threads of torch compute for the thread that calls.

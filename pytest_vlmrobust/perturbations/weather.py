@@ -76,7 +76,7 @@ def fog(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     Table 29 calls the number an opacity, and so it is here. Albumentations' ``fog_coef`` is none: it lays disks of opacity 0.08
     over each other, and changes the photograph of the tests by a third to a half of this. At ``mid`` this changes it as much as
     severity 1 of Hendrycks & Dietterich, at ``high`` more than their severity 5. Theirs dims bright pictures: a white page
-    changes less than half as much here. The haze is grey, so that it shows there too (``benchmarks/strength.py``).
+    changes less than half as much here. The haze is grey, so that it shows there too (``studies/declarations/strength.py``).
     """
     height, width = image.shape[:2]
     clouds = smooth_noise(rng, height, width, cell=max(height, width) / 3, octaves=6)
@@ -97,8 +97,8 @@ def frost(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     """Lays a frosted window over the image: ferns of ice on patchy rime, thicker at the edges, opaque up to ``intensity``.
 
     At ``high`` a photograph changes nearly as much as at severity 1 of Hendrycks & Dietterich, a white page as much as at 4
-    (``benchmarks/strength.py``); they mix in a photograph of ice with a weight of 0.4 to 0.75. Opacity, which is the paper's word
-    for the number, would hide everything at 1.0, and no weather is published that costs so much.
+    (``studies/declarations/strength.py``); they mix in a photograph of ice with a weight of 0.4 to 0.75. Opacity, which is the
+    paper's word for the number, would hide everything at 1.0, and no weather is published that costs so much.
 
     Rime is drawn anew for each sample. Ferns are a random part of one large sheet, mirrored at random, because to draw them takes
     fifty times as long as all the rest.

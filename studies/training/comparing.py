@@ -144,6 +144,6 @@ def attention(
     query, _ = apply_rotary_pos_emb(query, query, cos[:, queries], sin[:, queries])
     key, _ = apply_rotary_pos_emb(key, key, cos, sin)
     key = key.repeat_interleave(own.num_key_value_groups, dim=1)
-    scores = query[:, GUIDED] @ key[:, GUIDED].transpose(-1, -2) * own.scaling
+    scores: torch.Tensor = query[:, GUIDED] @ key[:, GUIDED].transpose(-1, -2) * own.scaling
     later = torch.arange(hidden.shape[1])[None, :] > queries[:, None]
     return scores.masked_fill(later, float("-inf")).log_softmax(-1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from comparing import BELOW
-from torch import nn
 from torch.nn import functional
 from transformers import Qwen2VLForConditionalGeneration
 from transformers.models.qwen2_vl.modeling_qwen2_vl import apply_rotary_pos_emb
@@ -51,7 +52,7 @@ class Kept:
 
 
 def _projected(
-    layer: nn.Module, hidden: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]
+    layer: Any, hidden: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns query, key and value of a layer, (B, heads, T, width)."""
     own, normal = layer.self_attn, layer.input_layernorm(hidden)

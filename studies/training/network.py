@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from checkpoint import LAYERS, MERGE, PATCH
 from rows import Batch
@@ -35,15 +37,17 @@ def see(model: Qwen2VLForConditionalGeneration, images: torch.Tensor) -> torch.T
     for block in tower.blocks:
         hidden = hidden + _attend(block.attn, block.norm1(hidden), cos, sin)
         hidden = hidden + block.mlp(block.norm2(hidden))
-    return tower.merger(hidden).reshape(batch, n * n, -1)
+    tokens: torch.Tensor = tower.merger(hidden).reshape(batch, n * n, -1)
+    return tokens
 
 
-def _attend(attention: nn.Module, hidden: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+def _attend(attention: Any, hidden: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     batch, count, _ = hidden.shape
     query, key, value = attention.qkv(hidden).reshape(batch, count, 3, attention.num_heads, -1).unbind(2)
     query, key = apply_rotary_pos_emb_vision(query, key, cos, sin)
     mixed = functional.scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
-    return attention.proj(mixed.transpose(1, 2).reshape(batch, count, -1))
+    projected: torch.Tensor = attention.proj(mixed.transpose(1, 2).reshape(batch, count, -1))
+    return projected
 
 
 ANSWER_LAYER, MATCH_LAYER = 2, 3
@@ -108,7 +112,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def _orthogonal(matrix: torch.Tensor, steps: int = 5) -> torch.Tensor:
-    x = matrix / (matrix.norm() + 1e-7)
+    x: torch.Tensor = matrix / (matrix.norm() + 1e-7)
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
     for _ in range(steps):

@@ -307,7 +307,7 @@ def lightly_disturbed(image: NDArray[np.uint8], rng: np.random.Generator) -> NDA
         return np.asarray(cv2.GaussianBlur(image, (0, 0), rng.uniform(0.3, 1.6)), np.uint8)
     if kind < 0.85:
         factor, offset = rng.uniform(0.75, 1.2), rng.uniform(-20, 20)
-        return np.clip(image * factor + offset, 0, 255).astype(np.uint8)
+        return np.asarray(np.clip(image * factor + offset, 0, 255), np.uint8)
     side = image.shape[0]
     small = int(side * rng.uniform(0.4, 0.9))
     return np.asarray(cv2.resize(cv2.resize(image, (small, small), interpolation=cv2.INTER_AREA), (side, side)), np.uint8)

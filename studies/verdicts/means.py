@@ -175,7 +175,7 @@ SHOWN = (
 def rejections(losses: Array, bound: float, *, above: bool) -> dict[str, NDArray[np.bool_]]:
     """Returns by which methods the mean is shown to be above (or not above) a bound, each of shape (runs,)."""
     clusters = Clusters.of(None, len(losses))
-    tests = {
+    tests: dict[str, MeanTest | BoundedMeanTest] = {
         "t": MeanTest.of(losses, clusters),
         "full": BoundedMeanTest.of(losses, clusters, -1.0, 1.0),
         "shipped": BoundedMeanTest.of_losses(losses, clusters),

@@ -218,7 +218,8 @@ def _no_flips_twice() -> Iterator[None]:
         counts = list(zip(harmful.tolist(), helpful.tolist(), n.tolist(), strict=True))
         new = sorted({one for one in counts if (*one, tail) not in known})
         if new:
-            found = bound(*np.array(new).T, tail).tolist()
+            harmful, helpful, n = np.array(new).T
+            found = bound(harmful, helpful, n, tail).tolist()
             known.update(((*one, tail), low) for one, low in zip(new, found, strict=True))
         return np.array([known[(*one, tail)] for one in counts])
 

@@ -71,6 +71,12 @@ class VerdictRow:
     """0 where every outcome was counted."""
 
 
+def _rates(wrong: Array) -> tuple[float, float]:
+    """Returns the shares of wrong PASS and wrong FAIL as numbers that can be written as JSON."""
+    wrong_pass, wrong_fail = wrong.tolist()
+    return wrong_pass, wrong_fail
+
+
 @dataclass(frozen=True)
 class DecisionRow:
     """How often a policy decided how."""
@@ -154,7 +160,7 @@ def _of_losses(world: means.World, n: int, runs: int) -> VerdictRow:
     losses = world.draw(_rng(world.name, n), n, runs)
     test = BoundedMeanTest.of_losses(losses, Clusters.of(None, n))
     wrong = _share(test.upper(RISK) < world.truth - HAIR), _share(test.lower(RISK) > world.truth + HAIR)
-    return VerdictRow(f"graded scores: {world.name}", "accuracy_drop", f"{n}", *wrong, runs)
+    return VerdictRow(f"graded scores: {world.name}", "accuracy_drop", f"{n}", wrong[0], wrong[1], runs)
 
 
 def ratios() -> Iterator[VerdictRow]:
@@ -170,7 +176,7 @@ def ratios() -> Iterator[VerdictRow]:
             contrast = np.tile(SHARED_CLEAN @ np.array([1.0, -model.ratio]), (len(found), 1))
             score, tail = (one(found.astype(np.float64), contrast) for one in (restricted_score, restricted_tail))
             wrong = [float(times[side & (tail <= RISK)].sum() / runs) for side in (score < -critical, score > critical)]
-            yield VerdictRow(f"visual gain {100 * gain:g} pp", "relative_corruption_error", f"{n}", *wrong, runs)
+            yield VerdictRow(f"visual gain {100 * gain:g} pp", "relative_corruption_error", f"{n}", wrong[0], wrong[1], runs)
 
 
 def sweeps() -> Iterator[VerdictRow]:
@@ -193,7 +199,7 @@ def sweeps() -> Iterator[VerdictRow]:
                 found = metrics.estimate(replace(metrics.get(name), note=None), table)
                 wrong[place] += (found.high < truth - HAIR, found.low > truth + HAIR)
         for place, name in enumerate(names):
-            yield VerdictRow(f"133 correlated settings, {each} a picture", name, "300", *(wrong[place] / runs).tolist(), runs)
+            yield VerdictRow(f"133 correlated settings, {each} a picture", name, "300", *_rates(wrong[place] / runs), runs)
 
 
 def hidden_losses() -> Iterator[VerdictRow]:
@@ -207,7 +213,7 @@ def hidden_losses() -> Iterator[VerdictRow]:
             table = ScoreTable(np.ones(n), {"jpeg_compression:low": kept, "autocontrast": kept})
             found = metrics.estimate(replace(metrics.get("always_lost_rate"), note=None), table)
             wrong += (found.high < share - HAIR, found.low > share + HAIR)
-        yield VerdictRow("some questions lost everywhere", "always_lost_rate", f"{n}", *(wrong / runs).tolist(), runs)
+        yield VerdictRow("some questions lost everywhere", "always_lost_rate", f"{n}", *_rates(wrong / runs), runs)
     for name, truth in (("worst_category_drop", 0.25), ("worst_category_accuracy", 0.75), ("worst_group_drop", 0.25)):
         lost, rng, wrong = np.repeat([0.25, *[0.05] * 9], 60), _rng(name), np.zeros(2)
         labels = np.repeat([f"kind {kind}" for kind in range(10)], 60).tolist()
@@ -217,7 +223,7 @@ def hidden_losses() -> Iterator[VerdictRow]:
             table = ScoreTable(np.ones(lost.size), by_setting, categories=labels, people=labels)
             found = metrics.estimate(replace(metrics.get(name), note=None), table)
             wrong += (found.high < truth - HAIR, found.low > truth + HAIR)
-        yield VerdictRow("one of ten kinds loses most", name, "10 x 60", *(wrong / runs).tolist(), runs)
+        yield VerdictRow("one of ten kinds loses most", name, "10 x 60", *_rates(wrong / runs), runs)
 
 
 def few_pictures() -> Iterator[VerdictRow]:
@@ -239,9 +245,9 @@ def _upper_of_zeros(count: int, lost: int = 0) -> float:
 def budgets() -> Iterator[VerdictRow]:
     """Unreadable answers in 133 cells: at 60 and 150 % of the budget, and on it."""
     for n, runs in ((128, 200), (300, 100), (853, 24)):
-        rng, few = _rng("budgets", n), lambda one: rng.random((n, CELLS)) < one  # noqa: B023 - called in this turn
-        stopped = sum(_budget(few(0.03)) is not Outcome.PASS for _ in range(runs)) / runs
-        passed = sum(_budget(few(0.075)) is Outcome.PASS for _ in range(runs)) / runs
+        rng = _rng("budgets", n)
+        stopped = sum(_budget(rng.random((n, CELLS)) < 0.03) is not Outcome.PASS for _ in range(runs)) / runs
+        passed = sum(_budget(rng.random((n, CELLS)) < 0.075) is Outcome.PASS for _ in range(runs)) / runs
         yield VerdictRow("unreadable: 60 % of the budget", "max_unparsed_rate", f"{n} x 133", None, stopped, runs)
         yield VerdictRow("unreadable: 150 % of the budget", "max_unparsed_rate", f"{n} x 133", passed, None, runs)
     n, runs = 128, 400
@@ -287,13 +293,13 @@ def gaps() -> Iterator[VerdictRow]:
         for count in right[weights > 1e-7].tolist():
             low, high = _gap(n, n, count)
             wrong += weights[count] * np.array([high < 0.1 - HAIR, low > 0.1 + HAIR])
-        yield VerdictRow("group means 100 % and 90 %", "group_gap", f"2 x {n}", *wrong.tolist(), 0)
+        yield VerdictRow("group means 100 % and 90 %", "group_gap", f"2 x {n}", *_rates(wrong), 0)
     for n, runs in ((50, 400), (100, 400)):
         rng, wrong = _rng("gaps", n), np.zeros(2)
         for first, second in zip(rng.binomial(n, 0.95, runs).tolist(), rng.binomial(n, 0.70, runs).tolist(), strict=True):
             low, high = _gap(n, first, second)
             wrong += (high < 0.25 - HAIR, low > 0.25 + HAIR)
-        yield VerdictRow("group means 95 % and 70 %", "group_gap", f"2 x {n}", *(wrong / runs).tolist(), runs)
+        yield VerdictRow("group means 95 % and 70 %", "group_gap", f"2 x {n}", *_rates(wrong / runs), runs)
 
 
 @cache

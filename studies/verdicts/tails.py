@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,12 @@ class Row:
         return f"{self.what:34s} {self.n:5d} {self.truth:>22s} {self.risk:>9s} {shown} {error:>8s}"
 
 
+def _rates(rates: Iterable[float]) -> tuple[float, float, float, float]:
+    """Returns the four rates of a row."""
+    wrong_pass, wrong_fail, usual_pass, usual_fail = map(float, rates)
+    return wrong_pass, wrong_fail, usual_pass, usual_fail
+
+
 HEAD = (
     f"{'what':34s} {'n':>5s} {'truth':>22s} {'risk':>9s} {'PASS':>9s} {'FAIL':>9s} {'PASS':>9s} {'FAIL':>9s} {'Monte':>8s}\n"
     f"{'':73s} {'':>9s} {'':>9s} {'usual':>9s} {'usual':>9s} {'Carlo':>8s}"
@@ -92,7 +98,7 @@ def drops(quick: bool) -> Iterator[Row]:
                     weights = logs + special.xlogy(harmful, share + drop) + special.xlogy(helpful, share)
                     weights = np.exp(weights + special.xlogy(n - harmful - helpful, 1.0 - 2.0 * share - drop))
                     worst = np.maximum(worst, [weights[one].sum() for one in rejected])
-                yield Row("accuracy_drop", n, f"{drop:.3f}", name, *map(float, worst), 0)
+                yield Row("accuracy_drop", n, f"{drop:.3f}", name, *_rates(worst), 0)
 
 
 def shares(quick: bool) -> Iterator[Row]:
@@ -103,10 +109,12 @@ def shares(quick: bool) -> Iterator[Row]:
             counts = np.arange(n + 1)
             weights = stats.binom.pmf(counts, n, share)
             for name, risk in RISKS.items():
-                ends = np.array([judged_proportion_interval((counts[1:] <= k) * 1.0, alone, 1.0 - 2.0 * risk) for k in counts])
+                ends = np.array(
+                    [judged_proportion_interval((counts[1:] <= k).astype(np.float64), alone, 1.0 - 2.0 * risk) for k in counts]
+                )
                 usual = np.array([wilson_interval(float(k), n, critical_value(risk)) for k in counts])
                 wrong = (one for pair in (ends, usual) for one in (pair[:, 1] < share, pair[:, 0] > share))
-                yield Row("accuracy or flip rate", n, f"{share:.3f}", name, *(float(weights[one].sum()) for one in wrong), 0)
+                yield Row("accuracy or flip rate", n, f"{share:.3f}", name, *_rates(weights[one].sum() for one in wrong), 0)
 
 
 @dataclass(frozen=True)
@@ -160,7 +168,7 @@ def ratios(quick: bool) -> Iterator[Row]:
                 risk, critical = RISKS[name], critical_value(RISKS[name])
                 usual = (score < -critical, score > critical)
                 wrong = [times[one].sum() / runs for one in (*(side & (tail <= risk) for side in usual), *usual)]
-                yield Row("relative_corruption_error", n, f"{model.ratio:.3f}", name, *map(float, wrong), runs)
+                yield Row("relative_corruption_error", n, f"{model.ratio:.3f}", name, *_rates(wrong), runs)
 
 
 SIZES: dict[str, list[int]] = {
@@ -203,11 +211,11 @@ def _clustered(groups: Clusters, alike: float, name: str, runs: int, rng: np.ran
         sides = (high < truth, low > truth), (usual_high < truth, usual_low > truth)
         wrong = [one for pair in sides for one in (pair[::-1] if what == "clean" else pair)]
         said = f"{truth:.2f}, alike {alike:.2f}"
-        return Row(f"{what}: {name}", groups.codes.size, said, "0.05", *(float(one.mean()) for one in wrong), runs)
+        return Row(f"{what}: {name}", groups.codes.size, said, "0.05", *_rates(one.mean() for one in wrong), runs)
 
     lost = drawn((1.0, -1.0, 0.0), (0.05, 0.01, 0.94))
     test, clumsy = TangoTest.of(lost, groups), _effects(lost, groups)
-    flips = [(lost > 0).sum(axis=0) / clumsy, (lost < 0).sum(axis=0) / clumsy, len(lost) / clumsy]
+    flips = ((lost > 0).sum(axis=0) / clumsy, (lost < 0).sum(axis=0) / clumsy, len(lost) / clumsy)
     critical = critical_value(0.05, groups.count - 1)
     usual = (tango_lower(*flips, critical), tango_upper(*flips, critical))
     yield row("drop", 0.04, (test.lower(0.05), test.upper(0.05)), usual)
@@ -252,17 +260,17 @@ def clustered_ratios(quick: bool) -> Iterator[Row]:
                     low, high = score_ratio_interval(pairs[:, 0], pairs[:, 1], groups, 0.90)
                     wrong += (high < truth, low > truth)
             said = f"{truth:.2f}, alike {alike:.2f}"
-            yield Row(f"relative: {name}", groups.codes.size, said, "0.05", *(wrong / runs), math.nan, math.nan, runs)
+            yield Row(f"relative: {name}", groups.codes.size, said, "0.05", *_rates((*(wrong / runs), math.nan, math.nan)), runs)
 
 
 def price(quick: bool) -> Iterator[str]:
     """What it costs: bounds of some counts beside Tango's, and how often a drop off the bound is decided, over all outcomes."""
     yield f"{'harmful, helpful, n':22s} {'interval at 90 %':>20s} {'Tango':>20s} {'low at .05/133':>15s} {'Tango .05/266':>15s}"
     for case in ((60, 13, 869), (36, 13, 869), (0, 0, 869), (2, 2, 869), (23, 8, 532), (280, 13, 869)):
-        counts = [np.array([float(one)]) for one in case]
-        test = TangoTest(*counts, math.inf)
-        usual = [float(find(*counts, critical_value(0.05))[0]) for find in (tango_lower, tango_upper)]
-        shared, halved = test.lower(0.05 / 133)[0], tango_lower(*counts, critical_value(0.05 / 266))[0]
+        harmful, helpful, size = (np.array([float(one)]) for one in case)
+        test = TangoTest(harmful, helpful, size, math.inf)
+        usual = [float(find(harmful, helpful, size, critical_value(0.05))[0]) for find in (tango_lower, tango_upper)]
+        shared, halved = test.lower(0.05 / 133)[0], tango_lower(harmful, helpful, size, critical_value(0.05 / 266))[0]
         ends = f"[{test.lower(0.05)[0]:.4f}, {test.upper(0.05)[0]:.4f}]"
         yield f"{case!s:22s} {ends:>20s} {f'[{usual[0]:.4f}, {usual[1]:.4f}]':>20s} {shared:15.4f} {halved:15.4f}"
     yield f"\n{'n, bound, true drop':22s} {'decided at 5 %':>20s} {'Tango':>20s} {'FAIL at .05/133':>15s} {'Tango .05/266':>15s}"

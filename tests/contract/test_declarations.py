@@ -14,7 +14,7 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.sample import TEXT_HEIGHTS
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "declarations.py"
+FILE = Path(__file__).parents[2] / "studies" / "declarations" / "declarations.py"
 AGAIN = (
     *("brightness_up:high", "fog:high", "contrast:high", "solarize:low", "gaussian_blur:high", "saturation_up:high"),
     *("center_occlusion:mid", "grid_mask:high", "rotate:mid", "upsample:low", "flip_h", "flip_v", "jpeg_compression:high"),

@@ -1,5 +1,5 @@
-"""Verdicts err as rarely as rules declare: short runs of studies/verdicts/metrics_at_bounds.py, over every metric that a rule may
-bound, and of benchmarks/adaptive.py, over tests that stop early.
+"""Verdicts err as rarely as rules declare: short runs of studies/verdicts: metrics_at_bounds.py over every metric that a rule may
+bound, and adaptive.py over tests that stop early.
 """
 
 from __future__ import annotations
@@ -49,21 +49,22 @@ BY_VALUE = {
 
 
 @pytest.fixture(scope="module")
-def verdicts() -> Iterator[Any]:
-    """The study."""
-    folder = str(ROOT / "studies" / "verdicts")
-    sys.path.insert(0, folder)
-    yield importlib.import_module("metrics_at_bounds")
-    sys.path.remove(folder)
+def folder() -> Iterator[None]:
+    """Finds the modules of the study."""
+    path = str(ROOT / "studies" / "verdicts")
+    sys.path.insert(0, path)
+    yield
+    sys.path.remove(path)
 
 
 @pytest.fixture(scope="module")
-def adaptive() -> Iterator[Any]:
-    """The benchmark of adaptive mode."""
-    folder = str(ROOT / "benchmarks")
-    sys.path.insert(0, folder)
-    yield importlib.import_module("adaptive")
-    sys.path.remove(folder)
+def verdicts(folder: None) -> Any:
+    return importlib.import_module("metrics_at_bounds")
+
+
+@pytest.fixture(scope="module")
+def adaptive(folder: None) -> Any:
+    return importlib.import_module("adaptive")
 
 
 def world_of(verdicts: Any, name: str) -> Any:

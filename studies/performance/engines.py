@@ -1,8 +1,8 @@
 """What each way of running one model answers in a second: in this process, in two processes, in actors of Ray, behind a server.
 
-    python benchmarks/engines.py                                  # this process, and two parts in a process each
-    python benchmarks/engines.py --actors 2                       # also on a Ray cluster that is started here
-    python benchmarks/engines.py --served NAME --models FILE --server-pid PID  # also a server that runs already on this machine
+    python studies/performance/engines.py                                  # this process, and two parts in a process each
+    python studies/performance/engines.py --actors 2                       # also on a Ray cluster that is started here
+    python studies/performance/engines.py --served NAME --models FILE --server-pid PID  # also a server that runs here
 
 The embedded model is asked about the embedded shapes, clean and inverted, in batches of 16, from as many threads as each way has
 lanes. What is loaded or started once is left out: the first batches are not timed. Nothing is stored or judged, and one thread
@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,18 +85,19 @@ def measured(ref: ModelRef, cluster: Cluster | None, asked: Sequence[Request], s
     """Returns what the questions cost; ``server`` is the process id of one on this machine."""
     backend = open_backend(ref, BackendOptions(device="cpu", batch_size=BATCH, cluster=cluster))
     traits = traits_of(backend)
-    if traits.prepare is None or traits.infer_prepared is None:
+    prepare, infer = traits.prepare, traits.infer_prepared
+    if prepare is None or infer is None:
         raise TypeError(f"{ref.name} prepares nothing")
     size = 1 if traits.batch_size == 1 else BATCH
     batches = [asked[start : start + size] for start in range(0, len(asked), size)]
 
     def answer(batch: Sequence[Request]) -> None:
-        wrong = [one.error for one in traits.infer_prepared([traits.prepare(request) for request in batch]) if one.error]
+        wrong = [one.error for one in infer([prepare(request) for request in batch]) if one.error]
         if wrong:
             raise RuntimeError(wrong[0])
 
     answer(batches[0])
-    lanes = backend.lanes
+    lanes = traits.lanes
     with ThreadPoolExecutor(lanes) as threads:
         list(threads.map(answer, batches[: 2 * lanes]))
         others = [server] if server else actors() if cluster else []
@@ -136,7 +137,10 @@ def main() -> None:
         cost = measured(tiny, None, asked)
         print(cost.wall, cost.here)
         return
-    ways = {"this process": lambda: measured(tiny, None, asked), "two parts": lambda: in_parts(options.count)}
+    ways: dict[str, Callable[[], Cost]] = {
+        "this process": lambda: measured(tiny, None, asked),
+        "two parts": lambda: in_parts(options.count),
+    }
     if options.actors:
         ways[f"{options.actors} actors of Ray"] = lambda: measured(tiny, Cluster("local", options.actors), asked)
     if options.served:

@@ -1,4 +1,6 @@
-"""How often the numbers of samples that INCONCLUSIVE advises decide: ``python benchmarks/samples_needed.py [RUNS] [METRIC ...]``.
+"""How often the numbers of samples that INCONCLUSIVE advises decide.
+
+    python studies/verdicts/samples_needed.py [RUNS] [METRIC ...]
 
 For each metric, runs of 200 samples are drawn from the mean of the published models on MMBench, and judged by bounds one, two and
 three standard errors beyond the true value. Those that do not pass say "about LEAST to MOST samples would decide it"; at the

@@ -1,7 +1,7 @@
 """How many requests the embedded model answers in a second, by the size of its batches and the number of torch's threads.
 
-    python benchmarks/batch_sizes.py                          # two minutes
-    python benchmarks/batch_sizes.py --threads 1 --turns 5
+    python studies/performance/batch_sizes.py                          # two minutes
+    python studies/performance/batch_sizes.py --threads 1 --turns 5
 
 Every combination answers the same questions, in turns, and its fastest turn counts. Ratios are to batches of 16, the default, on
 as many threads. Other programs disturb the clock; ``CPU`` is the time of all threads together, which shows what threads cost each

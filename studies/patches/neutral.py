@@ -1,7 +1,7 @@
 """How often rules on indices of patches judge models rightly whose need of context is known.
 
-    python benchmarks/neutral.py             # the table, 500 runs a row
-    python benchmarks/neutral.py --runs 40   # a quick one
+    python studies/patches/neutral.py             # the table, 500 runs a row
+    python studies/patches/neutral.py --runs 40   # a quick one
 
 Each run draws the answers of a scripted model to the whole picture, to as many attempts at it, and to n x n patches, and judges
 the index by its own interval at a one-sided risk of 5 %, as a gate does. ``independent`` models are right on every view by an own

@@ -1,8 +1,8 @@
 """What is promised on a bad day, and how often it was kept: inputs tried, mutants found.
 
-    python benchmarks/reliability.py                                  # what is not in the rows yet, for this commit and seed
-    python benchmarks/reliability.py --only inputs --rounds 10        # ten rounds of a minute for each reader
-    python benchmarks/reliability.py --only inputs --rounds 0 --markdown studies/reliability/README.md   # nothing but the page
+    python studies/reliability/reliability.py                            # what has no row yet, for this commit and seed
+    python studies/reliability/reliability.py --only inputs --rounds 10  # ten rounds of a minute for each reader
+    python studies/reliability/reliability.py --only inputs --rounds 0 --markdown studies/reliability/README.md  # the page only
 
 The whole takes hours. A row of a few inputs or mutants is kept in ``reliability.jsonl`` as soon as it is measured, and is
 not measured again, so that it may be stopped at any time. The same seed draws the same inputs and mutants: what is
@@ -26,9 +26,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import mutants
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]  # the fuzzed readers are in tests/, the mutants in benchmarks/
 
-ROOT = Path(__file__).resolve().parent.parent
+import mutants  # noqa: E402
+
 ROWS = Path(__file__).with_suffix(".jsonl")
 AT_ONCE = 25
 """Mutants of a row."""
@@ -82,7 +84,8 @@ def table_of_inputs(rows: Sequence[Row]) -> list[str]:
     from tests.fuzz import readers
 
     lines = [readers.HEADER.replace("inputs |", "processor time | inputs |", 1).replace("|--:|", "|--:|--:|", 1)]
-    tried, failures = 0, []
+    tried = 0
+    failures: list[str] = []
     for name, group in grouped(rows).items():
         of = readers.Row(name, *(sum(row.get(field, 0) for row in group) for field in ("tried", "read")))
         of.slowest = max(row.get("slowest", 0.0) for row in group)
@@ -175,7 +178,6 @@ def main() -> None:
     options = parser.parse_args()
     rows_file, page = options.rows.resolve(), options.markdown and options.markdown.resolve()
     os.chdir(ROOT)
-    sys.path.insert(0, str(ROOT))
     described = ["git", "describe", "--always", "--exclude=*", "--abbrev=10", "--dirty=-changed"]
     commit = subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
     measured = 0

@@ -1,7 +1,7 @@
 """How early other ways to stop would decide: other parts of the risk for looks, and an audit of two strata.
 
-    python benchmarks/stopping.py                  # both tables, 2,000 runs a row
-    python benchmarks/stopping.py --only looks     # one of them: looks or strata
+    python studies/verdicts/stopping.py                  # both tables, 2,000 runs a row
+    python studies/verdicts/stopping.py --only looks     # one of them: looks or strata
 
 Looks: the interval of the drop of one cell (a bound of 5 pp, 5 % risk each way) is looked at after 24, 48, 96 ... samples.
 Each entry is "decided @ asked": the share of runs that end PASS or FAIL, and the share of the samples that they ask.
@@ -48,7 +48,7 @@ PACE = 4.0
 def spent(looks: Sequence[int], share: Callable[[float], float]) -> list[float]:
     """Returns the parts of the risk of looks, the last of them at all samples, by how much is spent up to a share of these."""
     totals = [share(look / looks[-1]) for look in looks]
-    return np.diff([0.0, *totals]).tolist()
+    return [float(part) for part in np.diff([0.0, *totals])]
 
 
 def obrien_fleming(share: float) -> float:

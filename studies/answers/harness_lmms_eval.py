@@ -36,7 +36,7 @@ metadata: [{{version: 0.0}}]
 """
 
 
-class Float32(huggingface.Huggingface):
+class Float32(huggingface.Huggingface):  # type: ignore[misc]  # its base has no types
     """lmms-eval's model of any checkpoint, in float32 on the CPU."""
 
     def __init__(self, pretrained: str, **named: Any) -> None:

@@ -1,7 +1,7 @@
 """How many answers are read rightly, and how many wrongly, beside the functions of VLMEvalKit and lmms-eval.
 
-    python benchmarks/answers.py                                                      # ours alone, in seconds
-    python benchmarks/answers.py --vlmevalkit vlmeval/bin/python --lmms-eval lmms/bin/python
+    python studies/answers/answers.py                                                      # ours alone, in seconds
+    python studies/answers/answers.py --vlmevalkit vlmeval/bin/python --lmms-eval lmms/bin/python
 
 Each peer is installed from the package index in an environment of its own, whose Python is named; ``answers_peer.py`` calls its
 function there. Two sets: ``tests/golden/answers.jsonl`` (from public sources, without what is disputed) and ``answers.csv``
@@ -47,7 +47,7 @@ def written() -> list[tuple[Question, str]]:
 
 def golden() -> list[tuple[Question, str]]:
     """Returns the golden answers that are not disputed, and what a person reads."""
-    lines = (HERE.parent / "tests" / "golden" / "answers.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (HERE.parents[1] / "tests" / "golden" / "answers.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["call"] in ("choice", "yes_no") and "disputed" not in row]
     return [
         (

@@ -38,7 +38,7 @@ def model_class() -> type:
     """Returns the class of a model for VLMEvalKit."""
     from vlmeval.vlm.base import BaseModel
 
-    class Float32(BaseModel):
+    class Float32(BaseModel):  # type: ignore[misc]  # its base has no types
         """Any checkpoint of the Qwen2-VL family, in float32 on the CPU."""
 
         INTERLEAVE = True

@@ -1,9 +1,9 @@
 """How often tests that stop early err, whether they are the same when a run goes on or is repeated, and how much they save.
 
-    python benchmarks/adaptive.py --jobs 2            # 2,000 runs a row
-    python benchmarks/adaptive.py --runs 200          # fewer
-    python benchmarks/adaptive.py --only savings      # one table: errors, same or savings
-    python benchmarks/adaptive.py --row waiver        # errors of rows whose name contains this
+    python studies/verdicts/adaptive.py --jobs 2            # 2,000 runs a row
+    python studies/verdicts/adaptive.py --runs 200          # fewer
+    python studies/verdicts/adaptive.py --only savings      # one table: errors, same or savings
+    python studies/verdicts/adaptive.py --row waiver        # errors of rows whose name contains this
 
 Errors: cells and sweeps are judged by the gate's own adaptive judge, with answers from memory, and with the truth on the bound
 (boundaries.py). Metrics that no rule bounds are left out, and so are examples of pictures; the first runs of each row are judged
@@ -64,7 +64,7 @@ from pytest_vlmrobust.store import Store
 SEED, RUNS, CERTAIN = 1234, 2_000, 0.001
 WHOLE = 5
 """Runs of each row that are also judged with every metric."""
-THRESHOLDS = Path(__file__).parent.parent / "thresholds" / "default.yaml"
+THRESHOLDS = Path(__file__).parents[2] / "thresholds" / "default.yaml"
 
 
 # Errors at the boundary.

@@ -1,8 +1,8 @@
 """What every setting does to the answer: to colours, to what is in view and where, and to letters; and what follows from it.
 
-    python benchmarks/declarations.py                              # every setting, in some minutes
-    python benchmarks/declarations.py --names fog solarize         # some perturbations, at all levels
-    python benchmarks/declarations.py --write                      # also writes the table of studies/declarations/README.md
+    python studies/declarations/declarations.py                              # every setting, in some minutes
+    python studies/declarations/declarations.py --names fog solarize         # some perturbations, at all levels
+    python studies/declarations/declarations.py --write                      # also writes the table of README.md
 
 The pictures are a white page and a black one, with disks or with capitals. Each setting is applied to a page with and without a
 disk, with the same draw; what differs is that disk, wherever it went:
@@ -49,9 +49,8 @@ from pytest_vlmrobust.perturbations.record import aspects, unreadable_text
 
 Image = NDArray[np.uint8]
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "studies" / "declarations" / "README.md"
-START, END = "<!-- declarations: written by benchmarks/declarations.py --write -->", "<!-- end -->"
+PAGE = Path(__file__).with_name("README.md")
+START, END = "<!-- declarations: written by studies/declarations/declarations.py --write -->", "<!-- end -->"
 
 BASIC_COLOURS = {
     "black": (0, 0, 0),
@@ -175,11 +174,12 @@ def measure(setting: str) -> Effect:
     renamed, gone, moved, across, down = (float(np.mean(column)) for column in zip(*pages, strict=True))
     hidden = float(np.mean([_hidden_share(setting, *inks, seed) for inks in (INKS, INKS[::-1]) for seed in seeds]))
     renamed += max(0.0, gone - hidden)
-    shares = (renamed, hidden, moved, across, down)
     if ELSEWHERE & {step.name for step in Setting.parse(setting).steps}:
-        return Effect(*(round(share, 3) for share in shares), None, None, None, None)
-    read = (float(np.mean([_read_share(setting, height, seed) for seed in seeds])) for height in TEXT_HEIGHTS)
-    return Effect(*(round(share, 3) for share in (*shares, *read)))
+        read: list[float | None] = [None] * len(TEXT_HEIGHTS)
+    else:
+        read = [round(float(np.mean([_read_share(setting, height, seed) for seed in seeds])), 3) for height in TEXT_HEIGHTS]
+    renamed, hidden, moved, across, down = (round(share, 3) for share in (renamed, hidden, moved, across, down))
+    return Effect(renamed, hidden, moved, across, down, *read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ def _hidden_share(setting: str, paper: tuple[int, int, int], ink: tuple[int, int
     shown = ((strength > VISIBLE) & (strength >= 0.5 * around)).view(np.uint8)
     shown = cv2.dilate(shown, np.ones((5, 5), np.uint8))
     spots = cv2.connectedComponents(shown)[0] - 1
-    return max(0.0, 1.0 - spots / len(places))
+    return max(0.0, 1.0 - float(spots) / len(places))
 
 
 def _render(setting: str, page: Image, seed: int) -> Image:
@@ -338,7 +338,7 @@ def _letters_pages(height: int) -> tuple[_Letters, ...]:
 @functools.cache
 def _patterns(height: int) -> dict[str, NDArray[np.float32]]:
     """Returns each capital as a reader knows it, shape (16, 16)."""
-    found = {}
+    found: dict[str, NDArray[np.float32]] = {}
     for page in _letters_pages(height):
         seen = _reduced(page.page, height)
         for letter, x, y in page.placed:

@@ -1,8 +1,8 @@
 """The same checkpoint, pictures and prompts through lmms-eval and VLMEvalKit: same answers, then how fast and how robust.
 
-    python benchmarks/harnesses.py --lmms-eval lmms/bin/python --vlmevalkit vlmeval/bin/python
-    python benchmarks/harnesses.py ... --samples 20 --rounds 1        # fewer questions
-    python benchmarks/harnesses.py ... --threads 1                    # one thread of torch in each program
+    python studies/answers/harnesses.py --lmms-eval lmms/bin/python --vlmevalkit vlmeval/bin/python
+    python studies/answers/harnesses.py ... --samples 20 --rounds 1        # fewer questions
+    python studies/answers/harnesses.py ... --threads 1                    # one thread of torch in each program
 
 Each peer runs in an environment of its own, whose Python is named, by a driver (``harness_lmms_eval.py``,
 ``harness_vlmevalkit.py``) that calls the peer's own command. Peers perturb nothing, so they find the pictures of all settings as
@@ -159,7 +159,7 @@ class Program:
             "HF_HOME": str(folder / "hub"),
             "HF_HUB_OFFLINE": "1",
             "OMP_WAIT_POLICY": "PASSIVE",
-            "PYTHONPATH": os.pathsep.join((str(HERE), str(HERE.parent))) if self.name.startswith("gate") else str(HERE),
+            "PYTHONPATH": os.pathsep.join((str(HERE), str(HERE.parents[1]))) if self.name.startswith("gate") else str(HERE),
         }
         with (folder / "output.txt").open("w", encoding="utf-8") as output:
             began, clock = time.time(), time.perf_counter()
@@ -231,10 +231,10 @@ def write_questions(folder: Path, samples: str | None) -> int:
                 about = {"index": number, "id": f"{name}/{sample.id}", "picture": str(file)}
                 rows.append({**about, "prompt": prompt(sample, "direct"), "target": str(sample.target)})
                 number += 1
-        with (folder / f"{file_name(setting)}.jsonl").open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-        with (folder / f"{file_name(setting)}.tsv").open("w", encoding="utf-8", newline="") as file:
-            table = csv.writer(file, delimiter="\t", lineterminator="\n")
+        with (folder / f"{file_name(setting)}.jsonl").open("w", encoding="utf-8") as stream:
+            stream.writelines(json.dumps(row) + "\n" for row in rows)
+        with (folder / f"{file_name(setting)}.tsv").open("w", encoding="utf-8", newline="") as stream:
+            table = csv.writer(stream, delimiter="\t", lineterminator="\n")
             table.writerow(["index", "id", "image_path", "question", "answer"])
             table.writerows([row[name] for name in ("index", "id", "picture", "prompt", "target")] for row in rows)
     return number

@@ -1,7 +1,7 @@
 """How much fog, frost, rain and pixels change a picture, beside what imagecorruptions and albumentations make of those names.
 
     pip install imagecorruptions albumentations==2.0.8     # in an environment of their own; see benchmarks/perturbations.py
-    python benchmarks/strength.py
+    python studies/declarations/strength.py
 
 Prints the mean absolute difference from the clean picture, in levels of 255, over eight draws: on the photograph of the tests, at
 480 x 320 pixels, and on a white page with text of that size.
@@ -27,7 +27,7 @@ from pytest_vlmrobust.core.cell import LEVELS
 
 Image = NDArray[np.uint8]
 
-PHOTOGRAPH = Path(__file__).parents[1] / "tests" / "golden" / "coffee.png"
+PHOTOGRAPH = Path(__file__).parents[2] / "tests" / "golden" / "coffee.png"
 WIDTH, HEIGHT = 480, 320
 DRAWS = 8
 
