@@ -59,8 +59,8 @@ GOOD: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("neutral_identical", "neutral_independent"), (PATCHES,)),
 }
 """Oracles without a fault, and where they say something: neutral ones are about how patches compare with the whole."""
-COMPARING = "parity"
-"""The policy that only compares with an earlier run and knows no good model: ``test_parity`` has its own models."""
+OTHER_MODELS = {"parity", "confident"}
+"""Policies about an earlier run, and about probabilities of letters: ``test_parity`` and ``test_confidence`` have the models."""
 REFERENCE = "tiny"
 """The embedded model, of which alone the policy of its name speaks."""
 
@@ -289,7 +289,7 @@ def test_no_policy_says_go_to_a_fault(row: Row) -> None:
     assert [name for name in FAULTS if row.decisions.get(name) == GO] == []
 
 
-@pytest.mark.parametrize("policy", sorted({path.stem for path in shipped("thresholds").glob("*.yaml")} - {COMPARING}))
+@pytest.mark.parametrize("policy", sorted({path.stem for path in shipped("thresholds").glob("*.yaml")} - OTHER_MODELS))
 def test_each_policy_is_asked_about_each_fault_that_its_suites_show_and_passes_a_good_model(policy: str) -> None:
     rows = [row for row in TABLE if row.policy == policy]
     suites = {suite for row in rows for suite in row.suites}
