@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -69,6 +70,36 @@ def text_of_height(height: float) -> str:
     return f"text_{max((each for each in TEXT_HEIGHTS if each <= height), default=TEXT_HEIGHTS[0])}"
 
 
+META = "meta."
+"""What names of metadata columns begin with in files and in policies: ``meta.camera``."""
+MISSING = "(missing)"
+"""The value of a metadata column in rows that do not give it."""
+
+
+def slice_name(column: str, value: str) -> str:
+    """Returns the stratum of samples with this value in a metadata column: ``meta.camera=night``."""
+    return f"{META}{column}={value}"
+
+
+def is_slice(stratum: str) -> bool:
+    """Whether a stratum is a slice by metadata, and not a category."""
+    return stratum.startswith(META) and "=" in stratum
+
+
+def kind_of_stratum(stratum: str) -> str:
+    """Returns which column a slice is of, such as ``meta.camera``; an empty string for a category."""
+    return stratum.partition("=")[0] if is_slice(stratum) else ""
+
+
+def strata_by_kind(samples: Iterable[Sample]) -> dict[str, list[str]]:
+    """Returns the categories under ``""`` and the slices of each metadata column under its name, sorted."""
+    strata: defaultdict[str, set[str]] = defaultdict(set)
+    for sample in samples:
+        for stratum in sample.strata:
+            strata[kind_of_stratum(stratum)].add(stratum)
+    return {kind: sorted(strata[kind]) for kind in sorted(strata)}
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One question with its image(s), options and target.
@@ -100,6 +131,8 @@ class Sample:
     """How to answer, said after the question; empty for the prompt's own words."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """What metrics of a whole dataset group by: ``{"figure": "VD_3_1", "question": "VD_3_0"}``."""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    """Metadata by column, such as ``{"camera": "night"}``: each value is a slice that rules and reports can be about."""
     target_of_attack: str = ""
     """The wrong answer that an attack or a prior wants, written like ``target``; empty where there is none."""
     original_letters: Mapping[str, str] = field(default_factory=dict)
@@ -117,6 +150,12 @@ class Sample:
     """Its images as somebody made them at other sizes, by long edge in pixels: ``resolution:448`` shows those of 448."""
     localisation: Localisation | None = None
     """Of a sample that asks for boxes: where things are."""
+
+    @property
+    def strata(self) -> tuple[str, ...]:
+        """Its category, where it has one, and its slices by metadata."""
+        slices = (slice_name(column, value) for column, value in self.meta.items())
+        return (*([self.category] if self.category else []), *slices)
 
     @property
     def asked(self) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.registry import Registry
 # its pictures, and the named groups of ``parts``.
 
 
-ROLES = ("id", "question", "answer", "options", "images", "hint", "category", "group", "kind", "perturbed")
+ROLES = ("id", "question", "answer", "options", "images", "hint", "category", "group", "kind", "target_of_attack", "perturbed")
 BOX = ("x1", "y1", "x2", "y2", "width", "height")
 """What is said of a box: its edges in pixels of the picture, right and bottom exclusive, and the size of the picture."""
 ANSWERS = ("as_written", "letter", "position", "list")
@@ -60,6 +60,8 @@ class Layout:
     """Columns or templates by role; without options, the columns ``A`` to ``Z`` are the options."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Templates of what metrics of the whole dataset group by."""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    """Templates of metadata by the name of its column: slices of rules and reports, beside the columns ``meta.…``."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """Regular expressions that columns match as a whole; their named groups count as columns."""
     answers: str | Mapping[str, str] = "as_written"
@@ -90,10 +92,11 @@ class Layout:
         """Returns groups of columns, at least one of each must be in the file, with the key that needs it."""
         always_there = {*OWN_COLUMNS, *(name for pattern in self.parts.values() for name in re.compile(pattern).groupindex)}
         needed: list[tuple[tuple[str, ...], str]] = [((column,), "parts") for column in self.parts]
-        for role in ("id", "question", "answer", "images", "group", "kind"):
+        for role in ("id", "question", "answer", "images", "group", "kind", "target_of_attack"):
             specs = self.columns_of(role)
             needed += [(specs, role)] if len(specs) > 1 else [((column,), role) for spec in specs for column in columns_in(spec)]
         needed += [((column,), f"keys.{key}") for key, template in self.keys.items() for column in columns_in(template)]
+        needed += [((column,), f"meta.{name}") for name, template in self.meta.items() for column in columns_in(template)]
         needed += [((column,), f"box.{edge}") for edge, column in self.box.items()]
         return [(columns, why) for columns, why in needed if not always_there & set(columns)]
 
@@ -286,6 +289,7 @@ def _mapping(entry: Entry, read: Callable[[Entry], str] = _text) -> dict[str, st
 _LAYOUT: Mapping[str, Callable[[Entry], Any]] = {
     "columns": _columns,
     "keys": partial(_mapping, read=_template),
+    "meta": partial(_mapping, read=_template),
     "parts": partial(_mapping, read=Entry.pattern),
     "answers": _answers,
     "options_in_question": Entry.truth,

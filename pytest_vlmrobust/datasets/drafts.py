@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.boxes import Localisation
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
-from pytest_vlmrobust.core.sample import UNDECLARED, ImageSource, Sample
+from pytest_vlmrobust.core.sample import META, MISSING, UNDECLARED, ImageSource, Sample, is_slice
 from pytest_vlmrobust.core.words import first_few, invisible, mixed_scripts, quantity, same_looks, without_halves
 
 from .benchmarks import BOX, OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
@@ -53,6 +53,8 @@ class Draft:
     localisation: Localisation | None = None
     perturbed: str = ""
     """Numbers of the images that a setting changes, counted from 1, as they are written: ``2``, ``1, 2`` or ``[1, 2]``."""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    target_of_attack: str = ""
 
 
 def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple[Sample, ...]:
@@ -66,6 +68,8 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
         DatasetError: there are problems, these ones or any that were noted before.
     """
     _note_unfit_ids(drafts, problems, id_column)
+    columns = sorted({column for draft in drafts for column in draft.meta})
+    drafts = [replace(draft, meta={column: draft.meta.get(column) or MISSING for column in columns}) for draft in drafts]
     drafts = _with_plain_options(drafts, problems)
     without = [draft for draft in drafts if not draft.options and not draft.task]
     others = [draft for draft in without if not _is_yes_no(draft.answer)]
@@ -78,6 +82,29 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
     said = "by their EXIF orientation, which is not applied: models see them as they are stored. Save them upright"
     problems.note(problems.turned, *(f"{row} turned in viewers, {said}" for row in ("picture is", "pictures are")))
     return samples
+
+
+def metadata(cells: Mapping[str, Any], place: Place, problems: Problems) -> dict[str, str]:
+    """Returns the values of the columns ``meta.…`` and of what is nested under ``meta``, by name; notes problems."""
+    found: dict[str, str] = {}
+
+    def add(name: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                add(f"{name}.{key}", inner)
+        elif isinstance(value, list | tuple | bytes):
+            problems.add(place, name, value, "text, a number, true or false: a slice is one value")
+        elif "=" in name or not name.removeprefix(META).strip() or not name.startswith(META):
+            problems.add(
+                place, name, value, f"a name after {META!r} without '=', such as {META}camera, or an object of such names"
+            )
+        else:
+            found[name.removeprefix(META)] = str(value).lower() if isinstance(value, bool) else text_of(value).strip()
+
+    for column, value in cells.items():
+        if column.startswith(META) or (column == META.rstrip(".") and value is not None):
+            add(column, value)
+    return found
 
 
 def _usual_task(draft: Draft, *, mixed: bool) -> str:
@@ -135,6 +162,10 @@ def _sample(draft: Draft, task: str, problems: Problems) -> Sample:
     if not draft.question.strip():
         problems.add(draft.place, "question", draft.question, "the text of a question")
     _check_options(draft, task, problems)
+    if is_slice(draft.category):
+        problems.add(
+            draft.place, "category", draft.category, f"a category: texts of the form {META}name=value are slices by metadata"
+        )
     return Sample(
         id=draft.id,
         images=draft.images,
@@ -149,6 +180,8 @@ def _sample(draft: Draft, task: str, problems: Problems) -> Sample:
         scorer=draft.scorer or (UNDECLARED if task == "open" and not draft.task else ""),
         instruction=draft.instruction,
         keys=draft.keys,
+        meta=draft.meta,
+        target_of_attack=_target_of_attack(draft, task, problems),
         localisation=draft.localisation,
         perturbed=_perturbed(draft, problems),
     )
@@ -163,6 +196,18 @@ def _perturbed(draft: Draft, problems: Problems) -> tuple[int, ...] | None:
         expected = f"different numbers of images from 1 to {len(draft.images)}, such as [1]"
         problems.add(draft.place, "perturbed", draft.perturbed, expected)
     return tuple(number - 1 for number in numbers)
+
+
+def _target_of_attack(draft: Draft, task: str, problems: Problems) -> str:
+    written = draft.target_of_attack.strip()
+    wanted = YES_NO.get(written.lower(), written) if task == "yes_no" else written
+    if written and task == "choice" and wanted not in draft.options:
+        problems.add(draft.place, "target_of_attack", written, f"one of {', '.join(draft.options)}")
+    elif written and task == "yes_no" and not _is_yes_no(written):
+        problems.add(draft.place, "target_of_attack", written, "Yes or No")
+    elif written and wanted == _target(draft, task, Problems(problems.path, problems.part)):
+        problems.add(draft.place, "target_of_attack", written, "another answer than the right one")
+    return wanted
 
 
 def _check_options(draft: Draft, task: str, problems: Problems) -> None:
@@ -379,10 +424,15 @@ class Rows:
             task="open" if asked_openly else kind.task if kind else "",
             scorer=(kind.unlisted if asked_openly else kind.scorer) if kind else "",
             instruction=kind.instruction if kind else "",
-            keys={key: _fill_template(template, all_cells) for key, template in self.layout.keys.items()},
+            keys=self._filled(self.layout.keys, all_cells),
             localisation=self._box(place, all_cells),
             perturbed=self._value("perturbed", all_cells),
+            meta={**metadata(cells, place, self.problems), **self._filled(self.layout.meta, all_cells)},
+            target_of_attack=self._value("target_of_attack", all_cells),
         )
+
+    def _filled(self, templates: Mapping[str, str], cells: Cells) -> dict[str, str]:
+        return {name: _fill_template(template, cells) for name, template in templates.items()}
 
     def notes(self, where: str) -> list[str]:
         """Returns what was left out and what was asked in another way, each with its count."""

@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.fingerprint import pixels_digest
 from .faces_folder_table import SETTINGS, FolderSettings, Row, read_rows
 from .files import Place, Problems
 from .images import FileImage, is_turned
-from .jsonl import is_text
+from .own_rows import is_text
 from .protocol import Entity
 from .similarity import pixel_features
 

@@ -37,7 +37,7 @@ Reader = Callable[[Path, str], Contents]
 
 
 class FileDataset:
-    """A dataset in one ``.tsv`` or ``.jsonl`` file, and the image files it refers to.
+    """A dataset in one file, and the image files it refers to.
 
     Nothing is opened before ``samples``, ``notes`` or ``digest`` is asked for, and then once. ``digest`` is the SHA-256 of
     the file, the same as ``sha256sum`` prints, when the pictures are inside it; where rows refer to image files, it is a

@@ -180,7 +180,15 @@ def _content(sample: Sample) -> list[Any]:
     pictures = [image.identity() for image in sample.images]
     target = sample.target if isinstance(sample.target, str) else list(sample.target)
     texts = [sample.id, sample.question, sample.task, sample.category, sample.group, sample.hint, sample.scorer]
-    return [*texts, sample.instruction, target, dict(sample.options), dict(sample.keys), pictures]
+    return [
+        *texts,
+        sample.instruction,
+        target,
+        dict(sample.options),
+        dict(sample.keys),
+        *filter(None, [dict(sample.meta), sample.target_of_attack]),
+        pictures,
+    ]
 
 
 @dataclass(frozen=True, slots=True)

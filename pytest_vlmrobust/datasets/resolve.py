@@ -57,18 +57,31 @@ def _read_jsonl(file: Path, name: str) -> Contents:
     return read_jsonl(file, name)
 
 
-FORMATS: dict[str, Reader] = {".jsonl": _read_jsonl}
+def _read_csv(file: Path, name: str) -> Contents:
+    from .csv_file import read_csv
+
+    return read_csv(file, name)
+
+
+def _read_parquet(file: Path, name: str) -> Contents:
+    from .parquet import read_parquet
+
+    return read_parquet(file, name)
+
+
+FORMATS: dict[str, Reader] = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
 """Suffix of a file to what reads it. ``.tsv`` is not among them: how one is read depends on its benchmark."""
+_KINDS = "a .tsv, a .jsonl, a .csv, a .parquet"
 
 
 def _is_data(path: Path) -> bool:
-    return path.suffix.lower() in {_TSV, *FORMATS}
+    return path.suffix.lower() in {_TSV, *FORMATS} and path.name not in TABLES
 
 
 def dataset_id(name_or_path: str) -> str:
     """Returns a short name that is safe in a test id (letters, digits, ``.``, ``_``, ``-``); nothing is opened.
 
-    It is the last part of a path or a hub id without ``.tsv`` or ``.jsonl``; where nothing of that is left, a digest.
+    It is the last part of a path or a hub id without the ending of a data file; where nothing of that is left, a digest.
     Two files of the same name in different folders get the same id.
 
     >>> dataset_id("data/MMBench_DEV_EN.tsv"), dataset_id("hf:lmms-lab/POPE"), dataset_id("shapes")
@@ -84,9 +97,10 @@ def dataset_id(name_or_path: str) -> str:
 def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: str = "") -> Dataset:
     """Returns the dataset that ``name_or_path`` means.
 
-    The first of these that exists: a registered name (also embedded and of installed packages); a path to a ``.tsv``, a
-    ``.jsonl`` or a folder that holds exactly one of them; ``NAME.tsv``, ``NAME_local.tsv``, ``NAME.jsonl`` or the folder
-    ``NAME`` in the data folder. To mean a file whose name is also registered, write it as a path: ``./shapes``.
+    The first of these that exists: a registered name (also embedded and of installed packages); a path to a ``.tsv``,
+    ``.jsonl``, ``.csv`` or ``.parquet``, or a folder that holds exactly one of them; in the data folder ``NAME.tsv``,
+    ``NAME_local.tsv``, ``NAME`` with another of these endings, or the folder ``NAME``. To mean a file whose name is also
+    registered, write it as a path: ``./shapes``.
     ``hf:ID[:config][@revision][#split]`` is read through the package ``datasets``.
 
     Args:
@@ -117,17 +131,16 @@ def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: s
 
 
 def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
-    """Returns the dataset in a ``.tsv``, a ``.jsonl``, a folder that holds exactly one of them, or one that the package
-    ``datasets`` saved; it is read when needed.
+    """Returns the dataset in a data file, in a folder with exactly one of them, or in one that ``datasets`` saved.
 
-    A TSV is read by the record in ``NAME.benchmark.yaml`` beside it, else by that of the benchmark whose name the file or the
-    folder has.
+    It is read when needed. A TSV, and a CSV with the same columns, is read by the record in ``NAME.benchmark.yaml`` beside it,
+    else by that of the benchmark whose name the file or the folder has.
 
     Raises:
         DatasetError: the path is something else, or the record cannot be read.
         UsageError: ``compat`` for something that is no TSV file.
         MissingExtra: a folder of ``datasets``, which is not installed.
-    """  # noqa: D205 - one sentence
+    """
     from .files import FileDataset
 
     name = name or dataset_id(str(path))
@@ -139,22 +152,22 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
             return open_hub(str(path), name, [])
     file = _only_file(path) if path.is_dir() else path
     if file.exists() and not file.is_file():  # a pipe or a device might never end
-        raise DatasetError(f"{file} is not a dataset: it is no file. Expected a .tsv, a .jsonl, or a folder with one of them")
-    if file.suffix.lower() == _TSV:
+        raise DatasetError(f"{file} is not a dataset: it is no file. Expected {_KINDS}, or a folder with one of them")
+    benchmark, variant = _record_for(file, name)
+    if file.suffix.lower() == _TSV or (file.suffix.lower() == ".csv" and benchmark is not UNKNOWN):
         from .vlmevalkit_tsv import read_tsv
 
-        benchmark, variant = _record_for(file, name)
         read = partial(read_tsv, compat=compat, benchmark=benchmark)
         return FileDataset(name, file, read, variant=compat + variant, benchmark=benchmark)
-    if read_rows := FORMATS.get(file.suffix.lower()):
+    if _is_data(file) and (read_rows := FORMATS.get(file.suffix.lower())):
         _refuse_compat(compat, str(file))
         return FileDataset(name, file, read_rows)
     whole = f" To mean a collection of identities, give its folder: {file.parent}" if file.name in TABLES else ""
-    raise DatasetError(f"{file} is not a dataset: expected a .tsv, a .jsonl, or a folder that holds exactly one of them.{whole}")
+    raise DatasetError(f"{file} is not a dataset: expected {_KINDS}, or a folder that holds exactly one of them.{whole}")
 
 
 def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:
-    """Returns the record to read a TSV by, and what of it belongs to the digest of the data: a user's own record."""
+    """Returns the record to read a TSV or a CSV by, and what of it belongs to the digest of the data: a user's own record."""
     from .benchmarks import SUFFIX, read_benchmark
 
     record_file = file.with_name(file.stem + SUFFIX)
@@ -180,18 +193,18 @@ def _only_file(folder: Path) -> Path:
     if tables := tables_in(folder):
         raise DatasetError(
             f"{folder} is a collection of identities (it holds {tables[0].name}) and asks no questions: the tasks of the "
-            "Observatory are made of it, by suites/test_observatory.py. Expected a .tsv or a .jsonl for questions"
+            f"Observatory are made of it, by suites/test_observatory.py. Expected {_KINDS} for questions"
         )
     there = sorted(path.name for path in folder.iterdir())
     raise DatasetError(
-        f"{folder} holds no .tsv and no .jsonl, nor {' or '.join(TABLES)}: expected exactly one of them."
+        f"{folder} holds none of {_KINDS}, nor {' or '.join(TABLES)}: expected exactly one of them."
         f"{_misnamed_table_hint(there)} It holds {_list(there)}"
     )
 
 
 def _misnamed_table_hint(names: Iterable[str]) -> str:
     """Returns a hint at a file that looks like a table of identities under another name, or an empty string."""
-    tables = (name for name in names if Path(name).suffix.lower() in (".csv", ".json", ".xlsx", ".ods"))
+    tables = (name for name in names if Path(name).suffix.lower() in (".json", ".xlsx", ".ods"))
     table = next(tables, None)
     return f" A table of identities is called {' or '.join(TABLES)}, and there is {table}." if table else ""
 
@@ -216,7 +229,7 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
     if typed in COLLECTIONS:
         return (
             f"{typed!r} is a collection of identities and asks no questions: the tasks of the Observatory are made of it, by "
-            f"suites/test_observatory.py. Expected a dataset of questions: {_list(DATASETS.names())}, a .tsv, a .jsonl or "
+            f"suites/test_observatory.py. Expected a dataset of questions: {_list(DATASETS.names())}, {_KINDS} or "
             "a folder"
         )
     folders = _data_folders(data_dir)
@@ -230,7 +243,7 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
     return (
         f"dataset {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}; "
         f"collections of identities: {_list(COLLECTIONS.names())}. "
-        f"Looked for {looked}.{nowhere} Expected a registered name, a .tsv, a .jsonl, or a folder with one of them or "
+        f"Looked for {looked}.{nowhere} Expected a registered name, {_KINDS}, or a folder with one of them or "
         f"with {' or '.join(TABLES)} for identities{_of_benchmark(typed)}"
     )
 

@@ -20,124 +20,22 @@ The record of a benchmark may say otherwise: which columns play these roles, how
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import os.path
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
 
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.core.words import first_few, quantity
 
 from .benchmarks import UNKNOWN, Benchmark, resembling_benchmark
+from .delimited import FieldImage, FileRecord, cells_of, header_of, records
 from .drafts import CIRCULAR_NAMES, LETTERS, MOST_DIGITS, Draft, Rows, finish, parse_list, put_together
 from .files import Contents, Place, Problems
-from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity, is_turned, start_of_base64, why_outside
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-# Records of a tab-separated file, read one at a time, and where each lies, so that a picture can be read again later.
-
-
-_LONGEST_FIELD = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class TsvRecord:
-    """The fields of one record, the line it starts on (from 1), and its bytes."""
-
-    line: int
-    fields: list[str]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class TsvImage:
-    """One picture of one field of one record of a TSV file; ``digest`` is that of the field."""
-
-    span: Span
-    column: int
-    position: int
-    digest: str
-    where: str
-
-    def load(self) -> NDArray[np.uint8]:
-        """Returns the pixels.
-
-        Raises:
-            ImageError: the file has changed, or the picture cannot be decoded.
-        """
-        fields = next(_split([self.span.read(self.where).decode()]))
-        return decode(from_base64(parse_list(fields[self.column])[self.position], self.where), self.where)
-
-    def identity(self) -> str:
-        """Returns a string that depends on the encoded picture alone; nothing is read for it."""
-        return image_identity(self.digest, self.position)
-
-
-def records(path: Path) -> Iterator[TsvRecord]:
-    """Yields the records of a UTF-8 file, the header first; blank lines are skipped.
-
-    Raises:
-        DatasetError: a record is not UTF-8, or its quotes do not pair.
-        OSError: the file cannot be opened.
-    """
-    with path.open("rb") as stream:
-        first = stream.readline()
-        mark = next((mark for mark in (b",", b";") if mark in first and b"\t" not in first), None)
-        if mark:
-            raise DatasetError(
-                f"{path}:1 is one column, {first.decode(errors='replace').strip()[:60]!r}: expected columns separated by tabs. "
-                f"The file seems to have {mark.decode()!r} between them: save it as tab-separated values"
-            )
-        stream.seek(0)
-        stamp, lines = file_stamp(path), _Lines(stream, path)
-        reader = _split(lines)
-        while True:
-            offset, line = lines.bytes, lines.line + 1
-            try:
-                fields = next(reader, None)
-            except csv.Error as error:
-                raise DatasetError(
-                    f"{path}:{line} is not a row of tab-separated values ({error}). A field that holds a tab, a line break or a "
-                    'double quote is expected in double quotes, with every double quote in it doubled: "a 5"" tv"'
-                ) from error
-            if fields is None:
-                return
-            if fields:
-                yield TsvRecord(line, fields, Span(path, offset, lines.bytes - offset, stamp))
-
-
-class _Lines:
-    """The lines of a file as text, and how many lines and bytes were handed out."""
-
-    def __init__(self, stream: BinaryIO, path: Path) -> None:
-        self.stream, self.path = stream, path
-        self.bytes = 0
-        self.line = 0
-
-    def __iter__(self) -> Iterator[str]:
-        for raw in self.stream:
-            self.line += 1
-            self.bytes += len(raw)
-            try:
-                yield raw.decode("utf-8-sig" if self.line == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise DatasetError(f"{self.path}:{self.line} is not UTF-8 ({error}). Save the file as UTF-8") from error
-
-
-def _split(lines: Iterable[str]) -> Iterator[list[str]]:
-    # The limit belongs to the whole process; it is raised and never lowered, since another thread may be reading.
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
-    return csv.reader(lines, delimiter="\t", strict=True)
-
+from .images import FileImage, Span, is_turned, start_of_base64, why_outside
 
 # What VLMEvalKit's prompt shows for a column, where that differs from what the file says.
 #
@@ -234,7 +132,7 @@ class _Row:
 class _Table:
     """The rows of one file, and what they say about each other."""
 
-    def __init__(self, path: Path, name: str, rows: Iterable[TsvRecord], benchmark: Benchmark) -> None:
+    def __init__(self, path: Path, name: str, rows: Iterable[FileRecord], benchmark: Benchmark) -> None:
         self.path, self.name = path, name
         self.problems = Problems(path, "column", benchmark.name)
         columns = {**COLUMNS, **({"question": ()} if benchmark.question else {}), **benchmark.tsv.columns}
@@ -242,7 +140,12 @@ class _Table:
         self.mapped = Rows(benchmark, replace(benchmark.tsv, columns=columns), self.problems, circular)
         self.id_column = columns["id"][0]
         source = iter(rows)
-        self.header = _header(path, next(source, None), self.mapped)
+        self.header = header_of(path, next(source, None))
+        self.mapped.check(self.header, f"{path}:1")
+        if "image" not in self.header and "image_path" not in self.header:
+            columns_there = first_few((column[:40] for column in self.header), 20)
+            expected = "Expected columns as VLMEvalKit writes them"
+            raise DatasetError(f"{path}:1 has neither a column 'image' nor 'image_path'. Found: {columns_there}. {expected}")
         self.letters = [letter for letter in LETTERS if letter in self.header]
         self.image_files: dict[str, Path] = {}
         self.notes: list[str] = []
@@ -276,12 +179,11 @@ class _Table:
         record_file = f"{self.path.stem}.benchmark.yaml beside it"
         return [f"{plain}. If it is that one, call it {named}.tsv; else say how to read it in {record_file}"]
 
-    def _row(self, record: TsvRecord) -> _Row | None:
-        cells = dict(zip(self.header, record.fields, strict=False))
-        place = Place(self.path, record.line, f"row {self.id_column} {cells.get(self.id_column, '')!r}")
-        if len(record.fields) != len(self.header):
-            expected = f"{len(self.header)}, as many as the header names (a tab or a quote inside a field?)"
-            self.problems.add(place, "(all)", f"{len(record.fields)} fields", expected)
+    def _row(self, record: FileRecord) -> _Row | None:
+        named = dict(zip(self.header, record.fields, strict=False)).get(self.id_column, "")
+        place = Place(self.path, record.line, f"row {self.id_column} {named!r}")
+        cells = cells_of(record, self.header, place, self.problems)
+        if cells is None:
             return None
         image = cells.pop("image", "")
         kept = image or cells.get("image_path", "")
@@ -325,7 +227,7 @@ class _Table:
         if holder.pictures:
             where = f"{row.place}, column 'image'" + (f" (the picture of {holder.place})" if holder is not row else "")
             column = self.header.index("image")
-            images = (TsvImage(holder.span, column, position, holder.digest, where) for position in range(holder.pictures))
+            images = (FieldImage(holder.span, column, position, holder.digest, where) for position in range(holder.pictures))
             return tuple(images), holder.digest
         return self._files(row), row.digest
 
@@ -390,20 +292,3 @@ class _Table:
                 f"file says {ours!r}, VLMEvalKit {instead}). Questions are asked as the file says; "
                 f"compat={COMPAT!r} asks them as VLMEvalKit does"
             )
-
-
-def _header(path: Path, first: TsvRecord | None, mapped: Rows) -> list[str]:
-    if first is None:
-        raise DatasetError(f"{path} is empty: expected a line of column names, and rows")
-    header = first.fields
-    repeated = sorted({column for column in header if header.count(column) > 1})
-    if repeated:
-        raise DatasetError(f"{path}:1 names the column {repeated[0]!r} twice: expected every column once")
-    mapped.check(header, f"{path}:1")
-    if "image" not in header and "image_path" not in header:
-        raise DatasetError(f"{path}:1 has neither a column 'image' nor 'image_path'. {_header_text(header)}")
-    return header
-
-
-def _header_text(header: Sequence[str]) -> str:
-    return f"Found: {first_few((column[:40] for column in header), 20)}. Expected tab-separated columns as VLMEvalKit writes them"

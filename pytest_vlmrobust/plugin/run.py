@@ -277,7 +277,7 @@ class Run(RunEvaluation):
             without_pictures=self.baseline.without_pictures if self.baseline else (),
             compared={name: self.baseline.model(name) for name in self.models} if self.baseline else {},
             samples_asked=lambda: self._samples_asked,
-            categories=lambda: self.data.categories(self._measured_datasets),
+            categories=lambda: self.data.strata(self._measured_datasets),
         )
 
     def facts(self) -> RunFacts:

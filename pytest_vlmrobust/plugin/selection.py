@@ -85,6 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             run.tests.check(tests, run.baseline, run.settings.vlm_seed, run.today)
             if not config.option.collectonly:
                 run.data.check_scoring((test.about.dataset for test in tests), run.settings.vlm_sample)
+                run.tests.check_slices()
         except VlmRobustError as error:
             selection.refuse(error)
     if selection.refusal is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.document import ID_PATTERN
+from pytest_vlmrobust.core.sample import META
 
 from .budgets import BUDGET_KEYS, COVERAGE_KEYS, BlindModels, Extent
 from .load import (
@@ -48,7 +50,7 @@ def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
     measured = {name: facts for name, facts in metrics.items() if not facts.unmeasured}
     values, units = _values(measured), _units(measured)
     definitions = {
-        "scope": _mapping(SCOPE_KEYS, values, minProperties=1),
+        "scope": _mapping(SCOPE_KEYS, values, minProperties=1, patternProperties={f"^{re.escape(META)}.": _globs()}),
         "rule": {**_mapping(RULE_KEYS, values, RULE_REQUIRED), "oneOf": [{"required": [key]} for key in BOUND_KEYS], **units},
         "waiver": {**_mapping(WAIVER_KEYS, values, WAIVER_REQUIRED), **units},
     }

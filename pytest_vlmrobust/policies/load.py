@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes, shorten
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
+from pytest_vlmrobust.core.sample import META, slice_name
 
 from .budgets import BUDGET_KEYS, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
 from .policy import Policy, PolicyFile, Replacement
@@ -420,7 +421,8 @@ def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
 
 
 def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
-    entries = entry.mapping(SCOPE_KEYS)
+    columns = [key for key in entry.table() if key.startswith(META)] if entry.is_mapping else []
+    entries = entry.mapping([*SCOPE_KEYS, *columns])
     if not entries:
         entry.refuse(f"at least one of {', '.join(SCOPE_KEYS)}")
     for key in _CELL_KEYS:
@@ -433,7 +435,12 @@ def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
             part.visible_text()
     for level in entries["level"].texts() if "level" in entries else ():
         _check_level(entries["level"], level)
-    return Scope(**{key: value.texts() for key, value in entries.items()})
+    scope = {key: value.texts() for key, value in entries.items()}
+    slices = tuple(slice_name(key.removeprefix(META), value) for key in columns for value in scope.pop(key))
+    if slices and (len(columns) > 1 or "category" in scope):
+        both = " and ".join(key for key in (*columns, "category") if key in entries)
+        entry.fail(f"asks for {both}. Expected one of them: put what should hold together into one column of the data")
+    return Scope(**scope, **({"category": slices} if slices else {}))
 
 
 def _check_level(entry: Entry, level: str) -> None:

@@ -12,6 +12,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from pytest_vlmrobust.core.sample import kind_of_stratum
+
 # Bound: the closed range that a metric's value must stay in, and how its numbers are read and written.
 
 
@@ -267,7 +269,7 @@ class JudgedTest:
     """What an estimate is about: the names that scopes are matched with.
 
     ``setting`` of a sweep is its split, where it has one; ``family`` and ``level`` are empty for a sweep; ``category`` is empty
-    unless the estimate is about one stratum of the dataset.
+    unless the estimate is about one stratum of the dataset: a category, or a slice such as ``meta.camera=night``.
     """
 
     model: str
@@ -294,6 +296,7 @@ class Scope:
     family: tuple[str, ...] = ()
     level: tuple[str, ...] = ()
     category: tuple[str, ...] = ()
+    """Categories, or slices of one metadata column: ``meta.camera=night``."""
 
     def matches(self, test: JudgedTest) -> bool:
         """Whether every field that has globs matches the test's."""
@@ -303,13 +306,13 @@ class Scope:
             and _any_setting_glob(self.setting, test.setting)
             and _any_glob(self.family, test.family)
             and _any_glob(self.level, test.level or NO_LEVEL)
-            and _any_glob(self.category, test.category)
+            and _any_stratum_glob(self.category, test.category)
         )
 
     def admits(self, field: str, name: str) -> bool:
         """Whether one field matches ``name``, whatever the others ask for."""
         globs: tuple[str, ...] = getattr(self, field)
-        return _any_setting_glob(globs, name) if field == "setting" else _any_glob(globs, name)
+        return {"setting": _any_setting_glob, "category": _any_stratum_glob}.get(field, _any_glob)(globs, name)
 
     def __bool__(self) -> bool:
         """Whether anything is narrowed down."""
@@ -397,6 +400,13 @@ def _covers(where: Scope, test: JudgedTest) -> bool:
 
 def _any_glob(globs: tuple[str, ...], name: str) -> bool:
     return not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+
+
+def _any_stratum_glob(globs: tuple[str, ...], stratum: str) -> bool:
+    """Whether a glob of the same kind matches: ``*`` means every category, and no slice."""
+    kind = kind_of_stratum(stratum)
+    alike = [glob.removeprefix(f"{kind}=") for glob in globs if kind_of_stratum(glob) == kind]
+    return not globs or any(fnmatch.fnmatchcase(stratum.removeprefix(f"{kind}="), glob) for glob in alike)
 
 
 def _any_setting_glob(globs: tuple[str, ...], setting: str) -> bool:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import did_you_mean
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.sample import is_slice, kind_of_stratum
 from pytest_vlmrobust.core.words import first_few, quantity
 
 from .budgets import Coverage, Extent
@@ -170,7 +171,8 @@ class UnmetRule:
 
     def is_allowed(self, coverage: Coverage) -> bool:
         """Whether a policy lets the run be GO all the same."""
-        return coverage.rules is Extent.PARTIAL and not self.misspelt
+        slices = any(map(is_slice, self.rule.where.category))
+        return coverage.rules is Extent.PARTIAL and not self.misspelt and not slices
 
     def shortfall(self, coverage: Coverage) -> str:
         """Returns why the run is not GO where the policy does not allow it, and what to do."""
@@ -178,6 +180,10 @@ class UnmetRule:
         problem = f"rule {rule.id} ({rule.source}) applied to no test, though this run measures {rule.metric}: {self.lacks}"
         problem += "" if problem.endswith("?") else "."
         asked = coverage.cite("rules", str(coverage.rules))
+        if coverage.rules is Extent.PARTIAL and any(map(is_slice, rule.where.category)):
+            return (
+                f"{problem} A rule about a slice needs rows of it ({asked} is about other names): ask more samples, or correct it"
+            )
         if coverage.rules is Extent.PARTIAL:
             return (
                 f"{problem} A rule may name what a run leaves out ({asked}), but this name is nearly that of something it has: "
@@ -243,7 +249,11 @@ def _unmet(rule: Rule, near: Sequence[JudgedTest], categories: Sequence[str]) ->
         globs = getattr(rule.where, part.name)
         names = categories if part.name == "category" else sorted({_field_name(test, part.name) for test in near} - {""})
         if globs and not any(rule.where.admits(part.name, name) for name in names):
-            asked = f"it asks for {part.name} {_name_list(map(repr, globs))}"
+            kind = kind_of_stratum(globs[0]) if part.name == "category" else ""
+            if kind:
+                names = [name.removeprefix(f"{kind}=") for name in names if kind_of_stratum(name) == kind]
+                globs = [glob.removeprefix(f"{kind}=") for glob in globs]
+            asked = f"it asks for {kind or part.name} {_name_list(map(repr, globs))}"
             lacking.append(f"{asked}, and the run has {_name_list(names)}{_near(globs, names)}")
     named = misspellings(rule.where, {field: {_field_name(test, field) for test in near} for field in _CHECKED_NAMES})
     return UnmetRule(rule, "; ".join(lacking) or _together(rule, near), bool(named))

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.spending import BUDGET_SPENT, Spending
-from pytest_vlmrobust.datasets import faces_folder_table, jsonl
+from pytest_vlmrobust.datasets import faces_folder_table, own_rows
 from pytest_vlmrobust.evaluation.judge.judge import run_test
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.policies import budgets, load
@@ -123,7 +123,7 @@ def test_folders_of_identities(name: str) -> None:
     assert f"`{name}`" in page("data.md").partition("### Your own faces")[2].partition("\n## ")[0]
 
 
-@pytest.mark.cases("key", jsonl.KEYS)
+@pytest.mark.cases("key", own_rows.KEYS)
 def test_keys_of_jsonl(key: str) -> None:
     assert f"`{key}`" in page("data.md")
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
 from pytest_vlmrobust.backends.resolve import names as shipped_models
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Planned
 from pytest_vlmrobust.core.decision import Allowance, Outcome
-from pytest_vlmrobust.core.errors import PolicyError
+from pytest_vlmrobust.core.errors import PolicyError, did_you_mean
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.sample import kind_of_stratum
 from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import first_few, points, quantity
 from pytest_vlmrobust.datasets import names as shipped_datasets
@@ -447,6 +448,40 @@ def refuse_unknown_scopes(
             if problems := known.unknown_globs(scope):
                 raise PolicyError(f"{effect}: {problems[0]}{_REGISTER}")
             _refuse_misspelt(scope, effect, present, elsewhere)
+
+
+def refuse_empty_slices(
+    policies: Iterable[Policy], tests: Sequence[JudgedTest], strata: Callable[[Iterable[str]], Iterable[str]]
+) -> None:
+    """Looks whether the data of a run have rows in each slice of metadata that a rule or a waiver is about.
+
+    Args:
+        policies: of the models.
+        tests: what the tests will be judged by.
+        strata: returns the categories and slices of datasets; only called for scopes with a slice.
+
+    Raises:
+        PolicyError: they have none.
+    """
+    for policy in policies:
+        for scope, effect in _scopes(policy):
+            kind = kind_of_stratum(scope.category[0]) if scope.category else ""
+            about = sorted({test.dataset for test in tests if replace(scope, category=()).matches(test)}) if kind else []
+            if not about:
+                continue
+            names = sorted(strata(about))
+            values = [name.removeprefix(f"{kind}=") for name in names if kind_of_stratum(name) == kind]
+            for glob in scope.category:
+                if any(Scope(category=(glob,)).admits("category", name) for name in names):
+                    continue
+                wanted = glob.removeprefix(f"{kind}=")
+                columns = sorted({kind_of_stratum(name) for name in names} - {""})
+                has = f"{kind} is {first_few(values, 10)}" if values else f"metadata columns: {first_few(columns, 10) or 'none'}"
+                near = did_you_mean(wanted, values) if values else did_you_mean(kind, columns)
+                raise PolicyError(
+                    f"{effect}: no row of {first_few(about, 5)} has {kind} {wanted!r}.{near} In the data, {has}. "
+                    "Correct the name, or leave it out of the policy of this run"
+                )
 
 
 def refuse_loopholes(policies: Iterable[Policy], today: date) -> None:

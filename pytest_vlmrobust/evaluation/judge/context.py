@@ -200,12 +200,12 @@ class CellScores:
         kept = [] if self.earlier is None else self.earlier.kept(self.cell.dataset, self.measured)
         return table if all(kept) else rows_of(table, kept)
 
-    def category(self, name: str) -> CellScores:
-        """Returns the scores of the samples of one category."""
-        kept = [sample.category == name for sample in self.samples]
+    def stratum(self, name: str) -> CellScores:
+        """Returns the scores of the samples of one category or slice."""
+        kept = [name in sample.strata for sample in self.samples]
         table = rows_of(self.table, kept)
         part = copy(self)
-        part.samples = [sample for sample in self.samples if sample.category == name]
+        part.samples = [sample for sample in self.samples if name in sample.strata]
         part.test = dataclasses.replace(self.test, asked=dataclasses.replace(self.test.asked, samples=part.samples))
         part.table = table if table.floors is None else dataclasses.replace(table, **floors(part.samples))
         return part

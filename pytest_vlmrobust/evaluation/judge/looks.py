@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.core.sample import PictureDigests, Sample
+from pytest_vlmrobust.core.sample import PictureDigests, Sample, kind_of_stratum
 from pytest_vlmrobust.evaluation.run.answers import Answers, Thumbnails
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import Policy, Rule, Tier
@@ -135,6 +135,7 @@ def is_blocking(rule: Rule) -> bool:
     return rule.treatment.tier is Tier.BLOCK
 
 
-def strata_of(samples: Sequence[Sample]) -> set[str]:
-    """Returns the names of the categories of samples, and of their sub-tasks."""
-    return {sample.category for sample in samples if sample.category} | set(strata(samples))
+def strata_of(samples: Sequence[Sample], kind: str | None = None) -> set[str]:
+    """Returns the names of the categories of samples, of their sub-tasks and slices; of one kind of them, where it is given."""
+    names = {name for sample in samples for name in sample.strata} | set(strata(samples))
+    return names if kind is None else {name for name in names if kind_of_stratum(name) == kind}

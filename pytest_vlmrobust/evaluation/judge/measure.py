@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-import numpy as np
-
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import (
     CLEAN,
@@ -29,6 +27,7 @@ from pytest_vlmrobust.core.cell import (
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import FAMILY, Measure
+from pytest_vlmrobust.core.sample import strata_by_kind
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.chains import chains_by_change, chains_by_outcome
@@ -302,13 +301,13 @@ def _measure_cell(cell: Cell, reads: Reads, sources: Sources) -> Measurement:
 
 
 def _by_category(scores: CellScores, sources: Sources) -> list[tuple[JudgedTest, Estimate]]:
-    """Returns the estimates of the categories of a cell that a rule is about."""
+    """Returns the estimates of the categories and slices of a cell that a rule is about."""
     estimates: list[tuple[JudgedTest, Estimate]] = []
-    categories = sorted({sample.category for sample in scores.samples} - {""})
-    for category in categories:
-        tests = {each.name: judged_test(scores.test, each.name, category, len(categories)) for each in applying(scores.test)}
+    alike = strata_by_kind(scores.samples).values()
+    for stratum, count in [(name, len(names)) for names in alike for name in names]:
+        tests = {each.name: judged_test(scores.test, each.name, stratum, count) for each in applying(scores.test)}
         ruled = {name for name, test in tests.items() if sources.is_ruled(test)}
-        part = scores.category(category) if ruled else None
+        part = scores.stratum(stratum) if ruled else None
         estimated = [each for each in applying(part.test) if each.by_category and each.name in ruled] if part else []
         estimates += [(tests[each.name], estimate) for each in estimated if (estimate := each.estimate(part)) is not None]
     return estimates
@@ -550,7 +549,16 @@ def undone_steps(result: CellResult) -> tuple[str, ...]:
     )
 
 
+MOST_SLICES = 50
+"""Slices of one metadata column that reports show; rules may be about any."""
+
+
 def mean_by_category(result: CellResult) -> dict[str, float]:
-    """Returns the mean score of each stratum, NaN where a score is missing."""
-    names = np.array([sample.category for sample in result.samples])
-    return {str(name): float(result.values[names == name].mean()) for name in dict.fromkeys(names.tolist())}
+    """Returns the mean score of each category and of each slice of columns with few values, NaN where a score is missing."""
+    alike = strata_by_kind(result.samples)
+    slices = {name for kind, names in alike.items() if kind and len(names) <= MOST_SLICES for name in names}
+    members: dict[str, list[int]] = {}
+    for place, sample in enumerate(result.samples):
+        for name in (*([] if slices and "" not in alike else [sample.category]), *(n for n in sample.strata if n in slices)):
+            members.setdefault(name, []).append(place)
+    return {name: float(result.values[places].mean()) for name, places in members.items()}

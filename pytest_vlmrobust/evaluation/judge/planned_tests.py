@@ -15,7 +15,7 @@ from pytest_vlmrobust.evaluation.run.selection import SelectedTest, Selection
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from .baseline import Baseline
-from .conditions import refuse_loopholes, refuse_unknown_scopes
+from .conditions import refuse_empty_slices, refuse_loopholes, refuse_unknown_scopes
 from .context import DatasetFacts
 from .judge_inputs import StoredTest
 from .measurements import judged_tests
@@ -99,6 +99,15 @@ class PlannedTests:
         refuse_loopholes(self.policies.values(), today)
         if baseline is not None:
             baseline.refuse_seed(seed, (cell for test in tests for cell in self.reads_of(test).compared))
+
+    def check_slices(self) -> None:
+        """Refuses rules and waivers about slices of metadata that no row of the data is in.
+
+        Raises:
+            PolicyError: there is one; the message names the nearest value.
+        """
+        judged = [test for tests in self.judged_by_model().values() for test in tests]
+        refuse_empty_slices(self.policies.values(), judged, self.data.strata)
 
     def stored(self) -> tuple[StoredTest, ...]:
         """Returns the selected tests as the inputs of the judge keep them."""

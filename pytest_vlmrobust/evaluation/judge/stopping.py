@@ -33,6 +33,7 @@ from pytest_vlmrobust.core.cell import Cell, FamilyMetric, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import BUDGET_METRICS, LARGEST_DROP, Record
+from pytest_vlmrobust.core.sample import kind_of_stratum, strata_by_kind
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.queue import Want
 from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
@@ -243,12 +244,13 @@ class Stopping:
 
     def _category_tests(self, cell: Cell, planned: Sequence[JudgedTest]) -> list[JudgedTest]:
         """Returns the tests of the categories of a cell that a rule is about and an audit may decide."""
-        names = sorted({sample.category for sample in self.sources.answers.samples(cell.dataset)} - {""})
+        alike = strata_by_kind(self.sources.answers.samples(cell.dataset)).values()
         rules = [rule for rule in self.policy.rules if rule.where.category]
         tests = [
             dataclasses.replace(test, category=name, strata=len(names))
             for test in planned
             if rules and test.metric in CELL_LIMITS and quantity(test.metric).by_category
+            for names in alike
             for name in names
         ]
         return [test for test in tests if any(rule.applies(test) for rule in rules)]
@@ -256,13 +258,13 @@ class Stopping:
     def _cell_audits(self, cell: Cell, rules: Sequence[tuple[JudgedTest, Rule]]) -> dict[RuleKey, RuleAudit]:
         """Returns an audit of each rule on a cell, or on a category of it, that can have one."""
         answers = self.sources.answers
-        categories = np.array([sample.category for sample in answers.samples(cell.dataset)])
+        strata = [sample.strata for sample in answers.samples(cell.dataset)]
         audits = {}
         for test, rule in rules:
             if not judges_value(rule) or test.metric not in CELL_LIMITS:
                 continue
             bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
-            members = categories == test.category if test.category else np.ones(self.size, bool)
+            members = np.array([not test.category or test.category in names for names in strata])
             own = partial(CELL_LIMITS[test.metric], *(scores[members] for scores in references(answers, cell)))
             limits = partial(limits_within, members, own)
             with contextlib.suppress(NoAuditError):  # without a limit there is no audit, and looks decide
@@ -294,8 +296,8 @@ class Stopping:
         if not category:
             return table
         samples = self.sources.answers.samples(dataset)
-        part = rows_of(table, [sample.category == category for sample in samples])
-        own = [sample for sample in samples if sample.category == category]
+        part = rows_of(table, [category in sample.strata for sample in samples])
+        own = [sample for sample in samples if category in sample.strata]
         return part if table.floors is None else dataclasses.replace(part, **floors(own))
 
     # A summary metric.
@@ -447,7 +449,8 @@ class Stopping:
             if not (rule.applies(test) and estimate.valid and estimate.finite) or key in self.decided or key in self._audited:
                 continue
             waivers = [waiver for waiver in self.policy.waivers if waiver.applies(test)]
-            strata = max(test.strata, len(strata_of(self.sources.answers.samples(test.dataset)))) if test.category else 1
+            alike = strata_of(self.sources.answers.samples(test.dataset), kind_of_stratum(test.category))
+            strata = max(test.strata, len(alike)) if test.category else 1
             sharing = self.policy.sharing(rule, dataclasses.replace(test, strata=strata))
             share = self._shares[self.n_asked]
             if judges_value(rule):  # the verdict of all answers errs at no risk, and so nothing is kept for it

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import Sample, strata_by_kind
 from pytest_vlmrobust.metrics.record import Metric
 from pytest_vlmrobust.metrics.table import ScoreTable
 
@@ -30,7 +30,10 @@ _OF_THE_CURVE = {metrics.Needs.RESOLUTIONS, metrics.Needs.ACCURACIES}
 
 
 def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
-    """Returns which samples are in each category, then in each ``category/sub-task``; shape (N,). Nothing for one category."""
+    """Returns which samples are in each category, in each ``category/sub-task`` and in each slice; shape (N,).
+
+    Nothing where there is only one category, or one slice of a metadata column.
+    """
     categories = [sample.category for sample in samples]
     subtasks = [f"{sample.category}/{sample.keys[SUB_TASK]}" if sample.keys.get(SUB_TASK) else "" for sample in samples]
     members: dict[str, NDArray[np.bool_]] = {}
@@ -38,6 +41,8 @@ def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
         known = sorted(set(names) - {""})
         if len(known) > 1:
             members |= {name: np.array([other == name for other in names]) for name in known}
+    slices = {kind: names for kind, names in strata_by_kind(samples).items() if kind and len(names) > 1}
+    members |= {name: np.array([name in sample.strata for sample in samples]) for names in slices.values() for name in names}
     return members
 
 

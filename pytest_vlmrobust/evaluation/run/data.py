@@ -239,9 +239,9 @@ class RunData:
         subsets = {name: found for name, found in chosen.items() if isinstance(found, sampling.Subset)}
         return {name: (len(subset), subset.available) for name, subset in subsets.items()}
 
-    def categories(self, names: Iterable[str]) -> set[str]:
-        """Returns the categories of the samples of datasets; those that cannot be read are left out."""
-        return {sample.category for name in dict.fromkeys(names) for sample in self._chosen(name, "")}
+    def strata(self, names: Iterable[str]) -> set[str]:
+        """Returns the categories and the slices of the samples of datasets; those that cannot be read are left out."""
+        return {stratum for name in dict.fromkeys(names) for sample in self._chosen(name, "") for stratum in sample.strata}
 
     def _chosen(self, name: str, sample: str) -> Sequence[Sample]:
         """Returns the samples that a run asks about; none of a dataset that cannot be read: the tests that need it say why."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import ImageError, UsageError
 from pytest_vlmrobust.core.profile import Profile, Question
-from pytest_vlmrobust.core.sample import UNDECLARED, Sample
+from pytest_vlmrobust.core.sample import META, UNDECLARED, Sample
 from pytest_vlmrobust.core.words import first_few, percent, quantity
 from pytest_vlmrobust.datasets import Dataset, corpus_metric
 from pytest_vlmrobust.datasets.benchmarks import UNKNOWN
@@ -102,6 +102,7 @@ def _counts(samples: Sequence[Sample]) -> Facts:
     return [
         *((f"answers ({task})", _listed(counts)) for task, counts in answers.items()),
         ("categories", _listed(categories) if categories else "none"),
+        *((f"{META}{column}", _listed(Counter(sample.meta.get(column, "") for sample in samples))) for column in samples[0].meta),
         ("groups", f"{len(groups)}, the largest of {quantity(max(groups.values()), 'question')}"),
     ]
 

@@ -126,7 +126,7 @@ def test_a_given_task_wins_over_the_guess(folder: Path) -> None:
     ("line", "message"),
     [
         (row(anwser="B"), "key 'anwser': found 'B', expected no such key. Did you mean 'answer'? Known: id, image"),
-        (row(answer=...), "own.jsonl:1, the line, key 'answer': found None, expected a value: this key is required"),
+        (row(answer=...), "own.jsonl:1, id 'q1', key 'answer': found None, expected a value: this key is required"),
         (row(image=...), "key 'image': found [], expected either 'image' or 'images'"),
         (row(images=["pictures/1.png"]), "found ['image', 'images'], expected either"),
         (

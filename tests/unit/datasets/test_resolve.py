@@ -103,13 +103,13 @@ def test_a_folder_with_two_files_and_with_none(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"bench holds 2 datasets \(a\.tsv, b\.tsv\): expected exactly one"):
         resolve(tmp_path / "bench")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "a.csv").write_text("")
+    (tmp_path / "empty" / "a.xlsx").write_text("")
     with pytest.raises(
-        DatasetError, match=r"empty holds no \.tsv and no \.jsonl, nor faces\.csv or faces\.json: expec"
+        DatasetError, match=r"empty holds none of a \.tsv, a \.jsonl, a \.csv, a \.parquet, nor faces\.csv or faces\.json: expec"
     ) as caught:
         resolve(tmp_path / "empty")
     assert str(caught.value).endswith(
-        "A table of identities is called faces.csv or faces.json, and there is a.csv. It holds a.csv"
+        "A table of identities is called faces.csv or faces.json, and there is a.xlsx. It holds a.xlsx"
     )
 
 
@@ -128,9 +128,11 @@ def test_a_registered_collection_asks_no_questions() -> None:
 
 
 def test_a_path_to_something_else(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("")
-    with pytest.raises(DatasetError, match=r"a\.csv is not a dataset: expected a \.tsv, a \.jsonl, or a folder"):
-        resolve(tmp_path / "a.csv")
+    (tmp_path / "a.txt").write_text("")
+    with pytest.raises(
+        DatasetError, match=r"a\.txt is not a dataset: expected a \.tsv, a \.jsonl, a \.csv, a \.parquet, or a folder"
+    ):
+        resolve(tmp_path / "a.txt")
 
 
 @pytest.mark.parametrize("file", ["GQA.tsv", "GQA_local.tsv", "GQA/data.tsv"])
@@ -294,7 +296,7 @@ def test_questions_are_not_asked_of_a_collection(people: People) -> None:
     where = re.escape(str(folder))
     expected = (
         rf"{where} is a collection of identities \(it holds faces\.csv\) and asks no questions: the tasks of the Observatory are "
-        r"made of it, by suites/test_observatory\.py\. Expected a \.tsv or a \.jsonl for questions"
+        r"made of it, by suites/test_observatory\.py\. Expected a \.tsv, a \.jsonl, a \.csv, a \.parquet for questions"
     )
     with pytest.raises(DatasetError, match=expected):
         resolve(folder)
@@ -335,5 +337,7 @@ def test_an_index_of_thousands_of_digits_is_a_name_like_any_other(tmp_path: Path
 @pytest.mark.parametrize("name", ["pipe.jsonl", "pipe.tsv"])
 def test_a_pipe_is_refused_for_it_might_never_end(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
-    with pytest.raises(DatasetError, match=r"is not a dataset: it is no file\. Expected a \.tsv, a \.jsonl, or a folder"):
+    with pytest.raises(
+        DatasetError, match=r"is not a dataset: it is no file\. Expected a \.tsv, a \.jsonl, a \.csv, a \.parquet, or a folder"
+    ):
         resolve(tmp_path / name)

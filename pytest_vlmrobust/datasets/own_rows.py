@@ -1,0 +1,241 @@
+"""Rows of data of one's own, in any file: which keys they have, and how a row becomes a draft.
+
+==============  ======================================================================================================
+``id``          required, unique: text or a whole number
+``image``       required (or ``images``, a list): a path relative to the file, a ``data:`` URL, or base64 of an image file
+``question``    required
+``answer``      required: the letter of an option; yes or no (or true, false); or an accepted answer or a list of them
+``options``     a list of texts (lettered A, B, …) or an object from letters to texts
+``category``    the stratum for sampling and for reports
+``group``       rows that are resampled together; by default those with the same picture
+``hint``        shown before the question
+``task``        ``choice``, ``yes_no`` or ``open``; by default as in ``drafts.finish``
+``changed_by``  what makes another answer right: kinds of change (``["left_right"]``), or perturbations (``["flip_h"]``)
+``scorer``      who compares the answer with the target; by default the scorer of the task
+``instruction`` how to answer, said after the question
+``keys``        an object from names to texts: what metrics of the whole dataset group by
+``perturbed``   which images a setting changes, by number from 1: ``[2]``; by default all
+``meta``        an object from names to values, which may be nested; or keys such as ``meta.camera``: slices for rules and reports
+``target_of_attack`` the wrong answer that an attack or a prior wants: a letter of an option, yes or no, or a text
+==============  ======================================================================================================
+
+Any other key is an error: a misspelt ``group`` must not silently make the intervals too narrow.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os.path
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_vlmrobust.core.errors import did_you_mean
+from pytest_vlmrobust.core.sample import META, ImageSource
+
+from .drafts import LETTERS, TASKS, Draft, metadata, without_padding
+from .files import Place, Problems
+from .images import FileImage, is_turned, start_of_base64, why_outside
+
+
+def is_text(value: object) -> bool:
+    """Returns whether a value of JSON can stand for text: text or a number, and not true or false."""
+    return isinstance(value, (str, int, float)) and not isinstance(value, bool)
+
+
+KEYS = (
+    "id",
+    "image",
+    "images",
+    "question",
+    "options",
+    "answer",
+    "category",
+    "group",
+    "hint",
+    "task",
+    "changed_by",
+    "scorer",
+    "instruction",
+    "keys",
+    "meta",
+    "target_of_attack",
+    "perturbed",
+)
+REQUIRED = ("id", "question", "answer")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]{64,}={0,2}\s*")
+_LONGEST_PATH = 1024
+Inline = Callable[[int, str, str], ImageSource]
+"""Makes the source of a picture that is written inside a row, of its position, its digest and the words for its place."""
+
+
+class OwnRows:
+    """What the rows of one file share: its problems, and the image files that they refer to."""
+
+    def __init__(self, path: Path, part: str) -> None:
+        self.path = path
+        self.problems = Problems(path, part)
+        self.image_files: dict[str, Path] = {}
+
+    def draft(self, row: Mapping[str, Any], place: Place, inline: Inline) -> Draft | None:
+        """Returns the draft of one row; ``None``, and problems are noted, where it has other keys than it should have."""
+        return _Row(row, place, inline, self).draft() if self._has_the_right_keys(row, place) else None
+
+    def _has_the_right_keys(self, row: Mapping[str, Any], place: Place) -> bool:
+        before = len(self.problems.messages)
+        for key in row:
+            if key not in KEYS and not key.startswith(META):
+                slices = f"; what is no part of a question is called {META}{key}"
+                self.problems.add(place, key, row[key], f"no such key.{did_you_mean(key, KEYS)} Known: {', '.join(KEYS)}{slices}")
+        for key in REQUIRED:
+            if key not in row:
+                self.problems.add(place, key, None, "a value: this key is required")
+        if ("image" in row) == ("images" in row):
+            self.problems.add(place, "image", [key for key in ("image", "images") if key in row], "either 'image' or 'images'")
+        return len(self.problems.messages) == before
+
+
+class _Row:
+    """One line whose keys are known; every method reads one of them."""
+
+    def __init__(self, row: Mapping[str, Any], place: Place, inline: Inline, rows: OwnRows) -> None:
+        self.row, self.place, self.inline, self.rows = row, place, inline, rows
+
+    def draft(self) -> Draft:
+        pictures = pictures_of(self.row)
+        own_group = hashlib.sha256("\n".join(map(str, pictures)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return Draft(
+            place=self.place,
+            id=self._text("id"),
+            images=self._images(pictures),
+            question=self._text("question"),
+            answer=self._answer(),
+            options=self._options(),
+            category=self._text("category"),
+            group=self._text("group") or own_group,
+            hint=self._text("hint"),
+            task=self._task(),
+            changed_by=frozenset(self._names("changed_by")),
+            scorer=self._text("scorer"),
+            instruction=self._text("instruction"),
+            keys=self._keys(),
+            meta=metadata(self.row, self.place, self.rows.problems),
+            target_of_attack=self._text("target_of_attack"),
+            perturbed=str(self.row.get("perturbed", "")),
+        )
+
+    def _wrong(self, key: str, expected: str) -> None:
+        self.rows.problems.add(self.place, key, self.row[key], expected)
+
+    def _text(self, key: str) -> str:
+        value = self.row.get(key, "")
+        if is_text(value):
+            return str(value)
+        self._wrong(key, "text")
+        return ""
+
+    def _answer(self) -> str | tuple[str, ...]:
+        value = self.row["answer"]
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, list) and value and all(map(is_text, value)):
+            return tuple(map(str, value))
+        if not is_text(value):
+            self._wrong("answer", "text, a number, true, false, or a list of accepted texts")
+            return "?"
+        return str(value)
+
+    def _options(self) -> dict[str, str]:
+        value = self.row.get("options")
+        if isinstance(value, list) and len(value) <= len(LETTERS) and all(map(is_text, value)):
+            value = dict(zip(LETTERS, without_padding([*map(str, value)]) or (), strict=False))
+        if value is None:
+            return {}
+        fine = isinstance(value, dict) and all(key in LETTERS and len(key) == 1 and is_text(value[key]) for key in value)
+        if not fine:
+            self._wrong("options", "a list of at most 26 texts, or an object from the letters A to Z to texts")
+            return {"A": "?", "B": "?"}
+        options = {letter: str(text) for letter, text in value.items()}
+        if empty := [letter for letter, text in options.items() if not text.strip()]:
+            self._wrong("options", f"a text for each option; {empty[0]} is empty")
+        return options
+
+    def _task(self) -> str:
+        task = self.row.get("task", "")
+        if task in ("", *TASKS):
+            return str(task)
+        self._wrong("task", f"one of {', '.join(TASKS)}.{did_you_mean(str(task), TASKS)}")
+        return ""
+
+    def _names(self, key: str) -> list[str]:
+        value = self.row.get(key, [])
+        if isinstance(value, list) and all(isinstance(name, str) for name in value):
+            return value
+        self._wrong(key, 'a list of names, such as ["flip_h"]')
+        return []
+
+    def _keys(self) -> dict[str, str]:
+        value = self.row.get("keys", {})
+        if isinstance(value, dict) and all(map(is_text, value.values())):
+            return {key: str(text) for key, text in value.items()}
+        self._wrong("keys", 'an object from names to texts, such as {"figure": "3"}')
+        return {}
+
+    def _images(self, pictures: list[Any]) -> tuple[ImageSource, ...]:
+        key = "image" if "image" in self.row else "images"
+        if not pictures or not all(isinstance(picture, str | bytes) and picture for picture in pictures):
+            self._wrong(key, "a path, a data: URL or base64 (a list of them for several pictures)")
+            return ()
+        return tuple(image for number in range(len(pictures)) if (image := self._image(key, pictures, number)) is not None)
+
+    def _image(self, key: str, pictures: list[Any], number: int) -> ImageSource | None:
+        written, where = pictures[number], f"{self.place}, {self.rows.problems.part} {key!r}"
+        if isinstance(written, bytes):
+            if is_turned(written):
+                self.rows.problems.turned.append(self.place)
+            return self.inline(number, hashlib.sha256(written).hexdigest(), where)
+        path = self.rows.path.parent / written if len(written) <= _LONGEST_PATH else None
+        if path is not None and os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises where a name is too long, as base64 is
+            if outside := why_outside(path, self.rows.path.parent):
+                self.rows.problems.add(self.place, key, written, outside)
+                return None
+            if written not in self.rows.image_files and is_turned(path):  # each file is opened once
+                self.rows.problems.turned.append(self.place)
+            self.rows.image_files[written] = path
+            return FileImage(path, where)
+        if written.startswith("data:") or _BASE64.fullmatch(written):
+            if is_turned(start_of_base64(written)):
+                self.rows.problems.turned.append(self.place)
+            return self.inline(number, hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest(), where)
+        downloads = " (nothing is downloaded: save the picture beside the file)" if "://" in written else ""
+        self.rows.problems.add(self.place, key, written, f"an image file, a data: URL or base64; no file {path}{downloads}")
+        return None
+
+
+def pictures_of(row: Mapping[str, Any]) -> list[Any]:
+    """Returns the pictures of a row, as written."""
+    value = row["image"] if "image" in row else row["images"]
+    return value if isinstance(value, list) else [value]
+
+
+_LISTS = ("images", "options", "answer", "changed_by", "keys", "meta")
+"""Keys whose value may be a list or an object, written as in JSON."""
+
+
+def as_keys(cells: dict[str, Any]) -> dict[str, Any]:
+    """Returns the cells as keys of a row: lists and objects written in a text, and the columns ``A`` to ``Z`` as options."""
+    row = {key: _parsed(value) if key in _LISTS else value for key, value in cells.items() if key not in LETTERS}
+    options = {letter: str(cells[letter]) for letter in LETTERS if cells.get(letter) not in (None, "")}
+    return {**row, "options": options} if options and "options" not in row else row
+
+
+def _parsed(value: Any) -> Any:
+    text = value.strip() if isinstance(value, str) else ""
+    if not (text.startswith("[") and text.endswith("]")) and not (text.startswith("{") and text.endswith("}")):
+        return value
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return value
