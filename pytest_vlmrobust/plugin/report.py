@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -348,14 +348,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @contextlib.contextmanager
 def _told_once(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
     """Keeps pytest from printing what the page of the gate says of its tests; with ``-v`` both are printed."""
-    known = {kind: terminalreporter.stats[kind] for kind in ("failed", "error") if kind in terminalreporter.stats}
+    stats: dict[str, list[Any]] = terminalreporter.stats
+    known = {str(kind): stats[kind] for kind in ("failed", "error") if kind in stats}
     if config.get_verbosity() <= 0:
         for kind, reports in known.items():
-            terminalreporter.stats[kind] = [one for one in reports if not is_explained(one)]
+            stats[kind] = [one for one in reports if not is_explained(one)]
     try:
         yield
     finally:
-        terminalreporter.stats.update(known)
+        stats.update(known)
 
 
 def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config, run: Run) -> None:
