@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, Self, TypeVar
 
 ENDINGS = ("SIGTERM", "SIGHUP", "SIGXCPU", "SIGUSR1", "SIGUSR2")
 """Signals by which batch systems end a run: it then ends with a decision, as after Ctrl-C. Windows knows the first alone."""
@@ -207,6 +207,9 @@ class Judged(Protocol):
         ...
 
 
+_Judged = TypeVar("_Judged", bound=Judged)
+
+
 @dataclass(frozen=True, slots=True)
 class RunScope:
     """What a run was to test, and what it lacks: all that its decision depends on beside its records."""
@@ -231,22 +234,28 @@ class RunScope:
         return decide(outcomes, missing=self.missing(records), shortfalls=shortfalls, stopped=bool(self.stopped))
 
     def decisions(self, records: Sequence[Judged]) -> dict[str, Decision]:
-        """Returns the decision about each model of the run, and about each family of models that was judged.
+        """Returns the decision about each model of the run, and about each family of models that was judged."""
+        return {name: scope.decision(own) for name, (scope, own) in self.by_model(records).items()}
+
+    def by_model(self, records: Sequence[_Judged]) -> dict[str, tuple[Self, list[_Judged]]]:
+        """Returns what the decision about each model, and about each judged family of models, rests on.
 
         What belongs to none of them (a failed test that is not gated, what the policy asks of the whole run) counts for each.
         """
         lost = Counter(self.tests[nodeid] for nodeid in self.lost(records))
         others = max(0, self.missing(records) - lost.total())
         owners = [self._owner(record) for record in records]
-        return {
-            name: decide(
-                (record.deciding for record, owner in zip(records, owners, strict=True) if owner in {name, ""}),
-                missing=lost[name] + others,
-                shortfalls=len(self.shortfalls),
-                stopped=bool(self.stopped),
+        parts = {}
+        for name in dict.fromkeys([*self.models, *filter(None, owners)]):
+            own = [record for record, owner in zip(records, owners, strict=True) if owner in {name, ""}]
+            scope = replace(
+                self,
+                selected=sum(record.is_gated for record in own) + lost[name] + others,
+                models=[model for model in self.models if model == name],
+                tests={nodeid: model for nodeid, model in self.tests.items() if model == name},
             )
-            for name in dict.fromkeys([*self.models, *filter(None, owners)])
-        }
+            parts[name] = (scope, own)
+        return parts
 
     def obstacles(self, records: Sequence[Judged]) -> list[str]:
         """Returns, a sentence for each, what keeps the run from GO beside its verdicts and the tests that left none."""

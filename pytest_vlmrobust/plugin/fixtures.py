@@ -93,7 +93,8 @@ def _judge_and_record(request: pytest.FixtureRequest, test: str) -> GatedTest:
     def note(record: Record) -> None:
         node.stash[RECORD] = record
         if not run.settings.vlm_junit_plain:
-            node.user_properties.extend(properties(record))
+            others = [one for one in node.user_properties if not one[0].startswith("vlm.")]  # a plugin may run a test again
+            node.user_properties[:] = [*others, *properties(record)]
 
     def failed(error: VlmRobustError, outcome: Outcome) -> Record:
         record = failed_record(test, request.param, str(error), node.nodeid, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from .run import RUN, Run
 from .workers import tell_controller
 
 if TYPE_CHECKING:
+    from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.reporting import RunFacts
 
 _ROWS_OF_LOG = 80
@@ -200,12 +201,12 @@ def _finish(session: pytest.Session, run: Run, exitstatus: int) -> None:
             _conclude(session, run, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and _measured_nothing(session.config):
         session.exitstatus = EXIT_CODES[Decision.INCONCLUSIVE]
+        _add_to_junit(session.config, [], run.conclusion)
 
 
 def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     """Decides, writes the files, and sets the exit code: the gate's if only verdicts made tests fail, else pytest's."""
     from pytest_vlmrobust.reporting.files import add_step_summary, summary
-    from pytest_vlmrobust.reporting.junit import suite_properties
 
     if not run.settings.vlm_aa:  # which may take minutes
         run.hold_signals()
@@ -242,7 +243,7 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
             _write_report(run, evidence=False)
     session.exitstatus = EXIT_CODES[decision] if status == pytest.ExitCode.OK or by_verdicts else status
     facts = run.conclusion
-    _add_suite_properties(session.config, suite_properties(run.origins(), run.records, facts))
+    _add_to_junit(session.config, run.records, facts)
     page = add_step_summary(summary(run.records, facts))
     session.config.stash[_UNWRITTEN] = [*unwritten, *filter(None, [page])]
 
@@ -322,13 +323,26 @@ def _update_baseline(run: Run) -> list[Path]:
     return [*copied, *write_report(directory, run.records, run.conclusion, run.manifest(directory))]
 
 
-def _add_suite_properties(config: pytest.Config, facts: dict[str, str]) -> None:
-    """Writes properties on pytest's JUnit suite element; pytest's own fixture for it is lost under xdist (pytest issue 7767)."""
+def _add_to_junit(config: pytest.Config, records: Sequence[Record], facts: RunFacts) -> None:
+    """Adds to pytest's JUnit file what is said of the whole run, and a test case with the decision about each model.
+
+    pytest's own fixture for properties of the suite is lost under xdist (pytest issue 7767).
+    """
+    from pytest_vlmrobust.reporting.junit import decision_cases, suite_properties
+
     for plugin in config.pluginmanager.get_plugins():
-        add: Callable[[str, str], None] | None = getattr(plugin, "add_global_property", None)
-        if callable(add):
-            for name, value in facts.items():
-                add(name, value)
+        if not callable(getattr(plugin, "add_global_property", None)):
+            continue
+        for name, value in suite_properties(facts.origins, records, facts).items():
+            plugin.add_global_property(name, value)
+        for case in decision_cases(records, facts):
+            node = plugin.node_reporter(f"{case.get('classname')}::{case.get('name')}")
+            for name in ("classname", "name"):
+                node.add_attribute(name, case.get(name))
+            for part in case:
+                node.append(part)  # which counts failures, errors and what was skipped
+            if case.find("system-out") is not None:
+                node.add_stats("passed")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -585,7 +599,7 @@ def _is_written_through(config: pytest.Config, path: Path) -> bool:
 def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
     """Makes a GO INCOMPLETE wherever it was written down but in the baseline; returns the reasons for failed writes."""
     from pytest_vlmrobust.reporting.files import add_step_summary, summary
-    from pytest_vlmrobust.reporting.junit import correct, suite_properties
+    from pytest_vlmrobust.reporting.junit import correct
 
     problems: list[str] = []
     with _note_failure(problems, "manifest"):
@@ -595,7 +609,7 @@ def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
         _write_report(run, evidence=False)
     with _note_failure(problems, "JUnit file"), contextlib.suppress(ValueError):  # what is no XML says GO nowhere
         if junit is not None and junit.is_file():
-            correct(junit, suite_properties(facts.origins, run.records, facts))
+            correct(junit, run.records, facts)
     with _note_failure(problems, "summary"):
         add_step_summary(summary(run.records, facts))
     return problems

@@ -24,7 +24,6 @@ from . import junit, model_card, results
 from .comparison import noise_table, noise_warnings
 from .explanation import Command
 from .html import render_html
-from .junit import junit_xml, suite_properties
 from .ranking import FILES as RANKING_FILES
 from .ranking import write_ranking
 from .subject import mapping
@@ -61,11 +60,7 @@ def write_report(
         write_manifest(directory, manifest)
     write_text(directory / SUMMARY, summary(records, facts))
     write_text(directory / model_card.FILE_NAME, model_card.model_card(records, facts, origins))
-    suite = junit.suite_properties(origins, records, facts)
-    write_text(
-        directory / junit.FILE_NAME,
-        junit.junit_xml(records, suite, facts.lost(records), facts.command, plain=junit.is_plain(origins)),
-    )
+    write_text(directory / junit.FILE_NAME, junit.junit_xml(records, facts))
     if facts.ranking is not None:
         write_ranking(directory, facts.ranking)
     write_text(directory / REPORT, render_html(records, facts, origins))
@@ -140,10 +135,7 @@ class RunFiles:
     @property
     def junit(self) -> str:
         """The run as a JUnit file."""
-        suite = suite_properties(self.manifest, self.records, self.facts)
-        return junit_xml(
-            self.records, suite, self.facts.lost(self.records), self.facts.command, plain=junit.is_plain(self.manifest)
-        )
+        return junit.junit_xml(self.records, self.facts)
 
 
 def read_run(directory: Path) -> RunFiles:

@@ -10,13 +10,13 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from pytest_vlmrobust.core.comparison import Repeatability
-from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, Outcome
+from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, Decision, Outcome
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import on_one_line
 
 from .explanation import Command, explain
-from .view import view
+from .view import decision_sentence, decision_word, view
 from .wording import RunFacts, ci_variables, open_rule_sentences, policy_replacements, purposes, warnings_of
 from .writing import write_text
 
@@ -28,6 +28,9 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\u007e\u0080-\ud7ff\ue000-\ufffd\U000100
 _RAISED = {Outcome.FAIL: "pytest_vlmrobust.ThresholdExceeded", Outcome.INCONCLUSIVE: "pytest_vlmrobust.NotDecided"}
 _OF_SUITE = ".//testsuite/properties/property"
 _KINDS = {"error": "errors", "failure": "failures", "skipped": "skipped"}
+_KIND_OF = {Decision.NO_GO: "failure", Decision.INCOMPLETE: "error", Decision.INCONCLUSIVE: "skipped"}
+_DECISION, _OF_MODEL = "decision", "vlmrobust."
+"""The name of the test case about the decision, and how its class begins, with the model behind."""
 
 
 def properties(record: Record) -> list[tuple[str, str]]:
@@ -125,8 +128,31 @@ def runs_in(path: Path) -> set[str]:
     return {str(one.get("value")) for one in _parse(path).iterfind(_OF_SUITE) if one.get("name") == "vlm.run"}
 
 
-def correct(path: Path, suite: Mapping[str, str]) -> None:
-    """Writes other properties of the whole run into a JUnit file that pytest wrote.
+def decision_cases(records: Sequence[Record], facts: RunFacts) -> list[ET.Element]:
+    """Returns a test case with the decision about each model, and about each judged family of models.
+
+    Many readers show test cases and nothing else: without it, a run that is not GO looks as if all had passed.
+    """
+    whole, cases = view(records, facts), []
+    for name, (scope, own) in facts.by_model(records).items():
+        decision = scope.decision(own)
+        said = f"{decision_word(decision, own, facts.origins, name)}: {decision_sentence(decision, own, scope)}"
+        if decision is not whole.decision:
+            said += f"; the run as a whole is {whole.word}: {whole.sentence}"
+        node = _named_case(f"{_OF_MODEL}{name}", _DECISION, 0.0)
+        if not is_plain(facts.origins):
+            _add_properties(node, {"vlm.model": name, "vlm.verdict": str(decision)}.items())
+        text = "\n".join([said, *whole.grave])
+        if kind := _KIND_OF.get(decision):
+            _add_result(node, kind, on_one_line(said, None), text, **({"type": "pytest.skip"} if kind == "skipped" else {}))
+        else:
+            ET.SubElement(node, "system-out").text = visible(text)
+        cases.append(node)
+    return cases
+
+
+def correct(path: Path, records: Sequence[Record], facts: RunFacts) -> None:
+    """Writes another decision into a JUnit file that pytest wrote: in the properties of the whole run and in its test cases.
 
     Raises:
         OSError: it cannot be read or written.
@@ -137,10 +163,22 @@ def correct(path: Path, suite: Mapping[str, str]) -> None:
         others = [(str(one.get("name")), str(one.get("value"))) for one in node.iterfind("properties/property")]
         for old in node.findall("properties"):
             node.remove(old)
-        _add_properties(node, {**dict(others), **suite}.items())
+        _add_properties(node, {**dict(others), **suite_properties(facts.origins, records, facts)}.items())
         node.insert(0, node[-1])
         del node[-1]
+        for old in node.findall(f"testcase[@name='{_DECISION}']"):
+            if str(old.get("classname")).startswith(_OF_MODEL):
+                node.remove(old)
+        node.extend(decision_cases(records, facts))
+        _count(node)
     write_text(path, '<?xml version="1.0" encoding="utf-8"?>' + ET.tostring(tree.getroot(), encoding="unicode"))
+
+
+def _count(suite: ET.Element) -> None:
+    """Writes how many test cases a suite has, and how many have each kind of result."""
+    cases = suite.findall("testcase")
+    suite.attrib |= {name: str(sum(case.find(kind) is not None for case in cases)) for kind, name in _KINDS.items()}
+    suite.set("tests", str(len(cases)))
 
 
 def _parse(path: Path) -> ET.ElementTree[ET.Element]:
@@ -176,31 +214,24 @@ def _repeat_properties(repeat: Repeatability) -> dict[str, str]:
     return {**counts, **{key: decimal(value) for key, value in numbers.items()}}
 
 
-def junit_xml(
-    records: Sequence[Record],
-    suite: Mapping[str, str],
-    lost: Iterable[str] = (),
-    command: Command | None = None,
-    *,
-    plain: bool = False,
-) -> str:
+def junit_xml(records: Sequence[Record], facts: RunFacts) -> str:
     """Returns a JUnit file; the same records give the same text, for it says nothing about when and where.
 
-    Args:
-        records: one for each test that ended.
-        suite: properties of the whole run.
-        lost: node ids of tests that were to run and left no record: they are errors.
-        command: how pytest was called; failure messages then say how to run a test again.
-        plain: whether test cases have no properties.
+    Tests that were to run and left no record are errors.
     """
+    plain = is_plain(facts.origins)
     beside = {record.nodeid or record.id: record for record in records if record.test == CHECK}
-    cases = [_case(record, beside.pop(record.nodeid, None), command, plain=plain) for record in records if record.test != CHECK]
-    cases += [*(_beside_case(nodeid, record) for nodeid, record in beside.items()), *map(_lost_case, lost)]
-    counts = {name: str(sum(case.find(kind) is not None for case in cases)) for kind, name in _KINDS.items()}
+    cases = [
+        _case(record, beside.pop(record.nodeid, None), facts.command, plain=plain) for record in records if record.test != CHECK
+    ]
+    cases += [_beside_case(nodeid, record) for nodeid, record in beside.items()]
+    cases += [*map(_lost_case, facts.lost(records)), *decision_cases(records, facts)]
     seconds = sum(record.seconds for record in records)
-    node = ET.Element("testsuite", {"name": "pytest", **counts, "tests": str(len(cases)), "time": f"{seconds:.3f}"})
-    _add_properties(node, suite.items())
+    node = ET.Element("testsuite", {"name": "pytest"})
+    _add_properties(node, suite_properties(facts.origins, records, facts).items())
     node.extend(cases)
+    _count(node)
+    node.set("time", f"{seconds:.3f}")
     root = ET.Element("testsuites", {"name": "pytest tests"})
     root.append(node)
     return '<?xml version="1.0" encoding="utf-8"?>' + ET.tostring(root, encoding="unicode") + "\n"
@@ -240,7 +271,7 @@ def names_of(nodeid: str) -> tuple[str, str]:
 def _case(record: Record, beside: Record | None, command: Command | None, *, plain: bool) -> ET.Element:
     """Returns the case of a gated test, with what failed in it beside its verdict."""
     again = command.for_test(record) if command else ""
-    node = _named_case(record.key, record.seconds)
+    node = _named_case(*names_of(record.key), record.seconds)
     if not plain:
         _add_properties(node, properties(record))
     if beside is not None:
@@ -267,19 +298,18 @@ def _headline(message: str) -> str:
 
 def _beside_case(nodeid: str, record: Record) -> ET.Element:
     """Returns the case of a failed non-gate test."""
-    node = _named_case(nodeid, record.seconds)
+    node = _named_case(*names_of(nodeid), record.seconds)
     _add_result(node, "failure", record.reason, record.reason)
     return node
 
 
 def _lost_case(nodeid: str) -> ET.Element:
-    node = _named_case(nodeid, 0.0)
+    node = _named_case(*names_of(nodeid), 0.0)
     _add_result(node, "error", LOST, LOST)
     return node
 
 
-def _named_case(nodeid: str, seconds: float) -> ET.Element:
-    classname, name = names_of(nodeid)
+def _named_case(classname: str, name: str, seconds: float) -> ET.Element:
     return ET.Element("testcase", {"classname": visible(classname), "name": visible(name), "time": f"{seconds:.3f}"})
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import cattrs  # noqa: F401 - likewise
 import cv2  # noqa: F401 - what a run in this process imports would be dropped after it, and compiled modules load only once
@@ -64,6 +65,16 @@ class Project:
         ]
         run = self.pytester.runpytest_subprocess if subprocess else self.pytester.runpytest
         return run(*full)
+
+
+def decision_cases(junit: Path) -> dict[str, str]:
+    """Returns the decision about each model as a reader of JUnit sees it who shows test cases alone."""
+    kinds = {"failure": "NO-GO", "error": "INCOMPLETE", "skipped": "INCONCLUSIVE"}
+    cases = [case for case in ElementTree.parse(junit).iter("testcase") if case.get("name") == "decision"]
+    return {
+        str(case.get("classname")).removeprefix("vlmrobust."): next((kinds[part.tag] for part in case if part.tag in kinds), "GO")
+        for case in cases
+    }
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import ALONE, SUITE, WORKERS_IF_SLOW, Project, make_project
+from .conftest import ALONE, SUITE, WORKERS_IF_SLOW, Project, decision_cases, make_project
 
 OWN_ASSERTION = SUITE.replace(
     "    vlm_cell.check()", "    vlm_cell.check()\n    assert vlm_cell.record.setting != 'invert', 'my own'"
@@ -75,6 +75,7 @@ def said_everywhere(project: Project) -> set[str]:
     for file in ("junit.xml", "out/junit.xml", "later.xml", "later/junit.xml"):
         suite = ElementTree.parse(project.path / file).getroot()[0]
         found |= {str(one.get("value")) for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"}
+        found |= set(decision_cases(project.path / file).values())
     return found
 
 

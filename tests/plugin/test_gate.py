@@ -12,7 +12,7 @@ import pytest
 from pytest_vlmrobust.cli import main
 from tests.small_gate import policy, write_questions
 
-from .conftest import ALONE, POLICY, SAMPLES, WORKERS, Project, make_project
+from .conftest import ALONE, POLICY, SAMPLES, WORKERS, Project, decision_cases, make_project
 
 CELLS = 6
 TESTS = CELLS + 2
@@ -52,7 +52,7 @@ def test_a_good_model_is_go_in_a_report_and_repeats_without_inference(gate: Proj
 
 def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_properties(gate: Project) -> None:
     gate.script({"setting": "invert", "answer": "A"})
-    result = gate.run("--junitxml=junit.xml")
+    result = gate.run("--junitxml=junit.xml", "--vlm-report=out")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*FAIL model-data-invert: accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml:5)*", "*NO-GO*"])
     assert "suites" not in result.stdout.str()
@@ -71,6 +71,19 @@ def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_propertie
     failure = next(case.find("failure") for case in root.iter("testcase") if "invert" in str(case.get("name")))
     assert failure is not None
     assert "accuracy_drop 1.000 > 0.200" in str(failure.get("message")).splitlines()[0]
+    counts = {name: root[0].get(name) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": str(TESTS + 1), "failures": "3", "errors": "0", "skipped": "0"}
+    decisions = [
+        ElementTree.parse(gate.path / file).find(".//testcase[@name='decision']") for file in ("junit.xml", "out/junit.xml")
+    ]
+    assert len({ElementTree.tostring(case) for case in decisions if case is not None}) == 1
+    assert decision_cases(gate.path / "junit.xml") == decision_cases(gate.path / "out" / "junit.xml") == {"model": "NO-GO"}
+
+
+def test_junit_says_that_nothing_was_gated(project: Project) -> None:
+    project.write("suite/test_suite.py", "def test_plain():\n    pass\n")
+    assert project.run("--junitxml=junit.xml").ret == 10
+    assert decision_cases(project.path / "junit.xml") == {"model": "INCONCLUSIVE"}
 
 
 def test_a_strict_reader_of_junit_gets_no_properties_of_test_cases(any_project: Project) -> None:
@@ -226,7 +239,7 @@ def test_a_budget_that_only_all_cells_break_is_no_go_in_every_report(any_project
     (record,) = [one for one in found["records"] if one["test"] == "budget"]
     assert (found["decision"], record["outcome"], record["n_unparsed"], record["n_requested"]) == ("NO-GO", "FAIL", 4, 48)
     junit = ElementTree.parse(any_project.path / "out" / "junit.xml").getroot()[0]
-    assert junit.get("failures") == "1"
+    assert junit.get("failures") == "2"
     for name in ("summary.md", "report.html", "model_card.md"):
         assert "unparsed_rate" in (any_project.path / "out" / name).read_text(encoding="utf-8"), name
     (run,) = (any_project.path / ".vlmrobust" / "runs").iterdir()

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vlmrobust.plugin.run import Run
 
-from .conftest import WORKERS_IF_SLOW, Project, make_project
+from .conftest import WORKERS_IF_SLOW, Project, decision_cases, make_project
 
 DAMAGE = """
 import os, shutil, sqlite3
@@ -236,6 +236,7 @@ def said_in_files(project: Project) -> set[str]:
     if (project.path / "junit.xml").is_file() and (project.path / "junit.xml").stat().st_size:
         suite = ElementTree.parse(project.path / "junit.xml").getroot()[0]
         found |= {str(one.get("value")) for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"}
+        found |= set(decision_cases(project.path / "junit.xml").values())
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import ALONE, POLICY, WORKERS_IF_SLOW, Project, make_project
+from .conftest import ALONE, POLICY, WORKERS_IF_SLOW, Project, decision_cases, make_project
 
 ONE_ONLY = """
 version: 1
@@ -46,6 +46,7 @@ def decisions(project: Project) -> list[dict[str, str]]:
         suite = ElementTree.parse(project.path / file).getroot()[0]
         told = {str(one.get("name")): str(one.get("value")) for one in suite.findall("properties/property")}
         found.append({name.removeprefix("vlm.verdict."): value for name, value in told.items() if "verdict." in name})
+        found.append(decision_cases(project.path / file))
     for file in ("out/summary.md", "later/summary.md"):
         lines = (project.path / file).read_text().splitlines()
         found.append(

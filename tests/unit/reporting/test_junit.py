@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -26,6 +27,8 @@ ORIGINS = {
     "policies": {"n": {"sha256": "bb"}, "m": {"sha256": "aa"}},
 }
 
+FACTS = RunFacts()
+
 
 def named(name: str, outcome: Outcome = Outcome.PASS, **changes: object) -> Record:
     return dataclasses.replace(record(name, outcome), nodeid=f"suites/test_a.py::test_cell[{name}]", **changes)  # type: ignore[arg-type]
@@ -44,8 +47,12 @@ ALL = [
 ]
 
 
-def parsed(*arguments: object) -> ET.Element:
-    return ET.fromstring(junit_xml(*arguments))  # type: ignore[arg-type]
+def parsed(records: Sequence[Record], facts: RunFacts = FACTS) -> ET.Element:
+    return ET.fromstring(junit_xml(records, facts))
+
+
+def decisions(root: ET.Element) -> list[ET.Element]:
+    return [one for one in root.iter("testcase") if one.get("name") == "decision"]
 
 
 def case(root: ET.Element, name: str) -> ET.Element:
@@ -58,7 +65,7 @@ def result(node: ET.Element) -> tuple[str, str | None] | None:
 
 
 def test_each_outcome_has_its_element() -> None:
-    root = parsed(ALL, {})
+    root = parsed(ALL)
     assert {
         name: result(case(root, name)) for name in ("pass", "measured", "fail", "open", "error", "budget", "waived", "none")
     } == {
@@ -72,30 +79,30 @@ def test_each_outcome_has_its_element() -> None:
         "none": ("skipped", "pytest.skip"),
     }
     counts = {name: root[0].get(name) for name in ("tests", "failures", "errors", "skipped")}
-    assert counts == {"tests": "9", "failures": "3", "errors": "2", "skipped": "2"}
+    assert counts == {"tests": "10", "failures": "4", "errors": "2", "skipped": "2"}
 
 
 def test_the_message_is_one_line_with_the_numbers() -> None:
-    failed = case(parsed(ALL, {}), "fail")[1]
+    failed = case(parsed(ALL), "fail")[1]
     assert failed.get("message") == "pytest_vlmrobust.ThresholdExceeded: accuracy_drop 0.100"
     assert str(failed.text).splitlines()[0] == "accuracy_drop 0.100"
     assert len(str(failed.text).splitlines()) > 1
 
 
 def test_a_test_beside_the_gate_has_no_numbers() -> None:
-    (beside,) = [one for one in parsed(ALL, {}).iter("testcase") if one.get("classname") == "tests.test_b"]
+    (beside,) = [one for one in parsed(ALL).iter("testcase") if one.get("classname") == "tests.test_b"]
     assert [part.tag for part in beside] == ["failure"]
 
 
 def test_tests_that_left_nothing_are_errors() -> None:
-    root = parsed([], {}, ["suites/test_a.py::test_cell[x]"])
-    assert (root[0].get("tests"), root[0].get("errors")) == ("1", "1")
+    root = parsed([], RunFacts(selected=1, models=["m"], tests={"suites/test_a.py::test_cell[x]": "m"}))
+    assert (root[0].get("tests"), root[0].get("errors")) == ("2", "2")
     assert case(root, "x")[0].get("message") == LOST
 
 
 def test_what_xml_forbids_is_spelled_out() -> None:
     hostile = 'a\x00\x1b[31m\x7f\ud800\ufffe<&"]]>'
-    root = parsed([named("x", Outcome.FAIL, reason=hostile)], {"vlm.model": hostile})
+    root = parsed([named("x", Outcome.FAIL, reason=hostile)], RunFacts(origins={"run": hostile}))
     message = r'a\x00\x1b[31m\x7f\ud800\ufffe<&"]]>'  # as in the exception that pytest shows
     assert case(root, "x")[1].get("message") == f"pytest_vlmrobust.ThresholdExceeded: {message}"
     assert str(case(root, "x")[1].text).splitlines()[0] == message
@@ -169,7 +176,7 @@ def test_the_suite_says_how_often_answers_flip() -> None:
 
 
 def test_the_message_ends_with_the_command_that_runs_the_test_again() -> None:
-    root = ET.fromstring(junit_xml(ALL, {}, command=Command(("--vlm=m", "--vlm-store=a store"), ("suites",))))
+    root = parsed(ALL, RunFacts(command=Command(("--vlm=m", "--vlm-store=a store"), ("suites",))))
     command = "pytest --vlm=m '--vlm-store=a store' 'suites/test_a.py::test_cell[{}]'"
     for name in ("fail", "open", "budget"):
         said = str(case(root, name)[1].text).splitlines()[-1]
@@ -177,7 +184,7 @@ def test_the_message_ends_with_the_command_that_runs_the_test_again() -> None:
 
 
 def test_without_a_known_command_none_is_given() -> None:
-    assert "again" not in junit_xml(ALL, {})
+    assert "again" not in junit_xml(ALL, FACTS)
 
 
 SUITE_ATTRIBUTES = {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname"}
@@ -186,11 +193,11 @@ CASE_PARTS = {"skipped", "error", "failure", "system-out", "system-err"}
 
 def test_the_structure_is_that_of_xunit2_but_for_properties_of_tests() -> None:
     """As the Jenkins xunit plugin publishes it (junit-10.xsd); there, a test case has no properties."""
-    root = parsed(ALL, suite_properties(ORIGINS, ALL, RunFacts()), ["suites/test_a.py::test_cell[lost]"])
+    root = parsed(ALL, RunFacts(origins=ORIGINS, selected=9, tests={"suites/test_a.py::test_cell[lost]": "m"}))
     assert (root.tag, [one.tag for one in root]) == ("testsuites", ["testsuite"])
     suite = root[0]
     assert {"name", "tests", "failures", "errors"} <= set(suite.attrib) <= SUITE_ATTRIBUTES
-    assert [one.tag for one in suite] == ["properties", *["testcase"] * 10]
+    assert [one.tag for one in suite] == ["properties", *["testcase"] * 11]
     seen = set()
     for one in suite.iter("testcase"):
         assert set(one.attrib) == {"classname", "name", "time"}
@@ -199,18 +206,18 @@ def test_the_structure_is_that_of_xunit2_but_for_properties_of_tests() -> None:
         assert {part.tag for part in parts} <= CASE_PARTS
         assert all(set(part.attrib) <= {"type", "message"} for part in parts)
         seen.add((one.get("classname"), one.get("name")))
-    assert len(seen) == 10
+    assert len(seen) == 11
     assert all(set(one.attrib) == {"name", "value"} for one in root.iter("property"))
 
 
 def test_the_same_records_give_the_same_bytes() -> None:
-    assert junit_xml(ALL, {"a": "b"}) == junit_xml(ALL, {"a": "b"})
+    assert junit_xml(ALL, FACTS) == junit_xml(ALL, FACTS)
 
 
 def test_what_only_warns_is_said_beside_a_pass() -> None:
     warnings = "warning: accuracy (x\ny) 0.5 < 0.9 (rule a, p.yaml:3); warning: rci is undefined (rule b, p.yaml:4)"
     measure = Measure("accuracy_drop", 0.1, outcome=Outcome.PASS, reason=f"kept (rule d, p.yaml:2); {warnings}")
-    node = case(parsed([named("warned", measures=(measure,)), named("quiet")], {}), "warned")
+    node = case(parsed([named("warned", measures=(measure,)), named("quiet")]), "warned")
     said = ["accuracy (x y) 0.5 < 0.9 (rule a, p.yaml:3)", "rci is undefined (rule b, p.yaml:4)"]
     assert {one.get("name"): one.get("value") for one in node.iter("property")}["vlm.warning"] == "; ".join(said)
     assert [part.tag for part in node] == ["properties", "system-out"]
@@ -222,7 +229,7 @@ def test_what_is_not_shown_is_said_of_the_test_and_of_the_suite() -> None:
     records = [open_record("open", "gap", 0.4), open_record("idle", "groups", math.nan, Outcome.NOT_APPLICABLE)]
     suite = suite_properties({}, records, RunFacts())
     assert (suite["vlm.not_shown.1"], suite["vlm.not_shown.2"]) == ("not shown: open: why gap", "did not apply: idle: why groups")
-    node = parsed(records, {})[0][1]
+    node = parsed(records)[0][1]
     assert {one.get("name"): one.get("value") for one in node.iter("property")}["vlm.not_shown"] == "why gap"
     assert node.findtext("system-out") == "not shown: why gap"
 
@@ -237,8 +244,7 @@ def test_the_suite_says_what_later_files_replace() -> None:
 
 
 def test_a_strict_reader_gets_test_cases_without_properties() -> None:
-    text = junit_xml([record("a", Outcome.FAIL)], {"vlm.run": "1"}, plain=True)
-    root = ET.fromstring(text)
+    root = parsed([record("a", Outcome.FAIL)], RunFacts(origins={"run": "1", "settings": {"vlm_junit_plain": True}}))
     assert root.find(".//testcase/properties") is None
     assert root.find(".//testcase/failure") is not None
     assert root.find("testsuite/properties/property") is not None
@@ -253,21 +259,72 @@ def test_the_suite_names_commit_and_job() -> None:
 
 def test_what_a_written_file_says_of_the_run_is_corrected_in_place(tmp_path: Path) -> None:
     file = tmp_path / "junit.xml"
-    cases = [named("a"), named("b", Outcome.FAIL, reason="a \x1b <b> & ü")]
-    said = {"vlm.run": "r1", "vlm.verdict": "GO", "mine": "kept"}
-    file.write_text(junit_xml(cases, said), encoding="utf-8")
+    cases = [named("a"), named("b", Outcome.WAIVED, reason="a \x1b <b> & ü")]
+    facts = RunFacts(models=["m"], origins={"run": "r1"})
+    mine = '<property name="mine" value="kept" />'
+    file.write_text(junit_xml(cases, facts).replace("</properties>", f"{mine}</properties>", 1), encoding="utf-8")
     assert runs_in(file) == {"r1"}
-    correct(file, {"vlm.verdict": "INCOMPLETE", "vlm.stopped": "gone: \x1b"})
-    expected = {**said, "vlm.verdict": "INCOMPLETE", "vlm.stopped": "gone: \x1b"}
-    assert file.read_text(encoding="utf-8").rstrip() == junit_xml(cases, expected).rstrip()
+    stopped = dataclasses.replace(facts, stopped="gone: \x1b")
+    correct(file, cases, stopped)
+    suite, expected = ET.parse(file).getroot()[0], parsed(cases, stopped)[0]
+    assert suite.attrib == expected.attrib
+    said, own = ({one.get("name"): one.get("value") for one in root[0]} for root in (suite, expected))
+    assert said == {**own, "mine": "kept"}
+    assert [ET.tostring(one) for one in suite[1:]] == [ET.tostring(one) for one in expected[1:]]
 
 
 def test_a_file_without_properties_names_no_run(tmp_path: Path) -> None:
     file = tmp_path / "junit.xml"
     file.write_text("<testsuites><testsuite><testcase/></testsuite></testsuites>")
     assert runs_in(file) == set()
-    correct(file, {"vlm.verdict": "INCOMPLETE"})
-    assert [one.tag for one in ET.parse(file).getroot()[0]] == ["properties", "testcase"]
+    correct(file, [], RunFacts(models=["m"], stopped="killed"))
+    suite = ET.parse(file).getroot()[0]
+    assert [one.tag for one in suite] == ["properties", "testcase", "testcase"]
+    assert (suite.get("tests"), suite.get("errors")) == ("2", "1")
     file.write_text("")
     with pytest.raises(ValueError, match="no XML: no element found"):
         runs_in(file)
+
+
+@pytest.mark.parametrize(
+    ("facts", "records", "kind", "said"),
+    [
+        (RunFacts(), [named("a")], "system-out", "GO: 1 verdict passed, none failed"),
+        (RunFacts(), [named("a"), named("b", Outcome.WAIVED)], "system-out", "GO WITH WAIVERS: 1 verdict passed, 1 is waived"),
+        (RunFacts(), [named("a", Outcome.FAIL)], "failure", "NO-GO: 1 verdict broke a bound"),
+        (RunFacts(), [named("a", Outcome.ERROR)], "error", "INCOMPLETE: 1 test ended in an error: this says nothing about"),
+        (RunFacts(stopped="killed"), [named("a")], "error", "INCOMPLETE: killed: this says nothing about the model"),
+        (RunFacts(), [named("a", Outcome.INCONCLUSIVE)], "skipped", "INCONCLUSIVE: no failures, but 1 test is undecided"),
+        (RunFacts(models=["m"]), [], "skipped", "INCONCLUSIVE: no failures, but no rule"),
+    ],
+)
+def test_the_decision_is_a_test_case(facts: RunFacts, records: list[Record], kind: str, said: str) -> None:
+    (node,) = decisions(parsed(records, facts))
+    assert (node.get("classname"), node.get("name")) == ("vlmrobust.m", "decision")
+    assert [part.tag for part in node] == ["properties", kind]
+    assert str(node[1].text).startswith(said)
+    assert str(node[1].get("message", said)).startswith(said)
+    assert {one.get("name"): one.get("value") for one in node[0]} == {"vlm.model": "m", "vlm.verdict": facts.decision(records)}
+
+
+def test_what_limits_the_run_stands_behind_its_decision() -> None:
+    facts = RunFacts(planned=9, selected=1, models=["m"])
+    (node,) = decisions(parsed([named("a")], facts))
+    said = str(node.findtext("system-out")).splitlines()
+    assert said == ["GO: 1 verdict passed, none failed", "only 1 of 9 tests ran: the decision is about these alone"]
+
+
+def test_each_model_has_its_decision_and_says_where_the_run_has_another() -> None:
+    records = [named("a", model="m"), named("b", Outcome.FAIL, model="n"), named("c", Outcome.ERROR, model="o")]
+    facts = RunFacts(selected=4, models=["m", "n", "o"], tests={"suites/test_a.py::test_cell[lost]": "m"})
+    first, second, third = decisions(parsed(records, facts))
+    whole = "; the run as a whole is NO-GO: 1 verdict broke a bound"
+    assert (first.get("classname"), first[1].get("message")) == (
+        "vlmrobust.m",
+        f"INCOMPLETE: 1 test left no verdict: this says nothing about the model{whole}",
+    )
+    assert (second[1].tag, second[1].get("message")) == ("failure", "NO-GO: 1 verdict broke a bound")
+    assert (third[1].tag, third[1].get("message")) == (
+        "error",
+        f"INCOMPLETE: 1 test ended in an error: this says nothing about the model{whole}",
+    )
