@@ -26,12 +26,25 @@ FILE_NAME = "results.sarif"
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _DECISION, _UNMEASURED, _BUDGET, _TEST = "decision", "not-measured", "budget", "test"
 _OURS = {
-    _DECISION: "The decision about the whole run is not GO.",
-    _UNMEASURED: "A test ended in an error: this says nothing about the model.",
-    _BUDGET: "Too many inferences failed, or too many answers could not be read.",
-    _TEST: "A test found something broken or undecided that no rule stands for.",
+    _DECISION: (
+        "The decision about the whole run is not GO.",
+        "Read the message, then the other results and the report of the run.",
+    ),
+    _UNMEASURED: (
+        "A test ended in an error: this says nothing about the model.",
+        "Repair what the message names, and run it again.",
+    ),
+    _BUDGET: (
+        "Too many inferences failed, or too many answers could not be read.",
+        "Look at these answers with vlmrobust view, then change the prompt, the server or the budget.",
+    ),
+    _TEST: (
+        "A test found something broken or undecided that no rule stands for.",
+        "Read the message and the test that it names.",
+    ),
 }
-"""Rules of SARIF that no thresholds file has."""
+"""Rules of SARIF that no thresholds file has, each with what to do."""
+_WAYS = "Improve the model, ask more questions where it is undecided, or add a waiver with an owner and a last day."
 _LEVELS = {
     Outcome.FAIL: "error",
     Outcome.ERROR: "error",
@@ -78,7 +91,8 @@ def sarif(run: RunFiles) -> dict[str, Any]:
 
 def _driver(run: RunFiles) -> dict[str, str]:
     version = on_one_line(str(run.manifest.get("version", "")))
-    return {"name": "pytest-vlmrobust", **({"version": version} if version else {})}
+    package = f"pkg:generic/pytest-vlmrobust{quote(f'@{version}', safe='@') if version else ''}"  # a URI, without an address
+    return {"name": "pytest-vlmrobust", "informationUri": package, **({"version": version} if version else {})}
 
 
 def _rules(run: RunFiles, used: set[str]) -> Iterator[dict[str, Any]]:
@@ -89,11 +103,21 @@ def _rules(run: RunFiles, used: set[str]) -> Iterator[dict[str, Any]]:
             if rule["id"] not in seen:
                 seen.add(rule["id"])
                 asked = f"{rule['metric']} is to keep the bound {rule['bound']} ({rule['source']})"
-                reason = {"fullDescription": _message(rule["reason"])} if rule.get("reason") else {}
-                yield {"id": on_one_line(rule["id"]), "shortDescription": _message(asked), **reason}
-    for name, text in _OURS.items():
+                do = f"vlmrobust explain {rule['metric']} says what it measures. {_WAYS}"
+                yield _described(on_one_line(rule["id"]), asked, rule.get("reason") or asked, do)
+    for name, (text, do) in _OURS.items():
         if name in used and name not in seen:
-            yield {"id": name, "shortDescription": _message(text)}
+            yield _described(name, text, text, do)
+
+
+def _described(name: str, short: str, full: str, do: str) -> dict[str, Any]:
+    """Returns a rule with the texts that code scanning requires."""
+    return {
+        "id": name,
+        "shortDescription": _message(short),
+        "fullDescription": _message(full),
+        "help": _message(f"{full.removesuffix('.')}. {do}"),
+    }
 
 
 def _decision(run: RunFiles) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,25 @@ def test_every_rule_of_a_result_is_described(run_directory: Path) -> None:
     rules = {rule["id"]: rule["shortDescription"]["text"] for rule in run["tool"]["driver"]["rules"]}
     assert {result["ruleId"] for result in run["results"]} <= rules.keys()
     assert rules["drop"] == "accuracy_drop is to keep the bound 0.2 (policies/p.yaml:4)"
+
+
+def test_github_finds_every_text_that_it_requires(run_directory: Path) -> None:
+    driver = exported(run_directory)["tool"]["driver"]
+    assert {"name", "informationUri", "rules"} <= driver.keys()
+    for rule in driver["rules"]:
+        for part in ("shortDescription", "fullDescription", "help"):
+            assert 0 < len(rule[part]["text"]) <= 1024, rule["id"]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not shutil.which("sarif-multitool"), reason="sarif-multitool of npm is not installed")
+def test_the_validator_of_microsoft_finds_no_error(run_directory: Path, tmp_path: Path) -> None:
+    log = tmp_path / "gate.sarif"
+    log.write_text(json.dumps(sarif(read_run(run_directory))), encoding="utf-8")
+    command = ["sarif-multitool", "validate", str(log), "--rule-kind", "'Sarif;Ghas'"]  # npm's start goes through a shell
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Analysis completed successfully" in result.stdout
+    assert ": error " not in result.stdout, result.stdout
 
 
 def test_nothing_in_a_message_is_a_link_a_placeholder_or_obeyed(run_directory: Path) -> None:
