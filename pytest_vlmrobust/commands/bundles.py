@@ -16,8 +16,8 @@ from .arguments import RUN_HELP, Commands, add_command, run_directory, say, shor
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors of reading values of other types than a run writes."""
 _UNTOLD = (
-    "fingerprints of models, digests of datasets and of pictures, keys of answers, and versions and options in manifest.json "
-    "were not compared: they cannot be recomputed from a bundle"
+    "fingerprints of models, digests of datasets and of pictures, keys of answers, earlier gates of the store, and versions and "
+    "options in manifest.json were not compared: they cannot be recomputed from a bundle"
 )
 
 
@@ -76,7 +76,12 @@ def _compare_bundle(unpacked: Path) -> list[str]:
     Raises:
         VlmRobustError: it cannot be read; the message names the file.
     """
-    from pytest_vlmrobust.evaluation.after.verification import manifest_contradictions, repeated_records, verify
+    from pytest_vlmrobust.evaluation.after.verification import (
+        gate_contradictions,
+        manifest_contradictions,
+        repeated_records,
+        verify,
+    )
     from pytest_vlmrobust.reporting.bundle import page_notes, refuse_many_measures, underivable_claims
     from pytest_vlmrobust.reporting.files import read_run
 
@@ -88,10 +93,12 @@ def _compare_bundle(unpacked: Path) -> list[str]:
     with _damage_as_store_error(unpacked, "docket.json, predictions.sqlite or a file in policies"):
         verification = verify(unpacked, run.records, unrecorded=unrecorded)
     with _damage_as_store_error(unpacked, "manifest.json or docket.json"):
-        contradicted = manifest_contradictions(unpacked, run.manifest)
+        contradicted = [*manifest_contradictions(unpacked, run.manifest), *gate_contradictions(unpacked, run.manifest)]
         differences = [*wrong, *verification.differences, *contradicted, *underivable_claims(run)]
     for name, sha256 in verification.policies.items():
         say(f"policy of {name}: {sha256}")
+    for gate in run.facts.gates:
+        say(str(gate))
     if (made := run.manifest.get("version", __version__)) != __version__:
         tell(f"note: the run was made by release {made}, and this is {__version__}: differences may come from that")
     for note in [*notes, *verification.notes, *page_notes(unpacked), _UNTOLD]:

@@ -174,6 +174,7 @@ def _history(options: argparse.Namespace) -> int:
             complain(str(error))
             continue
         about = {"run": directory.name, "decision": run.word, "digests": run.manifest.get("datasets", {})}
+        about["gates"] = {gate.name: gate.number for gate in run.facts.gates}
         for name, point in points_of(run.records, options.metric, options.setting, **about).items():
             series.setdefault(name, []).append(point)
     if not series:

@@ -342,6 +342,7 @@ class Run(RunEvaluation):
             "processes": self.processes,
             "decision": str(self.conclusion.decision(self.records)),
             "warnings": list(self.conclusion.warnings),
+            "gates": [gate.to_plain() for gate in self.conclusion.gates],
         }
 
     def copy_to(self, directory: Path) -> list[Path]:
@@ -411,14 +412,46 @@ class Run(RunEvaluation):
 
     def conclude(self) -> Decision:
         """Decides, and writes the decision into the directory of the run."""
-        self._concluded = facts = self.facts()
+        facts = self.facts()
         decision = facts.decision(self.records)
+        self._concluded = facts = self._with_gates(facts, decision)
         missing = facts.missing(self.records)
         allowances = [asdict(allowance) for allowance in facts.allowances]
         self.describe(
-            facts.shortfalls, missing=missing, decision=str(decision), warnings=list(facts.warnings), allowances=allowances
+            facts.shortfalls,
+            missing=missing,
+            decision=str(decision),
+            warnings=list(facts.warnings),
+            allowances=allowances,
+            gates=[gate.to_plain() for gate in facts.gates],
         )
         return decision
+
+    def _with_gates(self, facts: RunFacts, decision: Decision) -> RunFacts:
+        """Counts this gate in the store, and returns the facts with its number; a run that decided nothing is none."""
+        from pytest_vlmrobust.core.errors import StoreError
+        from pytest_vlmrobust.core.fingerprint import fingerprint
+        from pytest_vlmrobust.store import Evidence, Store
+        from pytest_vlmrobust.store.database import FILE_NAME
+        from pytest_vlmrobust.store.gates import Gate
+
+        directories, counted = self.directories, self._concluded is not None and self._concluded.gates
+        if not (counted or decision is not Decision.INCOMPLETE) or not (directories.run / FILE_NAME).is_file():
+            return facts
+        gates: list[Gate] = []
+        try:
+            if decision is not Decision.INCOMPLETE:
+                with Evidence.open(directories.run, read_only=True) as evidence:
+                    models, decisions = evidence.models(), facts.decisions(self.records)
+                    for model, dataset in sorted({(cell.model, cell.dataset) for cell in evidence.cells()}):
+                        policy, (questions, answers) = self.policies[model], evidence.asked(model, dataset)
+                        print_of, decided = fingerprint(models[model]), str(decisions.get(model, decision))
+                        about = (self.run_id, model, dataset, self.today.isoformat(), print_of, policy.sha256)
+                        gates.append(Gate(*about, questions, answers, policy.risk, decided))
+            with Store.open(directories.store, read_only=not directories.store_is_writable) as store:
+                return dataclasses.replace(facts, gates=store.count_gates(self.run_id, gates))
+        except StoreError as error:
+            return dataclasses.replace(facts, warnings=[*facts.warnings, f"this gate is not counted among others: {error}"])
 
     @property
     def decision(self) -> Decision | None:
@@ -434,9 +467,11 @@ class Run(RunEvaluation):
         """Makes a run that was decided GO INCOMPLETE, here and in its directory; what stands there may be gone or unreadable."""
         from pytest_vlmrobust.store import write_manifest
 
-        self._concluded = dataclasses.replace(self.conclusion, stopped=reason)
+        facts = dataclasses.replace(self._with_gates(self.conclusion, Decision.INCOMPLETE), stopped=reason)
+        self._concluded = facts
         self.stop(reason)
-        write_manifest(self.directories.run, {**self._described, "stopped": reason, "decision": str(Decision.INCOMPLETE)})
+        changed = {"stopped": reason, "decision": str(Decision.INCOMPLETE), "warnings": list(facts.warnings), "gates": []}
+        write_manifest(self.directories.run, {**self._described, **changed})
 
     # Parts of these.
 

@@ -129,6 +129,14 @@ class Policy:
         """Whether every rule that blocks judges the value: then what holds for the samples at hand is enough."""
         return all(rule.treatment.judge is JudgedBy.POINT for rule in self.rules if rule.treatment.tier is Tier.BLOCK)
 
+    @property
+    def risk(self) -> float | None:
+        """The largest declared risk of a wrong PASS of a blocking rule; ``None`` where one of them judges the value alone."""
+        blocking = [rule.treatment for rule in self.rules if rule.treatment.tier is Tier.BLOCK]
+        if not blocking or any(treatment.judge is JudgedBy.POINT for treatment in blocking):
+            return None
+        return max(treatment.alpha_pass for treatment in blocking)
+
     @cached_property
     def sha256(self) -> str:
         """The SHA-256 of what the policy means: everything that can change a verdict, and who answers for a waiver.

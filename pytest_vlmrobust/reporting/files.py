@@ -12,6 +12,7 @@ from typing import Any
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
 from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import on_one_line, quantity
@@ -167,6 +168,7 @@ def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
         repeatability=repeatability,
         spending=tuple(map(Spending.from_dict, manifest.get("spending", {}).values())),
         warnings=tuple(map(str, manifest.get("warnings", noise_warnings(repeatability)))),
+        gates=tuple(map(GateCount.read, manifest.get("gates", ()))),
         directory=str(directory),
         command=Command.read(manifest.get("command")),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pytest_vlmrobust.core.record import PARTIAL, PARTIAL_MARK, Measure, Record
@@ -35,6 +36,13 @@ class Point:
     """The digest of the dataset; empty if unknown."""
     n_samples: int = 0
     """Of a test that stopped early, the answers that it could have asked for; 0 of any other."""
+    gate: int = 0
+    """How many gates its questions had decided by then, this one included; 0 if unknown."""
+
+    @property
+    def verdict(self) -> str:
+        """The decision, and how many gates its questions had decided by then."""
+        return f"{self.decision}, gate {self.gate}" if self.gate else self.decision
 
     @property
     def ends(self) -> tuple[float, ...]:
@@ -65,7 +73,14 @@ class Change(NamedTuple):
 
 
 def points_of(
-    records: Iterable[Record], metric: str, setting: str, *, run: str, decision: str, digests: Mapping[str, str]
+    records: Iterable[Record],
+    metric: str,
+    setting: str,
+    *,
+    run: str,
+    decision: str,
+    digests: Mapping[str, str],
+    gates: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Point]:
     """Returns what a run measured by a metric, by the id of the model, the dataset and what it was taken over.
 
@@ -76,6 +91,7 @@ def points_of(
         run: what it is called.
         decision: what the gate concluded.
         digests: of its datasets, as far as they are known.
+        gates: model and dataset, as in test ids, to the number of the gate.
     """
     found: dict[str, Point] = {}
     for record in records:
@@ -83,7 +99,8 @@ def points_of(
             name = "-".join(filter(None, (record.model, record.dataset, record.split or record.setting)))
             for measure in record.measures:
                 if measure.metric == metric and not measure.category:
-                    found[name] = Point(run, decision, measure, digests.get(record.dataset, ""), record.n_samples)
+                    gate = gates.get(f"{record.model}-{record.dataset}", 0)
+                    found[name] = Point(run, decision, measure, digests.get(record.dataset, ""), record.n_samples, gate)
     return found
 
 
@@ -158,7 +175,7 @@ def render_history(title: str, points: Sequence[Point], width: int) -> str:
         points: one of each run, in the order of the lines: the newest first.
         width: columns of the terminal.
     """
-    names = [on_one_line(f"{point.run}  {point.decision}") for point in points]
+    names = [on_one_line(f"{point.run}  {point.verdict}") for point in points]
     numbers = [point.told for point in points]
     left, right = max(map(len, names)), max(map(len, numbers))
     room = max(_NARROWEST, width - left - right - 4)

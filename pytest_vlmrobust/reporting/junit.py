@@ -113,6 +113,7 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         values |= {f"vlm.{name}.{spent.model}": str(count) for name, count in tokens.items()}
         if not math.isnan(spent.cost):
             values[f"vlm.cost.{spent.model}"] = f"{decimal(spent.cost)} {spent.currency}"
+    values |= {f"vlm.gate.{gate.name}": str(gate) for gate in facts.gates}
     for repeat in facts.repeatability:
         values |= _repeat_properties(repeat)
     return {visible(name): value for name, value in values.items() if value}

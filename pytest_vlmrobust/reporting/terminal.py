@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.words import all_of, interval, number, on_one_line, p
 
 from .comparison import noise_lines
 from .headlines import Headline, headlines, legend
-from .view import view
+from .view import most_used_gates, view
 from .wording import (
     EXPLAINED,
     RunFacts,
@@ -421,6 +421,8 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
     for line in baseline_summary(records):
         console.print(line)
+    for gate in most_used_gates(facts)[:1]:
+        print_sentence(console, _plain(str(gate)))
     for line in about.grave:
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
     for model, word in about.words.items():

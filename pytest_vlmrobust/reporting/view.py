@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
+from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.record import BY_VALUE, FAMILY, Record
 from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import all_of, percent, quantity
@@ -224,6 +225,7 @@ def _limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
             ": the samples do not decide, and the policy lets that pass",
             grave=True,
         ),
+        *_counted_gates(facts),
         *_answers([record for record in records if record.test == "cell"]),
         *_not_asked(records),
         *_not_applicable(records),
@@ -312,6 +314,18 @@ def _not_applicable(records: Iterable[Record]) -> list[Limit]:
     ]
     words = "metric of a rule does not apply", "metrics of rules do not apply"
     return _counted("not applicable", details, *words, " (NOT_APPLICABLE)")
+
+
+def _counted_gates(facts: RunFacts) -> list[Limit]:
+    """Returns how often the questions decided gates: of the most used ones in words, of the others below."""
+    used = most_used_gates(facts)
+    others = tuple(map(str, used[1:]))
+    return [Limit("gates", str(gate), gate.number > 1, others[:_MOST], max(0, len(others) - _MOST)) for gate in used[:1]]
+
+
+def most_used_gates(facts: RunFacts) -> list[GateCount]:
+    """Returns the gates of a run, those whose questions decided most often first."""
+    return sorted(facts.gates, key=lambda gate: -gate.number)
 
 
 def _repeated(facts: RunFacts) -> list[Limit]:

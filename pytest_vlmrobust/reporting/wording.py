@@ -13,6 +13,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Allowance, NotShown, Outcome, RunScope
+from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.ranking import Ranking
 from pytest_vlmrobust.core.record import BUDGET_METRICS, Measure, Record
 from pytest_vlmrobust.core.spending import Spending
@@ -99,6 +100,8 @@ class RunFacts(RunScope):
     """The directory of the run, as it is named where pytest was called; empty where nobody knows."""
     report: str = ""
     """Its page of HTML, likewise; empty where none was asked for."""
+    gates: Sequence[GateCount] = ()
+    """How often the questions of the run have decided gates; nothing where this one decided nothing."""
     ranking: Ranking | None = None
     """The models of the run side by side; ``None`` where there is one model, or nothing to rank by."""
 

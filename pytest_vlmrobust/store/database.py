@@ -16,6 +16,7 @@ from typing import ClassVar, Self
 
 from pytest_vlmrobust.core.errors import StoreError
 
+from .gates import TABLES as GATES
 from .run_directory import file_identity, replacement
 
 FILE_NAME = "predictions.sqlite"
@@ -30,13 +31,6 @@ STATEMENT_SECONDS = 120.0
 _STEPS = 100_000
 """Steps of SQLite's machine between two looks at the clock: some milliseconds."""
 
-_NOTES = """
-    create table notes (
-        recipe text primary key,
-        notes text not null
-    ) without rowid
-    """
-"""New in schema 2: what could not be done to the picture of a recipe. No recipe of schema 1 has any."""
 _STORE = (
     """
     create table contexts (
@@ -64,7 +58,13 @@ _STORE = (
         digests text not null
     ) without rowid
     """,
-    _NOTES,
+    """
+    create table notes (
+        recipe text primary key,
+        notes text not null
+    ) without rowid
+    """,
+    *GATES,
 )
 
 
@@ -87,7 +87,7 @@ class DatabaseSchema:
     """How to take another one."""
 
 
-STORE = DatabaseSchema(0x564C4D52, 2, _STORE, {"notes": _NOTES})  # "VLMR"
+STORE = DatabaseSchema(0x564C4D52, 1, _STORE)  # "VLMR"
 
 
 class Database:

@@ -24,6 +24,7 @@ from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 
 from .database import FILE_NAME, Database, DatabaseSchema, connect, explain_errors, has_table, transaction
+from .gates import members
 from .questions import (
     RUN_AGAIN,
     Answer,
@@ -355,6 +356,23 @@ class Evidence(Database):
             [(number, *row) for row in rows],
         )
         return {row[0]: hash(row) if row[4] in _ANSWERED else None for row in rows}
+
+    def asked(self, model: str, dataset: str) -> tuple[bytes, bytes]:
+        """Returns which questions a model was asked, by question, options and pixels, and its cells with all answers and scores.
+
+        Both as :func:`~pytest_vlmrobust.store.gates.members`.
+        """
+        pixels = {sample: digests.pixels for sample, digests in self.pictures(dataset).items()}
+        cells, places = [], set()
+        for cell in self.cells():
+            if (cell.model, cell.dataset) == (model, dataset):
+                scores = self.cell_scores(cell)
+                places |= set(scores.places)
+                cells.append(repr((str(cell.setting), scores.places, scores.keys, scores.values, scores.states)).encode())
+        samples = self.samples(dataset) if places else ()
+        asked = [samples[place] for place in places]
+        contents = [[one.question, list(one.options.items()), len(one.images), pixels.get(one.id, "")] for one in asked]
+        return members(without_halves(canonical_json(content)).encode() for content in contents), members(cells)
 
     def damage(self) -> str:
         """Returns, as a sentence, that the file on disk lacks what was put here through this object; empty where it does not.

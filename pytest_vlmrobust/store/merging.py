@@ -99,15 +99,14 @@ def _add(connection: sqlite3.Connection, clock: TimedLock, draft: Path, source: 
         with explain_errors(source, "read", _PART), clock:
             _refuse_other_schema(connection, source)
             _refuse_other_models(connection, source)
-            notes = connection.execute("select 1 from part.sqlite_master where name = 'notes'").fetchone()
         with explain_errors(draft, "write", _OUT), clock:
             connection.execute("insert or ignore into contexts (content) select content from part.contexts order by id")
         new = _add_answers(connection, clock, draft, source)
         _add_views(connection, clock, draft, source)
-        if notes:
-            for rows in _parts(connection, clock, source, "notes", "recipe"):
+        for table, column in (("notes", "recipe"), ("question_sets", "digest"), ("gates", "run")):
+            for rows in _parts(connection, clock, source, table, column):
                 with explain_errors(draft, "write", _OUT), clock, transaction(connection):
-                    rows.run("insert or ignore into notes select * from part.notes there where {rows}")
+                    rows.run(f"insert or ignore into {table} select * from part.{table} there where {{rows}}")  # noqa: S608 - names of ours
     finally:
         connection.execute("detach database part")
     return new

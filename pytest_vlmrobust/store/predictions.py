@@ -12,10 +12,12 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
+from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.core.words import quantity, without_halves
 
-from .database import FILE_NAME, STORE, Database, connect, explain_errors, has_table, transaction
+from .database import FILE_NAME, STORE, Database, connect, explain_errors, transaction
+from .gates import Gate, count_gate
 from .run_directory import LOST
 
 _DECODER = json.JSONDecoder()  # which refuses bytes, as a damaged file may hold them: evidence could not be read with them
@@ -242,6 +244,18 @@ class Store(Database):
         with self._writing():
             self._connection.execute("delete from claims")
 
+    def count_gates(self, run: str, gates: Iterable[Gate]) -> tuple[GateCount, ...]:
+        """Keeps what a run decided in place of what it decided before, and returns the place of each among all gates here.
+
+        A store that was opened for reading only keeps nothing: its counts say so.
+        """
+        if self.read_only:
+            with self._lock, explain_errors(self.path, "read"):
+                return tuple(count_gate(self._connection, gate, keep=False) for gate in gates)
+        with self._writing():
+            self._connection.execute("delete from gates where run = ?", (run,))
+            return tuple(count_gate(self._connection, gate, keep=True) for gate in gates)
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         if self.read_only:
@@ -250,8 +264,7 @@ class Store(Database):
             yield
 
     def _holds_notes(self) -> bool:
-        exists = has_table(self._connection, "notes")
-        return exists and self._connection.execute("select 1 from notes limit 1").fetchone() is not None
+        return self._connection.execute("select 1 from notes limit 1").fetchone() is not None
 
     def _select(self, query: str, keys: Sequence[str]) -> list[tuple[Any, ...]]:
         """Returns the rows of ``query (keys)``."""

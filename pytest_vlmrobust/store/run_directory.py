@@ -18,6 +18,7 @@ from pytest_vlmrobust.core.conversion import from_plain, read_json
 from pytest_vlmrobust.core.decision import Allowance
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
+from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import without_halves
@@ -174,6 +175,7 @@ class Manifest(TypedDict, total=False):
     datasets: dict[str, Any]
     outcomes: dict[str, int]
     spending: dict[str, Spending]
+    gates: list[GateCount]
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:

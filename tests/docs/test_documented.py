@@ -16,6 +16,7 @@ from pytest_vlmrobust.backends.generation import Generation
 from pytest_vlmrobust.core import decision, errors
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
+from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.spending import BUDGET_SPENT, Spending
 from pytest_vlmrobust.datasets import faces_folder_table, own_rows
@@ -107,6 +108,7 @@ def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
         stopped="x",
         models=("MODEL", "OTHER"),
         spending=[Spending("MODEL", cost=1.0)],
+        gates=[GateCount("MODEL", "DATASET", "p", "q", 1, number=1, whole=0, part=0, share=0.0)],
     )
     written = {
         name.replace("OTHER", "MODEL")

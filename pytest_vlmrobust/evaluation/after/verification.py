@@ -14,6 +14,7 @@ from typing import Any
 from pytest_vlmrobust.core.cell import PROBES
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
+from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.record import BUDGET, CHECK, Record
 from pytest_vlmrobust.core.spending import BUDGET_SPENT
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
@@ -27,6 +28,7 @@ from pytest_vlmrobust.policies import Mode
 from pytest_vlmrobust.policies.policy import policy_content
 from pytest_vlmrobust.store import Evidence, read_journal
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
+from pytest_vlmrobust.store.gates import count_of, set_digest
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
 from pytest_vlmrobust.store.run_directory import BASELINE
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
@@ -57,6 +59,30 @@ def manifest_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]
         *_manifest_differences("models", _without_fingerprints(manifest.get("models")), models, DOCKET),
         *_manifest_differences("policies", manifest.get("policies"), policies, "the files in policies"),
     ]
+
+
+def gate_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Returns a sentence for each count of gates that the evidence, the policies or its own numbers contradict.
+
+    Raises:
+        StoreError: the evidence cannot be read.
+    """
+    inputs = JudgeInputs.read(run)
+    problems: list[str] = []
+    with Evidence.open(run, read_only=True) as evidence:
+        for gate in map(GateCount.read, manifest.get("gates", ())):
+            questions, _ = evidence.asked(gate.model, gate.dataset)
+            policy = inputs.policies[gate.model]
+            again = dataclasses.replace(
+                gate,
+                policy=policy.sha256,
+                questions=set_digest(questions),
+                n=count_of(questions),
+                risk=policy.risk,
+                number=gate.whole + gate.part + 1,
+            )
+            problems += _manifest_differences(f"gates of {gate.name}", gate.to_plain(), again.to_plain(), EVIDENCE)
+    return problems
 
 
 def _without_fingerprints(models: object) -> object:

@@ -51,7 +51,7 @@ def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Sec
             value=point.measure.value,
             low=point.measure.low,
             high=point.measure.high,
-            told=f"{point.told}; {point.decision}; {point.run}",
+            told=f"{point.told}; {point.verdict}; {point.run}",
             change=after.get(point.run, ""),
         )
         for at, point in enumerate(points)
@@ -66,7 +66,7 @@ def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Sec
                 None,
                 (
                     one.run,
-                    one.decision,
+                    one.verdict,
                     f"{PARTIAL_MARK if one.n_samples else ''}{number(one.measure.value)}",
                     interval(one.measure),
                     f"{one.measure.n} of {one.n_samples}" if one.n_samples else str(one.measure.n),

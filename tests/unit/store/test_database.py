@@ -39,7 +39,7 @@ def test_it_is_a_write_ahead_log_with_versions(tmp_path: Path) -> None:
     names = ("journal_mode", "user_version", "application_id")
     found = [connection.execute(f"pragma {name}").fetchone()[0] for name in names]
     connection.close()
-    assert found == ["wal", 2, 0x564C4D52]
+    assert found == ["wal", 1, 0x564C4D52]
 
 
 def test_a_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
@@ -107,25 +107,8 @@ def test_a_newer_schema_is_named_and_kept(tmp_path: Path) -> None:
     connection = sqlite3.connect(file_of(tmp_path))
     connection.execute("pragma user_version = 3")
     connection.close()
-    with pytest.raises(StoreError, match=r"the store has schema 3, and this release reads schema 2\. Upgrade pytest-vlmrobust"):
+    with pytest.raises(StoreError, match=r"the store has schema 3, and this release reads schema 1\. Upgrade pytest-vlmrobust"):
         Store.open(tmp_path)
-
-
-@pytest.mark.parametrize("read_only", [False, True])
-def test_a_store_of_schema_1_is_read_and_learns_to_hold_notes(tmp_path: Path, read_only: bool) -> None:
-    with Store.open(tmp_path) as store:
-        store.put_digests({"recipe": ["ab"]})
-    connection = sqlite3.connect(file_of(tmp_path))
-    connection.execute("drop table notes")
-    connection.execute("pragma user_version = 1")
-    connection.commit()
-    connection.close()
-    with Store.open(tmp_path, read_only=read_only) as store:
-        assert store.get_digests(["recipe"]) == {"recipe": ("ab",)}
-        assert store.get_notes(["recipe"]) == {}
-        if not read_only:
-            store.put_digests({"other": ["cd"]}, {"other": ["too small"], "recipe": []})
-            assert store.get_notes(["recipe", "other"]) == {"other": ("too small",)}
 
 
 def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:

@@ -128,9 +128,9 @@ def test_damage_that_a_merge_meets_is_named(tmp_path: Path, column: str, value: 
 def test_a_store_of_another_schema_is_refused(tmp_path: Path) -> None:
     part = filled(tmp_path / "part", {}, "clean")
     with sqlite3.connect(part / "predictions.sqlite") as connection:
-        connection.execute("pragma user_version = 1")
+        connection.execute("pragma user_version = 0")
     connection.close()
-    with pytest.raises(StoreError, match="schema 1, and this release merges schema 2"):
+    with pytest.raises(StoreError, match="schema 0, and this release merges schema 1"):
         merge_stores([part], tmp_path / "all")
 
 

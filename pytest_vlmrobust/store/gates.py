@@ -1,0 +1,133 @@
+"""Gates of a store: which model and which policy decided on which questions. One row for each; they only grow in number."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pytest_vlmrobust.core.gates import GateCount
+
+TABLES = (
+    """
+    create table question_sets (
+        digest text primary key,
+        members blob not null
+    ) without rowid
+    """,
+    """
+    create table gates (
+        run text not null,
+        model text not null,
+        dataset text not null,
+        day text not null,
+        fingerprint text not null,
+        policy text not null,
+        questions text not null references question_sets (digest),
+        answers blob not null,
+        risk real,
+        decision text not null,
+        primary key (run, model, dataset)
+    ) without rowid
+    """,
+)
+_BYTES = 8
+"""Of a digest that are kept: among a million questions two are alike with a probability of 1 in 37 million."""
+
+
+def members(contents: Iterable[bytes]) -> bytes:
+    """Returns a set of things as the sorted beginnings of their SHA-256, one behind the other."""
+    return b"".join(sorted({hashlib.sha256(content).digest()[:_BYTES] for content in contents}))
+
+
+def set_digest(joined: bytes) -> str:
+    """Returns what a set is known by."""
+    return hashlib.sha256(joined).hexdigest()
+
+
+def count_of(joined: bytes) -> int:
+    """Returns how many things a set has."""
+    return len(joined) // _BYTES
+
+
+def _set_of(joined: bytes) -> frozenset[bytes]:
+    return frozenset(joined[start : start + _BYTES] for start in range(0, len(joined), _BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What one run decided about one model by the questions of one dataset."""
+
+    run: str
+    model: str
+    dataset: str
+    day: str
+    fingerprint: str
+    """Of the model: weights, settings, libraries."""
+    policy: str
+    questions: bytes
+    """The :func:`members` of what was asked: question, options and pixels."""
+    answers: bytes
+    """The :func:`members` of its cells, each with all answers and scores."""
+    risk: float | None
+    decision: str
+
+    @property
+    def digest(self) -> str:
+        """What its set of questions is known by."""
+        return set_digest(self.questions)
+
+
+def count_gate(connection: sqlite3.Connection, gate: Gate, *, keep: bool) -> GateCount:
+    """Counts the gates of a store on the questions of this one, and adds it if ``keep`` and it is new.
+
+    A gate with the model, the policy and the answers of an earlier one is not new. Call it within a transaction.
+    """
+    sets = {digest: _set_of(blob) for digest, blob in connection.execute("select digest, members from question_sets")}
+    mine, cells = _set_of(gate.questions), _set_of(gate.answers)
+    whole, shares, risks, repeats = 0, [], [], ""
+    rows = connection.execute(
+        "select run, fingerprint, policy, questions, answers, risk from gates where run != ? or model != ? or dataset != ? "
+        "order by run, model, dataset",
+        (gate.run, gate.model, gate.dataset),
+    )
+    for run, fingerprint, policy, digest, answers, risk in rows:
+        common = len(mine & sets[digest])
+        if not common:
+            continue
+        risks.append(risk)
+        if not repeats and (fingerprint, policy) == (gate.fingerprint, gate.policy) and cells <= _set_of(answers):
+            repeats = run
+        elif common == len(mine):
+            whole += 1
+        else:
+            shares.append(common / len(mine))
+    if not repeats:
+        risks.append(gate.risk)
+    known = [risk for risk in risks if risk is not None]
+    if keep and not repeats:
+        connection.execute("insert or ignore into question_sets (digest, members) values (?, ?)", (gate.digest, gate.questions))
+        connection.execute(
+            "insert into gates (run, model, dataset, day, fingerprint, policy, questions, answers, risk, decision) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(gate.run, gate.model, gate.dataset, gate.day, gate.fingerprint, gate.policy),
+                *(gate.digest, gate.answers, gate.risk, gate.decision),
+            ),
+        )
+    return GateCount(
+        gate.model,
+        gate.dataset,
+        gate.policy,
+        gate.digest,
+        len(mine),
+        number=len(risks),
+        whole=whole,
+        part=len(shares),
+        share=sum(shares),
+        risk=gate.risk,
+        bound=min(1.0, sum(known)) if len(known) == len(risks) else None,
+        repeats=repeats,
+        kept=keep or bool(repeats),
+    )
