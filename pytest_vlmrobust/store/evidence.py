@@ -363,7 +363,8 @@ class Evidence(Database):
         Both as :func:`~pytest_vlmrobust.store.gates.members`.
         """
         pixels = {sample: digests.pixels for sample, digests in self.pictures(dataset).items()}
-        cells, places = [], set()
+        cells: list[bytes] = []
+        places: set[int] = set()
         for cell in self.cells():
             if (cell.model, cell.dataset) == (model, dataset):
                 scores = self.cell_scores(cell)
