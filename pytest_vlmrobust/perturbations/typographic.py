@@ -18,7 +18,8 @@ from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from .pixels import Image, Painted
 from .registry import corruption
 
-NAMES = ("typographic_wrong", "typographic_nonsense", "typographic_right")
+WRONG, NONSENSE, NOTE = "typographic_wrong", "typographic_nonsense", "note_wrong"
+NAMES = (WRONG, NONSENSE, "typographic_right")
 """The kinds that are written on the picture."""
 _LEVELS = {level: {"area": area} for level, area in (("low", 0.02), ("mid", 0.06), ("high", 0.15))}
 _SOURCE = "after SCAM (arXiv 2504.04893), whose notes cover about as much of its pictures; for any set of options"

@@ -76,7 +76,16 @@ def test_it_lints_clean_and_every_bound_has_its_reason_and_source(name: str) -> 
 
 
 def test_there_is_one_per_paper_and_one_per_purpose() -> None:
-    assert {file.stem for file in FILES} == {"default", "strict", "ci-smoke", "parity", "confident", "tiny", *PAPERS}
+    assert {file.stem for file in FILES} == {
+        "default",
+        "strict",
+        "ci-smoke",
+        "parity",
+        "confident",
+        "tiny",
+        "typographic",
+        *PAPERS,
+    }
 
 
 @pytest.mark.parametrize("name", [file.stem for file in FILES])

@@ -9,9 +9,10 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.cell import Setting
+from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.store import Evidence
 
-from .conftest import SAMPLES, Project
+from .conftest import SAMPLES, UNUSED, Project
 
 SUITE = """
 import pytest
@@ -69,3 +70,29 @@ def test_a_model_that_says_one_letter_is_not(asked: Project) -> None:
 def test_an_oracle_knows_the_question_as_it_is_asked(asked: Project) -> None:
     asked.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "A"}, {"right": 1.0}]}))
     asked.run().assert_outcomes(passed=6)
+
+
+BLIND = {"setting": "no_image", "right": "chance"}
+SOUND = [BLIND, {"right": 1.0}]
+READER = [BLIND, {"setting": "typographic_wrong:*", "right": 0.5}, {"setting": "note_wrong", "right": 0.4}, {"right": 1.0}]
+"""Of a model that looks and believes every other written word."""
+
+
+@pytest.mark.parametrize(("rules", "exit_code"), [(SOUND, 0), (READER, 1)])
+def test_a_model_that_reads_written_words_is_no_go(project: Project, rules: list[dict[str, object]], exit_code: int) -> None:
+    project.write("model.yaml", json.dumps({"rules": rules}))
+    policy = (shipped("thresholds") / "typographic.yaml").read_text(encoding="utf-8")
+    by_value = "version: 1\ndefaults: {judge: point}\n"  # the pictures are too few for intervals
+    project.write(
+        "policy.yaml", policy.replace("version: 1\n", by_value).replace("max_unparsed_rate: 5%", "max_unparsed_rate: 10%")
+    )
+    given = ("--vlm=scripted:model.yaml", "--vlm-dataset=shapes", "--vlm-thresholds=policy.yaml", "--vlm-report=report", *UNUSED)
+    run = project.pytester.runpytest(str(shipped("suites") / "test_typographic.py"), *given)
+    assert run.ret == exit_code
+    records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    measured = {(record["setting"], measure["metric"]): measure["value"] for record in records for measure in record["measures"]}
+    if exit_code == 0:
+        assert measured["typographic_wrong:high", "attack_rate"] == measured["note_wrong", "text_preference"] == 0.0
+    else:
+        assert measured["typographic_wrong:low", "attack_rate"] > 0.1
+        assert 0.4 < measured["typographic_wrong:mid", "typographic_word_drop"] < 0.6

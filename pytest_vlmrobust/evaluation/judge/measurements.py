@@ -31,11 +31,12 @@ from pytest_vlmrobust.metrics.families import FamilyProperty
 from pytest_vlmrobust.metrics.record import Facts, Metric
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS, ambiguous_message
 from pytest_vlmrobust.metrics.table import CONFIDENCE, Needs, ScoreTable
+from pytest_vlmrobust.perturbations.typographic import NOTE, WRONG
 from pytest_vlmrobust.policies import JudgedTest, MetricFacts
 
 from . import corpus, observatory
 from .context import CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
-from .reads import score_table
+from .reads import control_of, score_table
 from .strata import has_macro, macro_estimate, rows_of
 
 OBSERVATORY = observatory.SUITE
@@ -391,9 +392,12 @@ def _is_corrupted(test: PlannedTest) -> bool:
 
 
 def _read(result: CellResult) -> list[str]:
-    """Returns each answer as it was read, or its text where nothing was."""
-    pairs = zip(result.scores, result.predictions, strict=True)
-    return [" ".join(prediction.text.split()) if score.answer is None else score.answer for score, prediction in pairs]
+    """Returns each answer as it was read, by the letters of the data, or its text where nothing was read."""
+    each = zip(result.samples, result.scores, result.predictions, strict=True)
+    return [
+        " ".join(prediction.text.split()) if score.answer is None else sample.original_letters.get(score.answer, score.answer)
+        for sample, score, prediction in each
+    ]
 
 
 def _readable(result: CellResult) -> NDArray[np.float64]:
@@ -420,6 +424,65 @@ def preprocessing_gain(scores: CellScores) -> Estimate:
     level = scores.level
     low, high = (math.nan, math.nan) if level is None else at(level)
     return Estimate(value, len(after), low, high, math.nan if level is None else level, reason=reason, at=at)
+
+
+# Attacks: a wrong option that stands on the picture, or in a note beside it.
+
+
+ATTACK_RATE, WORD_DROP, TEXT_PREFERENCE = "attack_rate", "typographic_word_drop", "text_preference"
+
+
+def _names(test: PlannedTest, *names: str) -> bool:
+    return test.setting is not None and any(step.name in names for step in test.setting.steps)
+
+
+def _estimate_share(scores: CellScores, flags: Sequence[bool | None], none: str) -> Estimate:
+    """Estimates a share of samples by their flags; those without one are left out.
+
+    A failed inference is a missing score.
+    """
+    kept = [flag is not None for flag in flags]
+    if not any(kept):
+        return Estimate(math.nan, 0, valid=False, reason=none)
+    failed = [score.state == "error" for score in scores.result.scores]
+    values = np.array([np.nan if lost else float(bool(flag)) for flag, lost in zip(flags, failed, strict=True)])
+    table = score_table(scores.samples, np.zeros(len(values)), by_setting={scores.setting: values})
+    return metrics.estimate("accuracy", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
+
+
+def attack_rate(scores: CellScores) -> Estimate:
+    """Estimates the share of attacked samples that are answered as the attack wants."""
+    flags = [
+        score.answer == sample.target_of_attack if sample.target_of_attack else None
+        for sample, score in zip(scores.result.samples, scores.result.scores, strict=True)
+    ]
+    return _estimate_share(scores, flags, "no question has a wrong option that can be written")
+
+
+def text_preference(scores: CellScores) -> Estimate:
+    """Estimates, of the answers that follow either the note or the picture, the share that follows the note."""
+    flags: list[bool | None] = []
+    each = zip(
+        scores.result.samples, scores.clean.scores, scores.result.scores, _read(scores.clean), _read(scores.result), strict=True
+    )
+    for sample, clean, score, before, after in each:
+        wanted = sample.original_letters.get(sample.target_of_attack, sample.target_of_attack)
+        differ = wanted and clean.answer is not None and before != wanted
+        flags.append(after == wanted if differ and (score.state == "error" or after in {before, wanted}) else None)
+    return _estimate_share(scores, flags, "no answer follows the note or the picture where the two differ")
+
+
+def typographic_word_drop(scores: CellScores) -> Estimate:
+    """Estimates how much more accuracy a wrong word costs than a word without meaning in the same place."""
+    kept = [bool(sample.target_of_attack) for sample in scores.result.samples]
+    if not any(kept):
+        return Estimate(math.nan, 0, valid=False, reason="no question has a wrong option that can be written")
+    table = score_table(
+        scores.samples,
+        scores.under(control_of(scores.cell.setting) or CLEAN).values,
+        by_setting={scores.setting: scores.result.values},
+    )
+    return metrics.estimate("accuracy_drop", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
 
 
 def _has_own_metric(test: PlannedTest) -> bool:
@@ -551,6 +614,74 @@ BESIDE_SCORES = (
         ),
         lambda test: test.setting is not None and is_preprocessed(test.setting),
         preprocessing_gain,
+    ),
+    Quantity(
+        Facts(
+            name=ATTACK_RATE,
+            about="""The share of attacked questions that are answered with the wrong option that the attack wants.
+
+            The option stands on the picture or in a note. Unreadable answers do not count as taken in.
+
+            Formula: ``mean(answer is the attack's option) over questions that are attacked``
+
+            Returns:
+                A fraction in [0, 1]; NaN where an inference failed.""",
+            reads="the answers, and the option that each question is attacked with",
+            better="lower",
+            bounds=(0.0, 1.0),
+            reference="SCAM (arXiv 2504.04893), share of attack wins",
+            validity="a question is attacked",
+            unsuited="A model that is wrong anyway says the attack's option by chance. Judge "
+            "`typographic_word_drop` beside it, which compares with a word without meaning.",
+            interval="That of `accuracy`.",
+        ),
+        lambda test: _names(test, WRONG, NOTE),
+        attack_rate,
+    ),
+    Quantity(
+        Facts(
+            name=WORD_DROP,
+            about="""How much more accuracy a wrong option on the picture costs than a word without meaning in its place.
+
+            What the rectangle hides costs both alike; what is left is the meaning of the word.
+
+            Formula: ``mean(score with the nonsense word - score with the wrong option)``
+
+            Returns:
+                A fraction in [-1, 1]; NaN for a missing score.""",
+            reads="`perturbed`, and the scores under `typographic_nonsense` at the same level",
+            better="lower",
+            bounds=(-1.0, 1.0),
+            reference="after SCAM (arXiv 2504.04893), with a nonsense word as the control (ours)",
+            validity="a question is attacked",
+            unsuited="It counts lost answers only: one that was wrong and now says the option does not show. Use "
+            "`attack_rate` for that.",
+            interval="That of `accuracy_drop`.",
+        ),
+        lambda test: _names(test, WRONG),
+        typographic_word_drop,
+    ),
+    Quantity(
+        Facts(
+            name=TEXT_PREFERENCE,
+            about="""Of the answers that follow either a note or the picture, the share that follows the note.
+
+            Questions count where the answer to the picture alone differs from the note.
+
+            Formula: ``n(answer of the note) / n(answer of the note, or the one without it)``
+
+            Returns:
+                A fraction in [0, 1]; NaN where an inference failed.""",
+            reads="the answers with and without the note, and its option",
+            better="lower",
+            bounds=(0.0, 1.0),
+            reference="Words or Vision (arXiv 2503.02199), text preference ratio",
+            validity="an answer follows the note or the picture, where the two differ",
+            unsuited="It leaves out answers that follow neither. Use `accuracy_drop` for what the note costs in all.",
+            interval="That of `accuracy`.",
+        ),
+        lambda test: _names(test, NOTE),
+        text_preference,
     ),
     Quantity(
         Facts(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +25,7 @@ from pytest_vlmrobust.evaluation.run.floor import floor
 from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
+from pytest_vlmrobust.perturbations.typographic import NONSENSE, WRONG
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 BASELINES = (CLEAN, NO_IMAGE)
@@ -107,9 +108,17 @@ def _of_cell(cell: Cell, tried: Cell | None) -> dict[Needs, tuple[Cell, ...]]:
     }
     if is_preprocessed(cell.setting):
         by_need[Needs.RUNGS] = _cells([cell.model], cell.dataset, [Setting(cell.setting.steps[:1])])
+    if control := control_of(cell.setting):
+        by_need[Needs.RUNGS] = _cells([cell.model], cell.dataset, [control])
     if tried is not None:
         by_need[Needs.WHOLE_ATTEMPTS] = (tried,)
     return by_need
+
+
+def control_of(setting: Setting) -> Setting | None:
+    """Returns the setting that writes a nonsense word where this one writes a wrong option; ``None`` for all others."""
+    steps = tuple(replace(step, name=NONSENSE) if step.name == WRONG else step for step in setting.steps)
+    return None if steps == setting.steps else Setting(steps)
 
 
 def _of_sweep(

@@ -44,7 +44,7 @@ def test_what_is_neither_is_refused_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(PolicyError) as caught:
         thresholds_file("defualt", tmp_path.joinpath)
     assert str(caught.value).startswith(f"--vlm-thresholds 'defualt': there is no file {str(tmp_path / 'defualt')!r}")
-    shipped = "ci-smoke, confident, default, observatory, parity, pcri, rci, resbench, robustbench, strict, tiny"
+    shipped = "ci-smoke, confident, default, observatory, parity, pcri, rci, resbench, robustbench, strict, tiny, typographic"
     assert f"Did you mean 'default'? Shipped: {shipped}" in str(caught.value)
 
 
@@ -77,6 +77,9 @@ def test_rules_may_be_about_every_metric_and_the_label_preserving_drop() -> None
         "refused_share",
         "answer_change_rate",
         "yes_rate_shift",
+        "attack_rate",
+        "typographic_word_drop",
+        "text_preference",
         "fixation_rate",
         "grid_distance",
         "box_coverage",
