@@ -74,31 +74,34 @@ def _steps(text: str) -> tuple[Step, ...]:
 
 def _parse_step(part: str, whole: str) -> Step:
     name, colon, level = part.partition(":")
-    numbers = numbers_in(level)
-    if not _NAME.match(name) or (colon and not _LEVEL.match(level) and not numbers):
+    word, numbers = read_level(level)
+    if not _NAME.match(name) or (colon and not word and not numbers):
         raise SettingError(
             f"setting {whole!r}: cannot read {part!r}. Expected name or name:level with letters a-z, digits and '_', such as "
             "'glass_blur:low', 'flip_v', 'patches:3', 'gaussian_blur:radius=1.7' or 'fog:mid+jpeg_compression:high'"
         )
-    if numbers and (shortest := spell_numbers(numbers)) != level:
+    if numbers and (shortest := spell_level(word, numbers)) != level:
         raise SettingError(f"setting {whole!r}: {level!r} has a shorter spelling. Write '{name}:{shortest}'")
     return Step(name, level if colon else None)
 
 
-def numbers_in(level: str | None) -> dict[str, int | float]:
-    """Returns the numbers that a level gives by name, in its order; none where it is a word or malformed.
+def read_level(level: str | None) -> tuple[str, dict[str, int | float]]:
+    """Returns the word that a level begins with, and the numbers that it gives by name, in its order; neither if malformed.
 
-    >>> numbers_in("radius=1.7,angle=30"), numbers_in("low")
-    ({'radius': 1.7, 'angle': 30}, {})
+    >>> read_level("radius=1.7,angle=30"), read_level("low"), read_level("gauss_noise,std_range=0.2")
+    (('', {'radius': 1.7, 'angle': 30}), ('low', {}), ('gauss_noise', {'std_range': 0.2}))
     """
-    found = [_NUMBER.match(part) for part in (level or "").split(",")]
+    first, *others = (level or "").split(",")
+    word, given = (first, others) if _LEVEL.match(first) else ("", [first, *others])
+    found = [_NUMBER.match(part) for part in given]
     numbers = {match[1]: float(match[2]) if "." in match[2] else int(match[2]) for match in found if match}
-    return numbers if len(numbers) == len(found) else {}
+    return (word, numbers) if len(numbers) == len(found) else ("", {})
 
 
-def spell_numbers(numbers: Mapping[str, int | float]) -> str:
-    """Returns numbers as a level that gives them, each in its shortest spelling: ``numbers_in`` reads it."""
-    return ",".join(f"{name}={Decimal(repr(int(n) if n == int(n) else n)):f}" for name, n in numbers.items())
+def spell_level(word: str, numbers: Mapping[str, int | float]) -> str:
+    """Returns a word and numbers as a level, each number in its shortest spelling: ``read_level`` reads it."""
+    given = (f"{name}={Decimal(repr(int(n) if n == int(n) else n)):f}" for name, n in numbers.items())
+    return ",".join([word] * bool(word) + [*given])
 
 
 CLEAN = Setting((Step(CLEAN_NAME),))

@@ -11,6 +11,7 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Setting
 from pytest_vlmrobust.core.errors import SettingError, UnknownName
 
 from . import (
+    adapters,
     binary,
     blur,
     digital,
@@ -39,7 +40,7 @@ __all__ = ["OBSERVATORY_ID", "ROBUSTBENCH", "SETS", "SPECIAL", "STANDINS", "corr
 FAMILIES = (
     *(blur, noise, weather, digital, geometric, tone, occlusion, resolution, overlay, binary),
     *(patches, ladder, preprocessing, observatory, standins, extras),
-    *(options, typographic),
+    *(options, typographic, adapters),
 )
 """The modules that register the built-in perturbations on import."""
 OFFERED_GRIDS = patches.GRIDS

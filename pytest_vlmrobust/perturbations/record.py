@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vlmrobust.core.cell import numbers_in, spell_numbers
+from pytest_vlmrobust.core.cell import read_level, spell_level
 from pytest_vlmrobust.core.errors import SettingError, did_you_mean
 from pytest_vlmrobust.core.sample import TEXT_HEIGHTS, USUAL_TEXT_HEIGHT
 
@@ -131,6 +131,8 @@ class Corruption:
     """The name whose draws it shares; empty for its own."""
     depends_on: Callable[..., Parameters] | None = None
     """``(**parameters) -> what decides the pixels beside them``, JSON-safe, such as digests of files; only fingerprints ask."""
+    transforms: Callable[[str | None], Parameters] | None = None
+    """Reads the levels of a library's transforms, of which none is listed; raises ``SettingError``."""
 
     @property
     def doc(self) -> str:
@@ -147,13 +149,15 @@ class Corruption:
         Raises:
             SettingError: the perturbation does not have that level, needs one, or takes none.
         """
+        if self.transforms:
+            return self.transforms(level)
         if level in self.levels:
             return self.levels[level]
         counted = self.numbered.parameters(level) if self.numbered else None
         if counted is not None:
             return counted
-        numbers = numbers_in(level)
-        if problem := self._number_problem(numbers) if numbers and self.ranges else self._refusal(level):
+        word, numbers = read_level(level)
+        if problem := self._refusal(level) if word or not self.ranges or not numbers else self._number_problem(numbers):
             raise SettingError(problem)
         return {**next(iter(self.levels.values())), **numbers}
 
@@ -164,7 +168,12 @@ class Corruption:
         None where levels are numbers already or differ in text.
         """
         given = list(self.levels.values())
-        if self.numbered or any((level or "0").isdecimal() for level in self.levels) or len({tuple(each) for each in given}) > 1:
+        if (
+            self.transforms
+            or self.numbered
+            or any((level or "0").isdecimal() for level in self.levels)
+            or len({tuple(each) for each in given}) > 1
+        ):
             return {}
         values = {name: [each[name] for each in given] for name in given[0]}
         differing = {name: all_of for name, all_of in values.items() if len({*all_of}) > 1}
@@ -174,7 +183,19 @@ class Corruption:
     @property
     def numbers(self) -> list[str]:
         """Its listed levels spelled as numbers: ``radius=0.5`` for the low of ``gaussian_blur``."""
-        return [spell_numbers({name: float(each[name]) for name in self.ranges}) for each in self.levels.values() if self.ranges]
+        return [
+            spell_level("", {name: float(each[name]) for name in self.ranges}) for each in self.levels.values() if self.ranges
+        ]
+
+    def require(self, level: str | None) -> None:
+        """Looks whether the library that ``level`` names a transform of is installed and has it.
+
+        Raises:
+            SettingError: there is no such transform, or it does not take these numbers.
+            MissingExtra: the library is not installed.
+        """
+        if self.transforms:
+            self.facts_at(level)
 
     def changes_at(self, level: str | None) -> frozenset[str]:
         """Returns what ``level`` changes; a level that is not listed changes what any of the listed ones does."""
@@ -217,7 +238,7 @@ class Corruption:
 
     def _form(self) -> str:
         """Returns how numbers are given, and from where to where: ``radius=N' with N from 0.5 to 2.5``, for messages."""
-        ends = {name: [spell_numbers({"": end})[1:] for end in both] for name, both in self.ranges.items()}
+        ends = {name: [spell_level("", {"": end})[1:] for end in both] for name, both in self.ranges.items()}
         spans = " and ".join(f"{name} from {low} to {high}" for name, (low, high) in ends.items())
         return ",".join(f"{name}=N" for name in ends) + f"' with {spans}"
 
@@ -233,7 +254,7 @@ class Corruption:
         elif broken := [name for name, n in numbers.items() if n != int(n) and self._is_whole(name)]:
             problem = f"{broken[0]} is a whole number."
         return (
-            f"setting '{self.name}:{spell_numbers(numbers)}': {problem} Expected '{self.name}:{self._form()}" if problem else ""
+            f"setting '{self.name}:{spell_level('', numbers)}': {problem} Expected '{self.name}:{self._form()}" if problem else ""
         )
 
     def _is_whole(self, name: str) -> bool:

@@ -102,6 +102,7 @@ def get(setting: str | Setting) -> Renderer:
         UnknownName: nothing has that name; the message offers the nearest one.
         SettingError: the setting cannot be read, its level is absent or unknown (the message lists the levels), or it is not
             about pixels alone, as ``no_image`` and perturbations of a whole question.
+        MissingExtra: it is a transform of a library that is not installed.
 
     >>> get("flip_h+flip_h")(np.arange(6, dtype=np.uint8).reshape(1, 2, 3), seed=1234).tolist()
     [[[0, 1, 2], [3, 4, 5]]]
@@ -115,6 +116,8 @@ def get(setting: str | Setting) -> Renderer:
             f"setting {str(parsed)!r} changes a question and not only pixels. Ask the evaluation for it, or call "
             "perturbations.perturbed(sample, setting, seed=...)"
         )
+    for record, level in steps:
+        record.require(level)
     return Renderer(parsed, steps)
 
 

@@ -11,7 +11,7 @@ from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, token_count
-from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS, SETS
+from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS, SETS, records
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 from .evaluator import Evaluator
@@ -77,6 +77,8 @@ def read_grids(text: str) -> tuple[int, ...]:
 def _check(setting: Setting) -> None:
     try:
         perturbations.info(setting)
+        for record, level in records(setting):
+            record.require(level)
     except UnknownName as error:
         if error.name == str(setting):  # no part of something longer: it may have been meant as a set
             raise UnknownName(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, Step, SweepMetric, spell_numbers
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, Step, SweepMetric, spell_level
 from pytest_vlmrobust.core.errors import SettingError
 
 
@@ -23,7 +23,8 @@ def test_cells_are_values() -> None:
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
 NUMBERS = st.dictionaries(NAMES, st.floats(-1e6, 1e6).map(lambda number: round(number, 6)) | st.integers(-999, 999), min_size=1)
-LEVELS = st.none() | st.from_regex(r"[a-z0-9][a-z0-9_.]{0,8}", fullmatch=True) | NUMBERS.map(spell_numbers)
+WORDS = st.from_regex(r"[a-z0-9][a-z0-9_.]{0,8}", fullmatch=True)
+LEVELS = st.none() | WORDS | st.builds(spell_level, st.just("") | WORDS, NUMBERS)
 SETTINGS = st.lists(st.builds(Step, NAMES, LEVELS), min_size=1, max_size=4).map(lambda steps: Setting(tuple(steps)))
 
 
