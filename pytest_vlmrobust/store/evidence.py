@@ -502,7 +502,7 @@ class Evidence(Database):
         if not rows:
             raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
         self._require_places(f"the dataset {dataset!r}", rows)
-        samples = tuple(self._sample(*row, changed.get(place, "{}")) for place, *row in rows)
+        samples = tuple(self._sample(name, content, changed.get(place, "{}")) for place, name, content in rows)
         twice = [name for name, count in Counter(sample.id for sample in samples).items() if count > 1]
         if twice:
             raise StoreError(

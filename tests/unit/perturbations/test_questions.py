@@ -15,8 +15,8 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.errors import SettingError, UsageError
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
-from pytest_vlmrobust.perturbations.catalog import REGISTRY, find
 from pytest_vlmrobust.perturbations.questions import split
+from pytest_vlmrobust.perturbations.registry import REGISTRY, find
 from pytest_vlmrobust.perturbations.typographic import NAMES
 
 
@@ -55,9 +55,9 @@ def test_every_registered_one_draws_alike_and_keeps_answers(sample: Sample, sett
     back = {letter: after.original_letters.get(letter, letter) for letter in after.options}
     assert sorted(back.values()) == sorted(sample.options)  # nothing is lost and nothing stands twice
     if not perturbations.info(setting).label_changing:
-        assert sample.options[back[after.target]] == sample.options[sample.target]
+        assert sample.options[back[str(after.target)]] == sample.options[str(sample.target)]
     if after.target_of_attack:
-        assert after.options[after.target_of_attack] != after.options[after.target]
+        assert after.options[after.target_of_attack] != after.options[str(after.target)]
     for image, before in zip(after.images, sample.images, strict=True):
         if image != before:
             assert image.identity() != before.identity()
