@@ -124,6 +124,8 @@ class Cell:
     def __str__(self) -> str:
         return f"{self.model}-{self.dataset}-{self.setting}"
 
+    __repr__ = __str__  # readers such as Allure show parameters so
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SweepMetric:
@@ -137,6 +139,8 @@ class SweepMetric:
 
     def __str__(self) -> str:
         return "-".join(part for part in (self.model, self.dataset, self.metric, self.split) if part)
+
+    __repr__ = __str__  # readers such as Allure show parameters so
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -156,6 +160,8 @@ class FamilyMetric:
 
     def __str__(self) -> str:
         return "-".join(part for part in (self.family, self.dataset, self.metric, self.split) if part)
+
+    __repr__ = __str__  # readers such as Allure show parameters so
 
 
 Planned: TypeAlias = Cell | SweepMetric | FamilyMetric

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, Step, SweepMetric, spell_level
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, Step, SweepMetric, spell_level
 from pytest_vlmrobust.core.errors import SettingError
 
 
@@ -89,3 +89,12 @@ def test_the_two_baselines_are_spelled_like_any_setting() -> None:
 
 def test_settings_are_keys() -> None:
     assert {Setting.parse("fog:mid"): 1}[Setting((Step("fog", "mid"),))] == 1
+
+
+def test_what_a_test_is_about_is_shown_by_its_id() -> None:
+    about = [
+        Cell("m", "d", Setting.parse("fog:mid")),
+        SweepMetric("m", "d", "visual_gain"),
+        FamilyMetric("f", "d", "scale_gap", "clean"),
+    ]
+    assert list(map(repr, about)) == list(map(str, about)) == ["m-d-fog:mid", "m-d-visual_gain", "f-d-scale_gap-clean"]
