@@ -173,6 +173,8 @@ def perturbations(group: str) -> str:
     """Returns the table of the built-in perturbations of one group, without columns that are the same for all of them."""
     records = [REGISTRY.get(name) for name in (*ROBUSTBENCH, *(name for name in REGISTRY.names() if name not in ROBUSTBENCH))]
     built_in = [record for record in records if record.levels and record.function.__module__.startswith(BUILT_IN)]
+    if group != "published":  # in an order that does not depend on what was imported first
+        built_in.sort(key=lambda record: record.function.__module__)
     rows = [perturbation_row(record) for record in built_in if perturbation_group(record) == group]
     header = ("name", "category", "parameters", "algorithm", "source", "version", "changes the answer about", "random")
     differing = [number for number, column in enumerate(zip(*rows, strict=True)) if len(set(column)) > 1]
