@@ -61,6 +61,7 @@ _GROUPS = {
 _SUITES = {
     "": "Of every suite",
     "corruptions": "Of corruptions",
+    "options": "Of the order of options",
     "patches": "Of patches",
     "resolution": "Of resolutions",
     "observatory": "Of the Perceptual Observatory",

@@ -73,7 +73,7 @@ from .families import (
     size_trend,
     size_weights,
 )
-from .hidden import always_lost_rate, worst_category_accuracy, worst_category_drop, worst_group_drop
+from .hidden import always_lost_rate, circular_accuracy, worst_category_accuracy, worst_category_drop, worst_group_drop
 from .luck import pcri_excess, pcri_matched, pcri_neutral
 from .observatory import (
     GroupMean,
@@ -189,6 +189,7 @@ __all__ = [
     "catastrophic_rate",
     "category_sensitivity",
     "changed_samples",
+    "circular_accuracy",
     "clean_accuracy",
     "corpus_pcri",
     "corruption_errors",

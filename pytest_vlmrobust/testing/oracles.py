@@ -246,6 +246,11 @@ def always_lost_rate(clean: Row, by_setting: BySetting) -> Fraction:
     return _share([before >= half and after <= tenth for before, after in pairs])
 
 
+def circular_accuracy(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the mean of the lowest score of each sample."""
+    return mean([min(scores) for scores in zip(clean, *by_setting.values(), strict=True)])
+
+
 def gain(after: BySetting, before: BySetting) -> Fraction:
     """Returns the mean gain in score over settings, each compared with the same setting before."""
     return mean([drop(scores, before[setting]) for setting, scores in after.items()])
@@ -409,6 +414,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "brier_score_increase": _increase(brier),
     "calibration_error_increase": _increase(calibration_error),
     "catastrophic_rate": catastrophic_rate,
+    "circular_accuracy": circular_accuracy,
     "clean_accuracy": mean,
     "coverage_at_90_precision": accepted,
     "coverage_at_90_precision_drop": lambda clean, perturbed, sure, sure_after: (

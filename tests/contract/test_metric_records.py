@@ -20,7 +20,7 @@ from pytest_vlmrobust.testing.oracles import ORACLES
 
 every_metric = pytest.mark.cases("name", names())
 every_quantity = pytest.mark.cases("name", sorted(quantities()))
-UNKNOWN_WHEN_UNCHANGED = {"pcri_excess", "resolution_accuracy"}
+UNKNOWN_WHEN_UNCHANGED = {"circular_accuracy", "pcri_excess", "resolution_accuracy"}
 """Where nothing changes a score, their value still depends on how good scores are: an accuracy, or what is left without luck."""
 
 

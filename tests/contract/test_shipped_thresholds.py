@@ -82,6 +82,7 @@ def test_there_is_one_per_paper_and_one_per_purpose() -> None:
         "ci-smoke",
         "parity",
         "confident",
+        "options",
         "tiny",
         "typographic",
         *PAPERS,

@@ -96,3 +96,22 @@ def test_a_model_that_reads_written_words_is_no_go(project: Project, rules: list
     else:
         assert measured["typographic_wrong:low", "attack_rate"] > 0.1
         assert 0.4 < measured["typographic_wrong:mid", "typographic_word_drop"] < 0.6
+
+
+FRAGILE = [BLIND, {"setting": "option_order:*", "right": 0.4}, {"right": 1.0}]
+"""Of a model that often follows the letter of the right option, which is then another option's."""
+
+
+@pytest.mark.parametrize(("rules", "exit_code"), [(SOUND, 0), (FRAGILE, 1)])
+def test_a_model_that_follows_letters_is_no_go(project: Project, rules: list[dict[str, object]], exit_code: int) -> None:
+    project.write("model.yaml", json.dumps({"rules": rules}))
+    policy = (shipped("thresholds") / "options.yaml").read_text(encoding="utf-8")
+    project.write("policy.yaml", policy.replace("version: 1\n", "version: 1\ndefaults: {judge: point}\n"))
+    given = ("--vlm=scripted:model.yaml", "--vlm-dataset=shapes", "--vlm-thresholds=policy.yaml", "--vlm-report=report", *UNUSED)
+    run = project.pytester.runpytest(str(shipped("suites") / "test_options.py"), *given)
+    assert run.ret == exit_code
+    records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    (circular,) = (
+        measure["value"] for record in records for measure in record["measures"] if measure["metric"] == "circular_accuracy"
+    )
+    assert circular == pytest.approx(1.0 if exit_code == 0 else 0.4, abs=0.1)
