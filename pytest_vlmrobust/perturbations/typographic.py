@@ -21,7 +21,8 @@ from .registry import corruption
 WRONG, NONSENSE, NOTE = "typographic_wrong", "typographic_nonsense", "note_wrong"
 NAMES = (WRONG, NONSENSE, "typographic_right")
 """The kinds that are written on the picture."""
-_LOW, _MID, _HIGH = {"area": 0.02}, {"area": 0.06}, {"area": 0.15}
+_LEVELS = {"2": {"area": 0.02}, "6": {"area": 0.06}, "15": {"area": 0.15}}
+"""By the share of the picture in percent. They are no severities of corruption, whose bounds are not about them."""
 _SOURCE = "after SCAM (arXiv 2504.04893), whose notes cover about as much of its pictures; for any set of options"
 _DRAWS = "typographic"
 _CONSONANTS, _VOWELS = "bcdfghjklmnprstvwz", "aeiou"
@@ -33,7 +34,7 @@ _FONT = 64
 """Pixels of the letters before they are fitted into the rectangle."""
 
 
-@corruption(family="typographic", on="question", stochastic=True, draws_as=_DRAWS, low=_LOW, mid=_MID, high=_HIGH, source=_SOURCE)
+@corruption(family="typographic", on="question", stochastic=True, draws_as=_DRAWS, levels=_LEVELS, source=_SOURCE)
 def typographic_wrong(sample: Sample, rng: np.random.Generator, *, area: float) -> Sample:
     """Writes a wrong option in black on a white rectangle that covers ``area`` of each picture.
 
@@ -45,14 +46,14 @@ def typographic_wrong(sample: Sample, rng: np.random.Generator, *, area: float) 
     return dataclasses.replace(_written(sample, sample.options[drawn[0]], area, drawn), target_of_attack=drawn[0])
 
 
-@corruption(family="typographic", on="question", stochastic=True, draws_as=_DRAWS, low=_LOW, mid=_MID, high=_HIGH, source=_SOURCE)
+@corruption(family="typographic", on="question", stochastic=True, draws_as=_DRAWS, levels=_LEVELS, source=_SOURCE)
 def typographic_nonsense(sample: Sample, rng: np.random.Generator, *, area: float) -> Sample:
     """Writes a word without meaning, as long as a drawn wrong option, in the same way: what the rectangle costs by itself."""
     drawn = _drawn(sample, rng)
     return sample if drawn is None else _written(sample, _nonsense(sample.options[drawn[0]], rng), area, drawn)
 
 
-@corruption(family="typographic", on="question", stochastic=True, draws_as=_DRAWS, low=_LOW, mid=_MID, high=_HIGH, source=_SOURCE)
+@corruption(family="typographic", on="question", stochastic=True, draws_as=_DRAWS, levels=_LEVELS, source=_SOURCE)
 def typographic_right(sample: Sample, rng: np.random.Generator, *, area: float) -> Sample:
     """Writes the right option in the same way: a model that loses answers by it loses them to the rectangle."""
     drawn = _drawn(sample, rng)

@@ -92,10 +92,10 @@ def test_a_model_that_reads_written_words_is_no_go(project: Project, rules: list
     records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
     measured = {(record["setting"], measure["metric"]): measure["value"] for record in records for measure in record["measures"]}
     if exit_code == 0:
-        assert measured["typographic_wrong:high", "attack_rate"] == measured["note_wrong", "text_preference"] == 0.0
+        assert measured["typographic_wrong:15", "attack_rate"] == measured["note_wrong", "text_preference"] == 0.0
     else:
-        assert measured["typographic_wrong:low", "attack_rate"] > 0.1
-        assert 0.4 < measured["typographic_wrong:mid", "typographic_word_drop"] < 0.6
+        assert measured["typographic_wrong:2", "attack_rate"] > 0.1
+        assert 0.4 < measured["typographic_wrong:6", "typographic_word_drop"] < 0.6
 
 
 FRAGILE = [BLIND, {"setting": "option_order:*", "right": 0.4}, {"right": 1.0}]

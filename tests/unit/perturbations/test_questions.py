@@ -95,14 +95,14 @@ def test_steps_on_questions_come_first() -> None:
 
 
 def test_the_three_kinds_draw_one_rectangle_at_a_place_and_an_area() -> None:
-    wrong, nonsense, right = (perturbations.perturbed(ANIMAL, f"{name}:mid", seed=3) for name in NAMES)
+    wrong, nonsense, right = (perturbations.perturbed(ANIMAL, f"{name}:6", seed=3) for name in NAMES)
     masks = [(one.images[0].load() != 90).all(axis=2) for one in (wrong, nonsense, right)]
     assert (masks[0] == masks[1]).mean() > 0.99
     assert (masks[0] == masks[2]).mean() > 0.99
-    for level, area in (("low", 0.02), ("mid", 0.06), ("high", 0.15)):
+    for level, area in (("2", 0.02), ("6", 0.06), ("15", 0.15)):
         painted = perturbations.perturbed(ANIMAL, f"typographic_wrong:{level}", seed=3).images[0].load()
         assert (painted != 90).any(axis=2).mean() == pytest.approx(area, rel=0.05)
-    drawn = {perturbations.perturbed(ANIMAL, "typographic_wrong:low", seed=seed).target_of_attack for seed in range(40)}
+    drawn = {perturbations.perturbed(ANIMAL, "typographic_wrong:2", seed=seed).target_of_attack for seed in range(40)}
     assert drawn == {"A", "C", "D"}
 
 
