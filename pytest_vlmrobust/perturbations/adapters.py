@@ -22,7 +22,7 @@ import numpy as np
 from pytest_vlmrobust.core.cell import read_level, spell_level
 from pytest_vlmrobust.core.errors import ImageError, MissingExtra, SettingError, did_you_mean
 
-from .record import Corruption, Parameters
+from .record import CATEGORIES, Corruption, Parameters
 from .registry import REGISTRY
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _corruption(library: Library) -> Corruption:
     return Corruption(
         name=library.name,
         family=library.name,
-        category=library.name,
+        category=CATEGORIES[library.name],
         function=apply,
         levels={},
         changes={},

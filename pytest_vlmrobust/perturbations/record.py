@@ -70,6 +70,8 @@ CATEGORIES = {
     "observatory": "Observatory augmentation",
     "standin": "Illusion stand-in",
     "illusion": "Illusion",
+    "albumentations": "Albumentations",
+    "nrtk": "NRTK",
     "options": "Option order",
     "typographic": "Typographic attack",
 }

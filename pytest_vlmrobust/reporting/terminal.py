@@ -421,7 +421,7 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
     for line in baseline_summary(records):
         console.print(line)
-    for gate in most_used_gates(facts)[:1]:
+    for gate in [gate for gate in most_used_gates(facts)[:1] if gate.number > 1]:  # a first one is no news
         print_sentence(console, _plain(str(gate)))
     for line in about.grave:
         print_sentence(console, f"[yellow]{_plain(line)}[/]")

@@ -119,7 +119,7 @@ def test_of_a_killed_run_what_ended_is_told_and_the_rest_is_an_error(project: Pr
     assert main(["junit", str(run)]) == 0
     root = ET.parse(run / "junit.xml").getroot()
     assert suite(root)["vlm.verdict"] == "INCOMPLETE"
-    assert (root[0].get("tests"), root[0].get("errors")) == ("8", "5")
+    assert (root[0].get("tests"), root[0].get("errors")) == ("9", "6")  # with that of the decision
     lost = [str(case.get("name")) for case in root.iter("testcase") if case.find("error") is not None]
     assert "test_sweep[model-data-worst_case_drop]" in lost
 
@@ -143,7 +143,7 @@ def test_the_report_has_all_its_files(project: Project) -> None:
         *("predictions.sqlite", ".vlmrobust.lock"),
     }
     assert json.loads((project.path / "out" / "manifest.json").read_text())["date"]
-    assert ET.parse(project.path / "out" / "junit.xml").getroot()[0].get("tests") == "8"
+    assert ET.parse(project.path / "out" / "junit.xml").getroot()[0].get("tests") == "9"  # with that of the decision
 
 
 @pytest.mark.parametrize(

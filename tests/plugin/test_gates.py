@@ -30,13 +30,12 @@ def test_models_and_policies_are_counted_and_reruns_are_not(pytester: pytest.Pyt
     project = make_project(pytester, workers)
     project.write("policy.yaml", INTERVALS)
     first = project.run("--vlm-report=out")
-    first.stdout.fnmatch_lines(["*the first gate on these 8 questions that the store knows; the declared risk of 5.0 % holds"])
+    assert "the first gate" not in first.stdout.str(), "the report says it"
     (count,) = gates_in(project)
     assert (count["number"], count["bound"], count["n"], count["repeats"]) == (1, 0.05, 8, "")
     run = json.loads((project.path / "out" / "manifest.json").read_text())["run"]
 
-    again = project.run("--vlm-report=out", "--vlm-offline")
-    again.stdout.fnmatch_lines([f"*the first gate on these 8 questions that the store knows, the same as in run {run}; *"])
+    project.run("--vlm-report=out", "--vlm-offline")
     assert gates_in(project)[0]["repeats"] == run
 
     project.write("policy.yaml", INTERVALS.replace("95pp", "94pp"))

@@ -53,7 +53,7 @@ def test_names_in_data_are_shown(project: Project) -> None:
     rule = '  - {id: c, metric: accuracy_drop, where: {category: "*"}, max: 1pp}\n'
     project.write("policy.yaml", (project.path / "policy.yaml").read_text() + rule)
     project.script({"setting": "invert", "answer": "A"})
-    result, text = printed(project, "--vlm-report=out")
+    result, text = printed(project, "--vlm-report=out", "-v")
     assert result.ret == 1
     assert r"\x1b[2Jq0" in text
     assert r"\u202ecat \udfff" in text

@@ -59,8 +59,11 @@ GOOD: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("neutral_identical", "neutral_independent"), (PATCHES,)),
 }
 """Oracles without a fault, and where they say something: neutral ones are about how patches compare with the whole."""
-OTHER_MODELS = {"parity", "confident"}
-"""Policies about an earlier run, and about probabilities of letters: ``test_parity`` and ``test_confidence`` have the models."""
+OTHER_MODELS = {"parity", "confident", "options", "typographic"}
+"""Policies about an earlier run, probabilities of letters, and whole questions.
+
+``test_parity``, ``test_confidence`` and ``test_whole_questions`` have the models.
+"""
 REFERENCE = "tiny"
 """The embedded model, of which alone the policy of its name speaks."""
 

@@ -39,7 +39,7 @@ def test_refusing_without_the_picture_is_go_and_is_said(any_project: Project) ->
 
 def test_refusing_with_the_picture_is_no_go(project: Project) -> None:
     project.script({"setting": "clean", "answer": REFUSAL})
-    result = project.run()
+    result = project.run("-v")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*refusal_rate *1.000 * FAIL 0.05"])
 

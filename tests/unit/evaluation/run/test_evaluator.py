@@ -533,7 +533,7 @@ def test_the_table_pairs_clean_blind_and_perturbed(world: World) -> None:
     assert list(table.groups) == ["q0", "together", "q2", "q3", "q4", "q5"]
     assert table.reference_by_setting is not None
     assert {name: list(scores) for name, scores in table.reference_by_setting.items()} == dict.fromkeys(
-        ("invert", "flip_v"), [0.0] * 6
+        ("clean", "invert", "flip_v"), [0.0] * 6
     )
 
 
