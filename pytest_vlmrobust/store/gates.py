@@ -88,14 +88,16 @@ def count_gate(connection: sqlite3.Connection, gate: Gate, *, keep: bool) -> Gat
     mine, cells = _set_of(gate.questions), _set_of(gate.answers)
     whole, shares, risks, repeats = 0, [], [], ""
     rows = connection.execute(
-        "select run, fingerprint, policy, questions, answers, risk from gates where run != ? or model != ? or dataset != ? "
+        "select run, model, dataset = ?, fingerprint, policy, questions, answers, risk from gates where run != ? or model != ? "
         "order by run, model, dataset",
-        (gate.run, gate.model, gate.dataset),
+        (gate.dataset, gate.run, gate.model),
     )
-    for run, fingerprint, policy, digest, answers, risk in rows:
-        common = len(mine & sets[digest])
-        if not common:
-            continue
+    nearest: dict[tuple[str, str], tuple[int, bool, tuple[str, str, bytes, float | None]]] = {}
+    for run, model, is_same, fingerprint, policy, digest, answers, risk in rows:  # datasets of a gate may share questions
+        near = (len(mine & sets[digest]), bool(is_same))
+        if near[0] and near > nearest.get((run, model), (0, False))[:2]:
+            nearest[run, model] = (*near, (fingerprint, policy, answers, risk))
+    for (run, _), (common, _, (fingerprint, policy, answers, risk)) in nearest.items():
         risks.append(risk)
         if not repeats and (fingerprint, policy) == (gate.fingerprint, gate.policy) and cells <= _set_of(answers):
             repeats = run

@@ -54,6 +54,14 @@ def test_the_same_model_policy_and_answers_are_no_new_gate_nor_is_a_part_of_them
     assert "the same as in run r1" in str(again)
 
 
+def test_datasets_of_one_gate_that_share_questions_are_one_look(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        together = store.count_gates("r1", [FIRST, replace(FIRST, dataset="c", answers=members([b"clean c"]))])
+    later, again = count(tmp_path, replace(FIRST, run="r2", policy="p2"), replace(FIRST, run="r3"))
+    assert [place.number for place in (*together, later)] == [1, 1, 2]
+    assert (later.whole, again.repeats) == (1, "r1")
+
+
 def test_a_run_that_decides_again_takes_the_place_of_what_it_decided(tmp_path: Path) -> None:
     count(tmp_path, FIRST, replace(FIRST, decision="GO"))
     with Store.open(tmp_path) as store:
