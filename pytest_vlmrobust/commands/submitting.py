@@ -47,6 +47,7 @@ def add(commands: Commands) -> None:
     )
     submit.add_argument("--name", type=_job_name, default="vlmrobust", metavar="NAME", help="name of the jobs")
     submit.add_argument("--gpus", type=counting("GPUs"), metavar="N", help="GPUs of each part (default: none)")
+    submit.add_argument("--hours", type=counting("hours"), metavar="N", help="most hours of each part (default: the cluster's)")
     submit.add_argument("--image", default="", metavar="IMAGE", help="kubernetes: container with pytest, model files and data")
     submit.add_argument("--claim", type=_claim_name, metavar="NAME", help="kubernetes: volume claim to mount at --shared")
     submit.add_argument("options", nargs="+", metavar="OPTION", help="after --: the options and suites of pytest")
@@ -160,6 +161,7 @@ def slurm_files(options: argparse.Namespace) -> dict[str, str]:
         "#SBATCH --open-mode=append",
         "#SBATCH --requeue",
         *gpus,
+        *([f"#SBATCH --time={options.hours}:00:00"] if options.hours else []),
         "# Where a copy takes longer than KillWait of the cluster (30 s): have the signal sent so many seconds before the limit",
         "##SBATCH --signal=B:TERM@120",
     ]
@@ -169,6 +171,7 @@ def slurm_files(options: argparse.Namespace) -> dict[str, str]:
 set -eu
 here="$(cd -- "$(dirname -- "$0")" && pwd)"
 fill="$(sbatch --parsable "$here/fill.sbatch")"
+# afterany: what is there is judged, also after a part that failed or ran out of time. afterok would then wait for ever
 sbatch --dependency="afterany:${fill%%;*}" "$here/judge.sbatch"
 """
     return {
@@ -197,6 +200,8 @@ def kubernetes_files(options: argparse.Namespace) -> dict[str, str]:
         "backoffLimitPerIndex": _RETRIES,
         "maxFailedIndexes": options.parts,
     }
+    if options.hours:
+        fill["spec"]["activeDeadlineSeconds"] = options.hours * 3600  # of all parts together: they run side by side
     container = fill["spec"]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "JOB_COMPLETIONS", "value": str(options.parts)}]  # Kubernetes says no pod how many there are
     if options.gpus:

@@ -129,6 +129,14 @@ def test_kubernetes_waits_until_the_parts_are_over_or_deleted(
     assert not (tmp_path / "states").read_text()
 
 
+def test_a_part_may_take_so_many_hours(tmp_path: Path) -> None:
+    assert "#SBATCH --time=6:00:00" in written(tmp_path, *SLURM, "--hours=6")["fill.sbatch"]
+    fill = yaml.safe_load(written(tmp_path, *KUBERNETES, "--hours=6")["fill.yaml"])
+    assert fill["spec"]["activeDeadlineSeconds"] == 6 * 3600
+    assert "activeDeadlineSeconds" not in written(tmp_path, *KUBERNETES)["fill.yaml"]
+    assert "--time" not in written(tmp_path, *SLURM)["fill.sbatch"]
+
+
 def test_jobs_of_two_gates_have_names_of_their_own(tmp_path: Path) -> None:
     files = written(tmp_path, *KUBERNETES, "--name=mmbench-weekly")
     assert [yaml.safe_load(files[name])["metadata"]["name"] for name in ("fill.yaml", "judge.yaml")] == [
