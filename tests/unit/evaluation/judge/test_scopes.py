@@ -44,7 +44,9 @@ def test_what_is_neither_is_refused_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(PolicyError) as caught:
         thresholds_file("defualt", tmp_path.joinpath)
     assert str(caught.value).startswith(f"--vlm-thresholds 'defualt': there is no file {str(tmp_path / 'defualt')!r}")
-    shipped = "ci-smoke, confident, default, observatory, parity, pcri, rci, resbench, robustbench, strict, tiny, typographic"
+    shipped = (
+        "ci-smoke, confident, default, observatory, options, parity, pcri, rci, resbench, robustbench, strict, tiny, typographic"
+    )
     assert f"Did you mean 'default'? Shipped: {shipped}" in str(caught.value)
 
 
