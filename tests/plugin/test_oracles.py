@@ -255,7 +255,10 @@ class Lab:
         done = self.pytester.runpytest(
             *("-q", "-p", "no:randomly", "--vlm-patches=2", f"--vlm-thresholds={row.policy}"), *asked, *data, *suites
         )
-        of_each, of_one = r"^decision about (\w+): (\S+)$", rf"^()({GO}|{NO_GO}|{OPEN})  "  # the only model is not named
+        of_each, of_one = (
+            r"^decision about (\w+): (\S+)(?: \(\w+\))?$",
+            rf"^()({GO}|{NO_GO}|{OPEN})(?: \(\w+\))?  ",
+        )  # the only model is not named
         found = re.findall(of_each if len(models) > 1 else of_one, done.stdout.str(), re.MULTILINE)
         said = {name or models[0]: decision for name, decision in found}
         assert list(said) == list(models), done.stdout.str()

@@ -54,6 +54,8 @@ SETTINGS = {
     "patches": ("patches:2",),
     "resolution": ("resolution:80", "resolution:160", "resolution:40+pad_white:80"),
     "observatory": ("observatory_posterize", "standin_halftone"),
+    "options": ("option_order:1", "option_order:2"),
+    "typographic": ("typographic_wrong:6", "note_wrong"),
 }
 """Suite to settings of each kind that it has."""
 BASELINES = ("clean", "no_image")
@@ -138,7 +140,7 @@ class Run:
     def cells(self) -> list[Cell]:
         """Every kind of cell, by a model that does the tasks and by one that points to wrong cells."""
         suites = {
-            name: ("observatory",) if task else ("corruptions", "patches", "resolution") for name, task in self.datasets.items()
+            name: ("observatory",) if task else tuple(SETTINGS.keys() - {OBSERVATORY}) for name, task in self.datasets.items()
         }
         return [
             Cell(model, dataset, Setting.parse(name))
@@ -239,7 +241,7 @@ def test_categories_are_judged_by_what_can_be_taken_over_a_part_of_the_samples(r
     names = [one.name for one in QUANTITIES.values() if one.by_category and one.scope == "cell"]
     sides = {name: "min" if quantity(name).facts.better == "higher" else "max" for name in names}
     rules = [f"{{id: {name}, metric: {name}, where: {{category: '*'}}, {side}: 0.5}}" for name, side in sides.items()]
-    ruled.write_text("\n  - ".join(["version: 1\nrules:", *rules]) + "\n", encoding="utf-8")
+    ruled.write_text("\n  - ".join(["version: 1\ndefaults: {judge: point}\nrules:", *rules]) + "\n", encoding="utf-8")
     judge = run.judge(load_policy([ruled], known_metrics=known_metrics(), root=tmp_path), attempts=True)
     seen = set()
     for about in (about for about in run.cells if about.dataset in {"shapes", "published"}):
