@@ -115,3 +115,17 @@ def test_a_model_that_follows_letters_is_no_go(project: Project, rules: list[dic
         measure["value"] for record in records for measure in record["measures"] if measure["metric"] == "circular_accuracy"
     )
     assert circular == pytest.approx(1.0 if exit_code == 0 else 0.4, abs=0.1)
+
+
+def test_questions_without_options_are_right_in_no_order(project: Project) -> None:
+    rows = [json.loads(line) for line in (project.path / "data.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows += [{**row, "id": f"open-{row['id']}", "options": [], "answer": "yes"} for row in rows]
+    project.write("data.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    project.write("policy.yaml", "version: 1\nrules: [{id: all, metric: circular_accuracy, min: 30%, judge: point}]\n")
+    project.write("model.yaml", json.dumps({"rules": [{"setting": "option_order:1", "right": 0.0}, {"right": 1.0}]}))
+    project.write("suite/test_suite.py", (shipped("suites") / "test_options.py").read_text(encoding="utf-8"))
+    assert project.run("--vlm-report=report").ret == 1
+    records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    (record,) = (record for record in records if record["metric"] == "circular_accuracy")
+    assert record["measures"][0]["value"] == 0.0
+    assert f"left out {SAMPLES} of {2 * SAMPLES} questions, which have no options" in record["notes"]

@@ -168,7 +168,7 @@ class CellScores:
             more["whole_attempts"] = self.tried.attempts
         return score_table(self.samples, clean, by_setting={self.setting: self.result.values}, no_image=blind, **more)
 
-    @property
+    @cached_property
     def table_of_letters(self) -> ScoreTable:
         """The same scores, of the questions that letters may answer."""
         return rows_of(self.table, [answered_by_letter(sample) for sample in self.samples])
@@ -205,6 +205,7 @@ class CellScores:
         kept = [name in sample.strata for sample in self.samples]
         table = rows_of(self.table, kept)
         part = copy(self)
+        vars(part).pop("table_of_letters", None)
         part.samples = [sample for sample in self.samples if name in sample.strata]
         part.test = dataclasses.replace(self.test, asked=dataclasses.replace(self.test.asked, samples=part.samples))
         part.table = table if table.floors is None else dataclasses.replace(table, **floors(part.samples))

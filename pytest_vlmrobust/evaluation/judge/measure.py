@@ -51,7 +51,7 @@ from . import canaries, observatory
 from .baseline import Baseline, answered_by, baseline_scores, changed_samples, refuse_unlike_answers, why_not_compared
 from .budgets import blind_unparsed, budget_measures, failure_measures
 from .context import CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
-from .measurements import applying, estimate_all, judged_test, judged_tests, with_kept_labels
+from .measurements import OPTIONS, applying, estimate_all, judged_test, judged_tests, with_choices, with_kept_labels
 from .reads import (
     BASELINES,
     AttemptsOf,
@@ -323,9 +323,13 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
     if metric.label_preserving:
         table, samples, changed = with_kept_labels(table, samples)
         notes += [changed, metric.note(table) if metric.note and table.samples else ""]
+    if metric.suite == OPTIONS:
+        table, samples, without = with_choices(table, samples)
+        notes.append(without)
     flat = same_pictures([answers.result(cell) for cell in used]) if metric.suite == SUITE else ""
     refusal = observatory.why_not_offered(sweep.metric, table) or flat
-    refusal = refusal or ("" if table.samples else "the settings change the answer of every sample")
+    none = "no question has options" if metric.suite == OPTIONS else "the settings change the answer of every sample"
+    refusal = refusal or ("" if table.samples else none)
     invalid = refusal or why_not_compared(sweep.metric, table)
 
     scores = SweepScores(table, samples, sources.confidence, intervals=not sources.is_part)

@@ -43,7 +43,7 @@ OBSERVATORY = observatory.SUITE
 """The suite of the metrics for cells of tasks."""
 BASELINE = "baseline"
 """The suite whose metrics compare with an earlier run."""
-CORRUPTIONS = "corruptions"
+CORRUPTIONS, OPTIONS = "corruptions", "options"
 _SUITES = {"patches": "patches", "attempts": "attempts", "ladder": "resolution", PREPROCESSING: "resolution"}
 """Family of the last step of a setting to the suite of metrics for its cells; corruptions for all others."""
 _WITHOUT_COMPARISON = "accuracy"
@@ -298,6 +298,16 @@ def label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
         return [True] * len(samples)
     changes = {str(setting), *(step.name for step in setting.steps), *perturbations.info(str(setting)).label_changing}
     return [not (sample.changed_by & changes) for sample in samples]
+
+
+def with_choices(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTable, list[Sample], str]:
+    """Returns the scores of the questions that have options, their samples, and what was left out.
+
+    Others are asked alike in every order, and would pass for right in all of them.
+    """
+    kept = [bool(sample.options) for sample in samples]
+    said = "" if all(kept) else f"left out {len(kept) - sum(kept)} of {len(kept)} questions, which have no options"
+    return rows_of(table, kept), [sample for sample, has in zip(samples, kept, strict=True) if has], said
 
 
 def with_kept_labels(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTable, list[Sample], str]:

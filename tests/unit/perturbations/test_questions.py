@@ -133,3 +133,9 @@ def test_what_may_not_be_returned(function: Callable[[Sample], Any], message: st
 def test_only_images_and_questions_can_be_perturbed() -> None:
     with pytest.raises(UsageError, match=r"got on='hint'\. Expected one of 'image', 'question'"):
         perturbations.corruption(family="wording", on="hint", name="own_hint")(lambda sample: sample)
+
+
+def test_a_target_of_the_data_is_none_of_an_attack_that_does_not_apply() -> None:
+    unwritten = dataclasses.replace(ANIMAL, images=(), target_of_attack="A")
+    for setting in ("typographic_wrong:6", "note_wrong"):
+        assert perturbations.perturbed(unwritten, setting, seed=3).target_of_attack == "", "it would count as resisted"
