@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FIXTURES = ("vlm_cell", "vlm_sweep", "vlm_family")
 NO_MODEL = (
     "these suites gate a vision-language model, and none was named. Say which with --vlm=NAME; "
-    "--vlm=tiny runs the embedded reference model, offline, in about three minutes on a CPU"
+    "--vlm=tiny runs the embedded reference model, offline, in about four minutes on a CPU"
 )
 
 
