@@ -154,7 +154,7 @@ class AnswerKey:
     """Name of a dataset in test ids to its samples."""
     digest: Callable[[], str]
     """Changes whenever a sample or its target can have changed."""
-    asked: Callable[[Sample, str], Sample] = lambda sample, _setting: sample
+    question: Callable[[Sample, str], Sample] = lambda sample, _setting: sample
     """``(sample, setting) -> the sample as it is asked under the setting``."""
 
 

@@ -236,7 +236,7 @@ class _Rules:
         samples, by_id = self._of(request.dataset) if self.declares else ((), {})
         sample = by_id[request.sample_id] if self.declares else None
         if sample is not None and self.key is not None:
-            sample = self.key.asked(sample, request.setting)
+            sample = self.key.question(sample, request.setting)
         for rule in self.rules:
             if rule.matches(request, sample):
                 given = rule.prediction(request, sample, samples)

@@ -264,7 +264,7 @@ class RunEvaluation(RunInputs):
         return AnswerKey(
             lambda name: self.evaluator.samples(name),  # noqa: PLW0108
             digest,
-            lambda sample, setting: self.evaluator.asked_as(sample, setting),  # noqa: PLW0108
+            lambda sample, setting: self.evaluator.question(sample, setting),  # noqa: PLW0108
         )
 
     def _write_judge_inputs(self, policies: Mapping[str, Policy]) -> None:

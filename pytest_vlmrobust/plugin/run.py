@@ -444,7 +444,7 @@ class Run(RunEvaluation):
                 with Evidence.open(directories.run, read_only=True) as evidence:
                     models, decisions = evidence.models(), facts.decisions(self.records)
                     for model, dataset in sorted({(cell.model, cell.dataset) for cell in evidence.cells()}):
-                        policy, (questions, answers) = self.policies[model], evidence.asked(model, dataset)
+                        policy, (questions, answers) = self.policies[model], evidence.gate_members(model, dataset)
                         print_of, decided = fingerprint(models[model]), str(decisions.get(model, decision))
                         about = (self.run_id, model, dataset, self.today.isoformat(), print_of, policy.sha256)
                         gates.append(Gate(*about, questions, answers, policy.risk, decided))

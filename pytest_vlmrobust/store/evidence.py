@@ -357,7 +357,7 @@ class Evidence(Database):
         )
         return {row[0]: hash(row) if row[4] in _ANSWERED else None for row in rows}
 
-    def asked(self, model: str, dataset: str) -> tuple[bytes, bytes]:
+    def gate_members(self, model: str, dataset: str) -> tuple[bytes, bytes]:
         """Returns which questions a model was asked, by question, options and pixels, and its cells with all answers and scores.
 
         Both as :func:`~pytest_vlmrobust.store.gates.members`.

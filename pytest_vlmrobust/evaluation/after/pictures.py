@@ -138,7 +138,7 @@ class RunPictures:
             raise DatasetError(f"{dataset!r} has no sample {sample!r}.{did_you_mean(sample, samples)}")
         named, key = Setting.parse(setting), (dataset, sample, setting)
         if key not in self._views:
-            self._views[key] = self._maker.view(self._maker.asked(samples[sample], named), named)
+            self._views[key] = self._maker.view(self._maker.question(samples[sample], named), named)
             while len(self._views) > 1 and sum(image.nbytes for view in self._views.values() for image in view.images) > _HELD:
                 self._views.popitem(last=False)
         self._views.move_to_end(key)
@@ -189,7 +189,7 @@ class RunPictures:
         """Returns the digests of the pictures that the store remembers; none where its recipes are those of another release."""
         if not (self._store / FILE_NAME).is_file():
             return ()
-        recipe = self._maker.recipe(self._maker.asked(sample, setting), setting)
+        recipe = self._maker.recipe(self._maker.question(sample, setting), setting)
         with Store.open(self._store, read_only=True) as store:
             return store.get_digests([recipe]).get(recipe, ())
 

@@ -71,7 +71,7 @@ def gate_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]:
     problems: list[str] = []
     with Evidence.open(run, read_only=True) as evidence:
         for gate in map(GateCount.read, manifest.get("gates", ())):
-            questions, _ = evidence.asked(gate.model, gate.dataset)
+            questions, _ = evidence.gate_members(gate.model, gate.dataset)
             policy = inputs.policies[gate.model]
             again = dataclasses.replace(
                 gate,

@@ -322,9 +322,9 @@ class Evaluator:
         samples = [partial.asked[place * partial.views].sample for place in places]
         return CellResult.of(cell, samples, answers, views=partial.views, places=places, notes={}).values
 
-    def asked_as(self, sample: Sample, setting: str) -> Sample:
+    def question(self, sample: Sample, setting: str) -> Sample:
         """Returns a sample as it is asked under a setting that may change the question."""
-        return self._views.asked(sample, Setting.parse(setting))
+        return self._views.question(sample, Setting.parse(setting))
 
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a dataset as a whole."""
@@ -486,7 +486,7 @@ class Evaluator:
         key = cell.model, cell.dataset, split(cell.setting)[0]
         if key not in self._questions:
             ref = self.models[cell.model]
-            samples = (self._views.asked(each, cell.setting) for each in self.spoken_samples(cell.model, cell.dataset))
+            samples = (self._views.question(each, cell.setting) for each in self.spoken_samples(cell.model, cell.dataset))
             self._questions[key] = [(sample, ref.framed(prompt(sample, ref.prompt_mode))) for sample in samples]
         return self._questions[key]
 

@@ -95,7 +95,7 @@ class ViewMaker:
         self._first: dict[Path, str] = {}
         """What each picture in a file was when a run first looked at it."""
 
-    def asked(self, sample: Sample, setting: Setting) -> Sample:
+    def question(self, sample: Sample, setting: Setting) -> Sample:
         """Returns what is asked about a sample of the dataset: the steps of a setting that change a question are done.
 
         The other methods take what this returns, and do the steps that change pixels.
