@@ -23,7 +23,7 @@ from typing import Any
 
 from pytest_vlmrobust import cli, scoring
 from pytest_vlmrobust.backends import oracles
-from pytest_vlmrobust.backends.published import BOX_CONVENTIONS, PUBLISHED
+from pytest_vlmrobust.backends.published import PUBLISHED
 from pytest_vlmrobust.backends.published import described as needs_of
 from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.core import errors
@@ -239,14 +239,10 @@ def models() -> str:
     """Returns the table of built-in models."""
     rows = []
     for name, about in PUBLISHED.items():
-        _, _, weights, needs, mode, tested = needs_of(name, about)
-        convention = f"`{BOX_CONVENTIONS[about.family]}`" if about.family in BOX_CONVENTIONS else ""
-        where = f"`{about.hub_id}`" if about.hub_id else ""
-        rows.append(
-            (f"`{name}`", where, f"{about.billions:g}" if about.billions else "", weights, needs, mode, convention, tested)
-        )
-    header = ("name", "hub id", "billion parameters", "GB of weights in bfloat16 / float32", "needs", "prompt mode")
-    return table((*header, "box convention", "tested"), rows)
+        _, _, weights, needs, _, _ = needs_of(name, about)
+        where = f"`{about.hub_id}`" if about.hub_id else "API of its makers"
+        rows.append((f"`{name}`", where, weights, needs.replace("[openai], a server: brings code", "server").partition(", ")[0]))
+    return table(("name", "hub id", "GB", "needs"), rows)
 
 
 def scripted_oracles() -> str:
