@@ -183,11 +183,7 @@ _KINDS = f"'kinds': a list of kinds of questions, such as [{{task: {next(iter(CH
 
 
 def read_benchmark(path: Path) -> Benchmark:
-    """Returns the record in a file that holds one; its name is that of the file.
-
-    Raises:
-        DatasetError: it cannot be read, or says something that no record says; names file, line, value and what was expected.
-    """
+    """Returns the record in a file that holds one; its name is that of the file."""
     return _benchmark(path.name.removesuffix(SUFFIX), _document(path))
 
 
@@ -322,11 +318,7 @@ _LOCAL = re.compile(r"_local$", re.IGNORECASE)
 
 
 def register_benchmark(benchmark: Benchmark, *, replace: bool = False) -> Benchmark:
-    """Makes ``benchmark`` known; its file names are tried before those of the shipped ones.
-
-    Raises:
-        UsageError: a benchmark of that name is known and ``replace`` was not asked for.
-    """
+    """Makes ``benchmark`` known; its file names are tried before those of the shipped ones."""
     if not replace and benchmark.name in _shipped_benchmarks():
         raise UsageError(f"benchmark {benchmark.name!r} is shipped. Choose another name, or pass replace=True")
     return BENCHMARKS.add(benchmark.name, benchmark, replace=replace)

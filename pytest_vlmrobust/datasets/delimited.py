@@ -47,11 +47,7 @@ class FieldImage:
     where: str
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns the pixels.
-
-        Raises:
-            ImageError: the file has changed, or the picture cannot be decoded.
-        """
+        """Returns the pixels."""
         fields = next(_split([self.span.read(self.where).decode()], mark_of(self.span.path)))
         return decode(from_base64(parse_list(fields[self.column])[self.position], self.where), self.where)
 
@@ -61,12 +57,7 @@ class FieldImage:
 
 
 def records(path: Path) -> Iterator[FileRecord]:
-    """Yields the records of a UTF-8 file, the header first; blank lines are skipped.
-
-    Raises:
-        DatasetError: a record is not UTF-8, or its quotes do not pair.
-        OSError: the file cannot be opened.
-    """
+    """Yields the records of a UTF-8 file, the header first; blank lines are skipped."""
     mark = mark_of(path)
     with path.open("rb") as stream:
         first = stream.readline()
@@ -120,11 +111,7 @@ def _split(lines: Iterable[str], mark: str) -> Iterator[list[str]]:
 
 
 def header_of(path: Path, first: FileRecord | None) -> list[str]:
-    """Returns the names of the columns.
-
-    Raises:
-        DatasetError: there are none, or one of them twice.
-    """
+    """Returns the names of the columns."""
     if first is None:
         raise DatasetError(f"{path} is empty: expected a line of column names, and rows")
     repeated = sorted({column for column in first.fields if first.fields.count(column) > 1})

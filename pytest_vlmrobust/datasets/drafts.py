@@ -63,9 +63,6 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
     A row with options is a choice. A row without options asks yes or no where its answer is Yes, No, True or False (in any
     case), and is open otherwise: then nothing says how its answer is scored (``UNDECLARED``) unless the row names a scorer.
     Where most are Yes or No, the others are problems. A Yes of a row with a scorer, among open ones, is open too.
-
-    Raises:
-        DatasetError: there are problems, these ones or any that were noted before.
     """
     _note_unfit_ids(drafts, problems, id_column)
     columns = sorted({column for draft in drafts for column in draft.meta})
@@ -294,9 +291,6 @@ def put_together(samples: Iterable[Sample], key: str, path: Path | str) -> tuple
         samples: one for each row, in the order of the file.
         key: which of ``Sample.keys`` says for which long edge, in pixels, the pictures of a row were made.
         path: the file, for messages.
-
-    Raises:
-        DatasetError: a row does not say so in whole pixels.
     """
     questions: defaultdict[tuple[str, int], dict[int, Sample]] = defaultdict(dict)
     seen: Counter[tuple[str, int]] = Counter()
@@ -371,11 +365,7 @@ class Rows:
     unlisted: int = 0
 
     def check(self, header: Sequence[str], where: str) -> None:
-        """Looks whether every column that the record needs is there.
-
-        Raises:
-            DatasetError: one is not; the message names it and what it is needed for.
-        """
+        """Looks whether every column that the record needs is there."""
         for columns, why in self.layout.needed_columns():
             if not set(columns) & set(header):
                 column = columns[0]
@@ -395,15 +385,7 @@ class Rows:
         return False
 
     def draft(self, place: Place, cells: Cells, images: tuple[ImageSource, ...], digest: str, row: int) -> Draft:
-        """Returns the draft of one row, and notes its problems.
-
-        Args:
-            place: the row.
-            cells: its values.
-            images: its pictures.
-            digest: one of its pictures.
-            row: its number from 0.
-        """
+        """Returns the draft of one row, and notes its problems."""
         numbering = dict(zip(OWN_COLUMNS, (str(row), digest[:GROUP_DIGITS]), strict=True))
         present = {column: value for column, value in cells.items() if text_of(value) not in self.layout.absent}
         all_cells = self._with_parts(place, {**present, **numbering})
@@ -592,11 +574,7 @@ def without_padding(texts: Sequence[str] | None) -> Sequence[str] | None:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Returns the texts of a list literal such as ``['a', 'b']``, or ``text`` alone when it is not bracketed.
-
-    Raises:
-        ValueError: it begins and ends like a list and is not a list of texts.
-    """
+    """Returns the texts of a list literal such as ``['a', 'b']``, or ``text`` alone when it is not bracketed."""
     if not (text.startswith("[") and text.endswith("]")):
         return (text,)
     try:

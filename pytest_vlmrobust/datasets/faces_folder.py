@@ -39,20 +39,12 @@ class FaceFolder:
 
     @property
     def domain(self) -> str:
-        """``face`` or ``word``.
-
-        Raises:
-            DatasetError: the settings cannot be read.
-        """
+        """``face`` or ``word``."""
         return self._settings.domain
 
     @property
     def hinted(self) -> str:
-        """What semi-guided localisation tells.
-
-        Raises:
-            DatasetError: the settings cannot be read.
-        """
+        """What semi-guided localisation tells."""
         return self._settings.hinted
 
     @property
@@ -62,12 +54,7 @@ class FaceFolder:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of the pictures as files, of what the table says of them, and of what near neighbours are told by.
-
-        Raises:
-            DatasetError: as ``entities``.
-            ImageError: a picture was removed meanwhile.
-        """
+        """SHA-256, in hex, of the pictures as files, of what the table says of them, and of what near neighbours are told by."""
         return fingerprint([self.domain, self.hinted, self._compared_by, CIRCLES, *map(_facts, self.entities())])
 
     @property
@@ -93,11 +80,7 @@ class FaceFolder:
 
     @property
     def how_to_add_boxes(self) -> str:
-        """A sentence about where boxes come from.
-
-        Raises:
-            DatasetError: the settings cannot be read, or there is no table.
-        """
+        """A sentence about where boxes come from."""
         columns = ", ".join(DOMAINS[self.domain].attributes)
         install = requirements_of("faces") or "mediapipe"
         by_model = f", or name MediaPipe's model file as `landmarks` in {SETTINGS} (pip install {install})"
@@ -108,21 +91,11 @@ class FaceFolder:
         """What near neighbours are told by: ``pixel statistics 1``, or ``encoder:NAME@REVISION``.
 
         The revision is a commit of the hub, or of a folder the start of the SHA-256 of its files.
-
-        Raises:
-            DatasetError: the settings cannot be read.
-            ModelError: there is no such encoder.
         """
         return self._encoder.name if self._encoder else PIXEL_STATISTICS
 
     def entities(self) -> Sequence[Entity]:
-        """Returns the identities in the order of the table.
-
-        Raises:
-            DatasetError: there are none, or rows are malformed; all of them are named at once.
-            MissingExtra: MediaPipe is needed, and not installed.
-            ModelError: MediaPipe does not take the model file.
-        """
+        """Returns the identities in the order of the table."""
         return self._contents.entities
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
@@ -132,10 +105,6 @@ class FaceFolder:
         together, whichever of them is meant, so that neither the group nor the place among the candidates tells which one it is.
         Who stands in no circle, at most ``count`` of a group, has the nearest of its group and, where those are too few, of
         other groups; ``notes_on_neighbours`` says so.
-
-        Raises:
-            DatasetError: there are fewer others, or no such identity.
-            ModelError: the encoder cannot be loaded, or does not make one embedding of a picture.
         """
         entities = self.entities()
         index = self._places.get(entity.id)

@@ -75,13 +75,7 @@ class FolderReader:
         self._pixels: dict[str, Place] = {}
 
     def contents(self) -> FolderContents:
-        """Returns what is in the folder.
-
-        Raises:
-            DatasetError: there is nothing in it, or something of it is wrong; all wrong rows are named at once.
-            MissingExtra: boxes are to be found by MediaPipe, which is not installed.
-            ModelError: MediaPipe does not take the model file.
-        """
+        """Returns what is in the folder."""
         rows = read_rows(self.table, self.settings.columns, self.problems)
         drafts = [self._draft(row) for row in rows]
         self._check_repeats(drafts)

@@ -42,16 +42,7 @@ class Row:
 
 
 def read_rows(table: Path, more: Sequence[str], problems: Problems) -> list[Row]:
-    """Returns the rows of a table, without those that lack what every row needs, which are noted in ``problems``.
-
-    Args:
-        table: the file.
-        more: columns beside those that every table may have, ``FolderSettings.columns``.
-        problems: where what is wrong is noted.
-
-    Raises:
-        DatasetError: the table cannot be read, or is not what its suffix says.
-    """
+    """Returns the rows of a table, without those that lack what every row needs, which are noted in ``problems``."""
     columns = (*REQUIRED, *OPTIONAL, *more)
     try:
         text = _text(table)
@@ -65,12 +56,7 @@ def read_rows(table: Path, more: Sequence[str], problems: Problems) -> list[Row]
 
 
 def write_rows(table: Path, rows: Sequence[Mapping[str, str]], more: Sequence[str]) -> None:
-    """Writes rows as a CSV table; ``more`` as in :func:`read_rows`.
-
-    Raises:
-        FileExistsError: the file is there already.
-        OSError: it cannot be written.
-    """
+    """Writes rows as a CSV table; ``more`` as in :func:`read_rows`."""
     with table.open("x", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, (*REQUIRED, *OPTIONAL, *more), restval="", lineterminator="\n")
         writer.writeheader()
@@ -278,11 +264,7 @@ class FolderSettings:
 
 
 def read_settings(folder: Path) -> FolderSettings:
-    """Returns the settings of a folder; nothing that they name is opened.
-
-    Raises:
-        DatasetError: the file cannot be read or says something that cannot be meant; names line, value and what was expected.
-    """
+    """Returns the settings of a folder; nothing that they name is opened."""
     file = folder / SETTINGS
     if file.is_file():
         return _settings(file)

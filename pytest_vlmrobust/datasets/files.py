@@ -55,11 +55,7 @@ class FileDataset:
         self._read = read
 
     def samples(self) -> Sequence[Sample]:
-        """Returns the samples in the order of the file.
-
-        Raises:
-            DatasetError: the file cannot be read, is empty, or has malformed rows.
-        """
+        """Returns the samples in the order of the file."""
         return self._contents.samples
 
     @property
@@ -69,11 +65,7 @@ class FileDataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of the content and of the ``variant`` it is read as.
-
-        Raises:
-            DatasetError: a file cannot be read, such as a picture that is gone since the run looked at it.
-        """
+        """SHA-256, in hex, of the content and of the ``variant`` it is read as."""
         try:
             files = {written: file_digest(path) for written, path in self._contents.image_files.items()}
             digest = file_digest(self.path)
@@ -131,11 +123,7 @@ class Problems:
             self.notes.append(f"{self.path}: {quantity(len(places), one, several)} (the first: {places[0]})")
 
     def raise_any(self) -> None:
-        """Raises one error with the first problems and the number of the others, if there are any.
-
-        Raises:
-            DatasetError: at least one problem was noted.
-        """
+        """Raises one error with the first problems and the number of the others, if there are any."""
         if not self.messages:
             return
         rest = len(self.messages) - MOST_SHOWN

@@ -65,9 +65,6 @@ def parse(typed: str) -> HubName:
 
     >>> parse("hf:MMMU/MMMU_Pro:standard (10 options)@main#test")
     HubName(id='MMMU/MMMU_Pro', config='standard (10 options)', revision='main', split='test')
-
-    Raises:
-        UsageError: it is not written so.
     """
     rest = typed.removeprefix("hf:")
     folder = typed_path(rest)
@@ -142,11 +139,7 @@ class HubDataset:
         self.corpus_metric, self.keeps_together = benchmark.metric, benchmark.keeps_together
 
     def samples(self) -> Sequence[Sample]:
-        """Returns the samples in the order of the table.
-
-        Raises:
-            DatasetError: the data are absent, empty or have malformed rows.
-        """
+        """Returns the samples in the order of the table."""
         return self._contents.samples
 
     @property
@@ -203,11 +196,7 @@ class HubImage:
     where: str
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns the pixels.
-
-        Raises:
-            ImageError: the picture cannot be decoded.
-        """
+        """Returns the pixels."""
         (row,) = _table(self.source)[self.row : self.row + 1].to_pylist()
         return decode(_bytes(_each(row[self.column])[self.position], self.where), self.where)
 

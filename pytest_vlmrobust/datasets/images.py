@@ -46,11 +46,7 @@ class FileImage:
     where: str
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns the pixels.
-
-        Raises:
-            ImageError: the file cannot be read or decoded.
-        """
+        """Returns the pixels."""
         try:
             data = self.path.read_bytes()
         except OSError as error:
@@ -78,11 +74,7 @@ class Span:
     stamp: tuple[int, int]
 
     def read(self, where: str) -> bytes:
-        """Returns the bytes of the record.
-
-        Raises:
-            ImageError: the file is gone, or was written to since the offsets were taken.
-        """
+        """Returns the bytes of the record."""
         try:
             with self.path.open("rb") as stream:
                 now = file_stamp(self.path)
@@ -129,11 +121,7 @@ def _digest_of(path: Path, stamp: tuple[int, int]) -> str:
 
 
 def from_base64(text: str, where: str) -> bytes:
-    """Returns the bytes behind base64 text or behind a ``data:`` URL; white space is ignored.
-
-    Raises:
-        ImageError: the text is not base64.
-    """
+    """Returns the bytes behind base64 text or behind a ``data:`` URL; white space is ignored."""
     encoded = text.partition(",")[2] if text.startswith("data:") else text
     try:
         return base64.b64decode("".join(encoded.split()), validate=True)

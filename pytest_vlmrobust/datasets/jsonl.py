@@ -31,12 +31,7 @@ _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\Z)")
 
 
 def read_jsonl(path: Path, name: str) -> Contents:
-    """Returns the samples of a JSONL file; pictures are decoded only when a sample's image is loaded.
-
-    Raises:
-        DatasetError: the file has no rows, or malformed ones (all are named at once).
-        OSError: the file cannot be opened.
-    """
+    """Returns the samples of a JSONL file; pictures are decoded only when a sample's image is loaded."""
     del name  # nothing here depends on what the data are called
     return _Lines(path, "key").contents()
 
@@ -51,11 +46,7 @@ class JsonlImage:
     where: str
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns the pixels.
-
-        Raises:
-            ImageError: the file has changed, or the picture cannot be decoded.
-        """
+        """Returns the pixels."""
         row = json.loads(self.span.read(self.where).decode("utf-8-sig"))
         return decode(from_base64(pictures_of(row)[self.position], self.where), self.where)
 

@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 
 
 def read_parquet(path: Path, name: str) -> Contents:
-    """Returns the samples of a Parquet file; pictures are decoded only when a sample's image is loaded.
-
-    Raises:
-        MissingExtra: pyarrow is not installed.
-        DatasetError: the file cannot be read, has no rows, or malformed ones (all are named at once).
-        OSError: the file cannot be opened.
-    """
+    """Returns the samples of a Parquet file; pictures are decoded only when a sample's image is loaded."""
     del name  # nothing here depends on what the data are called
     if importlib.util.find_spec("pyarrow") is None:
         raise MissingExtra(f"reading {path}", "pyarrow", extra="parquet")
@@ -63,11 +57,7 @@ class ParquetImage:
     where: str
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns the pixels.
-
-        Raises:
-            ImageError: the file has changed, or the picture cannot be decoded.
-        """
+        """Returns the pixels."""
         try:
             if file_stamp(self.path) != self.stamp:
                 raise ImageError(f"{self.where}: {self.path} was changed while the run was reading it. Start the run again")

@@ -136,30 +136,18 @@ class Collection(Protocol):
 
 
 def notes(collection: Collection) -> tuple[str, ...]:
-    """Returns what a reader of the report should know about the data of a collection: its ``notes``, else nothing.
-
-    Raises:
-        DatasetError: the data are empty or malformed.
-    """
+    """Returns what a reader of the report should know about the data of a collection: its ``notes``, else nothing."""
     return tuple(getattr(collection, "notes", ()))
 
 
 def notes_on_neighbours(collection: Collection, count: int) -> tuple[str, ...]:
-    """Returns what a reader should know about ``count`` neighbours of each: its ``notes_on_neighbours(count)``, else nothing.
-
-    Raises:
-        DatasetError: the data are empty or malformed.
-    """
+    """Returns what a reader should know about ``count`` neighbours of each: its ``notes_on_neighbours(count)``, else nothing."""
     ask = getattr(collection, "notes_on_neighbours", None)
     return tuple(ask(count)) if callable(ask) else ()
 
 
 def most_neighbours(collection: Collection) -> int | None:
-    """Returns how many neighbours it has for each of its identities; ``None`` where it does not say: it may draw any number.
-
-    Raises:
-        DatasetError: the data are empty or malformed.
-    """
+    """Returns how many neighbours it has for each of its identities; ``None`` where it does not say: it may draw any number."""
     most: int | None = getattr(collection, "most_neighbours", None)
     return most
 
@@ -175,9 +163,5 @@ COLLECTIONS: Registry[CollectionFactory] = Registry("collection", "collections")
 
 
 def register_collection(name: str, factory: CollectionFactory, *, replace: bool = False) -> CollectionFactory:
-    """Registers ``factory``, which is called without arguments when a run first needs the pictures, under ``name``.
-
-    Raises:
-        UsageError: the name is taken and ``replace`` was not asked for.
-    """
+    """Registers ``factory``, which is called without arguments when a run first needs the pictures, under ``name``."""
     return COLLECTIONS.add(name, factory, replace=replace)

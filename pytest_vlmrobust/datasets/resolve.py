@@ -31,11 +31,7 @@ DATASETS: Registry[DatasetFactory] = Registry("dataset", "datasets")
 
 
 def register(name: str, factory: DatasetFactory, *, replace: bool = False) -> DatasetFactory:
-    """Registers ``factory``, which is called without arguments when a run first needs the data, under ``name``.
-
-    Raises:
-        UsageError: the name is taken and ``replace`` was not asked for.
-    """
+    """Registers ``factory``, which is called without arguments when a run first needs the data, under ``name``."""
     return DATASETS.add(name, factory, replace=replace)
 
 
@@ -285,13 +281,6 @@ def resolve_collection(name_or_path: str | Path, data_dir: Path | None = None) -
     It is that of a registered name, else a folder that holds ``faces.csv`` or ``faces.json``: as a path, or by its name in the
     data folder. To mean a folder whose name is also registered, write it as a path: ``./faces``. Each call makes a collection
     of its own, which reads the folder when it is first asked for something.
-
-    Args:
-        name_or_path: as typed after ``--vlm-dataset``.
-        data_dir: the data folder; without it, the folders that ``VLMROBUST_DATA`` and ``LMUData`` name.
-
-    Raises:
-        UsageError: an installed package offers it and fails to import.
     """
     typed = str(name_or_path)
     if typed in COLLECTIONS:

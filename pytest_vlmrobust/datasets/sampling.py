@@ -75,10 +75,6 @@ def chosen(dataset: Dataset, spec: str | None) -> Sequence[Sample]:
     """Returns the samples of a dataset that a run asks about: a subset, or all where nothing is asked for.
 
     Of a dataset whose samples count only together whole groups are taken, and a count is of groups.
-
-    Raises:
-        UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
-        DatasetError: the data cannot be read, or there is nothing to take from.
     """
     everything = dataset.samples()
     return take(everything, spec, together=keeps_together(dataset)) if spec else everything
@@ -152,12 +148,7 @@ def _marks(sample: Sample, together: Sequence[str]) -> list[str]:
 
 
 def count_of(spec: str, available: int) -> int:
-    """Returns how many samples ``spec`` asks for out of ``available``; a count may ask for more than there are.
-
-    Raises:
-        UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
-        DatasetError: ``available`` is 0.
-    """
+    """Returns how many samples ``spec`` asks for out of ``available``; a count may ask for more than there are."""
     match = _SPEC.fullmatch(spec.strip())
     number = Fraction(match["number"]) if match else Fraction(0)
     percent = bool(match and match["percent"])

@@ -51,10 +51,6 @@ def write(benchmark: str, folder: Path, *, pictures_apart: bool = False) -> Path
         folder: where; it is made if it is not there.
         pictures_apart: writes ``NAME_local.tsv`` with paths, and the pictures to ``images/NAME_local``, as VLMEvalKit does with
             files above 1 GB.
-
-    Raises:
-        UnknownName: no such layout.
-        OSError: it cannot be written.
     """
     if benchmark not in _FILES:
         raise UnknownName("layout", benchmark, _FILES)

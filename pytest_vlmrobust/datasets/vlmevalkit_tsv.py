@@ -101,11 +101,6 @@ def read_tsv(path: Path, name: str, *, compat: str = "", benchmark: Benchmark | 
         name: what the dataset is called; decides whether ``index`` counts circular copies.
         compat: ``"vlmevalkit"`` shows the options that VLMEvalKit's prompt shows.
         benchmark: the record to read it by; without one, as the module says.
-
-    Raises:
-        DatasetError: the file is not such a table, has no rows, or has malformed rows (all are named at once).
-        UnknownName: ``compat`` names no tool.
-        OSError: the file cannot be opened.
     """
     if compat not in {"", COMPAT}:
         raise UnknownName("compat", compat, [COMPAT])

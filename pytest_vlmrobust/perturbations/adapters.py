@@ -84,11 +84,7 @@ LIBRARIES = (
 
 @cache
 def _classes(library: Library) -> dict[str, type]:
-    """Returns the transforms that are installed, by their names in settings.
-
-    Raises:
-        MissingExtra: the library is not installed.
-    """
+    """Returns the transforms that are installed, by their names in settings."""
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # its import would look for a newer release on the network
     try:
         modules = [importlib.import_module(module) for module in library.modules]
@@ -104,11 +100,7 @@ def _classes(library: Library) -> dict[str, type]:
 
 
 def _parameters(library: Library, level: str | None) -> Parameters:
-    """Returns the name of a transform and the numbers that a level gives it, as they stand there: verdicts need no library.
-
-    Raises:
-        SettingError: the level names no transform.
-    """
+    """Returns the name of a transform and the numbers that a level gives it, as they stand there: verdicts need no library."""
     word, numbers = read_level(level)
     if not word:
         example = f"'{library.name}:gaussian_blur', with what {library.name} calls its transforms"
@@ -117,12 +109,7 @@ def _parameters(library: Library, level: str | None) -> Parameters:
 
 
 def _facts(library: Library, transform: str, **numbers: float) -> Parameters:
-    """Returns what decides the pixels beside the parameters.
-
-    Raises:
-        SettingError: there is no such transform, or it does not take these numbers.
-        MissingExtra: the library is not installed.
-    """
+    """Returns what decides the pixels beside the parameters."""
     _transform(library, spell_level(transform, numbers))
     return {library.name: version(library.name)}
 

@@ -95,9 +95,6 @@ def names(which: str = "robustbench") -> list[str]:
     ``robustbench`` has 133: the families in the paper's order, in each the perturbations in the order of its Table 29, each at
     low, mid and high. ``all`` adds everything else that is registered, a user's own included, in the order of registration.
 
-    Raises:
-        UnknownName: there is no such set.
-
     >>> len(names("robustbench"))
     133
     """
@@ -107,13 +104,7 @@ def names(which: str = "robustbench") -> list[str]:
 
 
 def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
-    """Returns the record and the level of each step of a setting.
-
-    Raises:
-        UnknownName: no perturbation has the name of a step.
-        SettingError: a step has a wrong level or lacks a level; another step follows a step that cuts the picture into
-            several; or a step that changes the question follows one that changes pixels.
-    """
+    """Returns the record and the level of each step of a setting."""
     steps = [(SPECIAL.get(step.name) or find(step.name), step.level) for step in setting.steps]
     for record, level in steps:
         record.parameters(level)
@@ -128,11 +119,7 @@ def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
 
 
 def without_image(_image: object = None) -> NoReturn:
-    """Refuses to perturb for the setting ``no_image``, which has no pixels.
-
-    Raises:
-        SettingError: always.
-    """
+    """Refuses to perturb for the setting ``no_image``, which has no pixels."""
     raise SettingError(
         f"setting {NO_IMAGE_NAME!r} is not a perturbation of pixels: the evaluation drops the image and sends the question "
         "alone. Ask the evaluation for it, or use 'clean' to keep the image as it is"
@@ -206,10 +193,6 @@ class SettingInfo:
 def info(setting: str | Setting) -> SettingInfo:
     """Returns what is known about a setting; ``clean`` and ``no_image`` are families of their own.
 
-    Raises:
-        UnknownName: nothing has that name.
-        SettingError: the setting cannot be read, or its level is absent or unknown.
-
     >>> info("flip_h").label_changing == {"left_right", "position"}
     True
     """
@@ -236,10 +219,6 @@ def fingerprint(setting: str | Setting) -> list[dict[str, Any]]:
     """Returns what decides the pixels of a setting, JSON-safe: name, level, parameters and version of each step.
 
     Among the parameters of a step that reads files, such as stored illusions, are the digests of those.
-
-    Raises:
-        UnknownName: nothing has that name.
-        SettingError: the setting cannot be read, or its level is absent or unknown.
 
     >>> fingerprint("rotate:mid")
     [{'name': 'rotate', 'level': 'mid', 'params': {'degrees': 15}, 'version': 1}]

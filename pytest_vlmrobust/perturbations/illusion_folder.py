@@ -77,11 +77,7 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
 
 
 class IllusionFolder:
-    """A folder of originals and their variants; safe to use from several threads.
-
-    Raises:
-        UsageError: the folder does not have the layout, or a name in it cannot be used.
-    """
+    """A folder of originals and their variants; safe to use from several threads."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
@@ -94,11 +90,7 @@ class IllusionFolder:
         """The SHA-256 of each file when it was first read: answers are known by it, also those about images read later."""
 
     def picture(self, image: Image, variant: str) -> Image:
-        """Returns the stored variant of ``image``, uint8 RGB, shape (h, w, 3); the first by name for equal originals.
-
-        Raises:
-            ImageError: ``image`` is not among the originals, its variant is missing, or a file is not a picture, or was changed.
-        """
+        """Returns the stored variant of ``image``, uint8 RGB, shape (h, w, 3); the first by name for equal originals."""
         name = self._name_of(pixels_digest(image))
         if name is None:
             self._refuse(image, variant)
@@ -157,11 +149,7 @@ def stored_file(part: Path, name: str) -> Path | None:
 
 
 def decode_picture(file: Path, where: str) -> Image:
-    """Returns the pixels of a file, uint8 RGB, shape (H, W, 3); ``where`` begins the message.
-
-    Raises:
-        ImageError: the file is not a picture.
-    """
+    """Returns the pixels of a file, uint8 RGB, shape (H, W, 3); ``where`` begins the message."""
     try:
         with open_picture(file) as image:
             return as_rgb(image)

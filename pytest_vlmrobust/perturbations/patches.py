@@ -40,9 +40,6 @@ def patches(image: Image, *, n: int) -> Image:
     They come row by row from the top left. Where a side is no multiple of ``n``, the up to n - 1 pixels left over are cut off at
     both of its ends, half at each, the odd one at the bottom or right: so all patches are equal, as published, and no side of the
     picture is favoured. Papers leave the remainder open. A patch keeps its pixels: it is not enlarged.
-
-    Raises:
-        ImageError: a side is shorter than ``n`` pixels.
     """
     height, width = image.shape[:2]
     if min(height, width) < n:

@@ -38,12 +38,7 @@ class BrokenOpenCV(MissingExtra):
 
 @functools.cache
 def opencv() -> Any:
-    """Returns the module ``cv2``.
-
-    Raises:
-        MissingExtra: it is not installed; the message has the pip line.
-        BrokenOpenCV: it is installed, and loading it failed; the message has the remedies.
-    """
+    """Returns the module ``cv2``."""
     try:
         return importlib.import_module("cv2")
     except ModuleNotFoundError as error:
@@ -75,11 +70,7 @@ class Painted:
     """Raised whenever ``paint`` gives other pixels for the same facts."""
 
     def load(self) -> Image:
-        """Returns RGB pixels, uint8, shape (H, W, 3).
-
-        Raises:
-            ImageError: the image cannot be read.
-        """
+        """Returns RGB pixels, uint8, shape (H, W, 3)."""
         return self.painted(self.image.load())
 
     def painted(self, image: Image) -> Image:
@@ -87,11 +78,7 @@ class Painted:
         return np.ascontiguousarray(self.paint(image, **self.facts))
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of.
-
-        Raises:
-            ImageError: as ``load``.
-        """
+        """Returns what the pixels are a function of."""
         name = f"{self.paint.__module__}.{self.paint.__qualname__}"
         return fingerprint(["painted", name, self.version, dict(self.facts), self.image.identity()])
 

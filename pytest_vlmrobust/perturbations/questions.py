@@ -39,11 +39,7 @@ FIXED = ("id", "task", "category", "group", "keys", "seeded_by", "localisation")
 
 
 def split(setting: Setting) -> tuple[tuple[Step, ...], Setting]:
-    """Returns the steps that change questions, and what a setting does to pixels after them.
-
-    Raises:
-        UnknownName, SettingError: as :func:`pytest_vlmrobust.perturbations.info`.
-    """
+    """Returns the steps that change questions, and what a setting does to pixels after them."""
     if setting in (CLEAN, NO_IMAGE, *PROBES):
         return (), setting
     count = sum(record.on == "question" for record, _ in records(setting))
@@ -57,9 +53,6 @@ def perturbed(sample: Sample, setting: str | Setting, *, seed: int) -> Sample:
         sample: of a dataset.
         setting: its steps draw as those of :class:`~pytest_vlmrobust.perturbations.Renderer` do.
         seed: derive it from the sample, so that samples differ.
-
-    Raises:
-        UsageError: a perturbation that is not built in returned no sample, or changed what it may not.
     """
     parsed = Setting.parse(setting) if isinstance(setting, str) else setting
     steps, names = split(parsed)[0], list[str]()

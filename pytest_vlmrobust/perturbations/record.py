@@ -146,11 +146,7 @@ class Corruption:
         return [self.name if level is None else f"{self.name}:{level}" for level in self.levels]
 
     def parameters(self, level: str | None) -> Parameters:
-        """Returns the keyword arguments of ``function`` at ``level``.
-
-        Raises:
-            SettingError: the perturbation does not have that level, needs one, or takes none.
-        """
+        """Returns the keyword arguments of ``function`` at ``level``."""
         if self.transforms:
             return self.transforms(level)
         if level in self.levels:
@@ -190,12 +186,7 @@ class Corruption:
         ]
 
     def require(self, level: str | None) -> None:
-        """Looks whether the library that ``level`` names a transform of is installed and has it.
-
-        Raises:
-            SettingError: there is no such transform, or it does not take these numbers.
-            MissingExtra: the library is not installed.
-        """
+        """Looks whether the library that ``level`` names a transform of is installed and has it."""
         if self.transforms:
             self.facts_at(level)
 

@@ -122,10 +122,6 @@ def find(name: str) -> Corruption:
     """Returns the record called ``name``.
 
     An entry point may point at a record or at a decorated function.
-
-    Raises:
-        UnknownName: nothing has that name.
-        UsageError: an installed package offers it, and what it offers is not a perturbation.
     """
     thing: Any = REGISTRY.get(name)
     record = getattr(thing, _RECORDS, {}).get(name, thing)

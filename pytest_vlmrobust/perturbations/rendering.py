@@ -65,11 +65,7 @@ class Renderer:
         return self.render(image, seed=seed).image
 
     def render(self, image: Image, *, seed: SupportsIndex) -> Rendering:
-        """Returns the same image as a call, with notes on what could not be done.
-
-        Raises:
-            TypeError, ImageError, UsageError: as the call.
-        """
+        """Returns the same image as a call, with notes on what could not be done."""
         _check(image, self.setting)
         if not hasattr(seed, "__index__"):
             raise TypeError(f"seed is {seed!r}: expected a whole number")

@@ -501,10 +501,6 @@ class BoxExtraction:
 def extract_boxes(text: str, attributes: Collection[str]) -> BoxExtraction:
     """Returns the boxes that ``text`` gives for ``attributes``; never raises.
 
-    Args:
-        text: what the model wrote, thinking included.
-        attributes: the requested attributes, at least one.
-
     >>> extract_boxes("{'Left Eye': [10, 20, 30, 40]}", ["left_eye"]).boxes["left_eye"].numbers
     (10.0, 20.0, 30.0, 40.0)
     """

@@ -92,11 +92,7 @@ def box_coverage(samples: Sequence[Sample], predictions: Sequence[Prediction]) -
 
 
 def localisation(sample: Sample) -> Localisation:
-    """Returns where things are in the picture of ``sample``.
-
-    Raises:
-        UsageError: the sample has no localisation, no boxes, or a box without an area.
-    """
+    """Returns where things are in the picture of ``sample``."""
     truth = sample.localisation
     if truth is None or not truth.boxes:
         raise UsageError(f"sample {sample.id!r} has no true boxes; expected a localisation with at least one true box")
@@ -204,11 +200,6 @@ def better_convention(model: str, declared: str, samples: Sequence[Sample], pred
         declared: the convention that is declared for it; empty for none, which is ``pixels``.
         samples: questions about unperturbed pictures, of one task, so that they do not depend on one another.
         predictions: the answers, in the same order.
-
-    Raises:
-        UnknownName: the declared convention does not exist.
-        UsageError: a sample does not say where things are.
-        ValueError: samples and predictions differ in length.
     """
     spoken = declared or PIXELS
     if spoken not in CONVENTIONS:

@@ -85,13 +85,7 @@ CORPUS_METRICS: Registry[CorpusMetric] = Registry("corpus metric", "corpus_metri
 
 
 def corpus_score(name: str, samples: Sequence[Sample], predictions: Sequence[Prediction], scores: Sequence[Score]) -> CorpusScore:
-    """Returns the corpus metric called ``name`` of the answers to ``samples``, in the same order.
-
-    Raises:
-        UnknownName: no metric has that name.
-        UsageError: the three differ in length, or a sample lacks a key that the metric groups by.
-        MissingExtra: the metric needs a package that is not installed.
-    """
+    """Returns the corpus metric called ``name`` of the answers to ``samples``, in the same order."""
     metric = CORPUS_METRICS.get(name)
     lengths = len(samples), len(predictions), len(scores)
     if len(set(lengths)) > 1:
@@ -119,11 +113,7 @@ def has_failed(answer: Answered) -> bool:
 
 
 def key(name: str) -> Callable[[Sample], str]:
-    """Returns the function that reads the key ``name`` of a sample.
-
-    Raises:
-        UsageError: when called with a sample that lacks it.
-    """
+    """Returns the function that reads the key ``name`` of a sample."""
 
     def read_key(sample: Sample) -> str:
         if name not in sample.keys:
@@ -134,11 +124,7 @@ def key(name: str) -> Callable[[Sample], str]:
 
 
 def key_or_group(name: str) -> Callable[[Sample], str]:
-    """Returns the function that reads the key ``name`` of a sample, or its group where it has no such key.
-
-    Raises:
-        UsageError: when called with a sample that has neither.
-    """
+    """Returns the function that reads the key ``name`` of a sample, or its group where it has no such key."""
 
     def read_group(sample: Sample) -> str:
         group = sample.keys.get(name) or sample.group
@@ -350,11 +336,7 @@ def _f1(sums: Array) -> Array:
 
 
 def wants_yes(sample: Sample) -> bool:
-    """Whether "yes" is the right answer.
-
-    Raises:
-        UsageError: the target is neither yes nor no.
-    """
+    """Whether "yes" is the right answer."""
     target = targets(sample)[0].casefold()
     if target not in {"yes", "no"}:
         raise UsageError(f"sample {sample.id!r} has the target {targets(sample)[0]!r}; pope_f1 expects yes or no")
@@ -417,9 +399,6 @@ def cider_d(candidates: Sequence[Sequence[str]], references: Sequence[Sequence[S
     Equation 4 of the paper: 10 times the mean over n = 1 … 4 and the references of the clipped cosine of the tf-idf
     vectors times exp(-(l - l')² / 2 · 6²), l being words. NaN for fewer than two images, where no word is rarer than another, and
     for an image without references.
-
-    Raises:
-        ValueError: there are not as many candidates as sets of references.
     """
     rarity = Rarity.of(references)
     pairs = zip(candidates, references, strict=True)
@@ -464,9 +443,6 @@ def bleu(answers: Sequence[Answered]) -> Sums:
 
     Papineni et al. 2002, with the closest reference length. sacrebleu counts: the matching n-grams of each order, all n-grams of
     each order, the words of the caption, and those of the reference that is closest in length.
-
-    Raises:
-        MissingExtra: sacrebleu is not installed.
     """
     counted = {place: _count_matches(answer) for place, answer in enumerate(answers) if not has_failed(answer)}
     usual = np.mean([*counted.values()], axis=0) if counted else np.zeros(10)

@@ -127,11 +127,7 @@ WHOLE = "whole"
 
 
 def targets(sample: Sample) -> tuple[str, ...]:
-    """Returns every accepted answer of ``sample``.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Returns every accepted answer of ``sample``."""
     accepted = (sample.target,) if isinstance(sample.target, str) else sample.target
     if not accepted:
         raise UsageError(f"sample {sample.id!r} has no target; expected at least one accepted answer")

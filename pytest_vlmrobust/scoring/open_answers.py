@@ -66,9 +66,6 @@ def soft_accuracy(answer: str, references: Sequence[str]) -> float:
     With ten references: 0.3, 0.6, 0.9 and 1 for one, two, three and more matches. With two or three references all others must
     match for full credit; with a single reference the accuracy is 1 or 0. (VLMEvalKit gives 0 to every
     answer where there is one reference.)
-
-    Raises:
-        ValueError: there are no references.
     """
     n = len(references)
     if not n:

@@ -28,11 +28,7 @@ _END_OF_SENTENCE = " .,;:!?"
 
 
 def register(name: str, scorer: Scorer, *, replace: bool = False) -> Scorer:
-    """Registers ``scorer`` for samples that name it, and for samples of the task with this name that name no scorer.
-
-    Raises:
-        UsageError: the name is taken and ``replace`` was not asked for.
-    """
+    """Registers ``scorer`` for samples that name it, and for samples of the task with this name that name no scorer."""
     return SCORERS.add(name, scorer, replace=replace)
 
 
@@ -124,12 +120,7 @@ register("box_hit", score_box_hit)
 
 
 def check_scoring(dataset: str, corpus_metric: str, samples: Iterable[Sample]) -> None:
-    """Looks up the corpus metric of a dataset, and the scorer of each of its samples.
-
-    Raises:
-        UnknownName: a name is not registered; the message has the dataset and the first sample that uses the name.
-        UsageError: nothing says how a sample is scored (``UNDECLARED``); the message lists the scorers, and where to name one.
-    """
+    """Looks up the corpus metric of a dataset, and the scorer of each of its samples."""
     if corpus_metric not in CORPUS_METRICS:
         raise UnknownName("corpus metric", corpus_metric, CORPUS_METRICS.names(), where=f"dataset {dataset!r}")
     first: dict[str, Sample] = {}

@@ -39,22 +39,14 @@ class Asked:
         return accepted(self.backend.infer(requests), requests, self.backend.name)
 
     def told(self, ask: Callable[[Guard], T]) -> T:
-        """Returns what it says of itself, held to its contract as in a run.
-
-        Raises:
-            AssertionError: a run would refuse it.
-        """
+        """Returns what it says of itself, held to its contract as in a run."""
         try:
             return ask(Guard(lambda: self.backend, self.backend.name))
         except BackendError as error:
             raise AssertionError(str(error)) from error
 
     def require_same(self, found: Sequence[Prediction], expected: Sequence[Prediction], when: str) -> None:
-        """Refuses answers that differ by more than the tolerance.
-
-        Raises:
-            AssertionError: one does.
-        """
+        """Refuses answers that differ by more than the tolerance."""
         for request, one, other in zip(QUESTIONS, found, expected, strict=True):
             same = [(one.text, one.method, one.finish_reason) == (other.text, other.method, other.finish_reason)]
             same.append(one.logprobs.keys() == other.logprobs.keys())

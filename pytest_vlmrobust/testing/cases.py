@@ -261,11 +261,7 @@ class Table:
     order: Sequence[int]
 
     def measure(self, record: Metric, scores: ScoreTable | None = None) -> Estimate:
-        """Returns the estimate of a metric for these scores or for changed ones.
-
-        Raises:
-            AssertionError: the metric, or its interval, gate or note, raised an error; the message shows the scores.
-        """
+        """Returns the estimate of a metric for these scores or for changed ones."""
         __tracebackhide__ = True
         try:
             return estimate(record, scores or self.scores, self.setting)

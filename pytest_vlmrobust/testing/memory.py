@@ -30,11 +30,7 @@ _CODE = ("core", "metrics", "policies", "testing")
 
 
 def is_shipped(name: str) -> bool:
-    """Returns whether a metric is one of this package, as it is registered there.
-
-    Raises:
-        UnknownName: no metric has that name.
-    """
+    """Returns whether a metric is one of this package, as it is registered there."""
     return SHIPPED.get(name) is REGISTRY.get(name)
 
 

@@ -32,11 +32,7 @@ TAIL = {
 
 
 def value(name: str, arguments: Sequence[Any]) -> float:
-    """Returns the expected value of a built-in metric; NaN where it is undefined.
-
-    Raises:
-        KeyError: no oracle has that name.
-    """
+    """Returns the expected value of a built-in metric; NaN where it is undefined."""
     result = ORACLES[name](*map(_exact, arguments))
     return math.nan if result is None else float(result)
 

@@ -51,9 +51,6 @@ def examples_of(profile: str | None = None) -> int:
     Args:
         profile: the value of ``--hypothesis-profile``; when empty, that of the environment variable ``VLMROBUST_PROFILE``, else
             ``vlm-fast``.
-
-    Raises:
-        UnknownName: the environment variable does not name a profile of this package.
     """
     if profile:
         return settings.get_profile(profile).max_examples
@@ -73,12 +70,7 @@ def _in_environment() -> str:
 
 
 def try_examples(name: str, strategy: st.SearchStrategy[Any], check: Callable[[Any], None], examples: int) -> None:
-    """Runs ``check`` on examples of ``strategy``, and shrinks an example that fails.
-
-    Raises:
-        AssertionError: the check fails; the message shows the smallest example. Or the metric called ``name`` gives different
-            results for the same scores.
-    """
+    """Runs ``check`` on examples of ``strategy``, and shrinks an example that fails."""
     __tracebackhide__ = True
 
     @settings(max_examples=examples, **_ALWAYS)

@@ -56,11 +56,7 @@ class ImageEncoder:
 
     @classmethod
     def of(cls, name: EncoderName) -> ImageEncoder:
-        """Returns the encoder in a folder, or that of a hub id: from the local cache, and where it is not there from the hub.
-
-        Raises:
-            ModelError: parts of it are missing, or the hub does not give it.
-        """
+        """Returns the encoder in a folder, or that of a hub id: from the local cache, and where it is not there from the hub."""
         if name.folder is None:
             return cls(name.id, _download(name))
         absent = _absent(name.folder)
@@ -89,9 +85,6 @@ class ImageEncoder:
 
         Args:
             pictures: RGB, uint8, shape (H, W, 3).
-
-        Raises:
-            ModelError: it cannot be loaded, or makes something else of a picture.
         """
         import torch
 

@@ -45,10 +45,6 @@ def face_finder(model: Path) -> Iterator[Callable[[NDArray[np.uint8]], list[dict
 
     Args:
         model: MediaPipe's face landmarker, a ``.task`` file.
-
-    Raises:
-        MissingExtra: MediaPipe is not installed.
-        ModelError: it cannot be imported, does not take the file, or fails on a picture.
     """
     if find_spec("mediapipe") is None:
         raise MissingExtra("finding the boxes of faces", "mediapipe", extra="faces")

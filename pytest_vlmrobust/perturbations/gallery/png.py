@@ -176,11 +176,7 @@ LARGEST = 80_000_000
 
 
 def page(gallery: Gallery) -> bytes:
-    """Returns the gallery as a PNG file.
-
-    Raises:
-        UsageError: it would have more pixels than browsers and Pillow open.
-    """
+    """Returns the gallery as a PNG file."""
     import PIL.Image
 
     whole = _gallery(gallery)

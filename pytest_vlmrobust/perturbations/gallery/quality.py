@@ -23,15 +23,8 @@ C2 = (0.03 * PEAK) ** 2
 def psnr(image: Image, clean: Image) -> float:
     """Returns the peak signal-to-noise ratio in dB: ``10 log10(255**2 / mse)``, the mean taken over pixels and channels.
 
-    Args:
-        image: uint8, shape (H, W, 3).
-        clean: uint8, shape (H, W, 3).
-
     Returns:
         0 for black against white, more the nearer; infinity for identical pictures.
-
-    Raises:
-        ValueError: the shapes differ.
     """
     _same_shape(image.shape, clean.shape)
     total = float(opencv().norm(image, clean, opencv().NORM_L2SQR))
@@ -72,9 +65,6 @@ def ssim(one: Structure, other: Structure) -> float:
     Wang, Bovik, Sheikh & Simoncelli 2004, equation 13, with their constants: a Gaussian window of 11 x 11 pixels with a standard
     deviation of 1.5, K1 = 0.01, K2 = 0.03. As in their program, the mean is over windows that lie inside the picture; a picture
     that holds no whole window is mirrored at its borders. Luma is BT.601, so a change of colour alone does not show.
-
-    Raises:
-        ValueError: the sizes of the pictures differ.
     """
     _same_shape(one.size, other.size)
     covariance = _window_mean(one.luma * other.luma) - one.mean * other.mean

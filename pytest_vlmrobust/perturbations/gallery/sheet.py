@@ -166,17 +166,6 @@ def gallery(
     """Returns the gallery of a picture under some settings, perturbed at full size.
 
     A setting that refuses the picture, or lacks a package, is shown with the reason and without a picture.
-
-    Args:
-        source: the clean picture.
-        settings: which settings; repeated ones are shown once.
-        seed: of every random perturbation.
-        tile: width of a tile in pixels, at least 2.
-        progress: is told after each tile.
-
-    Raises:
-        UnknownName, SettingError: a setting does not exist.
-        ImageError: the picture has a side that no setting can work on.
     """
     clean = get(CLEAN_NAME)
     clean(source.image, seed=seed)

@@ -99,22 +99,14 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 
 
 def prompt(variant: str) -> str:
-    """Returns the prompt of a variant.
-
-    Raises:
-        UnknownName: there is no such variant.
-    """
+    """Returns the prompt of a variant."""
     if variant not in VARIANTS:
         raise UnknownName("variant of illusions", variant, VARIANTS)
     return str(VARIANTS[variant])
 
 
 def prompt_preset(name: str) -> Preset:
-    """Returns the scales called ``name``.
-
-    Raises:
-        UnknownName: there is no such preset.
-    """
+    """Returns the scales called ``name``."""
     if name not in PRESETS:
         raise UnknownName("preset of illusions", name, PRESETS)
     return PRESETS[name]
@@ -182,12 +174,6 @@ class IllusionPipeline:
             image: a Pillow image or an array, as :func:`perturbations.as_rgb` takes it.
             variant: a key of ``prompts.VARIANTS``, such as ``origami``.
             seed: from 0 to 2**64 - 1.
-
-        Raises:
-            UnknownName: there is no such variant.
-            UsageError: ``seed`` is out of range.
-            TypeError, ImageError: ``image`` is not a picture.
-            BackendError: the network gave something else than numbers.
         """
         import torch
 

@@ -104,11 +104,7 @@ class _Index:
             stream.write(canonical_json({"file": file, **facts}) + "\n")
 
     def require(self, file: str, facts: dict[str, Any]) -> None:
-        """Refuses ``file`` when it was made in another way; a file without a record is accepted.
-
-        Raises:
-            UsageError: another picture, prompt, seed, model or number.
-        """
+        """Refuses ``file`` when it was made in another way; a file without a record is accepted."""
         known = self._facts.get(file, facts)
         other = sorted(key for key in facts if key not in MACHINE and known.get(key) != facts[key])
         if other:

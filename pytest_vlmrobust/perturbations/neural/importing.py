@@ -27,12 +27,7 @@ class BrokenExtra(MissingExtra):
 
 @contextmanager
 def importing(feature: str, package: str, *, extra: str) -> Iterator[None]:
-    """Surrounds the import of ``package``, which the extra ``extra`` of this project brings.
-
-    Raises:
-        MissingExtra: it is not installed; the message has the pip line.
-        BrokenExtra: it is installed, and importing it failed.
-    """
+    """Surrounds the import of ``package``, which the extra ``extra`` of this project brings."""
     try:
         yield
     except ModuleNotFoundError as error:

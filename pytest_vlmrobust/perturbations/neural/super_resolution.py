@@ -44,16 +44,6 @@ def load_upscaler(path: Path, *, device: str, dtype: str) -> Any:
 
     Only tensors are read: safetensors, or what ``torch.load(weights_only=True)`` takes of a pickle. TorchScript archives hold
     programs and are refused, as is every pickle that asks for anything but tensors and plain containers.
-
-    Args:
-        path: a file that holds the weights of one network.
-        device: a torch device, such as ``cuda:0``.
-        dtype: ``float32``, ``float16`` or ``bfloat16``.
-
-    Raises:
-        MissingExtra: spandrel is not installed, or cannot be imported.
-        ModelError: the file cannot be read safely, is not a network that spandrel knows, does something else than enlarge a
-            single RGB picture, or does not work with ``device`` and ``dtype``.
     """
     import torch
 
@@ -201,12 +191,7 @@ def super_resolution(
 
 
 class Upscaler:
-    """A super-resolution checkpoint, loaded when first used; threads that share it take turns.
-
-    Raises:
-        ModelError: there is no such file, or its name is not one of a checkpoint.
-        UsageError: ``tile`` or ``dtype`` makes no sense.
-    """
+    """A super-resolution checkpoint, loaded when first used; threads that share it take turns."""
 
     def __init__(self, path: Path, *, tile: int, device: str, dtype: str) -> None:
         if not path.is_file():
@@ -239,13 +224,7 @@ class Upscaler:
         return load_upscaler(self._path, device=self._device, dtype=self._dtype)
 
     def __call__(self, image: Image, long_edge: int) -> Image:
-        """Returns ``image``, uint8 RGB (H, W, 3), with a long edge of ``long_edge`` pixels; itself when it is as long already.
-
-        Raises:
-            MissingExtra: spandrel is not installed, or cannot be imported.
-            ModelError: the file cannot be read safely, or is not a network that enlarges a single RGB picture.
-            BackendError: the network gave something else than numbers.
-        """
+        """Returns ``image``, uint8 RGB (H, W, 3), with a long edge of ``long_edge`` pixels; itself when it is as long already."""
         height, width = image.shape[:2]
         if large_already(height, width, long_edge=long_edge):
             return image
