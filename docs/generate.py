@@ -377,8 +377,8 @@ def declared_risks() -> str:
     return table(("world", "judged", "n", "wrong PASS", "wrong FAIL", "±"), rows)
 
 
-def decisions() -> str:
-    """One row for each model that a policy decided about."""
+def decisions(*, short: bool = False) -> str:
+    """One row for each model that a policy decided about; in short, a few of them without what only the study needs."""
     rows = []
     for row in study_of_verdicts()["decisions"]:
         open_ = max(1.0 - row["go"] - row["no_go"], 0.0)
@@ -386,7 +386,10 @@ def decisions() -> str:
         sizes = [f"{row[kind]:,}" for kind in ("questions", "pictures")]
         chance = _chance((row["go"] * row["runs"] + 1.0) / (row["runs"] + 2.0), row["runs"])
         rows.append((row["model"], *sizes, row["wanted"], *shares, row["kept_by"], chance))
-    header = ("model", "questions", "pictures", "wanted", "GO", "NO-GO", "INCONCLUSIVE", "most often kept from GO by", "±")
+    header = ("model", "questions", "images", "wanted", "GO", "NO-GO", "INCONCLUSIVE", "most often kept from GO by", "±")
+    if short:
+        told = [(*row[:3], *row[4:7]) for row in rows if "MM" not in row[0] and row[1] != "3,000"]
+        return table((*header[:3], *header[4:7]), told)
     return table(header, rows)
 
 
@@ -456,7 +459,8 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "corpus": corpus_metrics,
     },
     "docs/reviewers.md": {"reviewers": reviewers},
-    "docs/verdicts.md": {"declared": declared_risks, "decisions": decisions},
+    "docs/verdicts.md": {"decided": functools.partial(decisions, short=True)},
+    "studies/verdicts/README.md": {"declared": declared_risks, "decisions": decisions},
     "docs/reference/data.md": {"benchmarks": benchmarks, "refused": refused_benchmarks, "published": published},
 }
 

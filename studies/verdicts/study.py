@@ -6,7 +6,7 @@
 Two tables. In ``verdicts`` one rule is judged many times, with the truth on its bound: a PASS is wrong if the model is a hair
 worse than the bound, a FAIL if it is a hair better. Where all outcomes can be counted the rates are exact, and ``runs`` is 0.
 In ``decisions`` a whole shipped policy decides about models whose truth is known, by the code of ``vlmrobust power``. Answers are
-simulated; no model is run. ``docs/verdicts.md`` shows both tables from the frozen ``table.json``.
+simulated; no model is run. ``README.md`` shows both tables from the frozen ``table.json``.
 """
 
 from __future__ import annotations
