@@ -121,12 +121,12 @@ def _add_show(commands: Commands) -> None:
     show = add_command(
         commands,
         "show",
-        "draw one image under many settings: a contact sheet in HTML or PNG",
+        "draw one image under many settings: a contact sheet in HTML",
         "vlmrobust show photo.jpg --set robustbench --out photo.html",
-        "vlmrobust show photo.jpg --setting fog:mid+flip_h --out photo.png",
+        "vlmrobust show photo.jpg --setting fog:mid+flip_h --out fog.html",
     )
     show.add_argument("image", metavar="IMAGE", type=typed_path, help="an image, such as a PNG, JPEG or WebP file")
-    show.add_argument("--out", required=True, type=typed_path, metavar="FILE", help="what to write: FILE.html or FILE.png")
+    show.add_argument("--out", required=True, type=typed_path, metavar="FILE", help="what to write: FILE.html")
     show.add_argument("--set", action="append", default=[], metavar="NAME", help="a set of settings, or all; repeatable")
     show.add_argument("--setting", action="append", default=[], help="a setting, such as fog:mid+flip_h; repeatable")
     show.add_argument(
@@ -169,7 +169,7 @@ def _progress_bar(about: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _keep_freed_memory() -> None:
-    """Lets the C library keep what large pictures free, where it is glibc.
+    """Lets the C library keep what large images free, where it is glibc.
 
     Otherwise it returns every array of more than 32 MiB to the kernel, which clears the same memory again for the next: half of
     the processor time at 4000 x 3000 pixels.

@@ -514,16 +514,15 @@ def picture(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["gallery.html", "gallery.png"])
-def test_show_writes_a_page_and_says_what_it_holds(name: str, picture: Path, capsys: Captured) -> None:
-    out = picture.with_name(name)
+def test_show_writes_a_page_and_says_what_it_holds(picture: Path, capsys: Captured) -> None:
+    out = picture.with_name("gallery.html")
     options = ["--set", "patches", "--setting", "fog:mid+flip_h", "--setting", "flip_v", "--seed", "7", "--tile", "80"]
     assert main(["show", str(picture), "--out", str(out), *options]) == 0
     said = capsys.readouterr()
     shown = len(perturbations.names("patches")) + 2
     assert re.fullmatch(rf"{re.escape(str(out))}: {shown} settings in \d+\.\d s\n", said.out)
     assert not said.err
-    assert files(picture.parent) == sorted([picture.name, name])
+    assert files(picture.parent) == sorted([picture.name, out.name])
 
 
 def test_show_shows_the_sets_of_the_papers_by_default(picture: Path, capsys: Captured) -> None:
@@ -541,7 +540,7 @@ def test_show_shows_the_sets_of_the_papers_by_default(picture: Path, capsys: Cap
     [
         (["absent.png", "--out", "x.html"], "absent.png: no such file"),
         ([".", "--out", "x.html"], ".: a directory"),
-        (["photo.png", "--out", "x.pdf"], "x.pdf: no format is called '.pdf'. Expected a name that ends in .html or .png"),
+        (["photo.png", "--out", "x.pdf"], "x.pdf: no format is called '.pdf'. Expected a name that ends in .html"),
         (["photo.png", "--out", "no/x.html"], "no/x.html: cannot be written: No such file or directory"),
         (["photo.png", "--out", "x.html", "--set", "robustbnch"], "Did you mean 'robustbench'?"),
         (["photo.png", "--out", "x.html", "--setting", "glas_blur:low"], "Did you mean 'glass_blur'?"),

@@ -1,9 +1,9 @@
-"""A gallery: one picture under many settings, on one page.
+"""A gallery: one image under many settings, on one page that a browser shows and prints.
 
     show(Path("photo.jpg"), Path("gallery.html"))   # the default sets
-    show(Path("photo.jpg"), Path("fog.png"), settings=["fog:mid+jpeg_compression:high"])
+    show(Path("photo.jpg"), Path("fog.html"), settings=["fog:mid+jpeg_compression:high"])
 
-``source`` reads the picture, ``sheet`` says what is shown, ``quality`` measures, ``html`` and ``png`` draw, ``writing`` writes.
+``sheet`` reads the image and says what is shown, ``quality`` measures, ``page`` draws, ``writing`` writes.
 """
 
 from __future__ import annotations

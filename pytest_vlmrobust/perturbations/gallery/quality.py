@@ -1,4 +1,4 @@
-"""The distance of a picture from the clean one: PSNR and SSIM."""
+"""The distance of an image from the clean one: PSNR and SSIM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PEAK = 255.0
 SIGMA = 1.5
 WINDOW = 11
 SHORTER_SIDE = 256
-"""Pixels of the shorter side, about, of the reduced pictures that SSIM compares."""
+"""Pixels of the shorter side, about, of the reduced images that SSIM compares."""
 C1 = (0.01 * PEAK) ** 2
 C2 = (0.03 * PEAK) ** 2
 
@@ -23,8 +23,7 @@ C2 = (0.03 * PEAK) ** 2
 def psnr(image: Image, clean: Image) -> float:
     """Returns the peak signal-to-noise ratio in dB: ``10 log10(255**2 / mse)``, the mean taken over pixels and channels.
 
-    Returns:
-        0 for black against white, more the nearer; infinity for identical pictures.
+    Both are uint8 of shape (H, W, 3). Identical images give infinity.
     """
     _same_shape(image.shape, clean.shape)
     total = float(opencv().norm(image, clean, opencv().NORM_L2SQR))
@@ -33,20 +32,20 @@ def psnr(image: Image, clean: Image) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Structure:
-    """What SSIM compares: the luma of a picture, reduced, with the mean and the variance of the window around each pixel."""
+    """What SSIM compares: the luma of an image, reduced, with the mean and the variance of the window around each pixel."""
 
     size: tuple[int, int]
-    """Height and width of the picture before it was reduced."""
+    """Height and width of the image before it was reduced."""
     luma: Plane
     mean: Plane
     variance: Plane
 
 
 def structure(image: Image) -> Structure:
-    """Returns the structure of a picture, uint8, shape (H, W, 3), reduced to about :data:`SHORTER_SIDE` pixels.
+    """Returns the structure of an image, uint8, shape (H, W, 3), reduced to about :data:`SHORTER_SIDE` pixels.
 
-    As the program of Wang et al. reduces pictures: by averaging squares of ``f`` x ``f`` pixels, with ``f`` the shorter side over
-    256, rounded, and at least 1. The index is meant for a distance at which a picture is seen as a whole.
+    As the program of Wang et al. reduces images: by averaging squares of ``f`` x ``f`` pixels, with ``f`` the shorter side over
+    256, rounded, and at least 1. The index is meant for a distance at which an image is seen as a whole.
     """
     grey = luma(image)
     height, width = grey.shape
@@ -60,10 +59,10 @@ def structure(image: Image) -> Structure:
 
 
 def ssim(one: Structure, other: Structure) -> float:
-    """Returns the mean structural similarity of the luma of two pictures, in [-1, 1]; 1 for identical ones.
+    """Returns the mean structural similarity of the luma of two images, in [-1, 1]; 1 for identical ones.
 
     Wang, Bovik, Sheikh & Simoncelli 2004, equation 13, with their constants: a Gaussian window of 11 x 11 pixels with a standard
-    deviation of 1.5, K1 = 0.01, K2 = 0.03. As in their program, the mean is over windows that lie inside the picture; a picture
+    deviation of 1.5, K1 = 0.01, K2 = 0.03. As in their program, the mean is over windows that lie inside the image; an image
     that holds no whole window is mirrored at its borders. Luma is BT.601, so a change of colour alone does not show.
     """
     _same_shape(one.size, other.size)
@@ -73,7 +72,7 @@ def ssim(one: Structure, other: Structure) -> float:
     return float(_inside(likeness).mean())
 
 
-def resize_picture(image: Image, height: int, width: int) -> Image:
+def resize_image(image: Image, height: int, width: int) -> Image:
     """Returns ``image`` at another size: by averaging areas where it shrinks, else by bicubic interpolation."""
     if image.shape[:2] == (height, width):
         return image
@@ -97,4 +96,4 @@ def _inside(field: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
 
 def _same_shape(one: tuple[int, ...], other: tuple[int, ...]) -> None:
     if one != other:
-        raise ValueError(f"got pictures of shapes {one} and {other}. Expected the same shape: resize one of them")
+        raise ValueError(f"got images of shapes {one} and {other}. Expected the same shape: resize one of them")

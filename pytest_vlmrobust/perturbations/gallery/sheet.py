@@ -1,4 +1,4 @@
-"""The content of a gallery: settings by category, each as a small picture with facts."""
+"""The content of a gallery: settings by category, each as a small image with facts."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from pytest_vlmrobust.perturbations.pixels import Image, opencv
 from pytest_vlmrobust.perturbations.record import aspects
 from pytest_vlmrobust.perturbations.rendering import Renderer, as_rgb, get
 
-from .quality import Structure, psnr, resize_picture, ssim, structure
+from .quality import Structure, psnr, resize_image, ssim, structure
 
 if TYPE_CHECKING:
     import PIL.Image
 
 
-# The picture a gallery is made of, from a file.
+# The image a gallery is made of, from a file.
 
 
 EXIF_ORIENTATION = 0x0112
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CleanPicture:
-    """A clean picture, its name, and remarks on how the file was read."""
+class CleanImage:
+    """A clean image, its name, and remarks on how the file was read."""
 
     name: str
     image: Image
@@ -46,32 +46,32 @@ class CleanPicture:
     remarks: tuple[str, ...] = ()
 
 
-def read_picture(path: Path) -> CleanPicture:
-    """Returns the picture in a file of a format that is opened here: turned as its EXIF data says, the first frame of several.
+def read_image(path: Path) -> CleanImage:
+    """Returns the image in a file of a format that is opened here: turned as its EXIF data says, the first frame of several.
 
     Raises:
-        ImageError: the file does not exist, is not a picture, is truncated, or has more pixels than Pillow considers safe.
+        ImageError: the file does not exist, is not an image, is truncated, or has more pixels than Pillow considers safe.
     """
     import PIL.Image
 
     if not path.is_file():
         problem = "a directory" if path.is_dir() else "no such file"
         hint = did_you_mean(str(path), files_beside(path))
-        raise ImageError(f"{path}: {problem}.{hint} Expected a picture: {', '.join(FORMATS)}")
+        raise ImageError(f"{path}: {problem}.{hint} Expected an image: {', '.join(FORMATS)}")
     try:
         with warnings.catch_warnings():
-            # of a suspiciously large picture Pillow only warns, and would go on to fill the memory
+            # of a suspiciously large image Pillow only warns, and would go on to fill the memory
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
             with open_picture(path) as opened:
                 return _source(path.name, opened)
     except Exception as error:  # decoders of damaged files raise whatever they stumble over
         raise ImageError(
-            f"{path}: cannot be read as a picture ({type(error).__name__}: {error}). "
+            f"{path}: cannot be read as an image ({type(error).__name__}: {error}). "
             f"Expected a complete file: {', '.join(FORMATS)}"
         ) from error
 
 
-def _source(name: str, opened: PIL.Image.Image) -> CleanPicture:
+def _source(name: str, opened: PIL.Image.Image) -> CleanImage:
     import PIL.ImageOps
 
     remarks = []
@@ -80,7 +80,7 @@ def _source(name: str, opened: PIL.Image.Image) -> CleanPicture:
         remarks.append(f"the first of {frames} frames")
     if opened.getexif().get(EXIF_ORIENTATION, 1) != 1:
         remarks.append("turned as its EXIF data says")
-    return CleanPicture(name, as_rgb(PIL.ImageOps.exif_transpose(opened)), tuple(remarks))
+    return CleanImage(name, as_rgb(PIL.ImageOps.exif_transpose(opened)), tuple(remarks))
 
 
 COMPOSED = "Compositions"
@@ -92,33 +92,33 @@ class TileLayout(Enum):
     """How the tiles of a section are drawn; sections of one layout stand together, in this order."""
 
     TILES = "tiles"
-    """Pictures of equal width."""
+    """Images of equal width."""
     VIEWS = "views"
-    """The views of a picture in a grid, in reading order."""
+    """The views of an image in a grid, in reading order."""
     SIZES = "sizes"
-    """Pictures at their true relative sizes."""
+    """Images at their true relative sizes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tile:
-    """One setting: its pictures, reduced to be shown, and the facts about them at full size."""
+    """One setting: its images, reduced to be shown, and the facts about them at full size."""
 
     setting: str
     parameters: str
     version: str
     size: tuple[int, int] = (0, 0)
     """Height and width in pixels of the result, or of each of its views; (0, 0) when there is none."""
-    pictures: tuple[Image, ...] = ()
+    images: tuple[Image, ...] = ()
     """The result, or its views; none where it was refused."""
     detail: Image | None = None
-    """The centre of the result, pixel by pixel; ``None`` where the picture shows it already."""
+    """The centre of the result, pixel by pixel; ``None`` where the image shows it already."""
     psnr: float = math.nan
-    """In dB, against the clean picture; a result of another size is resized first; NaN for views."""
+    """In dB, against the clean image; a result of another size is resized first; NaN for views."""
     ssim: float = math.nan
     flags: tuple[str, ...] = ()
     """Declared facts about the setting: "random", "changes the answer about colour"."""
     notes: tuple[str, ...] = ()
-    """Limits of the setting on this picture, or why there is no result."""
+    """Limits of the setting on this image, or why there is no result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +143,7 @@ class Section:
 class Gallery:
     """Everything a contact sheet shows."""
 
-    source: CleanPicture
+    source: CleanImage
     clean: Tile
     sections: tuple[Section, ...]
     seed: int
@@ -157,15 +157,16 @@ class Gallery:
 
 
 Progress = Callable[[int, int], None]
-"""Told how many tiles are made, and of how many."""
+"""Is called with how many tiles are made, and of how many."""
 
 
 def gallery(
-    source: CleanPicture, settings: Iterable[str], *, seed: int, tile: int, progress: Progress = lambda _made, _of: None
+    source: CleanImage, settings: Iterable[str], *, seed: int, tile: int, progress: Progress = lambda _made, _of: None
 ) -> Gallery:
-    """Returns the gallery of a picture under some settings, perturbed at full size.
+    """Returns the gallery of an image under some settings, perturbed at full size.
 
-    A setting that refuses the picture, or lacks a package, is shown with the reason and without a picture.
+    A setting that refuses the image, or lacks a package, is shown with the reason and without an image. ``tile`` is the width of
+    an image in pixels, at least 2.
     """
     clean = get(CLEAN_NAME)
     clean(source.image, seed=seed)
@@ -189,15 +190,15 @@ def layout(setting: str) -> TileLayout:
     return TileLayout.SIZES if record.numbered and not record.keeps_size and not more else TileLayout.TILES
 
 
-def fit_picture(image: Image, width: int, height: int) -> Image:
+def fit_image(image: Image, width: int, height: int) -> Image:
     """Returns ``image`` reduced to fit ``width`` x ``height``; a smaller one is enlarged by whole factors only."""
     scale: float = min(width / image.shape[1], height / image.shape[0])
     if scale >= 1.0:
         return image.repeat(int(scale), axis=0).repeat(int(scale), axis=1)
-    return shrink_picture(image, scale)
+    return shrink_image(image, scale)
 
 
-def shrink_picture(image: Image, scale: float) -> Image:
+def shrink_image(image: Image, scale: float) -> Image:
     """Returns ``image`` with sides ``scale`` times as long, at least a pixel, by averaging areas; ``scale`` is at most 1."""
     cv2 = opencv()
     height, width = (max(1, round(side * scale)) for side in image.shape[:2])
@@ -212,7 +213,7 @@ def _workers(image: Image) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Clean:
-    """The clean picture, and what every comparison with it needs of it."""
+    """The clean image, and what every comparison with it needs of it."""
 
     image: Image
     structure: Structure
@@ -228,24 +229,24 @@ def _tile(renderer: Renderer, *, clean: _Clean, seed: int, width: int) -> Tile:
     notes = tuple(note.removeprefix(f"{setting}: ") for note in rendering.notes)
     tile_of = functools.partial(tile_of, notes=notes)
     if rendering.image.ndim == 4:
-        return tile_of(size=rendering.image.shape[1:3], pictures=_views(rendering.image, width))
+        return tile_of(size=rendering.image.shape[1:3], images=_views(rendering.image, width))
     return _compare_tile(tile_of, rendering.image, clean, layout(setting), width)
 
 
 def _compare_tile(tile_of: functools.partial[Tile], image: Image, clean: _Clean, drawn: TileLayout, width: int) -> Tile:
-    same = resize_picture(image, *clean.image.shape[:2])
+    same = resize_image(image, *clean.image.shape[:2])
     psnr_of, ssim_of = psnr(same, clean.image), ssim(structure(same), clean.structure)
     if drawn is TileLayout.SIZES:
-        picture, detail = shrink_picture(image, min(1.0, 2 * width / max(image.shape[:2]))), None
+        small, detail = shrink_image(image, min(1.0, 2 * width / max(image.shape[:2]))), None
     else:
-        picture, detail = fit_picture(image, width, 2 * width), _centre(image, width // 2)
-    return tile_of(size=image.shape[:2], pictures=(picture,), detail=detail, psnr=psnr_of, ssim=ssim_of)
+        small, detail = fit_image(image, width, 2 * width), _centre(image, width // 2)
+    return tile_of(size=image.shape[:2], images=(small,), detail=detail, psnr=psnr_of, ssim=ssim_of)
 
 
 def _views(views: Image, width: int) -> tuple[Image, ...]:
     """Returns the views, reduced so that a row of their grid is two tiles wide."""
     scale = min(1.0, 2 * width / (columns(len(views)) * max(views.shape[1:3])))
-    return tuple(shrink_picture(view, scale) for view in views)
+    return tuple(shrink_image(view, scale) for view in views)
 
 
 def columns(views: int) -> int:
@@ -303,7 +304,7 @@ def _flags(setting: str) -> tuple[str, ...]:
 
 LEGEND = (
     "PSNR is over all channels, in dB, at full size; SSIM (Wang et al. 2004) is on luma, so a change of colour alone does not "
-    "lower it, and on pictures reduced to a shorter side of about 256 pixels. Both compare with the clean picture; a result of "
+    "lower it, and on images reduced to a shorter side of about 256 pixels. Both compare with the clean image; a result of "
     "another size is resized to it before. Random perturbations look different with every seed; v is the version of the pixels."
 )
 SHEETS = {
@@ -313,8 +314,8 @@ SHEETS = {
 }
 ABOUT_SHEETS = {
     TileLayout.TILES: "",
-    TileLayout.VIEWS: "Each part is a picture of its own; the numbers give the order.",
-    TileLayout.SIZES: "Within a row, pictures are drawn at their true relative size.",
+    TileLayout.VIEWS: "Each part is an image of its own; the numbers give the order.",
+    TileLayout.SIZES: "Within a row, images are drawn at their true relative size.",
 }
 
 
@@ -324,7 +325,7 @@ def title(gallery: Gallery) -> str:
 
 
 def header(gallery: Gallery) -> Iterator[str]:
-    """Yields facts about the clean picture, and the versions and the seed that decide all other pixels."""
+    """Yields facts about the clean image, and the versions and the seed that decide all other pixels."""
     yield pixels(gallery.clean)
     yield from gallery.source.remarks
     yield f"seed {gallery.seed}"
@@ -337,16 +338,16 @@ def facts(tile: Tile, clean: Tile) -> Iterator[str]:
     if tile.parameters:
         yield tile.parameters
     yield ", ".join((f"v{tile.version}", *tile.flags))
-    if len(tile.pictures) > 1:
-        yield f"{len(tile.pictures)} views of {pixels(tile)}"
-    elif tile.pictures:
+    if len(tile.images) > 1:
+        yield f"{len(tile.images)} views of {pixels(tile)}"
+    elif tile.images:
         if tile.size != clean.size or layout(tile.setting) is TileLayout.SIZES:
             yield pixels(tile)
         yield quality(tile.psnr, tile.ssim) + (", resized" if tile.size != clean.size else "")
 
 
 def quality(psnr: float, ssim: float) -> str:
-    """Returns both numbers as they are printed; identical pictures are called so."""
+    """Returns both numbers as they are printed; identical images are called so."""
     return "identical (SSIM 1)" if math.isinf(psnr) else f"PSNR {psnr:.1f} dB, SSIM {ssim:z.3f}"
 
 
