@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import StoreError, UsageError, did_you_mean, typed_path
-from pytest_vlmrobust.core.ranking import BY
 from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.evaluation.after.standings import BY
 
 from .arguments import (
     RUN_HELP,
@@ -31,7 +31,7 @@ from .arguments import (
 )
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.core.comparison import Comparison
+    from pytest_vlmrobust.evaluation.after.changes import Comparison
     from pytest_vlmrobust.reporting import RunFacts
     from pytest_vlmrobust.reporting.files import RunFiles
     from pytest_vlmrobust.reporting.headlines import Headline, Number

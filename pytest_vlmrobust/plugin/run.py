@@ -22,8 +22,8 @@ from .evaluation import RunEvaluation
 from .options import RERUN
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.core.comparison import Repeatability
     from pytest_vlmrobust.core.record import Record
+    from pytest_vlmrobust.core.repeatability import Repeatability
     from pytest_vlmrobust.evaluation.after.rerun import Rerun
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
     from pytest_vlmrobust.reporting import Command, RunFacts

@@ -1,4 +1,4 @@
-"""From Records to what people and programs read; knows nothing of how the Records came about."""
+"""From Records, and what ``evaluation.after`` computed from runs, to what people and programs read; measures nothing."""
 
 from __future__ import annotations
 

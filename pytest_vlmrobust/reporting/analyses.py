@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core import ranking
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.core.ranking import Board, ModelAnalysis
 from pytest_vlmrobust.core.record import CHAIN_BINS, Measure, Record
 from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.evaluation.after import standings
+from pytest_vlmrobust.evaluation.after.standings import Board, ModelAnalysis
 from pytest_vlmrobust.metrics.scores import FIVE_NUMBERS
 from pytest_vlmrobust.metrics.severity import ALL
 
@@ -480,72 +480,72 @@ def _missing_note(sweep: str, missing: Mapping[str, str]) -> str:
     return f"{sweep} lacks {quantity(len(missing), 'cell')}: {shown}{more}"
 
 
-_SMALL = (ranking.SIZE_TREND, ranking.PROMPT_MODES, ranking.PATCH_TASKS, ranking.RCI_CORRELATIONS)
+_SMALL = (standings.SIZE_TREND, standings.PROMPT_MODES, standings.PATCH_TASKS, standings.RCI_CORRELATIONS)
 """Analyses of few rows, which a terminal has room for."""
 _OF_MODELS = {
-    ranking.CORRUPTION_ERRORS: (
+    standings.CORRUPTION_ERRORS: (
         "Corruption error by family of perturbations",
         "Errors in units of the reference model's; 1 equals it (VLM-RobustBench, table 28).",
         ("family",),
     ),
-    ranking.TIERS: ("Settings by tier of severity", _TIER_CAPTION, ("model", "level")),
-    ranking.EFFECTS: (
+    standings.TIERS: ("Settings by tier of severity", _TIER_CAPTION, ("model", "level")),
+    standings.EFFECTS: (
         "Cost of each level",
         f"{_EFFECT_CAPTION.format('tables 20 to 23')} Drops have intervals; all else is the plain mean over the models.",
         ("model", "level"),
     ),
-    ranking.MOST_HARMFUL: (
+    standings.MOST_HARMFUL: (
         "Most harmful settings",
         "Mean drop in percentage points, the largest over all models first (VLM-RobustBench, figure 2, tables 12 and 15 to 17).",
         ("setting", "level"),
     ),
-    ranking.TOP_RCE: (
+    standings.TOP_RCE: (
         "Settings that destroy most of the visual gain",
         "Plain mean of the models' own RCE in percent, the largest over all models first (VLM-RobustBench, table 5).",
         ("setting", "level"),
     ),
-    ranking.CATEGORY_DROPS: (
+    standings.CATEGORY_DROPS: (
         "Questions by how much they suffer",
         "Mean drop in percentage points by category of questions, the largest on average first (VLM-RobustBench, A.2).",
         ("category",),
     ),
-    ranking.SIZE_TREND: (
+    standings.SIZE_TREND: (
         "Mean drop and size",
         "Percentage points of mean drop per tenfold size of these models, and R squared of the line (VLM-RobustBench, A.3).",
         ("family",),
     ),
-    ranking.PROMPT_MODES: (
+    standings.PROMPT_MODES: (
         "Ways of asking",
         "Models in several prompt modes: accuracy, mean drop, shares of tiers; paired differences (VLM-RobustBench, A.4, A.5).",
         ("models",),
     ),
-    ranking.CHAIN_LENGTHS: (
+    standings.CHAIN_LENGTHS: (
         "Length of chains of thought and outcome",
         "Words of thinking, by whether a wrong answer is fixed and a right one kept (The Perceptual Observatory, figure 7).",
         ("models", "outcome"),
     ),
-    ranking.PATCH_BOXES: (
+    standings.PATCH_BOXES: (
         "Contribution of each patch",
         "Share in the right answers in percent, over models and datasets; patches row by row (RCI, figures 4 and 6).",
         ("grid", "patch"),
     ),
-    ranking.PATCH_TASKS: (
+    standings.PATCH_TASKS: (
         "PCRI by task",
         "Plain mean over datasets, without an interval, and its fall from the coarsest grid (PCRI, figures 2 to 7).",
         ("model", "task"),
     ),
-    ranking.RCI_BANDS: (
+    standings.RCI_BANDS: (
         "RCI of each dataset",
         "The band is that of the mean over models (RCI, section 3.2); by percentile, that of its fifth of all datasets.",
         ("dataset", "grid"),
     ),
-    ranking.RCI_CORRELATIONS: (
+    standings.RCI_CORRELATIONS: (
         "Agreement of models about RCI",
         "Correlation over the datasets that both have an index of (RCI, section 4.2.1 and figure 2).",
         ("models", "grid"),
     ),
 }
-_PLAIN = {ranking.CORRUPTION_ERRORS, ranking.PATCH_TASKS, ranking.RCI_BANDS, ranking.RCI_CORRELATIONS}
+_PLAIN = {standings.CORRUPTION_ERRORS, standings.PATCH_TASKS, standings.RCI_BANDS, standings.RCI_CORRELATIONS}
 """Analyses whose numbers are ratios; all others are fractions, shown in percent or percentage points."""
 
 
@@ -561,7 +561,7 @@ def board_tables(board: Board, *, small: bool = False) -> list[Table]:
 def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
     title, caption, names = _OF_MODELS[name]
     columns = list(dict.fromkeys(value for row in rows for value in row.values))
-    shown = _is_shown([(row.part,) for row in rows]) if name == ranking.MOST_HARMFUL else [True] * len(rows)
+    shown = _is_shown([(row.part,) for row in rows]) if name == standings.MOST_HARMFUL else [True] * len(rows)
     lines = [
         (*((row.part, row.of) if row.of else (row.part,)), *(_estimate(row, column) for column in columns), row.note)
         for row, kept in zip(rows, shown, strict=True)
@@ -592,7 +592,7 @@ def _estimate(row: ModelAnalysis, column: str) -> str:
     if math.isnan(known.value):
         return "undefined"
     plain = row.name in _PLAIN or column in ("r_squared", "flip_ratio")
-    counted = row.name == ranking.CHAIN_LENGTHS
+    counted = row.name == standings.CHAIN_LENGTHS
     value, low, high = (end if plain or counted else 100 * end for end in (known.value, known.low, known.high))
     digits = 3 if plain else 0 if counted else 1
     ends = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
 from pytest_vlmrobust.core.decision import WORST_FIRST
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
+from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
 
 from .files import RunFiles
 from .view import view

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.comparison import CellChange, Comparison, Repeatability, SweepChange
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
+from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
 
 from .writing import code, inert, print_sentence, text_console, write_json, write_text
 

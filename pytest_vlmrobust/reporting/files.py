@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
 from pytest_vlmrobust.core.errors import StoreError
-from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import on_one_line, quantity
 from pytest_vlmrobust.store import Evidence, last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
+from pytest_vlmrobust.store.gates import GateCount
 from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, Decision, Outcome
 from pytest_vlmrobust.core.record import CHECK, Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import on_one_line
 

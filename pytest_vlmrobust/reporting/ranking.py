@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.ranking import Board, FamilyDrops, Ranking, Standing
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
+from pytest_vlmrobust.evaluation.after.standings import Board, FamilyDrops, Ranking, Standing
 
 from .analyses import board_tables
 from .html.models import render_models

@@ -7,7 +7,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from pytest_vlmrobust.core.publication import (
+from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.evaluation.after.publication import (
     AGREES,
     COMPATIBLE,
     DIFFERS,
@@ -17,7 +18,6 @@ from pytest_vlmrobust.core.publication import (
     ReproducedTable,
     Reproduction,
 )
-from pytest_vlmrobust.core.words import first_few, quantity
 
 from .writing import render_table
 

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.conversion import read_json, to_plain
 from pytest_vlmrobust.core.decision import Allowance, Decision, NotShown, Outcome
 from pytest_vlmrobust.core.record import ABSENT_IF_ZERO, SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import printable
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.record import BY_VALUE, FAMILY, Record
 from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import all_of, percent, quantity
+from pytest_vlmrobust.store.gates import GateCount
 
 from .comparison import noise_lines
 from .subject import Subject, subject

@@ -11,14 +11,14 @@ from itertools import combinations
 from pathlib import Path
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Allowance, NotShown, Outcome, RunScope
-from pytest_vlmrobust.core.gates import GateCount
-from pytest_vlmrobust.core.ranking import Ranking
 from pytest_vlmrobust.core.record import BUDGET_METRICS, Measure, Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import first_few, interval, number, quantity
+from pytest_vlmrobust.evaluation.after.standings import Ranking
 from pytest_vlmrobust.metrics import rci_correlation
+from pytest_vlmrobust.store.gates import GateCount
 
 from .explanation import Command
 from .subject import mapping, objects

@@ -12,12 +12,11 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
-from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.core.words import quantity, without_halves
 
 from .database import FILE_NAME, STORE, Database, connect, explain_errors, transaction
-from .gates import Gate, count_gate
+from .gates import Gate, GateCount, count_gate
 from .run_directory import LOST
 
 _DECODER = json.JSONDecoder()  # which refuses bytes, as a damaged file may hold them: evidence could not be read with them

@@ -13,15 +13,16 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.conversion import from_plain, read_json
 from pytest_vlmrobust.core.decision import Allowance
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
-from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import without_halves
+
+from .gates import GateCount
 
 if TYPE_CHECKING:
     import numpy as np

@@ -23,11 +23,11 @@ from pytest_vlmrobust.cli import TRACEBACK, USAGE_ERROR, main, parser
 from pytest_vlmrobust.commands import runs
 from pytest_vlmrobust.commands.arguments import say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.measurements import quantities
 from pytest_vlmrobust.plugin.options import Settings

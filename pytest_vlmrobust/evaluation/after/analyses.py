@@ -16,7 +16,19 @@ from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.core.ranking import (
+from pytest_vlmrobust.core.words import first_few
+from pytest_vlmrobust.evaluation.judge.baseline import best_scores
+from pytest_vlmrobust.evaluation.judge.reads import floors, groups_of
+from pytest_vlmrobust.evaluation.run.answers import chances
+from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
+from pytest_vlmrobust.evaluation.run.families import DIRECT, families, family_name
+from pytest_vlmrobust.metrics.scores import five_numbers
+from pytest_vlmrobust.metrics.severity import ALL
+from pytest_vlmrobust.metrics.statistics.paired import interval_of
+from pytest_vlmrobust.metrics.table import ScoreTable
+
+from .boards import Part, RankingOptions, contest_estimates
+from .standings import (
     CATEGORY_DROPS,
     CHAIN_LENGTHS,
     CLEAN_ACCURACY,
@@ -35,18 +47,6 @@ from pytest_vlmrobust.core.ranking import (
     TOP_RCE,
     ModelAnalysis,
 )
-from pytest_vlmrobust.core.words import first_few
-from pytest_vlmrobust.evaluation.judge.baseline import best_scores
-from pytest_vlmrobust.evaluation.judge.reads import floors, groups_of
-from pytest_vlmrobust.evaluation.run.answers import chances
-from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
-from pytest_vlmrobust.evaluation.run.families import DIRECT, families, family_name
-from pytest_vlmrobust.metrics.scores import five_numbers
-from pytest_vlmrobust.metrics.severity import ALL
-from pytest_vlmrobust.metrics.statistics.paired import interval_of
-from pytest_vlmrobust.metrics.table import ScoreTable
-
-from .boards import Part, RankingOptions, contest_estimates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,21 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core import ranking
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
-from pytest_vlmrobust.core.ranking import QUANTITIES, Board, Difference, FamilyDrops, Standing
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.metrics.side_by_side import SideBySide
 from pytest_vlmrobust.metrics.statistics.multiple import Contest, place_intervals, places
 from pytest_vlmrobust.metrics.statistics.paired import BoundTest, largest_bounds
 
+from . import standings
+from .standings import QUANTITIES, Board, Difference, FamilyDrops, Standing
+
 if TYPE_CHECKING:
     from pytest_vlmrobust.metrics.scores import Scores
 
 
-MEAN_ACCURACY, CLEAN_ACCURACY = ranking.MEAN_ACCURACY.name, ranking.CLEAN_ACCURACY.name
-MEAN_DROP, WORST, ERROR = ranking.MEAN_DROP.name, ranking.WORST_CASE_DROP.name, ranking.MEAN_CORRUPTION_ERROR.name
+MEAN_ACCURACY, CLEAN_ACCURACY = standings.MEAN_ACCURACY.name, standings.CLEAN_ACCURACY.name
+MEAN_DROP, WORST, ERROR = standings.MEAN_DROP.name, standings.WORST_CASE_DROP.name, standings.MEAN_CORRUPTION_ERROR.name
 _NO_REFERENCE = "no reference model was named: --reference MODEL"
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import Sample
@@ -24,6 +23,8 @@ from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, read_manifest
+
+from .changes import CellChange, Comparison, SweepChange
 
 CONFIDENCE = 0.90
 _BASELINES = (CLEAN, NO_IMAGE)

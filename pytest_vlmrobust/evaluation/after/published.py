@@ -16,7 +16,8 @@ from typing import Any
 import yaml
 
 from pytest_vlmrobust.core.errors import UnknownName
-from pytest_vlmrobust.core.publication import PublishedTable, PublishedValue
+
+from .publication import PublishedTable, PublishedValue
 
 KEYS = (
     "dataset",

@@ -17,7 +17,6 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.core.ranking import BY, Board, ModelAnalysis, Ranking
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.judge.baseline import refuse_unlike_answers
 from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
@@ -26,6 +25,7 @@ from pytest_vlmrobust.evaluation.run.manifest import ORIGIN
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
 
 from .comparison import SHOWN, Entry, differing_conditions, manifest, places
+from .standings import BY, Board, ModelAnalysis, Ranking
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.store import Evidence
@@ -55,7 +55,7 @@ def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = 
 
     Args:
         runs: name and directory of each; models of a run with a name are called NAME/MODEL, others as they are.
-        by: the quantity that ranks, one of :data:`~pytest_vlmrobust.core.ranking.BY`.
+        by: the quantity that ranks, one of :data:`~pytest_vlmrobust.evaluation.after.standings.BY`.
         reference: the model whose errors are the unit of mCE; empty for none.
         confidence: two-sided level in (0, 1): of each interval, and of all statements about ranks and pairs together.
 

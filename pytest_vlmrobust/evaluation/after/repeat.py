@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.plan import RUNGS

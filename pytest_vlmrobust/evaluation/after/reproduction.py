@@ -29,18 +29,6 @@ from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.publication import (
-    AGREES,
-    COMPATIBLE,
-    DECLARED,
-    DIFFERS,
-    MULTIPLE,
-    PublishedTable,
-    PublishedValue,
-    Reproduced,
-    ReproducedTable,
-    Reproduction,
-)
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.datasets.sampling import BY_ROW
 from pytest_vlmrobust.evaluation.judge.reads import floors, groups_of
@@ -53,6 +41,18 @@ from pytest_vlmrobust.perturbations.registry import find
 
 from .comparison import Entry, manifest, places
 from .measured import font_sizes, measured
+from .publication import (
+    AGREES,
+    COMPATIBLE,
+    DECLARED,
+    DIFFERS,
+    MULTIPLE,
+    PublishedTable,
+    PublishedValue,
+    Reproduced,
+    ReproducedTable,
+    Reproduction,
+)
 from .published import Paper, paper
 
 CONFIDENCE = 0.90

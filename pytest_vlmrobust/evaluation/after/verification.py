@@ -14,7 +14,6 @@ from typing import Any
 from pytest_vlmrobust.core.cell import PROBES
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
-from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.core.record import BUDGET, CHECK, Record
 from pytest_vlmrobust.core.spending import BUDGET_SPENT
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
@@ -28,7 +27,7 @@ from pytest_vlmrobust.policies import Mode
 from pytest_vlmrobust.policies.policy import policy_content
 from pytest_vlmrobust.store import Evidence, read_journal
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
-from pytest_vlmrobust.store.gates import count_of, set_digest
+from pytest_vlmrobust.store.gates import GateCount, count_of, set_digest
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
 from pytest_vlmrobust.store.run_directory import BASELINE
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET

@@ -6,12 +6,12 @@ import io
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import ImageError, UsageError
-from pytest_vlmrobust.core.profile import Profile, Question
 from pytest_vlmrobust.core.sample import META, UNDECLARED, Sample
 from pytest_vlmrobust.core.words import first_few, percent, quantity
 from pytest_vlmrobust.datasets import Dataset, corpus_metric
@@ -30,6 +30,39 @@ _COMMONEST = 5
 _QUALITY = 80
 
 Facts = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question as a person looks at it; every text is that of the data, whatever it holds."""
+
+    id: str
+    text: str
+    """The question with its hint."""
+    options: tuple[tuple[str, str], ...]
+    """Letters and texts."""
+    target: str
+    scorer: str
+    category: str
+    pictures: tuple[bytes, ...]
+    """A WebP of each, small enough for a page; empty where the picture cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is known of a dataset."""
+
+    name: str
+    facts: tuple[tuple[str, str], ...]
+    """What is asked about, and the answer."""
+    notes: tuple[str, ...]
+    """What its reader should know, such as rows left out."""
+    refusal: str
+    """Why a run with these data is refused; empty where it is not."""
+    unread: tuple[str, ...]
+    """Which pictures cannot be read, and why."""
+    questions: tuple[Question, ...]
+    """The first ones."""
 
 
 def profile(dataset: Dataset) -> Profile:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pytest_vlmrobust.core.ranking import PATCH_BOXES, Board, ModelAnalysis, Ranking, Standing
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import all_of
+from pytest_vlmrobust.evaluation.after.standings import PATCH_BOXES, Board, ModelAnalysis, Ranking, Standing
 from pytest_vlmrobust.reporting.analyses import Table, board_tables
 
 from . import drawing, page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.comparison import noise_by_metric, why_unmeasured
 

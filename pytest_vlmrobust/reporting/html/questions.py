@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from pytest_vlmrobust.core.profile import Profile
+from pytest_vlmrobust.evaluation.run.profile import Profile
 
 from . import page
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.conversion import DEEPEST, from_plain, read_json, to_plain
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.spending import Spending
 

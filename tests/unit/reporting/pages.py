@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Example, Measure, Picture, Record, Reply
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.reporting import Command
 from pytest_vlmrobust.store.run_directory import Pictures
 

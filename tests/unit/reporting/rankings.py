@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.ranking import QUANTITIES, Board, Difference, FamilyDrops, Ranking, Standing
+from pytest_vlmrobust.evaluation.after.standings import QUANTITIES, Board, Difference, FamilyDrops, Ranking, Standing
 
 
 def about(value: float, reason: str = "") -> Estimate:

@@ -12,8 +12,8 @@ import pytest
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.ranking import Board, ModelAnalysis
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.evaluation.after.standings import Board, ModelAnalysis
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.analyses import Analysis, analyses, analysis_tables, board_tables
 from pytest_vlmrobust.reporting.results import is_results, results_json

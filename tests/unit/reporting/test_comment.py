@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
 from pytest_vlmrobust.reporting.comment import LONGEST, Against, branch_of, job_link, marker, render_comment
 from pytest_vlmrobust.reporting.files import RunFiles
 from pytest_vlmrobust.reporting.wording import RunFacts

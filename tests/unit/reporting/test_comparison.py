@@ -5,8 +5,9 @@ import json
 import math
 from pathlib import Path
 
-from pytest_vlmrobust.core.comparison import CellChange, Comparison, Repeatability, SweepChange
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.repeatability import Repeatability
+from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.comparison import (
     comparison_markdown,

@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.reporting import Command, RunFacts
 from pytest_vlmrobust.reporting.junit import LOST, correct, junit_xml, names_of, properties, runs_in, suite_properties, visible

@@ -12,9 +12,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.results import CSV_COLUMNS, cells_csv, results, results_schema
 

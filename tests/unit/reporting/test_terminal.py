@@ -11,10 +11,10 @@ import pytest
 import yaml
 from rich.cells import cell_len
 
-from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.core.gates import GateCount
 from pytest_vlmrobust.store import Store
-from pytest_vlmrobust.store.gates import Gate, members
+from pytest_vlmrobust.store.gates import Gate, GateCount, members
 from pytest_vlmrobust.store.merging import merge_stores
 
 

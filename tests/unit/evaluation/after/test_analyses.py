@@ -16,11 +16,11 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
-from pytest_vlmrobust.core.ranking import ModelAnalysis
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.after.analyses import PatchIndex, mode_pairs, patch_analyses, rci_analyses
 from pytest_vlmrobust.evaluation.after.published import paper
 from pytest_vlmrobust.evaluation.after.ranking import rank
+from pytest_vlmrobust.evaluation.after.standings import ModelAnalysis
 from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
 from pytest_vlmrobust.evaluation.run.manifest import model_origin
 from pytest_vlmrobust.reporting.html.models import render_models

@@ -18,11 +18,11 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
-from pytest_vlmrobust.core.ranking import BY, QUANTITIES, Board
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.comparison import Entry
 from pytest_vlmrobust.evaluation.after.ranking import UNREGISTERED, rank, rank_entries, rank_run
+from pytest_vlmrobust.evaluation.after.standings import BY, QUANTITIES, Board
 from pytest_vlmrobust.evaluation.run.manifest import model_origin
 from pytest_vlmrobust.metrics import ScoreTable
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .estimate import Estimate
+from pytest_vlmrobust.core.estimate import Estimate
 
 RANKING_VERSION = 1
 

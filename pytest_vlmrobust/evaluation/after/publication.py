@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .estimate import Estimate
+from pytest_vlmrobust.core.estimate import Estimate
 
 REPRODUCTION_VERSION = 1
 
