@@ -18,6 +18,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -256,47 +257,33 @@ def scripted_oracles() -> str:
 
 def benchmarks() -> str:
     """Returns the table of the shipped benchmarks that are scored."""
-    rows = [benchmark_row(record) for record in scored_benchmarks()]
-    return table(("benchmark", "file names", "on the hub", "answers", "scorer", "whole dataset", "remarks"), rows)
-
-
-def scored_benchmarks() -> list[Benchmark]:
-    """Returns the shipped benchmarks whose questions have a scorer."""
-    return [record for record in read_benchmarks(SHIPPED).values() if record.number != "refused"]
+    rows = [benchmark_row(record) for record in read_benchmarks(SHIPPED).values() if record.number != "refused"]
+    return table(("benchmark", "file names", "on the hub", "scorer", "whole dataset", "published number", "remarks"), rows)
 
 
 def benchmark_row(record: Benchmark) -> tuple[str, ...]:
-    """Returns what the table says about one benchmark."""
+    """Returns what the table says about one benchmark; the usual metric and an equal number stay empty."""
     named = [scorer for kind in record.kinds for scorer in (kind.scorer, kind.unlisted) if scorer]
+    patterns = [name for name in record.files if "*" in name]
+    files = [name for name in record.files if name in patterns or not any(fnmatchcase(name, one) for one in patterns)]
     return (
-        f"**{record.name}**: {record.about}",
-        ", ".join(f"`{name}`" for name in record.files),
+        record.name,
+        ", ".join(f"`{name}`" for name in files),
         ", ".join(f"`{layout.ids[0]}`" for layout in record.hub),
-        ", ".join(dict.fromkeys(kind.task for kind in record.kinds)),
         ", ".join(f"`{scorer}`" for scorer in dict.fromkeys(named)),
-        f"`{record.metric}`",
+        "" if record.metric == "accuracy" else f"`{record.metric}`",
+        "" if record.number == "equal" else f"{record.number}: {record.why}",
         plain(record.remarks),
     )
 
 
 def refused_benchmarks() -> str:
-    """Returns the list of the benchmarks that are refused: why, and the names of their files."""
-    refused = [record for record in read_benchmarks(SHIPPED).values() if record.number == "refused"]
-    return "".join(
-        f"- **{record.name}** ({record.why}): {', '.join(f'`{name}`' for name in record.files)}\n" for record in refused
-    )
-
-
-def published() -> str:
-    """Returns the table of how the numbers of the scored benchmarks stand to those of their makers, a row for each rule."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for record in scored_benchmarks():
-        groups.setdefault((record.rule, record.source, record.number, record.why), []).append(record.name)
-    most = max(groups, key=lambda rule: len(groups[rule]))
-    rows = [(", ".join(names), *rule) for rule, names in groups.items() if rule != most]
-    return table(
-        ("benchmark", "rule of its makers", "where it was read", "number here", "why"), [("all others above", *most), *rows]
-    )
+    """Returns the list of the benchmarks that are refused, by the reason."""
+    reasons: dict[str, list[str]] = {}
+    for record in read_benchmarks(SHIPPED).values():
+        if record.number == "refused":
+            reasons.setdefault(record.why, []).append(record.name)
+    return "".join(f"- {why}: {', '.join(names)}.\n" for why, names in reasons.items())
 
 
 def exceptions() -> str:
@@ -461,7 +448,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reviewers.md": {"reviewers": reviewers},
     "docs/verdicts.md": {"decided": functools.partial(decisions, short=True)},
     "studies/verdicts/README.md": {"declared": declared_risks, "decisions": decisions},
-    "docs/reference/data.md": {"benchmarks": benchmarks, "refused": refused_benchmarks, "published": published},
+    "docs/reference/data.md": {"benchmarks": benchmarks, "refused": refused_benchmarks},
 }
 
 
