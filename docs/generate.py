@@ -69,6 +69,9 @@ _SUITES = {
     "baseline": "Against an earlier run",
 }
 
+_MOST = 5
+"""As many values of a parameter are listed; of more, the first and the last."""
+
 _MACRO = ".macro"
 """How the name of a metric of the mean curve of categories ends: it stands with the metric itself."""
 
@@ -142,7 +145,7 @@ def metrics() -> str:
 
 
 def metric(record: Described) -> str:
-    """Returns what the page says about one metric: its question, formula, range, when it is NaN, its interval and source."""
+    """Returns what the page says about one metric: its question, formula, range, when it is NaN, and its source."""
     about = describe(record)
     facts = dict(about.facts)
     unit = "" if record.unit == "fraction" else f" ({record.unit})"
@@ -152,7 +155,7 @@ def metric(record: Described) -> str:
         f"{facts['bounds']}{unit}{better}.",
         f"Defined when: {facts['defined when']}." if "defined when" in facts else "",
         f"NaN {undefined}." if "undefined" in undefined and "defined when" not in facts else "",
-        f"Interval: {first_sentence(facts['interval'])}" if record.interval else "Interval: none.",
+        "" if record.interval else "No interval.",
         f"Source: {facts['published']}." if "published" in facts else "",
         f"Also `{about.name}{_MACRO}`, on the mean curve of the categories." if f"{about.name}{_MACRO}" in quantities() else "",
     ]
@@ -178,7 +181,7 @@ def perturbations(group: str) -> str:
     if group != "published":  # in an order that does not depend on what was imported first
         built_in.sort(key=lambda record: record.function.__module__)
     rows = [perturbation_row(record) for record in built_in if perturbation_group(record) == group]
-    header = ("name", "category", "parameters", "algorithm", "source", "version", "changes the answer about", "random")
+    header = ("name", "category", "parameters", "algorithm", "source", "changes the answer about", "random")
     differing = [number for number, column in enumerate(zip(*rows, strict=True)) if len(set(column)) > 1]
     return table([header[number] for number in differing], [[row[number] for number in differing] for row in rows])
 
@@ -196,9 +199,8 @@ def perturbation_row(record: Corruption) -> tuple[str, ...]:
         f"`{record.name}`",
         record.category,
         parameters(record),
-        plain(first_line(record.doc)),
-        record.source,
-        str(record.version),
+        plain(first_line(record.doc)).removesuffix("; a procedural stand-in for a diffusion illusion.").removesuffix(", stated."),
+        record.source.removeprefix("VLM-RobustBench Table 29").removeprefix("VLM-RobustBench C.5").removeprefix("; "),
         changes(record.changes),
         "yes" if record.stochastic else "",
     )
@@ -210,9 +212,12 @@ def parameters(record: Corruption) -> str:
     for values in record.levels.values():
         for key, value in values.items():
             by_name.setdefault(key, []).append(str(value))
-    said = [f"{key} = {' / '.join(values)}" for key, values in by_name.items()]
+    said = [
+        f"{key} = {'/'.join(values) if len(values) <= _MOST else f'{values[0]} … {values[-1]}'}"
+        for key, values in by_name.items()
+    ]
     if record.numbered:
-        said.append(f"or any from {record.numbered.lowest} to {record.numbered.highest} {record.numbered.noun}")
+        said.append(f"or any from {record.numbered.lowest} to {record.numbered.highest}")
     return ", ".join(said)
 
 
