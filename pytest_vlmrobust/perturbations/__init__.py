@@ -18,8 +18,6 @@ from .record import CHANGES, Corruption
 if TYPE_CHECKING:
     from .catalog import SettingInfo, corruption, fingerprint, info, names
     from .illusion_folder import illusions
-    from .neural.diffusion import IllusionPipeline
-    from .neural.generation import generate_folder
     from .neural.super_resolution import super_resolution
     from .pixels import Painted
     from .questions import perturbed
@@ -28,14 +26,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CHANGES",
     "Corruption",
-    "IllusionPipeline",
     "Painted",
     "Renderer",
     "SettingInfo",
     "as_rgb",
     "corruption",
     "fingerprint",
-    "generate_folder",
     "get",
     "illusions",
     "info",
@@ -45,14 +41,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "IllusionPipeline": "neural.diffusion",
     "Painted": "pixels",
     "Renderer": "rendering",
     "SettingInfo": "catalog",
     "as_rgb": "rendering",
     "corruption": "catalog",  # and not where it is defined: what is built in must be registered before anything of a user's
     "fingerprint": "catalog",
-    "generate_folder": "neural.generation",
     "get": "rendering",
     "illusions": "illusion_folder",
     "info": "catalog",

@@ -2,7 +2,6 @@
 
     FOLDER/original/NAME.png    the pictures as a model would see them
     FOLDER/VARIANT/NAME.png     the same pictures as illusions, one subfolder for each variant
-    FOLDER/index.jsonl          how they were made; written by ``generate_folder``, not read here
 
 Pictures may also be .bmp, .jpeg, .jpg, .tif, .tiff or .webp; those of one NAME belong together, whatever their suffixes.
 """
@@ -27,7 +26,7 @@ from .rendering import as_rgb
 
 ORIGINAL = "original"
 SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
-LAYOUT = "Expected FOLDER/original/NAME.png and FOLDER/VARIANT/NAME.png, as perturbations.generate_folder writes them"
+LAYOUT = "Expected FOLDER/original/NAME.png and FOLDER/VARIANT/NAME.png, as recipes/illusions.py writes them"
 
 
 def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = False) -> list[str]:
@@ -97,7 +96,7 @@ class IllusionFolder:
         if name not in self.variants[variant]:
             raise ImageError(
                 f"{self._name}:{variant}: {self.folder / variant} has no file for the original {self._originals[name].name!r}. "
-                f"Expected {name}.png there; perturbations.generate_folder makes what is missing"
+                f"Expected {name}.png there; recipes/illusions.py makes what is missing"
             )
         return self._decoded(self.variants[variant][name], f"{self._name}:{variant}")
 

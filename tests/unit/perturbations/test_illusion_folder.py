@@ -167,7 +167,7 @@ def test_a_variant_that_is_missing(folder: Path) -> None:
         render(drawn(1), seed=1)
     assert str(caught.value) == (
         f"illusion:origami: {folder / 'origami'} has no file for the original 'b.png'. Expected b.png there; "
-        "perturbations.generate_folder makes what is missing"
+        "recipes/illusions.py makes what is missing"
     )
 
 
