@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource
 
 from .faces_folder_reading import FolderContents, FolderReader
-from .faces_folder_table import DOMAINS, SETTINGS, FolderSettings, read_settings, tables_in, write_rows, written_box
+from .faces_folder_table import DOMAINS, SETTINGS, TABLE, FolderSettings, read_settings, write_rows, written_box
 from .images import FileImage
 from .protocol import Entity
 from .similarity import CIRCLES, PIXEL_STATISTICS, circles, nearest, unit_rows
@@ -165,11 +165,10 @@ class FaceFolder:
         return unit_rows(self._encoder.embed(entity.image.load() for entity in self.entities()))
 
     def _table(self) -> Path:
-        tables = tables_in(self.folder)
-        if len(tables) != 1:
-            names = " and ".join(table.name for table in tables) or "neither"
-            raise DatasetError(f"{self.folder} holds {names}: expected either faces.csv or faces.json")
-        return tables[0]
+        table = self.folder / TABLE
+        if not table.is_file():
+            raise DatasetError(f"{self.folder} holds no {TABLE}: expected the table of the identities there")
+        return table
 
     def __repr__(self) -> str:
         return f"FaceFolder({str(self.folder)!r}, {self.name!r})"

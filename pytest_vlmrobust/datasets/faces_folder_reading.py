@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, did_you_mean
@@ -19,7 +19,6 @@ from pytest_vlmrobust.core.fingerprint import pixels_digest
 from .faces_folder_table import SETTINGS, FolderSettings, Row, read_rows
 from .files import Place, Problems
 from .images import FileImage, is_turned
-from .own_rows import is_text
 from .protocol import Entity
 from .similarity import pixel_features
 
@@ -71,7 +70,7 @@ class FolderReader:
 
     def __init__(self, folder: Path, table: Path, settings: FolderSettings) -> None:
         self.folder, self.table, self.settings = folder, table, settings
-        self.problems = Problems(table, "key" if table.suffix == ".json" else "column")
+        self.problems = Problems(table, "column")
         self._pixels: dict[str, Place] = {}
 
     def contents(self) -> FolderContents:
@@ -90,22 +89,12 @@ class FolderReader:
         return FolderContents(_entities(drafts), features, tuple(self._notes(drafts)))
 
     def _draft(self, row: Row) -> _Draft:
-        identity, group, category = (self._text(row, column) for column in ("identity", "group", "category"))
-        groupings = {name: text for name in self.settings.groupings if (text := self._text(row, name))}
+        identity, group, category = (row.cells.get(column, "") for column in ("identity", "group", "category"))
+        groupings = {name: row.cells[name] for name in self.settings.groupings if name in row.cells}
         return _Draft(row.place, self._path(row), identity, group, category, self._boxes(row), groupings)
-
-    def _text(self, row: Row, column: str) -> str:
-        value = row.cells.get(column, "")
-        if is_text(value) and _can_be_written(str(value)):
-            return str(value)
-        self.problems.add(row.place, column, value, "text")
-        return ""
 
     def _path(self, row: Row) -> Path:
         written = row.cells["file"]
-        if not isinstance(written, str) or not _can_be_written(written):
-            self.problems.add(row.place, "file", written, "the path of a picture, relative to the folder")
-            return self.folder
         path = self.folder / written
         if why := _why_no_file(path):
             downloads = " (nothing is downloaded: save the picture in the folder)" if "://" in written else ""
@@ -170,7 +159,7 @@ class FolderReader:
         if draft.path == self.folder:
             return  # there is none, which was said
         try:
-            picture = FileImage(draft.path, f"{draft.place}, {self.problems.part} 'file'").load()
+            picture = FileImage(draft.path, f"{draft.place}, column 'file'").load()
         except ImageError as error:
             self.problems.messages.append(str(error))
             return
@@ -256,20 +245,12 @@ def _alike(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
-def _can_be_written(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which JSON can hold and no file of a report can."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _four(value: Any) -> Box | None:
-    """Returns four numbers, or ``None`` when ``value`` is something else: neither a list of them nor a text with commas."""
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list) or len(parts) != 4:
+def _four(text: str) -> Box | None:
+    """Returns the four numbers of a text with commas, or ``None`` when it is something else."""
+    parts = text.split(",")
+    if len(parts) != 4 or not all(map(_NUMBER.fullmatch, parts)):
         return None
-    texts = [part if isinstance(value, str) else repr(part) for part in parts]
-    if not all(map(_NUMBER.fullmatch, texts)):
-        return None
-    x1, y1, x2, y2 = map(float, texts)
+    x1, y1, x2, y2 = map(float, parts)
     return x1, y1, x2, y2
 
 

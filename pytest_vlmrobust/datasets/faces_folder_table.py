@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pytest_vlmrobust.core.boxes import Box
-from pytest_vlmrobust.core.conversion import refuse_constant, without_repeats
 from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 
 from .files import Place, Problems
 
-# The table of a folder of identities: ``faces.csv`` or ``faces.json``, row by row, each with its line.
+# The table of a folder of identities: ``faces.csv``, row by row, each with its line.
 #
 #     file,identity,group,left_eye,right_eye,nose,mouth
 #     ann.png,Ann,female,"52,61,71,70","89,61,108,70","72,70,88,95","62,104,98,119"
-#
-#     [{"file": "ann.png", "identity": "Ann", "group": "female", "nose": [72, 70, 88, 95], …}]
 #
 # CSV is UTF-8, separated by commas; blanks around a value are ignored.
 
 
 REQUIRED = ("file", "identity")
 OPTIONAL = ("group", "category")
-_BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +32,14 @@ class Row:
     """One picture as the table describes it; ``cells`` has the columns that are not empty."""
 
     place: Place
-    cells: Mapping[str, Any]
+    cells: Mapping[str, str]
 
 
 def read_rows(table: Path, more: Sequence[str], problems: Problems) -> list[Row]:
     """Returns the rows of a table, without those that lack what every row needs, which are noted in ``problems``."""
     columns = (*REQUIRED, *OPTIONAL, *more)
     try:
-        text = _text(table)
-        entries = list(
-            _of_json(table, text, columns, problems) if table.suffix == ".json" else _of_csv(table, text, columns, problems)
-        )
+        entries = list(_entries(table, _text(table), columns, problems))
     except OSError as error:
         raise DatasetError(f"{table} cannot be read: {error.strerror or error}") from error
     rows = [_row(table, line, cells) for line, cells in entries]
@@ -72,15 +63,15 @@ def written_box(box: Box) -> str:
     return ",".join(repr(int(edge) if edge == int(edge) else edge) for edge in box)
 
 
-def _row(table: Path, line: int, cells: Mapping[str, Any]) -> Row:
-    name = f"file {cells['file']!r}" if isinstance(cells.get("file"), str) else "the row"
+def _row(table: Path, line: int, cells: Mapping[str, str]) -> Row:
+    name = f"file {cells['file']!r}" if "file" in cells else "the row"
     return Row(Place(table, line, name), cells)
 
 
 def _is_complete(row: Row, problems: Problems) -> bool:
     absent = [column for column in REQUIRED if column not in row.cells]
     for column in absent:
-        problems.add(row.place, column, None, f"a value: this {problems.part} is required")
+        problems.add(row.place, column, None, "a value: this column is required")
     return not absent
 
 
@@ -93,7 +84,7 @@ def _text(table: Path) -> str:
         raise DatasetError(f"{table}:{line} is not UTF-8 ({error}). Save the table as UTF-8") from error
 
 
-def _of_csv(table: Path, text: str, columns: Sequence[str], problems: Problems) -> Iterator[tuple[int, dict[str, str]]]:
+def _entries(table: Path, text: str, columns: Sequence[str], problems: Problems) -> Iterator[tuple[int, dict[str, str]]]:
     records = _records(table, text)
     line, header = next(records, (1, []))
     _check_header(Place(table, line, "the header"), header, columns, problems)
@@ -135,62 +126,14 @@ def _check_header(place: Place, header: Sequence[str], columns: Sequence[str], p
     problems.raise_any()
 
 
-def _of_json(table: Path, text: str, columns: Sequence[str], problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line, value in _values(table, text):
-        place = Place(table, line, "the row")
-        if not isinstance(value, dict):
-            problems.add(place, "(all)", value, "an object")
-            continue
-        for key in value:
-            if key not in columns:
-                problems.add(place, key, value[key], f"no such key.{did_you_mean(key, columns)} Known: {', '.join(columns)}")
-        cells = {key: cell.strip() if isinstance(cell, str) else cell for key, cell in value.items() if key in columns}
-        yield line, {key: cell for key, cell in cells.items() if cell not in (None, "")}
-
-
-def _values(table: Path, text: str) -> Iterator[tuple[int, Any]]:
-    """Yields the values of a list with the line on which each starts."""
-    decoder = json.JSONDecoder(object_pairs_hook=without_repeats, parse_constant=refuse_constant)
-    at = _skip_blanks(text, 0)
-    if text[at : at + 1] != "[":
-        raise DatasetError(f"{table}:1 begins with {text[at : at + 20]!r}. Expected a list of objects: [{{…}}, {{…}}]")
-    at = _skip_blanks(text, at + 1)
-    while text[at : at + 1] != "]":
-        line = text.count("\n", 0, at) + 1
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            raise DatasetError(f"{table}:{line} is not JSON: {error}. Expected a list of objects: [{{…}}, {{…}}]") from error
-        yield line, value
-        at = _after_comma(table, text, _skip_blanks(text, end))
-    if text[_skip_blanks(text, at + 1) :]:
-        raise DatasetError(f"{table} goes on after the list. Expected one list and nothing else")
-
-
-def _after_comma(table: Path, text: str, at: int) -> int:
-    """Returns where the next value or the end of the list is, past exactly one comma or at the end."""
-    if text[at : at + 1] == "]":
-        return at
-    following = _skip_blanks(text, at + 1)
-    if text[at : at + 1] != "," or text[following : following + 1] in ("]", ""):
-        line = text.count("\n", 0, at) + 1
-        raise DatasetError(f"{table}:{line} is not JSON: found {text[at : at + 20]!r}, expected a comma and an object, or ']'")
-    return following
-
-
-def _skip_blanks(text: str, at: int) -> int:
-    match = _BLANKS.match(text, at)
-    return at if match is None else match.end()
-
-
 # What a folder of identities consists of, known without reading any of it.
 #
-# FOLDER/faces.csv     the table: one row for each picture (or faces.json, a list of objects)
+# FOLDER/faces.csv     the table: one row for each image
 # FOLDER/faces.yaml    settings; optional
 # FOLDER/…             the pictures, also in subfolders
 
 
-TABLES = ("faces.csv", "faces.json")
+TABLE = "faces.csv"
 SETTINGS = "faces.yaml"
 
 
@@ -208,11 +151,6 @@ DOMAINS = {
     "face": Domain(("left_eye", "right_eye", "nose", "mouth"), ("nose", "left_eye", "right_eye", "mouth")),
     "word": Domain(("word",), ("corner",)),
 }
-
-
-def tables_in(folder: Path) -> list[Path]:
-    """Returns the tables of identities in a folder; usually none, and one in a folder of identities."""
-    return [folder / name for name in TABLES if (folder / name).is_file()]
 
 
 # Settings of a folder of identities: ``faces.yaml`` beside its table.

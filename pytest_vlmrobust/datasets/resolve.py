@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.words import first_few
 
 from .benchmarks import UNKNOWN, Benchmark, benchmark_of, benchmarks
-from .faces_folder_table import TABLES, tables_in
+from .faces_folder_table import TABLE
 from .protocol import COLLECTIONS, Collection, Dataset
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ _KINDS = "a .tsv, a .jsonl, a .csv, a .parquet"
 
 
 def _is_data(path: Path) -> bool:
-    return path.suffix.lower() in {_TSV, *FORMATS} and path.name not in TABLES
+    return path.suffix.lower() in {_TSV, *FORMATS} and path.name != TABLE
 
 
 def dataset_id(name_or_path: str) -> str:
@@ -158,7 +158,7 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
     if _is_data(file) and (read_rows := FORMATS.get(file.suffix.lower())):
         _refuse_compat(compat, str(file))
         return FileDataset(name, file, read_rows)
-    whole = f" To mean a collection of identities, give its folder: {file.parent}" if file.name in TABLES else ""
+    whole = f" To mean a collection of identities, give its folder: {file.parent}" if file.name == TABLE else ""
     raise DatasetError(f"{file} is not a dataset: expected {_KINDS}, or a folder that holds exactly one of them.{whole}")
 
 
@@ -186,14 +186,14 @@ def _only_file(folder: Path) -> Path:
         raise DatasetError(
             f"{folder} holds {len(files)} datasets ({names}): expected exactly one. Give the path of the one you mean"
         )
-    if tables := tables_in(folder):
+    if (folder / TABLE).is_file():
         raise DatasetError(
-            f"{folder} is a collection of identities (it holds {tables[0].name}) and asks no questions: the tasks of the "
+            f"{folder} is a collection of identities (it holds {TABLE}) and asks no questions: the tasks of the "
             f"Observatory are made of it, by suites/test_observatory.py. Expected {_KINDS} for questions"
         )
     there = sorted(path.name for path in folder.iterdir())
     raise DatasetError(
-        f"{folder} holds none of {_KINDS}, nor {' or '.join(TABLES)}: expected exactly one of them."
+        f"{folder} holds none of {_KINDS}, nor {TABLE}: expected exactly one of them."
         f"{_misnamed_table_hint(there)} It holds {_list(there)}"
     )
 
@@ -202,7 +202,7 @@ def _misnamed_table_hint(names: Iterable[str]) -> str:
     """Returns a hint at a file that looks like a table of identities under another name, or an empty string."""
     tables = (name for name in names if Path(name).suffix.lower() in (".json", ".xlsx", ".ods"))
     table = next(tables, None)
-    return f" A table of identities is called {' or '.join(TABLES)}, and there is {table}." if table else ""
+    return f" A table of identities is called {TABLE}, and there is {table}." if table else ""
 
 
 def find(typed: str, data_dir: Path | None) -> Path | None:
@@ -240,7 +240,7 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
         f"dataset {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}; "
         f"collections of identities: {_list(COLLECTIONS.names())}. "
         f"Looked for {looked}.{nowhere} Expected a registered name, {_KINDS}, or a folder with one of them or "
-        f"with {' or '.join(TABLES)} for identities{_of_benchmark(typed)}"
+        f"with {TABLE} for identities{_of_benchmark(typed)}"
     )
 
 
@@ -278,7 +278,7 @@ def _list(names: list[str], most: int = 20) -> str:
 def resolve_collection(name_or_path: str | Path, data_dir: Path | None = None) -> Collection | None:
     """Returns the collection that ``name_or_path`` means, or ``None`` where it means none; no picture is opened for it.
 
-    It is that of a registered name, else a folder that holds ``faces.csv`` or ``faces.json``: as a path, or by its name in the
+    It is that of a registered name, else a folder that holds ``faces.csv``: as a path, or by its name in the
     data folder. To mean a folder whose name is also registered, write it as a path: ``./faces``. Each call makes a collection
     of its own, which reads the folder when it is first asked for something.
     """
@@ -288,7 +288,7 @@ def resolve_collection(name_or_path: str | Path, data_dir: Path | None = None) -
     if not typed.strip() or typed.startswith(HUB):
         return None
     path = find(typed, data_dir)
-    if path is None or not tables_in(path):
+    if path is None or not (path / TABLE).is_file():
         return None
     from .faces_folder import FaceFolder
 

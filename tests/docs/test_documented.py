@@ -120,7 +120,7 @@ def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
     assert written == set(re.findall(r"`(vlm\.[\w.-]+)`", of_the_suite))
 
 
-@pytest.mark.cases("name", [*FOLDER_COLUMNS, *faces_folder_table.KEYS, *faces_folder_table.TABLES, "word", "corner"])
+@pytest.mark.cases("name", [*FOLDER_COLUMNS, *faces_folder_table.KEYS, faces_folder_table.TABLE, "word", "corner"])
 def test_folders_of_identities(name: str) -> None:
     assert f"`{name}`" in page("data.md").partition("### Your own faces")[2].partition("\n## ")[0]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import warnings
 import zlib
@@ -51,12 +50,6 @@ def boxes(**changed: str) -> str:
     return ",".join(f'"{text}"' if text else "" for text in {**TEXTS, **changed}.values())
 
 
-def as_json(folder: Path, rows: list[dict[str, object]]) -> Path:
-    (folder / "faces.csv").unlink()
-    (folder / "faces.json").write_text(json.dumps(rows, indent="\t"), encoding="utf-8")
-    return folder
-
-
 def names(pictures: tuple[ImageSource, ...], folder: FaceFolder) -> list[str]:
     by_identity = {entity.image.identity(): entity.id for entity in folder.entities()}
     return [by_identity[picture.identity()] for picture in pictures]
@@ -76,22 +69,8 @@ def test_what_a_table_says(people: People) -> None:
 def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
     folder = read(tmp_path / "absent")
     assert repr(folder) == f"FaceFolder({str(tmp_path / 'absent')!r}, 'absent')"
-    with pytest.raises(DatasetError, match=r"absent holds neither: expected either faces\.csv or faces\.json"):
+    with pytest.raises(DatasetError, match=r"absent holds no faces\.csv: expected the table"):
         folder.entities()
-
-
-def test_json_says_the_same(people: People) -> None:
-    of_csv = read(people(["light", "dark", "light"]))
-    listed = {name: list(box) for name, box in BOXES.items()}
-    rows: list[dict[str, object]] = [
-        {"file": f"{number}.png", "identity": entity.label, "group": entity.group, "category": None, **listed}
-        for number, entity in enumerate(of_csv.entities())
-    ]
-    rows[1].update(TEXTS)
-    before = of_csv.digest
-    of_json = read(as_json(of_csv.folder, rows))
-    assert of_json.digest == before
-    assert [entity.boxes for entity in of_json.entities()] == [BOXES] * 3
 
 
 def test_blanks_blank_lines_subfolders_and_a_byte_order_mark(people: People) -> None:
@@ -186,19 +165,6 @@ def test_a_box_may_fill_the_picture(people: People) -> None:
 
 
 @pytest.mark.parametrize(
-    "nose", [["1", "2", "3", "4"], [1, 2, 3], [1, 2, 3, None], [True, 2, 3, 4], {"x1": 1}, 7, [1, 2, 1e400, 4]]
-)
-def test_boxes_in_json_are_lists_of_numbers(people: People, nose: object) -> None:
-    folder = as_json(people(["light"]), [{"file": "0.png", "identity": "a", **TEXTS, "nose": nose}])
-    if nose == [1, 2, 1e400, 4]:  # Python writes a number that JSON does not have
-        assert "faces.json:2 is not JSON: Infinity is not JSON. Expected a list of objects" in refused(folder)[0]
-        return
-    first, line = refused(folder)
-    assert "faces.json has 1 problem;" in first
-    assert ":2, file '0.png', key 'nose': found " in line
-
-
-@pytest.mark.parametrize(
     ("header", "expected"),
     [
         (
@@ -240,47 +206,8 @@ def test_a_quote_that_does_not_close_and_another_encoding(people: People) -> Non
     assert "faces.csv:3 is not UTF-8" in refused(folder)[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("{}", "faces.json:1 begins with '{}'. Expected a list of objects: [{…}, {…}]"),
-        ("", "faces.json:1 begins with ''. Expected a list of objects"),
-        ('[\n{"file": "a"} {}]', "faces.json:2 is not JSON: found '{}]', expected a comma and an object, or ']'"),
-        ('[{"file": "a"},\n]', "faces.json:1 is not JSON: found ',\\n]', expected a comma and an object, or ']'"),
-        ('[{"file": "a"}', "faces.json:1 is not JSON: found '', expected a comma and an object, or ']'"),
-        ('[\n\n{"file": "a", "file": "b"}]', "faces.json:3 is not JSON: the key 'file' occurs twice."),
-        ("[\n{'file': 1}]", "faces.json:2 is not JSON: Expecting property name enclosed in double quotes"),
-        ("[] []", "faces.json goes on after the list. Expected one list and nothing else"),
-        ("[]", "faces.json has no rows: expected one for each picture"),
-    ],
-)
-def test_json_that_is_no_list_of_objects(people: People, text: str, expected: str) -> None:
-    folder = people(["light"])
-    (folder / "faces.csv").unlink()
-    (folder / "faces.json").write_text(text)
-    assert expected in refused(folder)[0]
-
-
-def test_rows_of_json_that_are_malformed(people: People) -> None:
-    folder = people(["light"])
-    (folder / "faces.csv").unlink()
-    (folder / "faces.json").write_text(
-        '[\n"a",\n{"file": "0.png",\n "identiy": "a"},\n{"file": 7, "identity": "b"},\n{"file": "0.png", "identity": ["b"]}]'
-    )
-    lines = "\n".join(refused(folder))
-    assert "faces.json:2, the row, key '(all)': found 'a', expected an object" in lines
-    assert "faces.json:3, the row, key 'identiy': found 'a', expected no such key. Did you mean 'identity'? Known: file" in lines
-    assert "faces.json:3, file '0.png', key 'identity': found None, expected a value: this key is required" in lines
-    assert "faces.json:5, the row, key 'file': found 7, expected the path of a picture, relative to the folder" in lines
-    assert "faces.json:6, file '0.png', key 'identity': found ['b'], expected text" in lines
-
-
-def test_two_tables_and_an_empty_one(people: People) -> None:
-    folder = people(["light"])
-    (folder / "faces.json").write_text("[]")
-    assert "people holds faces.csv and faces.json: expected either faces.csv or faces.json" in refused(folder)[0]
-    folder = people([], "empty")
-    assert "faces.csv has no rows: expected one for each picture" in refused(folder)[0]
+def test_an_empty_table(people: People) -> None:
+    assert "faces.csv has no rows: expected one for each picture" in refused(people([]))[0]
 
 
 def test_one_picture_under_two_names(people: People) -> None:
@@ -426,18 +353,10 @@ def test_shares_of_the_picture_are_no_pixels(people: People) -> None:
 
 
 def test_names_of_files_that_no_file_can_have(people: People) -> None:
-    folder = people(["light"] * 3)
-    rows: list[dict[str, object]] = [
-        {"file": "a" * 300, "identity": "a"},
-        {"file": ".", "identity": "b"},
-        {"file": "\ud800", "identity": "c"},
-        {"file": "0.png", "identity": "\udfff"},
-    ]
-    lines = "\n".join(refused(as_json(folder, rows)))
+    folder = people(["light"])
+    lines = "\n".join(refused(append(folder, f"{'a' * 300},a,,,,,", ".,b,,,,,")))
     assert f"expected a picture; {folder / ('a' * 300)} cannot be looked at: File name too long." in lines
-    assert f"key 'file': found '.', expected a picture; {folder} is a folder." in lines
-    assert "key 'file': found '\\ud800', expected the path of a picture, relative to the folder" in lines
-    assert "key 'identity': found '\\udfff', expected text" in lines
+    assert f"column 'file': found '.', expected a picture; {folder} is a folder." in lines
 
 
 def test_pictures_that_viewers_turn_are_noted(people: People) -> None:

@@ -105,12 +105,10 @@ def test_a_folder_with_two_files_and_with_none(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "a.xlsx").write_text("")
     with pytest.raises(
-        DatasetError, match=r"empty holds none of a \.tsv, a \.jsonl, a \.csv, a \.parquet, nor faces\.csv or faces\.json: expec"
+        DatasetError, match=r"empty holds none of a \.tsv, a \.jsonl, a \.csv, a \.parquet, nor faces\.csv: expec"
     ) as caught:
         resolve(tmp_path / "empty")
-    assert str(caught.value).endswith(
-        "A table of identities is called faces.csv or faces.json, and there is a.xlsx. It holds a.xlsx"
-    )
+    assert str(caught.value).endswith("A table of identities is called faces.csv, and there is a.xlsx. It holds a.xlsx")
 
 
 def test_a_misspelt_collection_is_answered_with_the_nearest_and_with_all() -> None:
@@ -119,7 +117,7 @@ def test_a_misspelt_collection_is_answered_with_the_nearest_and_with_all() -> No
     text = str(caught.value)
     assert text.startswith("dataset 'face_160' was not found. Did you mean 'faces_160'? Registered: global_cue, local_cue, ")
     assert "; collections of identities: faces, faces_160, words, words_160. Looked for " in text
-    assert "or a folder with one of them or with faces.csv or faces.json for identities" in text
+    assert "or a folder with one of them or with faces.csv for identities" in text
 
 
 def test_a_registered_collection_asks_no_questions() -> None:
