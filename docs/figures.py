@@ -245,11 +245,15 @@ def pages(root: Path) -> str:
     for path in [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]:
         page = Page.read(path)
         name = path.relative_to(root).as_posix()
-        rows.append(f"| {name} | {page.words:,} | {len(page.long_sentences)} | {len(page.large_cells)} |")
+        counts = f"{page.mean_sentence:.0f} | {len(page.long_sentences)} | {len(page.large_cells)}"
+        rows.append(f"| {name} | {page.words:,} | {counts} |")
         found += [f"{name}: {count_words(text)} words: {text}" for text in (*page.long_sentences, *page.large_cells)]
         total += page.words
-    head = [f"| page | words | sentences above {LONGEST_SENTENCE} | cells above {LARGEST_CELL} |", "|---|--:|--:|--:|"]
-    return "\n".join([*head, *rows, f"| all | {total:,} | | |", "", *found])
+    head = [
+        f"| page | words | a sentence | sentences above {LONGEST_SENTENCE} | cells above {LARGEST_CELL} |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    return "\n".join([*head, *rows, f"| all | {total:,} | | | |", "", *found])
 
 
 @dataclass
@@ -257,9 +261,22 @@ class Page:
     """How one page is worded."""
 
     words: int
-    """As ``wc -w`` counts them: all of the file."""
-    long_sentences: list[str]
+    """All of the file, code included; bars and lines of tables are no words."""
+    sentences: list[str]
+    """Of the prose; code in them is NAME."""
+    in_cells: list[str]
+    """Sentences and parts of them in the cells of tables."""
     large_cells: list[str]
+
+    @property
+    def long_sentences(self) -> list[str]:
+        """Returns those with more words than a sentence may have."""
+        return [each for each in (*self.sentences, *self.in_cells) if count_words(each) > LONGEST_SENTENCE]
+
+    @property
+    def mean_sentence(self) -> float:
+        """Returns how many words a sentence has on average."""
+        return sum(map(count_words, self.sentences)) / max(len(self.sentences), 1)
 
     @classmethod
     def read(cls, path: Path) -> Page:
@@ -272,12 +289,13 @@ class Page:
         cells = [cell.strip() for row in rows for cell in row.replace("\\|", "").strip("|").split("|")]
         prose = "\n".join("" if line.startswith("|") else line for line in text.splitlines())
         parts = re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) |^#+ .*$", prose, flags=re.MULTILINE)
-        sentences = [each for part in [*parts, *cells] for each in re.split(r"(?<=[.!?])\s+", " ".join(part.split()))]
-        return cls(
-            len(whole.split()),
-            [each for each in sentences if count_words(each) > LONGEST_SENTENCE],
-            [each for each in cells if count_words(each) > LARGEST_CELL],
-        )
+        prose_of, cells_of = ([each for text in texts for each in split_sentences(text)] for texts in (parts, cells))
+        return cls(count_words(whole), prose_of, cells_of, [each for each in cells if count_words(each) > LARGEST_CELL])
+
+
+def split_sentences(text: str) -> list[str]:
+    """Returns the sentences of a paragraph."""
+    return [each for each in re.split(r"(?<=[.!?])\s+", " ".join(text.split())) if each]
 
 
 def count_words(text: str) -> int:

@@ -27,6 +27,7 @@ from pytest_vlmrobust.backends import oracles
 from pytest_vlmrobust.backends.published import PUBLISHED
 from pytest_vlmrobust.backends.published import described as needs_of
 from pytest_vlmrobust.backends.resolve import ORACLES
+from pytest_vlmrobust.commands.arguments import RUN_HELP
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.decision import NotShown
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
@@ -85,7 +86,7 @@ _JSON_TYPES = {
     "tuple[NotShown, ...]": "list of rules",
     "tuple[Example, ...]": "list of examples",
     "tuple[Reply, ...]": "list of replies",
-    "tuple[Picture, ...]": "list of pictures",
+    "tuple[Picture, ...]": "list of images",
     "tuple[str, ...]": "list of texts",
     "tuple[float, ...]": "list of numbers",
     "dict[str, float]": "object of numbers or null",
@@ -120,7 +121,7 @@ def command(name: str, parser: argparse.ArgumentParser, about: str) -> Iterator[
     for action in parser._actions:  # noqa: SLF001 - argparse tells it nowhere else
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             rows += [(f"`{below.dest}`", plain(below.help or "")) for below in action._choices_actions]  # noqa: SLF001
-        elif action.dest != "help" and action.help is not argparse.SUPPRESS:
+        elif action.dest != "help" and action.help not in {argparse.SUPPRESS, RUN_HELP}:  # the page says above what a RUN is
             values = "|".join(action.choices) if action.choices else action.metavar or action.dest.upper()
             spelled = ", ".join(action.option_strings)
             named = spelled + (f" {values}" if action.nargs != 0 else "") if action.option_strings else values
@@ -396,8 +397,8 @@ def _chance(rate: float, runs: int) -> str:
 
 
 def columns() -> str:
-    """Returns the table of the columns of cells.csv."""
-    return table(("column", "holds"), [(f"`{name}`", about) for name, about in results.CSV_COLUMNS.items()])
+    """Returns the names of the columns of cells.csv."""
+    return f"{', '.join(f'`{name}`' for name in results.CSV_COLUMNS)}.\n"
 
 
 def described(header: Sequence[str], entries: Mapping[str, Callable[..., Any] | str]) -> str:

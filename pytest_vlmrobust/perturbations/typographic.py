@@ -23,7 +23,7 @@ NAMES = (WRONG, NONSENSE, "typographic_right")
 """The kinds that are written on the picture."""
 _LEVELS = {"2": {"area": 0.02}, "6": {"area": 0.06}, "15": {"area": 0.15}}
 """By the share of the picture in percent. They are no severities of corruption, whose bounds are not about them."""
-_SOURCE = "after SCAM (arXiv 2504.04893), whose notes cover about as much of its pictures; for any set of options"
+_SOURCE = "after SCAM (arXiv 2504.04893), whose notes cover about as much of its images; for any set of options"
 _DRAWS = "typographic"
 _CONSONANTS, _VOWELS = "bcdfghjklmnprstvwz", "aeiou"
 _MARGIN = 0.08
@@ -36,7 +36,7 @@ _FONT = 64
 
 @corruption(family="typographic", on="question", stochastic=True, draws_as=_DRAWS, levels=_LEVELS, source=_SOURCE)
 def typographic_wrong(sample: Sample, rng: np.random.Generator, *, area: float) -> Sample:
-    """Writes a wrong option in black on a white rectangle that covers ``area`` of each picture.
+    """Writes a wrong option in black on a white rectangle that covers ``area`` of each image.
 
     The option is drawn uniformly; it becomes the ``target_of_attack``. A question whose options are no words stays as it is.
     """

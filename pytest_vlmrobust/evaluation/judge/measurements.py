@@ -651,7 +651,7 @@ BESIDE_SCORES = (
     Quantity(
         Facts(
             name=WORD_DROP,
-            about="""How much more accuracy a wrong option on the picture costs than a word without meaning in its place.
+            about="""How much more accuracy a wrong option on the image costs than a word without meaning in its place.
 
             What the rectangle hides costs both alike; what is left is the meaning of the word.
 
@@ -674,7 +674,7 @@ BESIDE_SCORES = (
     Quantity(
         Facts(
             name=TEXT_PREFERENCE,
-            about="""Of the answers that follow either a note or the picture, the share that follows the note.
+            about="""Of the answers that follow either a note or the image, the share that follows the note.
 
             Questions count where the answer to the picture alone differs from the note.
 
@@ -686,7 +686,7 @@ BESIDE_SCORES = (
             better="lower",
             bounds=(0.0, 1.0),
             reference="Words or Vision (arXiv 2503.02199), text preference ratio",
-            validity="an answer follows the note or the picture, where the two differ",
+            validity="an answer follows the note or the image, where the two differ",
             unsuited="It leaves out answers that follow neither. Use `accuracy_drop` for what the note costs in all.",
             interval="That of `accuracy`.",
         ),
