@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import ImageSource, Sample
 
 from .scenes import CANVAS, COLORS, DIRECTIONS, QUADRANTS, SHAPES, Figure, Scene, brightness_step, draw, mirror_scene, scenes
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from .words import WordQuestion
 
 
 # Questions about scenes: every answer is computed from the scene, every distractor drawn from it where it has any.
@@ -25,6 +27,7 @@ RELATIONS = {"to the left of": (0, -1), "to the right of": (0, 1), "above": (-1,
 LETTERS = "ABCD"
 
 Solver = Callable[[Scene], str | None]
+Asker = Callable[["np.random.Generator", Scene], "SceneQuestion | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,6 @@ class SceneQuestion:
     options: tuple[str, ...]
     solve: Solver
     about_color: bool
-
-
-def ask(rng: np.random.Generator, scene: Scene, kind: str) -> SceneQuestion | None:
-    """Returns a question of ``kind`` about a scene, or ``None`` when the scene does not allow one."""
-    return KINDS[kind](rng, scene)
 
 
 def _pick(rng: np.random.Generator, items: Sequence[str]) -> str | None:
@@ -72,96 +70,36 @@ def _options(rng: np.random.Generator, answer: str, present: Sequence[str], univ
     return tuple(chosen[i] for i in rng.permutation(len(chosen)))
 
 
+UNIVERSES: dict[str, Sequence[str]] = {"color": tuple(COLORS), "shape": SHAPES, "quadrant": QUADRANTS, "direction": DIRECTIONS}
+"""Attribute of a figure to all its values."""
+
+
 def _about(
-    rng: np.random.Generator,
-    scene: Scene,
-    name: tuple[str, str],
-    text: str,
-    solve: Solver,
-    *,
-    attribute: str,
-    universe: Sequence[str],
-    about_color: bool,
+    rng: np.random.Generator, scene: Scene, name: tuple[str, str], text: str, solve: Solver, *, attribute: str, about_color: bool
 ) -> SceneQuestion | None:
     """Builds a choice question, named by kind and category, whose options are values of one attribute of the scene's figures."""
     answer = solve(scene)
     if answer is None:
         return None
-    options = _options(rng, answer, [getattr(figure, attribute) for figure in scene.figures], universe)
+    options = _options(rng, answer, [getattr(figure, attribute) for figure in scene.figures], UNIVERSES[attribute])
     return SceneQuestion(*name, text, answer, options, solve, about_color)
 
 
-def _color_of(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
-    shape = _pick(rng, _unique(scene, "shape"))
-    if shape is None:
-        return None
+def _attribute(name: tuple[str, str], text: str, *, known: str, wanted: str) -> Asker:
+    """Returns what asks for the ``wanted`` attribute of the only figure with a value of the ``known`` one."""
 
-    def solve(s: Scene) -> str | None:
-        figure = _only(s, shape=shape)
-        return figure.color if figure else None
+    def ask(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
+        value = _pick(rng, [f.quadrant for f in scene.figures] if known == "quadrant" else _unique(scene, known))
+        if value is None:
+            return None
 
-    return _about(
-        rng,
-        scene,
-        ("color_of", "color"),
-        f"What color is the {shape}?",
-        solve,
-        attribute="color",
-        universe=tuple(COLORS),
-        about_color=True,
-    )
+        def solve(s: Scene) -> str | None:
+            figure = _only(s, **{known: value})
+            return str(getattr(figure, wanted)) if figure else None
 
+        return _about(rng, scene, name, text.format(value), solve, attribute=wanted, about_color="color" in (known, wanted))
 
-def _color_at(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
-    quadrant = _pick(rng, [figure.quadrant for figure in scene.figures])
-
-    def solve(s: Scene) -> str | None:
-        figure = _only(s, quadrant=str(quadrant))
-        return figure.color if figure else None
-
-    return _about(
-        rng,
-        scene,
-        ("color_at", "color"),
-        f"What color is the shape in the {quadrant}?",
-        solve,
-        attribute="color",
-        universe=tuple(COLORS),
-        about_color=True,
-    )
-
-
-def _shape_of(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
-    color = _pick(rng, _unique(scene, "color"))
-    if color is None:
-        return None
-
-    def solve(s: Scene) -> str | None:
-        figure = _only(s, color=color)
-        return figure.shape if figure else None
-
-    return _about(
-        rng, scene, ("shape_of", "shape"), f"Which shape is {color}?", solve, attribute="shape", universe=SHAPES, about_color=True
-    )
-
-
-def _shape_at(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
-    quadrant = _pick(rng, [figure.quadrant for figure in scene.figures])
-
-    def solve(s: Scene) -> str | None:
-        figure = _only(s, quadrant=str(quadrant))
-        return figure.shape if figure else None
-
-    return _about(
-        rng,
-        scene,
-        ("shape_at", "shape"),
-        f"Which shape is in the {quadrant}?",
-        solve,
-        attribute="shape",
-        universe=SHAPES,
-        about_color=False,
-    )
+    return ask
 
 
 def _count(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
@@ -180,27 +118,6 @@ def _count(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
 
     options = _options(rng, str(solve(scene)), (), ("1", "2", "3", "4"))
     return SceneQuestion("count", "count", text, str(solve(scene)), options, solve, "color" in facts)
-
-
-def _where(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
-    shape = _pick(rng, _unique(scene, "shape"))
-    if shape is None:
-        return None
-
-    def solve(s: Scene) -> str | None:
-        figure = _only(s, shape=shape)
-        return figure.quadrant if figure else None
-
-    return _about(
-        rng,
-        scene,
-        ("where", "position"),
-        f"Where is the {shape}?",
-        solve,
-        attribute="quadrant",
-        universe=QUADRANTS,
-        about_color=False,
-    )
 
 
 def neighbour(scene: Scene, figure: Figure, relation: str) -> Figure | None:
@@ -230,16 +147,8 @@ def _relation(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
         other = neighbour(s, figure, relation) if figure else None
         return other.shape if other else None
 
-    return _about(
-        rng,
-        scene,
-        ("relation", "relation"),
-        f"Which shape is {relation} the {shape}?",
-        solve,
-        attribute="shape",
-        universe=SHAPES,
-        about_color=False,
-    )
+    text = f"Which shape is {relation} the {shape}?"
+    return _about(rng, scene, ("relation", "relation"), text, solve, attribute="shape", about_color=False)
 
 
 def _orientation(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
@@ -259,7 +168,7 @@ def _orientation(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None
     if not solve(scene):
         return None
     name = ("orientation", "orientation")
-    return _about(rng, scene, name, text, solve, attribute="direction", universe=DIRECTIONS, about_color=named)
+    return _about(rng, scene, name, text, solve, attribute="direction", about_color=named)
 
 
 def _size(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
@@ -272,16 +181,7 @@ def _size(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
         return value if value in _unique(s, attribute) else None
 
     text = "Which shape is the largest?" if attribute == "shape" else "What color is the largest shape?"
-    return _about(
-        rng,
-        scene,
-        ("size", "size"),
-        text,
-        solve,
-        attribute=attribute,
-        universe=SHAPES if attribute == "shape" else tuple(COLORS),
-        about_color=attribute == "color",
-    )
+    return _about(rng, scene, ("size", "size"), text, solve, attribute=attribute, about_color=attribute == "color")
 
 
 def _existence(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
@@ -310,19 +210,19 @@ def article(word: str) -> str:
     return "an" if word[0] in "aeiou" else "a"
 
 
-KINDS: dict[str, Callable[[np.random.Generator, Scene], SceneQuestion | None]] = {
-    "color_of": _color_of,
-    "color_at": _color_at,
-    "shape_of": _shape_of,
-    "shape_at": _shape_at,
+KINDS: dict[str, Asker] = {
+    "color_of": _attribute(("color_of", "color"), "What color is the {}?", known="shape", wanted="color"),
+    "color_at": _attribute(("color_at", "color"), "What color is the shape in the {}?", known="quadrant", wanted="color"),
+    "shape_of": _attribute(("shape_of", "shape"), "Which shape is {}?", known="color", wanted="shape"),
+    "shape_at": _attribute(("shape_at", "shape"), "Which shape is in the {}?", known="quadrant", wanted="shape"),
     "count": _count,
-    "where": _where,
+    "where": _attribute(("where", "position"), "Where is the {}?", known="shape", wanted="quadrant"),
     "relation": _relation,
     "orientation": _orientation,
     "size": _size,
     "existence": _existence,
 }
-"""Kind of question to the function that asks it; a new kind is one function and one row."""
+"""Kind of question to the function that asks it; a new kind is one row."""
 
 
 # The dataset.
@@ -391,9 +291,11 @@ class Shapes:
         samples: list[Sample] = []
         for number, scene in enumerate(scenes(rng, evaluation=True)):
             for kind in sorted(wanted, key=lambda kind: -wanted[kind])[:4]:
-                question = ask(rng, scene, kind)
+                question = KINDS[kind](rng, scene)
                 if question is not None:
-                    samples.append(_sample(number, scene, question))
+                    group, changed_by = f"scene-{number:04d}", _changed_by(scene, question)
+                    image = SceneImage(scene)
+                    samples.append(sample_of(question, image, dataset="shapes", group=group, changed_by=changed_by))
                     wanted[kind] -= 1
             wanted = {kind: left for kind, left in wanted.items() if left > 0}
             if not wanted:
@@ -401,19 +303,22 @@ class Shapes:
         raise AssertionError("scenes never end")
 
 
-def _sample(number: int, scene: Scene, question: SceneQuestion) -> Sample:
+def sample_of(
+    question: SceneQuestion | WordQuestion, image: ImageSource, *, dataset: str, group: str, changed_by: Iterable[str]
+) -> Sample:
+    """Returns the sample of a question; its id ends in the number of its group."""
     options = dict(zip(LETTERS, question.options, strict=False))
     target = next((letter for letter, text in options.items() if text == question.answer), question.answer)
     return Sample(
-        id=f"shapes-{number:04d}-{question.kind}",
-        images=(SceneImage(scene),),
+        id=f"{dataset}-{group.partition('-')[2]}-{question.kind}",
+        images=(image,),
         question=question.text,
         target=target,
         task="choice" if options else "yes_no",
         options=options,
         category=question.category,
-        group=f"scene-{number:04d}",
-        changed_by=frozenset(_changed_by(scene, question)),
+        group=group,
+        changed_by=frozenset(changed_by),
     )
 
 

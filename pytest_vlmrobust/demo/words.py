@@ -6,13 +6,14 @@ import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import Sample, text_of_height
 
 from .scenes import CANVAS, COLORS, held_out
-from .shapes import EVALUATION_SEED, LETTERS
+from .shapes import EVALUATION_SEED, LETTERS, sample_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -286,21 +287,12 @@ class Words:
     def _samples(self) -> tuple[Sample, ...]:
         rng = rng_for(self.seed, "words")
         source = pages(rng, evaluation=True)
-        asked = [(number, page) for number, page in zip(range(self.per_kind), source, strict=False)]
-        return tuple(_sample(number, page, WORD_KINDS[kind](rng, page)) for number, page in asked for kind in self.kinds)
+        shown = list(islice(source, self.per_kind))
+        return tuple(
+            _sample(number, page, WORD_KINDS[kind](rng, page)) for number, page in enumerate(shown) for kind in self.kinds
+        )
 
 
 def _sample(number: int, page: Page, question: WordQuestion) -> Sample:
-    options = dict(zip(LETTERS, question.options, strict=False))
-    target = next((letter for letter, text in options.items() if text == question.answer), question.answer)
-    return Sample(
-        id=f"words-{number:04d}-{question.kind}",
-        images=(PageImage(page),),
-        question=question.text,
-        target=target,
-        task="choice" if options else "yes_no",
-        options=options,
-        category=question.category,
-        group=f"page-{number:04d}",
-        changed_by=question.changed_by,
-    )
+    group = f"page-{number:04d}"
+    return sample_of(question, PageImage(page), dataset="words", group=group, changed_by=question.changed_by)

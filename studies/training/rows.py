@@ -93,7 +93,7 @@ def _ask_scene(rng: np.random.Generator, scene: scenes.Scene, count: int) -> tup
     asked: list[Asked] = []
     for _ in range(count * 4):
         kind = kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))]
-        question = shapes.ask(rng, scene, kind)
+        question = shapes.KINDS[kind](rng, scene)
         if question is not None and len(asked) < count:
             asked.append(_asked(question.text, question.answer, question.options, question.kind))
     return tuple(asked)

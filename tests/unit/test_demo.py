@@ -73,7 +73,7 @@ def test_in_full_scenes_all_distractors_are_in_the_picture() -> None:
     rng = rng_for(7, "distractors")
     seen = 0
     for scene in islice(scenes.scenes(rng, evaluation=True), 400):
-        question = shapes.ask(rng, scene, "color_of")
+        question = shapes.KINDS["color_of"](rng, scene)
         if question is None or len({figure.color for figure in scene.figures}) < 4:
             continue
         seen += 1
@@ -84,7 +84,7 @@ def test_in_full_scenes_all_distractors_are_in_the_picture() -> None:
 @pytest.mark.parametrize("kind", sorted(shapes.KINDS))
 def test_answers_are_facts_of_the_scene(kind: str) -> None:
     rng = rng_for(3, kind)
-    asked = [q for s in islice(scenes.scenes(rng, evaluation=True), 300) if (q := shapes.ask(rng, s, kind)) is not None]
+    asked = [q for s in islice(scenes.scenes(rng, evaluation=True), 300) if (q := shapes.KINDS[kind](rng, s)) is not None]
     assert len(asked) > 40
     assert all(question.answer in (question.options or ("yes", "no")) for question in asked)
     assert len({question.answer for question in asked}) > 1
@@ -92,7 +92,7 @@ def test_answers_are_facts_of_the_scene(kind: str) -> None:
 
 def test_yes_and_no_are_about_as_frequent() -> None:
     rng = rng_for(5, "existence")
-    found = [shapes.ask(rng, scene, "existence") for scene in islice(scenes.scenes(rng, evaluation=True), 600)]
+    found = [shapes.KINDS["existence"](rng, scene) for scene in islice(scenes.scenes(rng, evaluation=True), 600)]
     share = np.mean([question.answer == "yes" for question in found if question])
     assert 0.42 < share < 0.58
 
