@@ -64,6 +64,7 @@ _SUITES = {
     "": "Of every suite",
     "corruptions": "Of corruptions",
     "options": "Of the order of options",
+    "wording": "Of the wording of questions",
     "patches": "Of patches",
     "resolution": "Of resolutions",
     "observatory": "Of the Perceptual Observatory",

@@ -280,7 +280,10 @@ def _wrong(sample: Sample) -> str:
     if sample.task == "yes_no":
         return "no" if _right(sample) == "yes" else "yes"
     before = sample.original_letters  # the same option in any order
-    others = sorted((letter for letter in sample.options if letter != sample.target), key=lambda each: before.get(each, each))
+    others = sorted(
+        (letter for letter in sample.options if letter not in (sample.target, *sample.target)),
+        key=lambda each: before.get(each, each),
+    )
     return others[int(_hashed(["wrong", sample.id]) * len(others))] if others else "none of these"
 
 

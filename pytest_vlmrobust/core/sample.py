@@ -129,6 +129,10 @@ class Sample:
     """The scorer that compares the answer with the target; empty for the scorer of the task, or ``UNDECLARED``."""
     instruction: str = ""
     """How to answer, said after the question; empty for the prompt's own words."""
+    layout: str = ""
+    """How the prompt is put together, with ``{question}``, ``{options}`` and ``{instruction}``; empty for the usual layout."""
+    option_format: str = ""
+    """How each option is written, with ``{letter}`` and ``{text}``; empty for ``A. text``."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """What metrics of a whole dataset group by: ``{"figure": "VD_3_1", "question": "VD_3_0"}``."""
     meta: Mapping[str, str] = field(default_factory=dict)
@@ -167,5 +171,5 @@ class Sample:
     def chance(self) -> float:
         """Expected score of a uniform guess, in [0, 1]; 0 for open questions."""
         if self.task == "choice":
-            return 1.0 / len(self.options)
+            return (1 if isinstance(self.target, str) else len(self.target)) / len(self.options)
         return 0.5 if self.task == "yes_no" else 0.0

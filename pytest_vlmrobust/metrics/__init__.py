@@ -147,6 +147,7 @@ from .splits import (
 from .statistics.paired import paired_drop_interval
 from .statistics.proportions import exact_interval
 from .table import Needs, ScoreTable
+from .wording import wording_range
 
 __all__ = [
     "EFFECTS",
@@ -279,6 +280,7 @@ __all__ = [
     "transfer_retention",
     "visual_gain",
     "wobble_p_value",
+    "wording_range",
     "worst_at_low",
     "worst_case_drop",
     "worst_category_accuracy",

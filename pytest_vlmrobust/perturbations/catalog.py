@@ -15,6 +15,7 @@ from . import (
     binary,
     blur,
     digital,
+    directional,
     extras,
     geometric,
     ladder,
@@ -30,6 +31,7 @@ from . import (
     tone,
     typographic,
     weather,
+    wording,
 )
 from .pixels import Image
 from .record import Corruption
@@ -40,7 +42,7 @@ __all__ = ["OBSERVATORY_ID", "ROBUSTBENCH", "SETS", "SPECIAL", "STANDINS", "corr
 FAMILIES = (
     *(blur, noise, weather, digital, geometric, tone, occlusion, resolution, overlay, binary),
     *(patches, ladder, preprocessing, observatory, standins, extras),
-    *(options, typographic, adapters),
+    *(options, typographic, wording, directional, adapters),
 )
 """The modules that register the built-in perturbations on import."""
 OFFERED_GRIDS = patches.GRIDS
@@ -82,6 +84,8 @@ SETS: dict[str, Callable[[], list[str]]] = {
     "resolution": lambda: _settings(("resolution",)),
     "options": lambda: _settings(("option_order",)),
     "typographic": lambda: _settings(typographic.NAMES),
+    "wording": lambda: _settings(wording.NAMES),
+    "directional": lambda: _settings(directional.NAMES),
     "observatory_id": lambda: _settings(OBSERVATORY_ID),
     "observatory_ood": lambda: _settings(_illusions()),
     "all": lambda: _settings(tuple(dict.fromkeys((*ROBUSTBENCH, *REGISTRY.names())))),

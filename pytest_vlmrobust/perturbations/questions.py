@@ -78,10 +78,10 @@ def _checked(before: Sample, after: Any, step: Step) -> Sample:
     if moved:
         raise UsageError(f"perturbation {str(step)!r} changed {', '.join(moved)} of sample {before.id!r}, which it may not")
     for name in ("target", "target_of_attack") if after.task == "choice" else ():
-        letter = getattr(after, name)
-        if letter and letter not in after.options:
+        given = getattr(after, name)
+        if given and not {*([given] if isinstance(given, str) else given)} <= {*after.options}:
             raise UsageError(
-                f"perturbation {str(step)!r} gives sample {before.id!r} the {name} {letter!r}. Expected one of the letters of "
+                f"perturbation {str(step)!r} gives sample {before.id!r} the {name} {given!r}. Expected one of the letters of "
                 f"its options: {', '.join(after.options)}"
             )
     back = {letter: before.original_letters.get(old, old) for letter, old in _letters_before(before, after).items()}

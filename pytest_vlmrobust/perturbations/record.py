@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 Parameters = Mapping[str, int | float | str]
 
 CHANGES = (
-    *("colour", "count", "left_right", "position", "presence"),
+    *("colour", "count", "left_right", "meaning", "position", "presence"),
     *("text", *(f"text_{height}" for height in TEXT_HEIGHTS), "up_down"),
 )
 """Aspects of the right answer that a perturbation may change:
 
 ``colour`` the colour of things; ``count`` how many are in view; ``left_right`` and ``up_down`` their order along an axis;
+``meaning`` what the question asks for, so that its target is changed with it;
 ``position`` where they are in the picture; ``presence`` whether they are in view at all; ``text`` which words can be read, and
 ``text_12`` to ``text_36`` which words in letters so many pixels high. What the built-in ones declare follows from
 measurements by one rule, in ``studies/declarations``.
@@ -74,6 +75,8 @@ CATEGORIES = {
     "nrtk": "NRTK",
     "options": "Option order",
     "typographic": "Typographic attack",
+    "wording": "Wording",
+    "directional": "Directional question",
 }
 """Family to its heading; those of the published 49 are the headings of Table 29 of VLM-RobustBench."""
 

@@ -20,7 +20,7 @@ from pytest_vlmrobust.core.record import (
 )
 
 _SPLITS = {CLEAN_NAME: "", "observatory_id": "augmented", "observatory_ood": "illusions"}
-_OTHER_SUITES = ("patches", "ladder")
+_OTHER_SUITES = ("patches", "ladder", "directional")
 """Families of settings whose drops are no loss under a corruption."""
 _EQUAL = 1e-9
 """Two values closer than this are the same measurement."""

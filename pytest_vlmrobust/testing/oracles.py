@@ -247,6 +247,12 @@ def circular_accuracy(clean: Row, by_setting: BySetting) -> Fraction:
     return mean([min(scores) for scores in zip(clean, *by_setting.values(), strict=True)])
 
 
+def wording_range(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the highest less the lowest mean."""
+    means = [mean(scores) for scores in (clean, *by_setting.values())]
+    return max(means) - min(means)
+
+
 def gain(after: BySetting, before: BySetting) -> Fraction:
     """Returns the mean gain in score over settings, each compared with the same setting before."""
     return mean([drop(scores, before[setting]) for setting, scores in after.items()])
@@ -458,6 +464,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "thinking_gain": gain,
     "transfer_retention": transfer_retention,
     "visual_gain": drop,
+    "wording_range": wording_range,
     "worst_at_low": worst_at_low,
     "worst_case_drop": worst_case_drop,
     "worst_category_accuracy": worst_accuracy,

@@ -291,7 +291,8 @@ MEANS = _several(
     )
 )
 LARGEST = {**_several(("worst_case_drop", "worst_at_low", "worst_tenth_drop")), **_several(SHARES)}
-HIDDEN = _several(("worst_category_drop", "worst_category_accuracy", "worst_group_drop", "always_lost_rate", "circular_accuracy"))
+HIDDEN = _several(("worst_category_drop", "worst_category_accuracy", "worst_group_drop", "always_lost_rate"))
+HIDDEN |= _several(("circular_accuracy", "wording_range"))
 GAPS = {**_several(("position_gap", "group_gap"), HARSH), **_several(("split_position_gap", "split_group_gap"))}
 BY_VALUE = _several(("tail_share", "mean_severity_violation", "mean_severity_correlation"))
 BESIDE: dict[str, Measure] = {"label_preserving_drop": _label_preserving, "unparsed_increase": _unparsed}

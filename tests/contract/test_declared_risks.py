@@ -54,6 +54,7 @@ ELSEWHERE = {
 """What needs probabilities of letters: tests/unit/metrics/test_confidence.py simulates it."""
 SHARES_OF_ANSWERS = {
     *("answer_change_rate", "yes_rate_shift", "refused_share", "attack_rate", "text_preference", "typographic_word_drop"),
+    *("directional_accuracy", "directional_sensitivity"),
 }
 """Estimated as an accuracy or a drop of flags, which are simulated."""
 AGAINST_A_REFERENCE = {"relative_mean_corruption_error", "effective_robustness", "coverage_at_90_precision_drop"}

@@ -85,6 +85,7 @@ def test_there_is_one_per_paper_and_one_per_purpose() -> None:
         "options",
         "tiny",
         "typographic",
+        "wording",
         *PAPERS,
     }
 

@@ -59,7 +59,7 @@ GOOD: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("neutral_identical", "neutral_independent"), (PATCHES,)),
 }
 """Oracles without a fault, and where they say something: neutral ones are about how patches compare with the whole."""
-OTHER_MODELS = {"parity", "confident", "options", "typographic"}
+OTHER_MODELS = {"parity", "confident", "options", "typographic", "wording"}
 """Policies about an earlier run, probabilities of letters, and whole questions.
 
 ``test_parity``, ``test_confidence`` and ``test_whole_questions`` have the models.

@@ -100,21 +100,38 @@ def test_a_model_that_reads_written_words_is_no_go(project: Project, rules: list
 
 FRAGILE = [BLIND, {"setting": "option_order:*", "right": 0.4}, {"right": 1.0}]
 """Of a model that often follows the letter of the right option, which is then another option's."""
+FORMAT = [BLIND, {"setting": "option_format:*", "right": 0.6}, {"right": 1.0}]
+"""Of a model that is lost without ``A.`` before an option."""
+DEAF = [BLIND, {"setting": "negation", "right": 0.0}, {"right": 1.0}]
+"""Of a model that answers as if a question were not negated."""
 
 
-@pytest.mark.parametrize(("rules", "exit_code"), [(SOUND, 0), (FRAGILE, 1)])
-def test_a_model_that_follows_letters_is_no_go(project: Project, rules: list[dict[str, object]], exit_code: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "rules", "exit_code", "metric", "value"),
+    [
+        ("options", SOUND, 0, "circular_accuracy", 1.0),
+        ("options", FRAGILE, 1, "circular_accuracy", 0.4),
+        ("wording", SOUND, 0, "wording_range", 0.0),
+        ("wording", FORMAT, 1, "wording_range", 0.3),  # questions without options are written as before
+        ("wording", SOUND, 0, "directional_sensitivity", 1.0),
+        ("wording", DEAF, 1, "directional_sensitivity", 0.0),
+    ],
+)
+def test_a_model_with_a_known_fault_is_no_go(
+    project: Project, name: str, rules: list[dict[str, object]], exit_code: int, metric: str, value: float
+) -> None:
     project.write("model.yaml", json.dumps({"rules": rules}))
-    policy = (shipped("thresholds") / "options.yaml").read_text(encoding="utf-8")
+    policy = (shipped("thresholds") / f"{name}.yaml").read_text(encoding="utf-8")
     project.write("policy.yaml", policy.replace("version: 1\n", "version: 1\ndefaults: {judge: point}\n"))
     given = ("--vlm=scripted:model.yaml", "--vlm-dataset=shapes", "--vlm-thresholds=policy.yaml", "--vlm-report=report", *UNUSED)
-    run = project.pytester.runpytest(str(shipped("suites") / "test_options.py"), *given)
+    run = project.pytester.runpytest(str(shipped("suites") / f"test_{name}.py"), *given)
     assert run.ret == exit_code
     records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
-    (circular,) = (
-        measure["value"] for record in records for measure in record["measures"] if measure["metric"] == "circular_accuracy"
-    )
-    assert circular == pytest.approx(1.0 if exit_code == 0 else 0.4, abs=0.1)
+    (measured, *_) = (measure["value"] for record in records for measure in record["measures"] if measure["metric"] == metric)
+    assert measured == pytest.approx(value, abs=0.1)
+    if name == "wording" and exit_code:
+        assert main(["bundle", str(the_run(project)), "--out", str(project.path / "b.zip")]) == 0
+        assert main(["verify", str(project.path / "b.zip")]) == 0
 
 
 def test_questions_without_options_are_right_in_no_order(project: Project) -> None:

@@ -34,7 +34,7 @@ from pytest_vlmrobust.metrics.table import CONFIDENCE, Needs, ScoreTable
 from pytest_vlmrobust.perturbations.typographic import NOTE, WRONG
 from pytest_vlmrobust.policies import JudgedTest, MetricFacts
 
-from . import corpus, observatory
+from . import corpus, directional, observatory
 from .context import CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
 from .reads import control_of, score_table
 from .strata import has_macro, macro_estimate, rows_of
@@ -44,7 +44,13 @@ OBSERVATORY = observatory.SUITE
 BASELINE = "baseline"
 """The suite whose metrics compare with an earlier run."""
 CORRUPTIONS, OPTIONS = "corruptions", "options"
-_SUITES = {"patches": "patches", "attempts": "attempts", "ladder": "resolution", PREPROCESSING: "resolution"}
+_SUITES = {
+    "patches": "patches",
+    "attempts": "attempts",
+    "ladder": "resolution",
+    PREPROCESSING: "resolution",
+    "directional": "wording",
+}
 """Family of the last step of a setting to the suite of metrics for its cells; corruptions for all others."""
 _WITHOUT_COMPARISON = "accuracy"
 """The only metric of cells on clean pictures or without pictures, which have nothing to compare with."""
@@ -401,6 +407,10 @@ def _is_corrupted(test: PlannedTest) -> bool:
     return test.perturbed and test.views == 1 and _suite(test) == CORRUPTIONS
 
 
+def _is_directional(test: PlannedTest) -> bool:
+    return test.perturbed and "meaning" in perturbations.info(str(test.setting)).label_changing
+
+
 def _read(result: CellResult) -> list[str]:
     """Returns each answer as it was read, by the letters of the data, or its text where nothing was read."""
     each = zip(result.samples, result.scores, result.predictions, strict=True)
@@ -692,6 +702,53 @@ BESIDE_SCORES = (
         ),
         lambda test: _names(test, NOTE),
         text_preference,
+    ),
+    Quantity(
+        Facts(
+            name=directional.ACCURACY,
+            about="""The share of questions that are right after a setting made them ask for something else.
+
+            Questions that the setting cannot change with certainty are left out.
+
+            Formula: ``mean(score under the setting) over questions that it changes``
+
+            Returns:
+                A fraction in [0, 1]; NaN where an inference failed.""",
+            reads="`perturbed`, and which questions the setting changes",
+            better="higher",
+            bounds=(0.0, 1.0),
+            suite="wording",
+            reference="PARC (arXiv 2506.14808), accuracy under semantic variations",
+            validity="the setting changes a question",
+            unsuited="Guessing is right in half of the yes/no questions, and a negated choice of four has three right answers. "
+            "Use `directional_sensitivity` for models that ignore the change.",
+            interval="That of `accuracy`.",
+        ),
+        _is_directional,
+        directional.directional_accuracy,
+    ),
+    Quantity(
+        Facts(
+            name=directional.SENSITIVITY,
+            about="""Of the questions that were right, the share that is right after a setting made them ask for something else.
+
+            A model that does not notice the change answers as before, and has 0.
+
+            Formula: ``mean(score under the setting) over changed questions with a clean score of at least 0.5``
+
+            Returns:
+                A fraction in [0, 1]; NaN where an inference failed.""",
+            reads="`clean`, `perturbed`, and which questions the setting changes",
+            better="higher",
+            bounds=(0.0, 1.0),
+            suite="wording",
+            reference="after PARC (arXiv 2506.14808), consistency under semantic variations",
+            validity="the setting changes a question that was right before",
+            unsuited="It leaves out questions that were wrong before. Use `directional_accuracy` for all.",
+            interval="That of `accuracy`.",
+        ),
+        _is_directional,
+        directional.directional_sensitivity,
     ),
     Quantity(
         Facts(

@@ -55,6 +55,8 @@ _NOT_DRAWN = {
 }
 """Metrics to why no simulated answers give them."""
 _GRIDS = (2, 3)
+QUESTIONS = {"options": ("options",), "wording": ("wording", "directional"), "typographic": ("typographic", "note_wrong")}
+"""Suites that change questions, with their settings. All profiles follow the question and lose nothing but by luck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ class Profile:
     def settings(self, suite: str) -> tuple[str, ...]:
         """Returns the settings of a suite under which it answers."""
         sets = {"corruptions": tuple(self.drops), "resolution": _ladder(), "patches": tuple(f"patches:{n}" for n in _GRIDS)}
-        return sets.get(suite, ())
+        return sets.get(suite) or tuple(map(str, expand_settings(QUESTIONS.get(suite, ()))))
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the paired scores of ``n`` samples by table; clean and blind scores are those of all suites."""
@@ -250,6 +252,9 @@ class Profile:
             rungs = len(self.settings(suite))
             drops = self.curve * (1.0 - np.arange(rungs) / max(rungs - 1, 1)) ** 2
             helpful = np.full(rungs, CHURN)
+        elif suite in QUESTIONS:
+            drops = np.zeros(len(self.settings(suite)))
+            helpful = np.full(len(drops), CHURN)
         else:
             drops = np.fromiter(self.drops.values(), float)
             helpful = np.array([self.helpful[name] for name in self.drops])

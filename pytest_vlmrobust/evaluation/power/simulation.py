@@ -43,6 +43,7 @@ from pytest_vlmrobust.metrics.table import LEAST_PICTURES
 from pytest_vlmrobust.policies import Extent, JudgedBy, JudgedTest, OnNotApplicable, Policy, Rule, Tier
 
 from .observers import TASKS, TaskTable
+from .profiles import QUESTIONS
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.metrics.statistics.clusters import Clusters
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-SIMULATED = ("corruptions", "patches", "resolution", observatory.SUITE)
+SIMULATED = ("corruptions", "patches", "resolution", *QUESTIONS, observatory.SUITE)
 """Suites whose answers can be drawn: of questions, or of the Observatory's tasks."""
 DECIDED = 0.8
 """The share of runs that should end GO or NO-GO."""

@@ -8,6 +8,7 @@ thinks by itself.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
@@ -133,6 +134,9 @@ _OPEN_INSTRUCTIONS = {
         "'Answer: $ANSWER' (without quotes) where ANSWER is a single word or phrase."
     ),
 }
+_INSTRUCTIONS = {"choice": _CHOICE_INSTRUCTIONS, "yes_no": _YES_NO_INSTRUCTIONS}
+_CHOICE_LAYOUT = "Question: {question}\nOptions:\n{options}\n{instruction}"
+_LAYOUT = "{question}\n{instruction}"
 
 
 def prompt(sample: Sample, mode: str) -> str:
@@ -145,21 +149,19 @@ def prompt(sample: Sample, mode: str) -> str:
         ValueError: a sample that asks for boxes does not say which.
     """
     asked_like = "direct" if mode == "thinking" else mode
-    if sample.task == "boxes":
-        about = box_task(sample)
-        question = _with_hint(sample, sample.question)
-        return f"{question}\n{about}\n{_instruction(sample, box_instruction(sample), asked_like)}"
-    if sample.task == "choice":
-        question = _with_hint(sample, f"Question: {sample.question}")
-        return f"{question}\nOptions:\n{_listed(sample.options)}{_instruction(sample, _CHOICE_INSTRUCTIONS, asked_like)}"
-    instructions = _YES_NO_INSTRUCTIONS if sample.task == "yes_no" else _OPEN_INSTRUCTIONS
-    return f"{_with_hint(sample, sample.question)}\n{_instruction(sample, instructions, asked_like)}"
-
-
-def _instruction(sample: Sample, instructions: Mapping[str, str], mode: str) -> str:
-    if not sample.instruction:
-        return instructions[mode]
-    return sample.instruction if mode == "direct" else f"{sample.instruction}\n{instructions[mode]}"
+    is_choice, is_boxes = sample.task == "choice", sample.task == "boxes"
+    instruction = (
+        box_instruction(sample)[asked_like] if is_boxes else _INSTRUCTIONS.get(sample.task, _OPEN_INSTRUCTIONS)[asked_like]
+    )
+    text = _filled(
+        sample.layout or (_CHOICE_LAYOUT if is_choice else _LAYOUT),
+        question=f"{sample.question}\n{box_task(sample)}" if is_boxes else sample.question,
+        options=_listed(sample),
+        instruction=sample.instruction or instruction,
+    )
+    more = f"\n{instruction}" if sample.instruction and asked_like != "direct" else ""
+    hint = f"Hint: {sample.hint}\n" if sample.hint else ""
+    return f"{hint}{text}{more}"
 
 
 def scorable_choices(sample: Sample, mode: str) -> tuple[str, ...]:
@@ -178,12 +180,14 @@ def answer_limit(sample: Sample, mode: str, limit: int) -> int:
     return min(limit, _TOKENS_AROUND + _TOKENS_OF_A_BOX * len(sample.localisation.boxes))
 
 
-def _with_hint(sample: Sample, text: str) -> str:
-    return f"Hint: {sample.hint}\n{text}" if sample.hint else text
+def _listed(sample: Sample) -> str:
+    form = sample.option_format or "{letter}. {text}"
+    return "\n".join(_filled(form, letter=letter, text=text) for letter, text in sample.options.items())
 
 
-def _listed(options: Mapping[str, str]) -> str:
-    return "".join(f"{letter}. {text}\n" for letter, text in options.items())
+def _filled(layout: str, **parts: str) -> str:
+    """Returns a layout with its parts in their places; braces in a part are text."""
+    return re.sub(rf"{{({'|'.join(parts)})}}", lambda found: parts[found[1]], layout)
 
 
 # Spaces: the coordinates in which one model is told boxes and answers with them.

@@ -54,8 +54,12 @@ def test_every_registered_one_draws_alike_and_keeps_answers(sample: Sample, sett
     assert after == perturbations.perturbed(sample, setting, seed=seed)
     back = {letter: after.original_letters.get(letter, letter) for letter in after.options}
     assert sorted(back.values()) == sorted(sample.options)  # nothing is lost and nothing stands twice
-    if not perturbations.info(setting).label_changing:
+    info = perturbations.info(setting)
+    if not info.label_changing:
         assert sample.options[back[str(after.target)]] == sample.options[str(sample.target)]
+    if {*info.family.split("+")} & {"wording", "directional"}:
+        assert (after.images, after.options) == (sample.images, sample.options)
+        assert info.label_changing or after.target == sample.target
     if after.target_of_attack:
         assert after.options[after.target_of_attack] != after.options[str(after.target)]
     for image, before in zip(after.images, sample.images, strict=True):

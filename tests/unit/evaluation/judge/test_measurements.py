@@ -56,6 +56,7 @@ SETTINGS = {
     "observatory": ("observatory_posterize", "standin_halftone"),
     "options": ("option_order:1", "option_order:2"),
     "typographic": ("typographic_wrong:6", "note_wrong"),
+    "wording": ("letter_case:upper", "negation"),
 }
 """Suite to settings of each kind that it has."""
 BASELINES = ("clean", "no_image")

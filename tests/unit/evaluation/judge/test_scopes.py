@@ -45,7 +45,8 @@ def test_what_is_neither_is_refused_with_the_nearest(tmp_path: Path) -> None:
         thresholds_file("defualt", tmp_path.joinpath)
     assert str(caught.value).startswith(f"--vlm-thresholds 'defualt': there is no file {str(tmp_path / 'defualt')!r}")
     shipped = (
-        "ci-smoke, confident, default, observatory, options, parity, pcri, rci, resbench, robustbench, strict, tiny, typographic"
+        "ci-smoke, confident, default, observatory, options, parity, pcri, rci, resbench, robustbench, strict, tiny, "
+        "typographic, wording"
     )
     assert f"Did you mean 'default'? Shipped: {shipped}" in str(caught.value)
 
@@ -82,6 +83,8 @@ def test_rules_may_be_about_every_metric_and_the_label_preserving_drop() -> None
         "attack_rate",
         "typographic_word_drop",
         "text_preference",
+        "directional_accuracy",
+        "directional_sensitivity",
         "fixation_rate",
         "grid_distance",
         "box_coverage",
