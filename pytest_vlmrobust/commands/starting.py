@@ -69,13 +69,15 @@ def _open(options: argparse.Namespace) -> int:
 # `vlmrobust init`.
 
 _RECIPES = {
-    "github": ("github.yml", Path(".github/workflows/vlm-gate.yml")),
-    "gitlab": ("gitlab.yml", Path(".gitlab-ci.yml")),
-    "jenkins": ("Jenkinsfile", Path("Jenkinsfile")),
+    "github": (("github.yml", ".github/workflows/vlm-gate.yml"), ("action.yml", ".github/actions/vlm-gate/action.yml")),
+    "gitlab": (("gitlab.yml", ".gitlab-ci.yml"), ("templates/vlm-gate.yml", ".gitlab/vlm-gate.yml")),
+    "jenkins": (("Jenkinsfile", "Jenkinsfile"), ("vars/vlmGate.groovy", "vlmGate.groovy")),
 }
-"""Service to the file of its recipe, and where that goes."""
-_FILL_IN = re.compile(r"""(?P<name>VLM_PACKAGE(?::| =)) (?P<quote>["'])(?P=quote) +(?:#|//) FILL IN$""", re.MULTILINE)
+"""Service to its recipe and the gate that this calls: the file of each, and where it goes."""
+_FILL_IN = re.compile(r"""(?P<name>package:) (?P<quote>["'])(?P=quote) +(?:#|//) FILL IN.*$""", re.MULTILINE)
 """The line of a recipe that says what CI installs."""
+_SHIPPED_GATE = re.compile(r"""^ +(?:model: '?tiny'?|suites: '?suites/'?),?\n""", re.MULTILINE)
+"""The lines of a recipe that name the shipped gate; without them, pytest's ini file says what is gated."""
 _ADDRESS = re.compile(r"(?:pytest-vlmrobust(?:\[[\w.,-]+\])? ?@ ?)?(?P<url>(?:(?:git\+)?https?|git\+ssh)://[^\s/]+/\S+)")
 _PATH = re.compile(r"(?P<path>.+?)(?P<extras>\[[\w.,-]+\])?")
 _NAME = "pytest-vlmrobust"
@@ -88,8 +90,6 @@ _EXAMPLES = {
     "the gate on your own model and data": "pytest --vlm=./my-checkpoint --vlm-dataset=my.tsv suites/",
 }
 """What a command is for, and the command: what to run after suites were copied."""
-_SHIPPED_GATE = "pytest --vlm=tiny suites/"
-"""How a recipe runs the gate."""
 
 
 def _add_init(commands: Commands) -> None:
@@ -121,10 +121,10 @@ def _init(options: argparse.Namespace) -> int:
     if options.package is not None and not options.ci:
         raise UsageError("--package: it is written into a recipe. Name the service as well: --ci github, gitlab or jenkins")
     notes: list[str] = []
-    gate, commands = _SHIPPED_GATE, _EXAMPLES
+    commands = _EXAMPLES
     if options.model or options.data:
         first = _first_gate(*_named(options), options.directory)
-        copies, notes, gate, commands = first.files, first.notes, "pytest", _FIRST_COMMANDS
+        copies, notes, commands = first.files, first.notes, _FIRST_COMMANDS
     else:
         copies = {
             Path(folder, file.name): file.read_bytes()
@@ -133,8 +133,8 @@ def _init(options: argparse.Namespace) -> int:
         }
     steps: list[str] = []
     if options.ci:
-        place, recipe, steps = _recipe(options.ci, options.package, options.directory)
-        copies[place] = recipe.replace(_SHIPPED_GATE, gate).encode()
+        recipes, steps = _recipe(options.ci, options.package, options.directory, ships=commands is _EXAMPLES)
+        copies |= recipes
     files = {options.directory / place: content for place, content in copies.items()}
     kept = [to for to, content in files.items() if to.exists() and to.read_bytes() != content and not options.force]
     if kept:
@@ -153,20 +153,20 @@ def _init(options: argparse.Namespace) -> int:
     return 0
 
 
-def _recipe(service: str, package: str | None, directory: Path) -> tuple[Path, str, list[str]]:
-    """Returns where the recipe of a CI service goes, its text, and what remains to be done by hand."""
+def _recipe(service: str, package: str | None, directory: Path, *, ships: bool) -> tuple[dict[Path, bytes], list[str]]:
+    """Returns the files of a CI service by place, and what remains to be done by hand. If it ``ships``, the gate is named."""
     from pytest_vlmrobust.shipped import shipped
 
-    name, place = _RECIPES[service]
-    recipe = (shipped("recipes") / name).read_text(encoding="utf-8")
-    if package is None:
-        return place, recipe, [f"# {place} fails until its VLM_PACKAGE says where this package comes from:", f"# {_SOURCES}"]
-    installed = _package(package, directory)
-    recipe = _FILL_IN.sub(lambda line: f"{line['name']} {line['quote']}{installed}{line['quote']}", recipe)
-    if not installed.startswith("./"):
-        return place, recipe, []
-    added = shlex.quote(installed.partition("[")[0])
-    return place, recipe, ["# CI installs this package from the repository", f"git add {added}"]
+    (recipe, to), (gate, gate_to) = _RECIPES[service]
+    text = (shipped("recipes") / recipe).read_text(encoding="utf-8")
+    text = text if ships else _SHIPPED_GATE.sub("", text)
+    steps = [f"# {to} fails until its package says where this package comes from:", f"# {_SOURCES}"]
+    if package is not None:
+        installed = _package(package, directory)
+        text = _FILL_IN.sub(lambda line: f"{line['name']} {line['quote']}{installed}{line['quote']}", text)
+        added = shlex.quote(installed.partition("[")[0])
+        steps = ["# CI installs this package from the repository", f"git add {added}"] if installed.startswith("./") else []
+    return {Path(to): text.encode(), Path(gate_to): shipped(gate).read_bytes()}, steps
 
 
 # The first gate: an ini file, a suite, and a policy whose bounds the data can decide.

@@ -708,20 +708,26 @@ def test_an_error_that_nobody_expected_is_exit_code_4_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("service", "file"), [("github", ".github/workflows/vlm-gate.yml"), ("gitlab", ".gitlab-ci.yml"), ("jenkins", "Jenkinsfile")]
+    ("service", "file", "gate"),
+    [
+        ("github", ".github/workflows/vlm-gate.yml", ".github/actions/vlm-gate/action.yml"),
+        ("gitlab", ".gitlab-ci.yml", ".gitlab/vlm-gate.yml"),
+        ("jenkins", "Jenkinsfile", "vlmGate.groovy"),
+    ],
 )
-def test_init_writes_a_recipe_and_says_what_comes_next(service: str, file: str, tmp_path: Path, capsys: Captured) -> None:
+def test_init_writes_a_recipe_and_says_what_comes_next(
+    service: str, file: str, gate: str, tmp_path: Path, capsys: Captured
+) -> None:
     assert main(["init", str(tmp_path / "gate"), "--ci", service]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert str(tmp_path / "gate" / file) in said
+    assert {str(tmp_path / "gate" / file), str(tmp_path / "gate" / gate)} <= set(said)
     assert said[-10] == "Next:"
-    assert said[-8].startswith(f"  # {file} fails until its VLM_PACKAGE says where")
+    assert said[-8].startswith(f"  # {file} fails until its package says where")
     recipe = (tmp_path / "gate" / file).read_text()
-    assert "10" in recipe
-    assert "11" in recipe
-    assert ".vlmrobust" in recipe
+    text = (tmp_path / "gate" / gate).read_text()
+    assert ".vlmrobust" in text
     known = {f"--{field.name.replace('_', '-')}" for field in fields(Settings)}
-    assert set(re.findall(r"--vlm[a-z-]*", "\n".join([recipe, *said]))) <= known
+    assert set(re.findall(r"--vlm[a-z-]*", "\n".join([text, *said]))) <= known
     if service != "jenkins":
         assert yaml.safe_load(recipe)
 

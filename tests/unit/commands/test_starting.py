@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -41,12 +42,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def installed(service: str, root: Path) -> str:
-    text = (root / PLACES[service]).read_text(encoding="utf-8")
-    if service == "jenkins":
-        (line,) = [line.strip() for line in text.splitlines() if line.strip().startswith("VLM_PACKAGE =")]
-        return line.removeprefix("VLM_PACKAGE = '").removesuffix("'")
-    recipe = yaml.safe_load(text)
-    return str((recipe["env"] if service == "github" else recipe["vlm-gate"]["variables"])["VLM_PACKAGE"])
+    lines = (root / PLACES[service]).read_text(encoding="utf-8").splitlines()
+    (line,) = [line.strip() for line in lines if line.strip().startswith("package: ")]
+    return str(yaml.safe_load(line)["package"])
 
 
 @pytest.mark.parametrize("service", PLACES)
@@ -219,10 +217,11 @@ def test_first_gate_names_paths_as_its_ini_file_sees_them(tmp_path: Path, monkey
 
 def test_recipe_of_a_first_gate_runs_that_gate(tmp_path: Path) -> None:
     data = write_questions(tmp_path, images=40)
-    assert main(["init", str(tmp_path), "--model", "tiny", "--data", str(data), "--ci", "github"]) == 0
-    recipe = (tmp_path / PLACES["github"]).read_text(encoding="utf-8")
-    assert "pytest --vlm-report=report --junitxml=report/pytest.xml" in recipe
-    assert "--vlm=tiny" not in recipe
+    for service, place in PLACES.items():
+        assert main(["init", str(tmp_path), "--model", "tiny", "--data", str(data), "--ci", service, "--force"]) == 0
+        text = (tmp_path / place).read_text(encoding="utf-8")
+        assert re.findall(r"^ +(\w+): .*FILL IN", text, re.MULTILINE) == ["package"]
+        assert not re.search(r"^ +(model|suites):", text, re.MULTILINE), "the ini file names them"
 
 
 def test_open_names_the_command_that_writes_a_missing_page(tmp_path: Path, capsys: Captured) -> None:
