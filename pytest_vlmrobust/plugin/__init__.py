@@ -24,6 +24,7 @@ from .fixtures import vlm_sweep as vlm_sweep
 from .fixtures import vlm_family as vlm_family
 from .fixtures import vlm_check_memory as vlm_check_memory
 from .outcome import pytest_runtest_makereport as pytest_runtest_makereport
+from .report import pytest_report_teststatus as pytest_report_teststatus
 from .report import pytest_sessionfinish as pytest_sessionfinish
 from .report import pytest_terminal_summary as pytest_terminal_summary
 from .workers import pytest_configure_node as pytest_configure_node

@@ -43,6 +43,9 @@ _PIPE: pytest.StashKey[tuple[int, int] | None] = pytest.StashKey()
 # Before any test.
 
 
+_Report = pytest.TestReport | pytest.CollectReport
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Says what is gated, by which policy, from which store."""
     run = config.stash[RUN]
@@ -359,6 +362,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         _print_end(terminalreporter, config, config.stash[RUN])
 
 
+def pytest_report_teststatus(report: _Report, config: pytest.Config) -> tuple[str, str, str] | None:
+    """Prints no letter for a check of a metric that passed or was skipped: one line at the end counts them."""
+    if config.get_verbosity() > 0 or not _is_check_of_a_metric(report):
+        return None
+    counts = report.skipped or (report.passed and report.when == "call")
+    return (report.outcome, "", report.outcome.upper()) if counts else None
+
+
+def _is_check_of_a_metric(report: _Report) -> bool:
+    return report.nodeid.partition("::")[0].endswith("test_metric_properties.py")
+
+
 @contextlib.contextmanager
 def _told_once(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
     """Keeps pytest from printing what the page of the gate says of its tests; with ``-v`` both are printed."""
@@ -411,6 +426,11 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
     room = {} if writer.hasmarkup else {"rows": _ROWS_OF_LOG}
     page = render_terminal(run.records, facts, width=width, color=writer.hasmarkup, full=full, **room)
     terminalreporter.section("vision-language model robustness", "=")
+    passed, skipped = (sum(map(_is_check_of_a_metric, terminalreporter.stats.get(kind, ()))) for kind in ("passed", "skipped"))
+    if passed or skipped:
+        terminalreporter.write_line(
+            f"metrics: {quantity(passed, 'check')} of this installation passed, {skipped} passed before or make no claim"
+        )
     terminalreporter.write(page)
     for problem in config.stash.get(_UNWRITTEN, []):
         terminalreporter.write_line(problem, yellow=True)
