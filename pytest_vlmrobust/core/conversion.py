@@ -1,22 +1,28 @@
-"""Dataclasses as what JSON holds, and back: one strict converter for every record that a file carries.
+"""Dataclasses as what JSON holds, and back: one strict reader of every record that a file carries.
 
-Reading is strict: a value of another type, an unknown key (but see ``OTHER_RELEASES``) and a key that is required and absent are
-errors that name the place. A number that is not finite is ``null`` in JSON and NaN when read back. Whole numbers are counts and
-never negative.
+A value of another type, an unknown key and a required key that is absent are errors that name the place. A number that is not
+finite is ``null`` in JSON and NaN when read back. Whole numbers are counts and never negative. Pydantic, which knows the types,
+is imported only when something is read.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
 import json
 import math
-from collections.abc import Callable
-from enum import StrEnum
+import textwrap
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin, is_typeddict
+from itertools import pairwise
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, get_args, get_type_hints
+
+from .errors import did_you_mean
 
 if TYPE_CHECKING:
-    from cattrs import Converter
+    from pydantic_core import CoreSchema, SchemaValidator
 
 T = TypeVar("T")
 
@@ -89,13 +95,17 @@ def _is_deep(value: Any) -> bool:
 # The values: dataclasses as what JSON holds, and back.
 
 
-OTHER_RELEASES = "keys_of_other_releases"
-"""The attribute of a class that tells of a run and is judged by nobody: keys that it does not know are passed over."""
-
-
-def to_plain(instance: object) -> Any:
-    """Returns a dataclass as dictionaries, lists, texts, numbers and ``None``; numbers that are not finite become ``None``."""
-    return _converter().unstructure(instance)
+def to_plain(value: Any) -> Any:
+    """Returns a value as dictionaries, lists, texts, numbers and ``None``, without fields that no comparison looks at."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if dataclasses.is_dataclass(value):
+        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.compare}
+    if isinstance(value, Mapping):
+        return {key: to_plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list | frozenset):
+        return [to_plain(inner) for inner in (sorted(value) if isinstance(value, frozenset) else value)]
+    return str(value) if isinstance(value, str | PurePath) else value
 
 
 def from_plain(data: object, kind: type[T]) -> T:
@@ -107,142 +117,140 @@ def from_plain(data: object, kind: type[T]) -> T:
         TypeError: a value is of another type, a required key is absent, or a key is unknown; names the place, the value, and what
             was expected.
     """
-    from cattrs import BaseValidationError, transform_error
+    from pydantic_core import ValidationError
 
+    validator, names = _validator(kind)  # type: ignore[arg-type]  # a type is hashable
     try:
-        return _converter().structure(data, kind)
-    except (BaseValidationError, TypeError) as error:
-        problems = transform_error(error, format_exception=_problem)
-        raise TypeError(_in_words(problems[0], kind)) from error
+        return cast("T", validator.validate_python(data))
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        problem = next((each for each in problems if each["type"] != "missing"), problems[0])  # a misspelt key before its absence
+        raise TypeError(_in_words(problem, kind, names)) from None
 
 
-def _in_words(problem: str, kind: type) -> str:
+_EXPECTED = {
+    "text": ("string",),
+    "true or false": ("bool",),
+    "a whole number of 0 or more": ("int", "greater"),
+    "a number or null": ("float",),
+    "a list": ("list", "tuple", "frozen"),
+    "an object": ("dict", "mapping", "dataclass"),
+    "nothing: no file holds such a thing": ("is",),
+}
+"""What was expected, with the first words of the names that pydantic has for the problem."""
+
+
+def _in_words(problem: Mapping[str, Any], kind: type, names: Collection[str]) -> str:
     """Returns a problem with its place in front, ``measures[0].value of the record``."""
-    text, _, place = problem.rpartition(" @ $")
+    place, what, value = list(problem["loc"]), str(problem["type"]), f"{problem['input']!r:.100}"
+    if what == "unexpected_keyword_argument":
+        key = str(place.pop())[:100]
+        said = f"has the unknown key {key!r}.{did_you_mean(key, names)} It is of another release"
+    elif what == "missing":
+        said = "is absent"
+    elif what == "enum":
+        said = f"is {value}, expected one of {problem['ctx']['expected'].replace(chr(39), '').replace(' or ', ', ')}"
+    else:
+        expected = (text for text, words in _EXPECTED.items() if what.partition("_")[0] in words)
+        said = f"is {value}, expected {next(expected, problem['msg'])}"
+    steps = "".join(f".{step}" if step in names else f"[{step!r:.100}]" for step in place).removeprefix(".")
     subject = f"the {kind.__name__.lower()}"
-    return f"{place.removeprefix('.')} of {subject} {text}" if place else f"{subject} {text}"
-
-
-def _problem(error: BaseException, _kind: type | None) -> str:
-    from cattrs import ForbiddenExtraKeysError
-
-    if isinstance(error, ForbiddenExtraKeysError):
-        return f"has the unknown key {min(error.extra_fields)!r:.100}: it is of another release"
-    if isinstance(error, KeyError):
-        return "is absent"
-    return str(error)
+    return f"{steps} of {subject} {said}" if place else f"{subject} {said}"
 
 
 @cache
-def _converter() -> Converter:
-    from cattrs import Converter
-    from cattrs.cols import (
-        homogenous_tuple_structure_factory,
-        is_mapping,
-        list_structure_factory,
-        mapping_structure_factory,
-    )
-    from cattrs.gen import make_dict_structure_fn
-    from cattrs.gen.typeddicts import make_dict_structure_fn as make_typed_dict_structure_fn
+def _validator(kind: type) -> tuple[SchemaValidator, frozenset[str]]:
+    """Returns what reads a type, and the names of all fields in it."""
+    from pydantic_core import SchemaValidator
 
-    converter = Converter()
-    converter.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else None)
-    converter.register_unstructure_hook_func(_is_frozenset, sorted)
-    for kind, holds, expected in _SCALARS:
-        converter.register_structure_hook(kind, _checking_hook(holds, expected))
-    converter.register_structure_hook(float, _number)
-    converter.register_structure_hook(int | float, _finite)
-    converter.register_structure_hook(
-        int | float | str, lambda value, kind: value if isinstance(value, str) else _finite(value, kind)
-    )
-    converter.register_structure_hook(StrEnum, _member)  # else it would be read as the text that it is, too
-    converter.register_structure_hook_func(_is_protocol, _refuse_value)
-    converter.register_structure_hook(str | tuple[str, ...], _text_or_texts)
-    converter.register_structure_hook_factory(
-        _is_tuple, lambda kind: _of(list, homogenous_tuple_structure_factory(kind, converter))
-    )
-    converter.register_structure_hook_factory(is_mapping, lambda kind: _of(dict, mapping_structure_factory(kind, converter)))
-    converter.register_structure_hook_factory(_is_list, lambda kind: _of(list, list_structure_factory(kind, converter)))
-    converter.register_structure_hook_factory(is_typeddict, lambda kind: _of(dict, make_typed_dict_structure_fn(kind, converter)))
-    converter.register_structure_hook_factory(
-        dataclasses.is_dataclass,
-        lambda kind: _of(
-            dict, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=not hasattr(kind, OTHER_RELEASES))
-        ),
-    )
-    return converter
+    schema = _core_schema(kind)
+    return SchemaValidator(schema), frozenset(_field_names(schema))
 
 
-_SCALARS: tuple[tuple[type, Callable[[object], bool], str], ...] = (
-    (str, lambda value: isinstance(value, str), "text"),
-    (bool, lambda value: isinstance(value, bool), "true or false"),
-    (int, lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0, "a whole number of 0 or more"),
-)
-_CONTAINERS: dict[type, str] = {list: "a list", dict: "an object"}
+def json_schema(kind: type) -> dict[str, Any]:
+    """Returns the JSON Schema of a dataclass; descriptions are the texts below the fields, which needs the source at hand."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    schema = GenerateJsonSchema().generate(_core_schema(kind))
+    classes = {part.__name__: part for part in _dataclasses_in(kind)}
+    for name, part in {kind.__name__: schema, **schema["$defs"]}.items():
+        part.pop("title", None)
+        part.pop("additionalProperties", None)  # keys may be added under a version
+        for field, entry in part.get("properties", {}).items():
+            entry.pop("title", None)
+            entry["description"] = descriptions(classes[name])[field]
+    return schema
 
 
-def _checking_hook(holds: Callable[[object], bool], expected: str) -> Callable[[Any, Any], Any]:
-    def read(value: Any, _kind: Any) -> Any:
-        if not holds(value):
-            raise TypeError(f"is {value!r:.100}, expected {expected}")
-        return value
-
-    return read
-
-
-def _number(value: Any, _kind: Any) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"is {value!r:.100}, expected a number or null")
-    return value
+def descriptions(kind: type) -> dict[str, str]:
+    """Returns what the source says about each field of a dataclass, in the text below it."""
+    texts: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        (body,) = (node for node in ast.parse(textwrap.dedent(inspect.getsource(base))).body if isinstance(node, ast.ClassDef))
+        for node, after in pairwise(body.body):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+                texts[node.target.id] = " ".join(str(text).split())
+    return texts
 
 
-def _finite(value: Any, kind: Any) -> float:
-    if value is None:
-        raise TypeError("is None, expected a number")
-    return _number(value, kind)
+def _dataclasses_in(kind: Any) -> Iterator[type]:
+    """Yields a dataclass, and those that its fields hold."""
+    for part in get_args(kind):
+        yield from _dataclasses_in(part)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        yield kind
+        for hint in get_type_hints(kind).values():
+            yield from _dataclasses_in(hint)
 
 
-def _member(value: Any, kind: type[StrEnum]) -> StrEnum:
-    if value not in list(kind):
-        raise TypeError(f"is {value!r:.100}, expected one of {', '.join(kind)}")
-    return kind(value)
+def _core_schema(kind: Any) -> CoreSchema:
+    """Returns pydantic's schema of a type, made strict.
+
+    No text is a number, no key is passed over, each field has to be there, and ``null`` is NaN.
+    """
+    from pydantic import TypeAdapter
+
+    schema = TypeAdapter(kind).core_schema
+    _make_strict(schema)
+    return schema
 
 
-def _text_or_texts(value: Any, _kind: Any) -> str | tuple[str, ...]:
-    texts = value if isinstance(value, list) else [value]
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"is {value!r:.100}, expected text or a list of texts")
-    return value if isinstance(value, str) else tuple(texts)
+def _make_strict(schema: Any, *, in_union: bool = False) -> None:
+    if isinstance(schema, dict):
+        kind = schema.get("type")
+        schema |= _stricter(schema, in_union=in_union)
+        in_union = in_union or kind == "union"
+        schema = [part for name, part in schema.items() if name != "metadata"] if kind != "float" else []
+    for part in schema if isinstance(schema, list | tuple) else ():
+        _make_strict(part, in_union=in_union)
 
 
-def _is_protocol(kind: Any) -> bool:
-    return bool(getattr(kind, "_is_protocol", False))
+def _stricter(schema: Mapping[str, Any], *, in_union: bool) -> dict[str, Any]:
+    """Returns what changes in a part of a schema."""
+    undefined = {"type": "nullable", "schema": {"type": "float", "strict": True}}
+    changes: dict[str, dict[str, Any]] = {
+        "int": {"strict": True, "ge": 0},
+        "bool": {"strict": True},
+        "float": {"type": "function-after", "schema": undefined, "function": {"type": "no-info", "function": _nan_of_null}},
+        "union": {"custom_error_type": "union_type", "custom_error_message": "one of several types"},
+        "dataclass-args": {"extra_behavior": "forbid"},
+    }
+    kind = str(schema.get("type"))
+    if kind == "float" and in_union:
+        return {"strict": True}
+    if kind == "dataclass-field" and schema["schema"]["type"] == "default":
+        return {"schema": schema["schema"]["schema"]}
+    return changes.get(kind, {})
 
 
-def _refuse_value(value: Any, _kind: Any) -> Any:
-    raise TypeError(f"is {value!r:.100}, expected nothing: no file holds such a thing")
+def _nan_of_null(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
-def _is_frozenset(kind: Any) -> bool:
-    return get_origin(kind) is frozenset
-
-
-def _is_list(kind: Any) -> bool:
-    return get_origin(kind) is list
-
-
-def _is_tuple(kind: Any) -> bool:
-    return get_origin(kind) is tuple and get_args(kind)[-1] is ...
-
-
-def _of(container: type, read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Returns a reader that refuses other types before it reads the parts: a text has parts, too."""
-
-    def checked(value: Any, kind: Any) -> Any:
-        if not isinstance(value, container):
-            raise TypeError(f"is {value!r:.100}, expected {_CONTAINERS[container]}")
-        return read(value, kind)
-
-    return checked
+def _field_names(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        yield from schema["fields"] if schema.get("type") in ("dataclass", "typed-dict") else ()
+        schema = list(schema.values())
+    for part in schema if isinstance(schema, list) else ():
+        yield from _field_names(part)

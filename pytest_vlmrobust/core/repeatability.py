@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
-
-from .conversion import from_plain, to_plain
 
 
 @dataclass(frozen=True, slots=True)
 class Repeatability:
     """How often the answers of one model about one dataset flip when asked for twice (A/A)."""
-
-    keys_of_other_releases: ClassVar = True
 
     model: str
     """The model by its short name."""
@@ -55,12 +49,3 @@ class Repeatability:
     def measured(self) -> bool:
         """Whether anything was; without that, nothing is known about the noise, least of all that there is none."""
         return self.repeated > 0 and not self.problem
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns it JSON-safe; NaN becomes ``None``."""
-        return dict(to_plain(self))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Repeatability:
-        """Reads what :meth:`to_dict` returned."""
-        return from_plain(data, cls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from .boxes import Localisation
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@runtime_checkable
 class ImageSource(Protocol):
     """Where the pixels of a sample come from; decoded only when asked for."""
 
@@ -108,6 +109,8 @@ class Sample:
     ``target`` is the correct letter, ``"yes"``/``"no"``, or one of several accepted answers; boxes stand in ``localisation``.
     ``question`` and ``options`` may say by ``IMAGE_MARK`` where an image belongs.
     """
+
+    __pydantic_config__: ClassVar = {"arbitrary_types_allowed": True}  # sources of images, which no file holds
 
     id: str
     """Unique in its dataset."""

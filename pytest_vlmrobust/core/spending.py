@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
 
-from .conversion import from_plain, to_plain
 from .prediction import ModelRef
 from .record import Record
 from .words import on_one_line, quantity
@@ -19,8 +17,6 @@ BUDGET_SPENT = "budget spent: "
 @dataclass(frozen=True, slots=True)
 class Spending:
     """What the answers that a model gave in one run took; answers from the store took nothing."""
-
-    keys_of_other_releases: ClassVar = True
 
     model: str
     """The model by its short name."""
@@ -64,19 +60,6 @@ class Spending:
         """Returns it with what it cost at the prices of a model."""
         cost = ref.cost(self.prompt_tokens, self.completion_tokens)
         return replace(self, cost=cost, currency=ref.currency)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns it JSON-safe."""
-        return dict(to_plain(self))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Spending:
-        """Reads what :meth:`to_dict` wrote.
-
-        Raises:
-            TypeError: it is something else.
-        """
-        return from_plain(data, cls)
 
     def __str__(self) -> str:
         counted = f"{self.prompt_tokens:,} prompt and {self.completion_tokens:,} completion tokens"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.decision import Decision, Outcome
 
 from .evaluation import RunEvaluation
@@ -317,7 +318,7 @@ class Run(RunEvaluation):
             self.run_id,
             self.today,
             settings=dataclasses.asdict(self.settings),
-            command=self.command.to_dict() if self.command else {},
+            command=to_plain(self.command) if self.command else {},
             models=self.models,
             policies=self.policies,
             directory=self.invocation,
@@ -342,7 +343,7 @@ class Run(RunEvaluation):
             "processes": self.processes,
             "decision": str(self.conclusion.decision(self.records)),
             "warnings": list(self.conclusion.warnings),
-            "gates": [gate.to_plain() for gate in self.conclusion.gates],
+            "gates": to_plain(self.conclusion.gates),
         }
 
     def copy_to(self, directory: Path) -> list[Path]:
@@ -377,7 +378,7 @@ class Run(RunEvaluation):
             "shortfalls": list(lacks),
             "stopped": self.stopped,
             "repeats": self.rerun.run if self.rerun else "",
-            "repeatability": [about.to_dict() for about in self.repeatability],
+            "repeatability": to_plain(self.repeatability),
             "spending": self._spending_by_model,
             "store": os.path.relpath(directories.store, directories.run),
             "processes": self.processes,
@@ -416,14 +417,14 @@ class Run(RunEvaluation):
         decision = facts.decision(self.records)
         self._concluded = facts = self._with_gates(facts, decision)
         missing = facts.missing(self.records)
-        allowances = [asdict(allowance) for allowance in facts.allowances]
+        allowances = to_plain(facts.allowances)
         self.describe(
             facts.shortfalls,
             missing=missing,
             decision=str(decision),
             warnings=list(facts.warnings),
             allowances=allowances,
-            gates=[gate.to_plain() for gate in facts.gates],
+            gates=to_plain(facts.gates),
         )
         return decision
 
@@ -477,7 +478,7 @@ class Run(RunEvaluation):
 
     @property
     def _spending_by_model(self) -> dict[str, object]:
-        return {spent.model: spent.to_dict() for spent in (self._concluded.spending if self._concluded else self.spending)}
+        return {spent.model: to_plain(spent) for spent in (self._concluded.spending if self._concluded else self.spending)}
 
     @property
     def _measured_datasets(self) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.words import on_one_line
@@ -59,7 +60,7 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["vlm_run_id"] = run.run_id
     node.workerinput["vlm_started"] = run.started
     node.workerinput["vlm_days"] = [run.clock.today.isoformat(), run.clock.latest.isoformat()] if run.settings.vlm else []
-    node.workerinput["vlm_command"] = run.command.to_dict() if run.command else {}
+    node.workerinput["vlm_command"] = to_plain(run.command) if run.command else {}
     node.workerinput["vlm_rerun"] = run.rerun.to_worker() if run.rerun else {}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.record import MOST_OFTEN, Measure, Record
 from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, printable, quantity
 
@@ -149,10 +149,6 @@ class Command:
         """Returns the command line that runs every test of the same paths again, with more options."""
         return shlex.join(["pytest", *self.options, *more, *self.paths])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns it JSON-safe."""
-        return {"options": list(self.options), "paths": list(self.paths), "root": str(self.root), "here": str(self.here)}
-
     @classmethod
     def of(cls, words: Sequence[str | os.PathLike[str]], positional: Sequence[str], root: Path, here: Path) -> Command:
         """Returns how pytest was called, without what chose tests, what a second run would write over, and what may be secret.
@@ -167,13 +163,10 @@ class Command:
 
     @classmethod
     def read(cls, data: object) -> Command | None:
-        """Returns what :meth:`to_dict` wrote; ``None`` in place of anything else, for a manifest may hold anything."""
-        if not isinstance(data, Mapping):
-            return None
+        """Returns the command that a manifest holds; ``None`` in place of anything else."""
         try:
-            options, paths = (tuple(map(str, data[name])) for name in ("options", "paths"))
-            return cls(options, paths, Path(data["root"]), Path(data["here"]))
-        except (KeyError, TypeError):
+            return from_plain(data, cls) if data else None
+        except TypeError:
             return None
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
@@ -154,21 +155,21 @@ def read_run(directory: Path) -> RunFiles:
 
 
 def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
-    repeatability = tuple(map(Repeatability.from_dict, manifest.get("repeatability", ())))
+    repeatability = tuple(from_plain(each, Repeatability) for each in manifest.get("repeatability", ()))
     return RunFacts(
         models=tuple(manifest.get("models", ())),
         planned=manifest["planned"],
         selected=manifest["selected"],
         shortfalls=manifest.get("shortfalls", ()),
-        allowances=tuple(Allowance(**one) for one in manifest.get("allowances", ())),
+        allowances=tuple(from_plain(each, Allowance) for each in manifest.get("allowances", ())),
         stopped=str(manifest.get("stopped", "")),
         pictures=directory / manifest.get("store", _STORE) / FOLDER,
         origins=_with_fingerprints(manifest, directory),
         tests=planned_tests(directory),
         repeatability=repeatability,
-        spending=tuple(map(Spending.from_dict, manifest.get("spending", {}).values())),
+        spending=tuple(from_plain(each, Spending) for each in manifest.get("spending", {}).values()),
         warnings=tuple(map(str, manifest.get("warnings", noise_warnings(repeatability)))),
-        gates=tuple(map(GateCount.read, manifest.get("gates", ()))),
+        gates=tuple(from_plain(each, GateCount) for each in manifest.get("gates", ())),
         directory=str(directory),
         command=Command.read(manifest.get("command")),
     )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.words import percent, quantity
 
 TABLES = (
@@ -90,15 +88,6 @@ class GateCount:
     def name(self) -> str:
         """What it is about, as in test ids."""
         return f"{self.model}-{self.dataset}"
-
-    @classmethod
-    def read(cls, plain: Mapping[str, Any]) -> GateCount:
-        """Reads what :meth:`to_plain` wrote."""
-        return from_plain(dict(plain), cls)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Returns it as JSON-safe values."""
-        return dict(to_plain(self))
 
     def __str__(self) -> str:
         place = f"gate {self.number}" if self.number > 1 else "the first gate"

@@ -11,7 +11,9 @@ import uuid
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import TypedDict
 
 from pytest_vlmrobust.core.conversion import from_plain, read_json
 from pytest_vlmrobust.core.decision import Allowance

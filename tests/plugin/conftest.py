@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import cattrs  # noqa: F401 - likewise
 import cv2  # noqa: F401 - what a run in this process imports would be dropped after it, and compiled modules load only once
 import jinja2  # noqa: F401 - likewise
+import pydantic  # noqa: F401 - likewise
 import pytest
 import rich.console
 import rich.table  # noqa: F401 - likewise: a part of rich that stays would find the other parts twice

@@ -216,7 +216,7 @@ def test_what_is_damaged_cannot_be_read(bundle: Path, capsys: pytest.CaptureFixt
     changes: list[tuple[str, Change]] = [
         ("manifest.json: not a manifest", nested),
         (
-            "not a sample of this release: question of the sample is absent",
+            "not a sample of this release: the sample has the unknown key 'questions'",
             sql(folder, unknown_key("question", "questions")),
         ),
         (

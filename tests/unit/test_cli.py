@@ -23,6 +23,7 @@ from pytest_vlmrobust.cli import TRACEBACK, USAGE_ERROR, main, parser
 from pytest_vlmrobust.commands import runs
 from pytest_vlmrobust.commands.arguments import say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.prediction import Prediction, Score
@@ -217,7 +218,7 @@ NOISY = Repeatability("m", "d", 200, 20, 20, 0, 2, 100, 0.1, 0.07, 0.14, {"accur
 
 def asked_twice(run: Path, *found: Repeatability, **more: object) -> str:
     """Writes a run with A/A comparisons, and returns its directory."""
-    write_manifest(run, {"planned": 1, "selected": 1, "repeatability": [about.to_dict() for about in found], **more})
+    write_manifest(run, {"planned": 1, "selected": 1, "repeatability": to_plain(found), **more})
     with Journal(run) as journal:
         for level in ("low", "high"):
             measures = (Measure("accuracy_drop", 0.1), Measure("accuracy", 0.8))

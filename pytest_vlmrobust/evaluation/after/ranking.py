@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.core.conversion import from_plain
+from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import first_few, quantity
@@ -186,7 +186,8 @@ def _refs(models: Sequence[_Model]) -> dict[str, ModelRef]:
         known = every.get(model.own) if isinstance(every, dict) else None
         if isinstance(known, dict):
             with contextlib.suppress(TypeError):
-                refs[model.name] = from_plain({"name": model.own} | {key: known.get(key) for key in ORIGIN}, ModelRef)
+                about = {key: known.get(key) for key in ORIGIN}
+                refs[model.name] = from_plain(to_plain(ModelRef(model.own, "", "")) | about, ModelRef)
     return refs
 
 

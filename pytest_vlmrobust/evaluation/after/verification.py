@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.cell import PROBES
+from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import BUDGET, CHECK, Record
@@ -69,7 +70,7 @@ def gate_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]:
     inputs = JudgeInputs.read(run)
     problems: list[str] = []
     with Evidence.open(run, read_only=True) as evidence:
-        for gate in map(GateCount.read, manifest.get("gates", ())):
+        for gate in [from_plain(each, GateCount) for each in manifest.get("gates", ())]:
             questions, _ = evidence.gate_members(gate.model, gate.dataset)
             policy = inputs.policies[gate.model]
             again = dataclasses.replace(
@@ -80,7 +81,7 @@ def gate_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]:
                 risk=policy.risk,
                 number=gate.whole + gate.part + 1,
             )
-            problems += _manifest_differences(f"gates of {gate.name}", gate.to_plain(), again.to_plain(), EVIDENCE)
+            problems += _manifest_differences(f"gates of {gate.name}", to_plain(gate), to_plain(again), EVIDENCE)
     return problems
 
 

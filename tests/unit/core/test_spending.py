@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import CHECK, Record
@@ -34,8 +35,8 @@ def test_what_was_not_counted_is_said() -> None:
 
 def test_it_survives_json() -> None:
     spent = Spending("m", 3, 7, 1, 2).priced(MODEL)
-    assert Spending.from_dict(spent.to_dict()) == spent
-    assert Spending("m").to_dict()["cost"] is None
+    assert from_plain(to_plain(spent), Spending) == spent
+    assert to_plain(Spending("m"))["cost"] is None
 
 
 def test_tests_that_lack_answers_are_counted() -> None:

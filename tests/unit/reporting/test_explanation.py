@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.reporting import Command
 from pytest_vlmrobust.reporting.explanation import explain
@@ -35,12 +36,12 @@ def test_the_whole_run_with_more_options() -> None:
 
 
 def test_it_is_kept_with_the_run() -> None:
-    assert Command.read(json.loads(json.dumps(COMMAND.to_dict()))) == COMMAND
-    assert Command.read(Command().to_dict()) == Command()
+    assert Command.read(json.loads(json.dumps(to_plain(COMMAND)))) == COMMAND
+    assert Command.read(to_plain(Command())) == Command()
 
 
 @pytest.mark.parametrize(
-    "odd", [None, 3, "pytest", [], {}, {**COMMAND.to_dict(), "paths": 3}, {**COMMAND.to_dict(), "root": None}, {"options": []}]
+    "odd", [None, 3, "pytest", [], {}, {**to_plain(COMMAND), "paths": 3}, {**to_plain(COMMAND), "root": None}, {"options": []}]
 )
 def test_anything_else_is_none(odd: object) -> None:
     assert Command.read(odd) is None

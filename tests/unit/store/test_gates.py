@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.store import Store
 from pytest_vlmrobust.store.gates import Gate, GateCount, members
 from pytest_vlmrobust.store.merging import merge_stores
@@ -106,4 +107,4 @@ def test_merged_stores_know_the_gates_of_all(tmp_path: Path) -> None:
 
 def test_a_count_survives_its_json() -> None:
     place = GateCount("m", "d", "p", "q", 3, 2, 1, 0, 0.0, 0.05, 0.1)
-    assert GateCount.read(place.to_plain()) == place
+    assert from_plain(to_plain(place), GateCount) == place
