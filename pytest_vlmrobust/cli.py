@@ -85,7 +85,8 @@ class _TwoHeadings(argparse.HelpFormatter):
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of all commands."""
     more = (
-        "vlmrobust COMMAND --help says more, with examples. The gate itself is pytest; pytest --help lists its options --vlm-*."
+        "Start with vlmrobust init --model ./my-checkpoint --data questions.jsonl, then pytest, then vlmrobust open. "
+        "vlmrobust COMMAND --help says more, with examples; pytest --help lists the options --vlm-* of the gate."
     )
     found = _Parser(prog="vlmrobust", description=__doc__, epilog=more, formatter_class=_TwoHeadings)
     found.add_argument("--version", action="version", version=f"vlmrobust {__version__}")

@@ -40,10 +40,10 @@ _PIPE: pytest.StashKey[tuple[int, int] | None] = pytest.StashKey()
 """Which pipe or device ``--junitxml`` led to when pytest started."""
 
 
-# Before any test.
-
-
 _Report = pytest.TestReport | pytest.CollectReport
+
+
+# Before any test.
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -164,7 +164,7 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
         lines.append("fewer calls of patches: --vlm-patch-stop ends a question at its first right patch")
     lines.append(forecast.disk)
     counts = f"{selection.selected} of {selection.planned} gated tests"
-    lines.append(f"{counts}; nothing was asked, and a plan is never GO: exit code 5")
+    lines.append(f"{counts}; no model was called, and a plan is never GO: exit code 5")
     return table + render_sentences(lines, width=width, color=color)
 
 

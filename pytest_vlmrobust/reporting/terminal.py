@@ -401,9 +401,13 @@ def _read_in(facts: RunFacts) -> str:
     if facts.report:
         return f": see {_plain(facts.report)}"
     if facts.directory:
-        latest = Path(facts.directory).parent == Path(_DEFAULT_RUNS)
-        return f": see vlmrobust report {'latest' if latest else _plain(facts.directory)}"
+        return f": see vlmrobust report {'latest' if _is_latest(facts) else _plain(facts.directory)}"
     return f": see {_plain(facts.kept)}"
+
+
+def _is_latest(facts: RunFacts) -> bool:
+    """Says whether the commands find this run by themselves: it is the newest of the usual store."""
+    return bool(facts.directory) and Path(facts.directory).parent == Path(_DEFAULT_RUNS)
 
 
 def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
@@ -428,11 +432,19 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
     for model, word in about.words.items():
         console.print(f"decision about {_plain(model)}: {_styled(word, about.decisions[model])}", soft_wrap=True)
     print_sentence(console, f"{_styled(about.word, decision)}  {_plain(about.sentence)}")
-    places = [f"{name} {on_one_line(path)}" for name, path in (("report", facts.report), ("run", facts.directory)) if path]
+    places = _places(facts)
     for line in filter(None, _filled([*(f"{place}," for place in places[:-1]), *places[-1:]], console.width)):
         console.print(_markup(line.strip()), soft_wrap=True)
     for model, policy in facts.policies.items():
         console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
+
+
+def _places(facts: RunFacts) -> list[str]:
+    """Returns where the report and the evidence are, and how to open the report where it is the latest."""
+    named = {"report": facts.report, "run": facts.directory}
+    if facts.report and _is_latest(facts):
+        named = {"report": f"{facts.report} (vlmrobust open)", "run": Path(facts.directory).name}
+    return [f"{name} {on_one_line(path)}" for name, path in named.items() if path]
 
 
 def _styled(word: str, decision: Decision) -> str:

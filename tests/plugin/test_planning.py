@@ -28,10 +28,10 @@ def test_a_plan_says_what_the_run_then_does(any_project: Project) -> None:
     plan.stdout.fnmatch_lines(
         [
             "*plan of the vision-language model gate*",
-            f"{PASSES - SAMPLES} views are new to this store*",
-            "model-data: no rate is known: *; no stored answer says how many tokens it took",
+            f"{PASSES - SAMPLES} images are new to this store*",
+            "model-data: time not known: *; tokens not known: *",
             "disk: not known, *",
-            "8 of 8 gated tests; nothing was asked, and a plan is never GO: exit code 5",
+            "8 of 8 gated tests; no model was called, and a plan is never GO: exit code 5",
         ]
     )
     assert plan.parseoutcomes().keys() <= {"warnings"}
@@ -59,7 +59,7 @@ def test_after_a_run_the_store_holds_all_and_rates_are_measured(project: Project
 def test_what_k_leaves_out_is_not_planned_and_what_a_test_needs_is(project: Project) -> None:
     plan = project.run("--vlm-plan", "-k", "invert")
     assert row(plan)[2:5] == ["3", str(SAMPLES), str(3 * SAMPLES)]
-    plan.stdout.fnmatch_lines(["1 of 8 gated tests; nothing was asked*"])
+    plan.stdout.fnmatch_lines(["1 of 8 gated tests; no model was called*"])
     assert inferred(project.run("-k", "invert")) == 3 * SAMPLES
 
 

@@ -102,7 +102,7 @@ def _unrendered(found: Iterable[Forecast]) -> list[str]:
     count = sum(one.unrendered for one in found)
     if not count:
         return []
-    return [f"{count:,} views are new to this store; identical images are answered from the cache"]
+    return [f"{count:,} images are new to this store; identical ones are answered from the cache"]
 
 
 def _basis(one: Forecast) -> str:
@@ -114,13 +114,13 @@ def _basis(one: Forecast) -> str:
             f"{one.tokens.prompt:.0f} prompt tokens{written} an answer{visual} (mean of {one.tokens.answers} stored answers)"
         )
     else:
-        parts.append("no stored answer says how many tokens it took")
+        parts.append("tokens not known: this store has no answer of the model with a count")
     return "; ".join([*parts, *([f"what the store holds is not known: {one.problem}"] if one.problem else [])])
 
 
 def _of_rate(rate: Rate | None, dataset: str) -> str:
     if rate is None:
-        return "no rate is known: no earlier run of this store measured one"
+        return "time not known: this store has no earlier run of the model"
     where = "" if rate.dataset == dataset else f" on {rate.dataset}"
     return f"{rate.seconds:.3g} s an answer in one process{where} (median of {rate.cells} cells of run {rate.run})"
 

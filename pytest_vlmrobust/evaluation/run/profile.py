@@ -151,7 +151,7 @@ def _repeats(samples: Sequence[Sample]) -> Facts:
     disagreeing = [alike for alike in repeated if len({str(_answer(sample)) for sample in alike}) > 1]
     first = f" (the first: {', '.join(repr(sample.id) for sample in disagreeing[0][:2])})" if disagreeing else ""
     return [
-        ("duplicates", f"{quantity(again, 'question')} asked again about the same pictures, with the same answer"),
+        ("duplicates", f"{quantity(again, 'question')} asked again about the same images, with the same answer"),
         ("contradictions", f"{quantity(len(disagreeing), 'question')} with different answers{first}"),
     ]
 
@@ -189,7 +189,7 @@ def picture_sizes(samples: Iterable[Sample]) -> tuple[dict[str, tuple[int, int]]
 def _pictures(samples: Sequence[Sample], sizes: dict[str, tuple[int, int]]) -> Facts:
     several = Counter(len(sample.images) for sample in samples)
     different = len({identity for sample in samples for identity in _identities(sample)})
-    facts = [("pictures", f"{different} different ones; {_listed(several, ' of a question')}")]
+    facts = [("images", f"{different} different ones; {_listed(several, ' for a question')}")]
     if not sizes:
         return facts
     measured = "" if len(sizes) == different else f" (of the first {len(sizes)})"

@@ -72,9 +72,9 @@ def test_counts_duplicates_contradictions_groups_and_sizes(write: Write, capsys:
     assert facts["answers (choice)"] == "A (4), B (1)"
     assert facts["categories"] == "far (1)"
     assert facts["groups"] == "3, the largest of 3 questions"
-    assert facts["duplicates"] == "1 question asked again about the same pictures, with the same answer"
+    assert facts["duplicates"] == "1 question asked again about the same images, with the same answer"
     assert facts["contradictions"] == "1 question with different answers (the first: 'q0', 'q1')"
-    assert facts["pictures"] == "3 different ones; 1 of a question (5)"
+    assert facts["images"] == "3 different ones; 1 for a question (5)"
     assert facts["sizes"] == "long edges from 40 to 80 pixels; 40 x 30 (1), 60 x 30 (1), 80 x 30 (1)"
 
 
