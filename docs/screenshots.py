@@ -6,7 +6,7 @@ r"""Takes the pictures that the docs show: of a report and of the viewer, wide a
     python docs/screenshots.py out/report.html --only report-phone-light --called report-phone-go
     python docs/screenshots.py --terminal terminal-go -- pytest suites   # in the directory of the tutorial
 
-    pytest --vlm=tiny --vlm=scripted:pytest_vlmrobust/backends/oracles/weak_family.yaml --vlm-mode=full --vlm-sample=24 \
+    pytest --vlm=tiny --vlm=scripted:oracle/weak_family --vlm-mode=full --vlm-sample=24 \
         --vlm-store=seen suites/test_corruptions.py suites/test_patches.py -k "blur or weather or patches"
     python docs/screenshots.py --view seen
 
