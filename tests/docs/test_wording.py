@@ -13,8 +13,8 @@ import pytest
 from .conftest import PAGES, ROOT
 
 READ = [*PAGES, ROOT / "CHANGELOG.md"]
-WORDS = 47_000
-"""So many words may all pages have together; words, and not bars of tables or signs."""
+WORDS = 48_000
+"""So many words may the pages for users have together; words, and not bars of tables or signs."""
 MEAN = 17
 """So many words may the sentences of a page have on average."""
 OTHER_WORDS = re.compile(r"\b(?:pictures?|whoever|as far as|what is left)\b", re.IGNORECASE)
@@ -55,5 +55,5 @@ def test_a_page_has_one_word_for_one_thing(page: Path, figures: ModuleType) -> N
 
 
 def test_the_documentation_is_short_enough_to_be_read(figures: ModuleType) -> None:
-    read = [figures.Page.read(page) for page in READ if page.name != "CONTRIBUTING.md"]
+    read = [figures.Page.read(page) for page in READ if page.name != "CONTRIBUTING.md" and page.parent.name != "examples"]
     assert sum(page.words for page in read) <= WORDS
