@@ -43,7 +43,7 @@ from pytest_vlmrobust.plugin.options import BASIC, Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results
 from pytest_vlmrobust.reporting.analyses import Analysis
-from pytest_vlmrobust.reporting.reviewers import QUESTIONS
+from pytest_vlmrobust.reporting.reviewers import questions
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, INTERVALS, LAWS, PROPERTIES
 
@@ -347,7 +347,7 @@ def schema_of_results() -> str:
 
 def reviewers() -> str:
     """Returns the table of what reviewers ask for."""
-    rows = [(ask.text, ask.ai_act, ask.nist, ask.iso, ask.where) for ask in QUESTIONS]
+    rows = [(ask.text, ask.ai_act, ask.nist, ask.iso, ask.where) for ask in questions()]
     return table(("asked for", "EU AI Act", "NIST AI RMF, MEASURE", "ISO/IEC 42001", "evidence"), rows)
 
 

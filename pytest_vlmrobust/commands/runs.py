@@ -74,7 +74,7 @@ def _add_runs(commands: Commands) -> None:
 
 def _list_runs(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.reporting.files import read_run
-    from pytest_vlmrobust.reporting.headlines import headlines, legend
+    from pytest_vlmrobust.reporting.headlines import legend
     from pytest_vlmrobust.reporting.writing import render_table
 
     found = runs_of(options.store)
@@ -89,7 +89,7 @@ def _list_runs(options: argparse.Namespace) -> int:
             complain(str(error))
             rows.append((directory.name, "", "cannot be read", *[""] * (len(_RUNS_HEADER) - 3)))
             continue
-        about = [headline for headline in headlines(run.records) if _key_numbers(headline)]
+        about = [headline for headline in run.view.numbers if _key_numbers(headline)]
         rows += _rows_of(run, about)
         numbers += [number for headline in about for number in _key_numbers(headline).values()]
     kept = _columns_for(width(), rows)
@@ -216,13 +216,14 @@ def _add_files(commands: Commands) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.reporting import write_report
-    from pytest_vlmrobust.reporting.files import add_step_summary, read_run, summary
+    from pytest_vlmrobust.reporting import RunView, write_report
+    from pytest_vlmrobust.reporting.files import add_step_summary, read_run
+    from pytest_vlmrobust.reporting.markdown import summary
 
     run = read_run(options.run_directory)
     out = options.out or options.run_directory
-    write_report(out, run.records, _with_ranking(run), None)
-    if problem := add_step_summary(summary(run.records, run.facts)):
+    write_report(out, RunView(run.records, _with_ranking(run)), None)
+    if problem := add_step_summary(summary(run.view)):
         complain(problem)
     say(f"{run.word}: {len(run.records)} of {run.facts.selected} records, {out / 'report.html'}")
     return EXIT_CODES[run.decision]

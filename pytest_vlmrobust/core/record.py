@@ -246,6 +246,17 @@ class Record:
         ruled = any(measure.outcome is self.outcome for measure in self.measures)
         return Outcome.MEASURED if self.not_asked and not ruled else self.outcome
 
+    def measure_of(self, metric: str) -> Measure | None:
+        """Returns its measure of a metric over the whole dataset; ``None`` where it has none."""
+        return next((measure for measure in self.measures if measure.metric == metric and not measure.category), None)
+
+    @property
+    def headline(self) -> Measure | None:
+        """The measure that one line about it shows: the one that decided, else the drop, else the first."""
+        decisive = [measure for measure in self.measures if measure.outcome is self.outcome is not Outcome.MEASURED]
+        deciding = [measure for measure in decisive if measure.rule] or decisive
+        return next(iter(deciding), None) or self.measure_of("accuracy_drop") or next(iter(self.measures), None)
+
     @property
     def is_gated(self) -> bool:
         """Whether a gated test left it: all but budgets, and failures outside the gated tests."""

@@ -112,7 +112,7 @@ def _judge_and_record(request: pytest.FixtureRequest, test: str) -> GatedTest:
         note(failed(error, Outcome.ERROR))
         raise
     note(record)
-    again = run.command.for_test(record) if run.command else ""
+    again = run.command.for_test(record.nodeid) if run.command else ""
     if record.outcome is Outcome.ERROR:
         raise BackendError(explain(record, again))
     return GatedTest(record, again)

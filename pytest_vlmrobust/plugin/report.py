@@ -21,8 +21,7 @@ from .run import RUN, Run
 from .workers import tell_controller
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.reporting import RunFacts
+    from pytest_vlmrobust.reporting import RunFacts, RunView
 
 _ROWS_OF_LOG = 80
 """Rows that the page of a gate may take where no screen shows it."""
@@ -204,12 +203,13 @@ def _finish(session: pytest.Session, run: Run, exitstatus: int) -> None:
             _conclude(session, run, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and _measured_nothing(session.config):
         session.exitstatus = EXIT_CODES[Decision.INCONCLUSIVE]
-        _add_to_junit(session.config, [], run.conclusion)
+        _add_to_junit(session.config, run.view)
 
 
 def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     """Decides, writes the files, and sets the exit code: the gate's if only verdicts made tests fail, else pytest's."""
-    from pytest_vlmrobust.reporting.files import add_step_summary, summary
+    from pytest_vlmrobust.reporting.files import add_step_summary
+    from pytest_vlmrobust.reporting.markdown import summary
 
     if not run.settings.vlm_aa:  # which may take minutes
         run.hold_signals()
@@ -245,9 +245,8 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
         with _note_failure(unwritten, "report"):  # what was written of it says GO
             _write_report(run, evidence=False)
     session.exitstatus = EXIT_CODES[decision] if status == pytest.ExitCode.OK or by_verdicts else status
-    facts = run.conclusion
-    _add_to_junit(session.config, run.records, facts)
-    page = add_step_summary(summary(run.records, facts))
+    _add_to_junit(session.config, run.view)
+    page = add_step_summary(summary(run.view))
     session.config.stash[_UNWRITTEN] = [*unwritten, *filter(None, [page])]
 
 
@@ -293,14 +292,14 @@ def _note_failure(problems: list[str], what: str) -> Iterator[None]:
 
 def _write_report(run: Run, *, evidence: bool = True) -> list[Path]:
     """Writes the report, if one is asked for, and beside it the evidence; returns the files."""
-    from pytest_vlmrobust.reporting import write_report
+    from pytest_vlmrobust.reporting import RunView, write_report
 
     if run.report is None:
         return []
-    facts, manifest = _with_ranking(run, run.conclusion), run.manifest(run.directories.report)
+    view, manifest = RunView(run.records, _with_ranking(run, run.conclusion)), run.manifest(run.directories.report)
 
     def write(folder: Path) -> list[Path]:
-        written = write_report(folder, run.records, facts, manifest)
+        written = write_report(folder, view, manifest)
         return [*written, *run.copy_to(folder)] if evidence else written
 
     return run.report.put(write, as_far_as_written=run.decision is not Decision.GO)
@@ -323,10 +322,10 @@ def _update_baseline(run: Run) -> list[Path]:
     if run.baseline is not None:
         run.baseline.close()
     copied = run.copy_to(directory)
-    return [*copied, *write_report(directory, run.records, run.conclusion, run.manifest(directory))]
+    return [*copied, *write_report(directory, run.view, run.manifest(directory))]
 
 
-def _add_to_junit(config: pytest.Config, records: Sequence[Record], facts: RunFacts) -> None:
+def _add_to_junit(config: pytest.Config, view: RunView) -> None:
     """Adds to pytest's JUnit file what is said of the whole run, and a test case with the decision about each model.
 
     pytest's own fixture for properties of the suite is lost under xdist (pytest issue 7767).
@@ -336,9 +335,9 @@ def _add_to_junit(config: pytest.Config, records: Sequence[Record], facts: RunFa
     for plugin in config.pluginmanager.get_plugins():
         if not callable(getattr(plugin, "add_global_property", None)):
             continue
-        for name, value in suite_properties(facts.origins, records, facts).items():
+        for name, value in suite_properties(view).items():
             plugin.add_global_property(name, value)
-        for case in decision_cases(records, facts):
+        for case in decision_cases(view):
             node = plugin.node_reporter(f"{case.get('classname')}::{case.get('name')}")
             for name in ("classname", "name"):
                 node.add_attribute(name, case.get(name))
@@ -421,10 +420,10 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
 
     writer = config.get_terminal_writer()
     width = writer.fullwidth if writer.hasmarkup else max(120, writer.fullwidth)  # a log has no right edge
-    facts = run.conclusion
+    view = run.view
     full = config.get_verbosity() > 0
     room = {} if writer.hasmarkup else {"rows": _ROWS_OF_LOG}
-    page = render_terminal(run.records, facts, width=width, color=writer.hasmarkup, full=full, **room)
+    page = render_terminal(view, width=width, color=writer.hasmarkup, full=full, **room)
     terminalreporter.section("vision-language model robustness", "=")
     passed, skipped = (sum(map(_is_check_of_a_metric, terminalreporter.stats.get(kind, ()))) for kind in ("passed", "skipped"))
     if passed or skipped:
@@ -434,7 +433,7 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
     terminalreporter.write(page)
     for problem in config.stash.get(_UNWRITTEN, []):
         terminalreporter.write_line(problem, yellow=True)
-    for line in annotation_lines(run.records, facts):
+    for line in annotation_lines(view):
         terminalreporter.write_line(line)
     if names := [record.id for record in run.records if record.failed_outside]:
         text = f"FAILED  non-gate tests failed, so that the run fails whatever the gate decides: {first_few(names, _MOST)}"
@@ -618,20 +617,20 @@ def _is_written_through(config: pytest.Config, path: Path) -> bool:
 
 def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
     """Makes a GO INCOMPLETE wherever it was written down but in the baseline; returns the reasons for failed writes."""
-    from pytest_vlmrobust.reporting.files import add_step_summary, summary
+    from pytest_vlmrobust.reporting.files import add_step_summary
     from pytest_vlmrobust.reporting.junit import correct
+    from pytest_vlmrobust.reporting.markdown import summary
 
     problems: list[str] = []
     with _note_failure(problems, "manifest"):
         run.take_back(reason)
-    facts = run.conclusion
     with _note_failure(problems, "report"):
         _write_report(run, evidence=False)
     with _note_failure(problems, "JUnit file"), contextlib.suppress(ValueError):  # what is no XML says GO nowhere
         if junit is not None and junit.is_file():
-            correct(junit, run.records, facts)
+            correct(junit, run.view)
     with _note_failure(problems, "summary"):
-        add_step_summary(summary(run.records, facts))
+        add_step_summary(summary(run.view))
     return problems
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.repeatability import Repeatability
     from pytest_vlmrobust.evaluation.after.rerun import Rerun
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
-    from pytest_vlmrobust.reporting import Command, RunFacts
+    from pytest_vlmrobust.reporting import Command, RunFacts, RunView
     from pytest_vlmrobust.reporting.directory import ReportDirectory
     from pytest_vlmrobust.store import Evidence, Journal, Store
 
@@ -458,6 +458,13 @@ class Run(RunEvaluation):
     def decision(self) -> Decision | None:
         """What was decided; ``None`` before that, and where it never came to it."""
         return None if self._concluded is None else self._concluded.decision(self.records)
+
+    @property
+    def view(self) -> RunView:
+        """What reports say of the run."""
+        from pytest_vlmrobust.reporting import RunView
+
+        return RunView(self.records, self.conclusion)
 
     @property
     def conclusion(self) -> RunFacts:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .explanation import Command
+from .facts import RunFacts
 from .files import write_report
 from .terminal import render_terminal
-from .wording import RunFacts
+from .view import RunView
 
-__all__ = ["Command", "RunFacts", "render_terminal", "write_report"]
+__all__ = ["Command", "RunFacts", "RunView", "render_terminal", "write_report"]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.core.record import CHAIN_BINS, Measure, Record
+from pytest_vlmrobust.core.record import CHAIN_BINS, Record
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.after import standings
 from pytest_vlmrobust.evaluation.after.standings import Board, ModelAnalysis
@@ -98,7 +98,7 @@ def _gap(record: Record, metric: str) -> str:
     """Returns why a cell does not count, or an empty string."""
     if why := _incomplete(record):
         return why
-    measure = _measure(record, metric)
+    measure = record.measure_of(metric)
     if measure is None or math.isnan(measure.value):
         return (measure.reason if measure else record.reason) or f"{metric} is unknown"
     low, high = metrics.get(metric).bounds
@@ -114,12 +114,8 @@ def _incomplete(record: Record) -> str:
     return f"{record.n_errors} of {quantity(record.n_requested, 'inference')} failed" if record.n_errors else ""
 
 
-def _measure(record: Record, metric: str) -> Measure | None:
-    return next((one for one in record.measures if one.metric == metric and not one.category), None)
-
-
 def _value(record: Record, metric: str) -> float:
-    measure = _measure(record, metric)
+    measure = record.measure_of(metric)
     return math.nan if measure is None else measure.value
 
 

@@ -21,9 +21,10 @@ from pytest_vlmrobust.store.run_directory import BASELINE, POLICIES
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
-from . import junit, model_card, ranking, results
-from .files import REPORT, SUMMARY, RunFiles, read_run, summary
+from . import junit, ranking, results
+from .files import REPORT, RunFiles, read_run
 from .html.page import contradictions
+from .markdown import MODEL_CARD, SUMMARY, model_card, summary
 from .writing import write_out
 
 SUMS = "SHA256SUMS"
@@ -36,7 +37,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 _MODE = 0o644 << 16
 _CHUNK = 2**20
-_DERIVED = (results.FILE_NAME, results.CSV_FILE, SUMMARY, model_card.FILE_NAME, junit.FILE_NAME)
+_DERIVED = (results.FILE_NAME, results.CSV_FILE, SUMMARY, MODEL_CARD, junit.FILE_NAME)
 _NAMES = {SUMS, EVIDENCE, f"{BASELINE}/{EVIDENCE}", *_WRITTEN, *_PAGES, *_DERIVED}
 
 
@@ -90,8 +91,8 @@ def derived_files(run: RunFiles) -> dict[str, str]:
     return {
         results.FILE_NAME: results.results_json(run.records, run.facts),
         results.CSV_FILE: results.cells_csv(run.records),
-        SUMMARY: summary(run.records, run.facts),
-        model_card.FILE_NAME: model_card.model_card(run.records, run.facts, run.facts.origins),
+        SUMMARY: summary(run.view),
+        MODEL_CARD: model_card(run.view),
         junit.FILE_NAME: run.junit,
     }
 
@@ -115,7 +116,7 @@ def underivable_claims(run: RunFiles) -> list[str]:
     page = run.directory / REPORT
     if page.is_file():
         text = page.read_text(encoding="utf-8", errors="replace")
-        problems += [f"{REPORT}: {claim}" for claim in contradictions(text, run.records, run.decision, run.facts.origins)]
+        problems += [f"{REPORT}: {claim}" for claim in contradictions(text, run.view)]
     return problems
 
 

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from pytest_vlmrobust.core.decision import WORST_FIRST
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
 from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
 
+from .facts import ci_variables
 from .files import RunFiles
-from .view import view
-from .wording import (
-    EXPLAINED,
-    ci_variables,
-    outcome_counts,
-    row,
-    worst_first,
-)
-from .writing import code, inert
+from .view import RunView, ViewedTest
+from .writing import code, inert, markdown_table
 
 LONGEST = 65_000
 """Characters of a comment: GitHub refuses more than 65,536."""
@@ -94,11 +87,10 @@ def render_comment(run: RunFiles, against: Against, *, name: str, links: Mapping
 
 
 def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str], most: int) -> str:
-    records, facts = run.records, run.facts
-    said = view(records, facts)
-    datasets = dict.fromkeys(record.dataset for record in records if record.dataset)
+    said = run.view
+    datasets = dict.fromkeys(record.dataset for record in run.records if record.dataset)
     about = {
-        "model": ", ".join(facts.models),
+        "model": ", ".join(run.facts.models),
         "data": ", ".join(datasets),
         "run": str(run.manifest.get("run", run.directory.resolve().name)),
         "commit": str(run.manifest.get("commit", "")),
@@ -106,10 +98,10 @@ def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str]
     }
     lines = [marker(name), f"## {said.sign} {said.word}", "", f"{_cell(_capital(said.sentence))}.", ""]
     lines += [" · ".join(f"{what} {code(on_one_line(text, _CELL))}" for what, text in about.items() if text), ""]
-    lines += [f"- {code(on_one_line(model, _CELL))}: **{own}**" for model, own in [*said.words.items()][:most]]
+    lines += [f"- {code(on_one_line(model, _CELL))}: **{own.word}**" for model, own in [*said.several.items()][:most]]
     lines += [f"- {_cell(limit)}" for limit in said.grave[: max(1, most)]]
     lines += [*([""] if lines[-1] else []), *_changes(run, against, most)]
-    lines += _attention(records, most)
+    lines += _attention(said, most)
     if shown := [f"[{inert(text)}](<{_address(url)}>)" for text, url in links.items() if url]:
         lines += [" · ".join(shown), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -136,7 +128,7 @@ def _changes(run: RunFiles, against: Against, most: int) -> list[str]:
     other = [model for model in then.keys() & now.keys() if then[model] != now[model]]
     if other or then.keys() != now.keys():
         lines += ["**The policy is another one**: verdicts may have changed for that reason alone.", ""]
-    lines += _verdicts(earlier.records, run.records, most)
+    lines += _verdicts(earlier.view, run.view, most)
     if against.comparison is not None:
         lines += _answers(against.comparison, most)
     if against.problem:
@@ -144,27 +136,27 @@ def _changes(run: RunFiles, against: Against, most: int) -> list[str]:
     return lines
 
 
-def _verdicts(before: Iterable[Record], after: Sequence[Record], most: int) -> list[str]:
+def _verdicts(before: RunView, after: RunView, most: int) -> list[str]:
     """Returns the tests whose verdict changed, with the number that decided, then and now."""
-    earlier = {record.key: record for record in before}
-    both = [(earlier[record.key], record) for record in worst_first(after) if record.key in earlier]
-    changed = [(then, now) for then, now in both if then.outcome is not now.outcome]
-    new, gone = len(after) - len(both), len(earlier) - len(both)
+    earlier = {test.record.key: test for test in before.tests}
+    both = [(earlier[test.record.key], test) for test in after.tests if test.record.key in earlier]
+    changed = [(then, now) for then, now in both if then.record.outcome is not now.record.outcome]
+    new, gone = len(after.tests) - len(both), len(earlier) - len(both)
     rest = [quantity(new, "test is new", "tests are new")] if new else []
     rest += [quantity(gone, "test is gone", "tests are gone")] if gone else []
     if not changed:
         told = f"No verdict of {quantity(len(both), 'test')} changed" if both else "The runs have no test in common"
         return [f"{'; '.join([told, *rest])}.", ""]
-    worse = sum(WORST_FIRST.index(now.outcome) < WORST_FIRST.index(then.outcome) for then, now in changed)
+    worse = sum(WORST_FIRST.index(now.record.outcome) < WORST_FIRST.index(then.record.outcome) for then, now in changed)
     told = f"{quantity(len(changed), 'verdict')} of {quantity(len(both), 'test')} changed, {worse} for the worse"
-    rows = [(code(on_one_line(now.id, _CELL)), _verdict(then), _verdict(now)) for then, now in changed[:most]]
+    rows = [(code(on_one_line(now.record.id, _CELL)), _verdict(then), _verdict(now)) for then, now in changed[:most]]
     return [f"{'; '.join([told, *rest])}.", "", *_table(("test", "then", "now"), rows, len(changed), "verdict"), ""]
 
 
-def _verdict(record: Record) -> str:
+def _verdict(test: ViewedTest) -> str:
     """Returns the verdict of a test with the number that decided."""
-    metric, value, beside, _, _ = row(record, {})
-    return inert(" ".join(filter(None, [str(record.outcome), metric, value, beside])))
+    metric, value, beside, _, _ = test.row
+    return inert(" ".join(filter(None, [str(test.record.outcome), metric, value, beside])))
 
 
 def _answers(comparison: Comparison, most: int) -> list[str]:
@@ -205,10 +197,10 @@ def _estimate(drop: Estimate) -> tuple[str, str]:
     return number(drop.value), interval(drop.low, drop.high)
 
 
-def _attention(records: Sequence[Record], most: int) -> list[str]:
+def _attention(view: RunView, most: int) -> list[str]:
     """Returns what is broken or undecided, worst first."""
-    loud = [record for record in worst_first(records) if record.deciding in EXPLAINED]
-    lines = [f"### Needs attention: {len(loud)} of {quantity(len(records), 'test')}", "", f"{outcome_counts(records)}.", ""]
+    loud = [test.record for test in view.explained]
+    lines = [f"### Needs attention: {len(loud)} of {quantity(len(view.records), 'test')}", "", f"{view.counts}.", ""]
     if not loud:
         return []
     rows = [(str(record.outcome), code(on_one_line(record.id, _CELL)), _cell(record.reason)) for record in loud[:most]]
@@ -216,7 +208,7 @@ def _attention(records: Sequence[Record], most: int) -> list[str]:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], of: int, noun: str) -> list[str]:
-    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *(f"| {' | '.join(cells)} |" for cells in rows)]
+    lines = markdown_table(header, rows, left=range(len(header)))
     more = of - len(rows)
     below = ["", f"{quantity(more, f'more {noun} is', f'more {noun}s are')} in the report."] if more > 0 else []
     return [*(lines if rows else []), *below]

@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
 from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
 
-from .writing import code, inert, print_sentence, text_console, write_json, write_text
+from .writing import code, inert, markdown_table, print_sentence, text_console, write_json, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -148,10 +148,8 @@ def _style(drop: Estimate) -> str:
 
 
 def _markdown_table(header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    if not rows:
-        return []
-    lines = [f"| {' | '.join(header)} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    return [*lines, *(f"| {code(first)} | {' | '.join(map(inert, rest))} |" for first, *rest in rows), ""]
+    shown = [(code(first), *map(inert, rest)) for first, *rest in rows]
+    return [*markdown_table(header, shown), ""] if rows else []
 
 
 def _interval(estimate: Estimate) -> str:
@@ -202,8 +200,7 @@ def noise_table(comparisons: Sequence[Repeatability]) -> list[str]:
         return []
     metrics = list(dict.fromkeys(metric for repeat in comparisons for metric, _, _ in noise_by_metric(repeat)))
     header = ["A/A", "asked again", "flipped", "90 % interval", *(f"noise of {metric}" for metric in metrics)]
-    lines = [f"| {' | '.join(map(inert, header))} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    lines += [f"| {' | '.join(_flip_row(repeat, metrics))} |" for repeat in comparisons]
+    lines = markdown_table([*map(inert, header)], [_flip_row(repeat, metrics) for repeat in comparisons])
     missing = [f"- {inert(line)}" for repeat in comparisons if not repeat.measured for line in noise_lines(repeat)]
     warned = [f"- warning: {inert(sentence)}" for sentence in noise_warnings(comparisons)]
     return [*lines, *([""] if missing or warned else []), *missing, *warned]

@@ -22,8 +22,9 @@ from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
 from pytest_vlmrobust.store.run_directory import BASELINE, DOCKET_FILE, POLICIES
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
-from . import junit, model_card, results
-from .files import REPORT, SUMMARY
+from . import junit, results
+from .files import REPORT
+from .markdown import MODEL_CARD, SUMMARY
 from .ranking import FILES as RANKING_FILES
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 NAMES = (
     SUMMARY,
     REPORT,
-    model_card.FILE_NAME,
+    MODEL_CARD,
     junit.FILE_NAME,
     results.CSV_FILE,
     *RANKING_FILES,

@@ -133,11 +133,11 @@ class Command:
     here: Path = Path()
     """The directory where pytest was called, likewise."""
 
-    def for_test(self, record: Record) -> str:
-        """Returns the command line that runs the test of a record again; empty if its node id is unknown."""
-        if not record.nodeid:
+    def for_test(self, nodeid: str) -> str:
+        """Returns the command line that runs one test again; empty for no node id."""
+        if not nodeid:
             return ""
-        file, separator, test = record.nodeid.partition("::")
+        file, separator, test = nodeid.partition("::")
         path = os.path.relpath(self.root / file, self.here)
         return shlex.join(["pytest", *self.options, f"{path}{separator}{test}"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,92 +15,50 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import Spending
-from pytest_vlmrobust.core.words import on_one_line, quantity
+from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.store import Evidence, last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.gates import GateCount
 from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
-from . import junit, model_card, results
-from .comparison import noise_table, noise_warnings
+from . import junit, results
+from .comparison import noise_warnings
 from .explanation import Command
+from .facts import RunFacts, mapping
 from .html import render_html
+from .markdown import MODEL_CARD, SUMMARY, model_card, summary
 from .ranking import FILES as RANKING_FILES
 from .ranking import write_ranking
-from .subject import mapping
-from .view import decision_word, view
-from .wording import (
-    EXPLAINED,
-    NO_VERDICT,
-    RunFacts,
-    baseline_summary,
-    bounds_in,
-    ci_variables,
-    row,
-    worst_first,
-)
-from .writing import code, inert, write_text
+from .view import RunView
+from .writing import write_text
 
-SUMMARY = "summary.md"
 REPORT = "report.html"
 
 
-def write_report(
-    directory: Path, records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object] | None
-) -> list[Path]:
+def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] | None) -> list[Path]:
     """Writes the report into ``directory``, which is created, and returns its files; each replaces the old one in one step.
 
     Without a manifest (a report made again from a journal) an existing one is left as it is.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    origins = facts.origins if manifest is None else manifest
-    facts = replace(facts, origins=origins)
+    if manifest is not None:
+        view = RunView(view.records, replace(view.facts, origins=manifest))
+    records, facts = view.records, view.facts
     write_text(directory / results.FILE_NAME, results.results_json(records, facts))
     write_text(directory / results.CSV_FILE, results.cells_csv(records))
     if manifest is not None:
         write_manifest(directory, manifest)
-    write_text(directory / SUMMARY, summary(records, facts))
-    write_text(directory / model_card.FILE_NAME, model_card.model_card(records, facts, origins))
-    write_text(directory / junit.FILE_NAME, junit.junit_xml(records, facts))
+    write_text(directory / SUMMARY, summary(view))
+    write_text(directory / MODEL_CARD, model_card(view))
+    write_text(directory / junit.FILE_NAME, junit.junit_xml(view))
     if facts.ranking is not None:
         write_ranking(directory, facts.ranking)
-    write_text(directory / REPORT, render_html(records, facts, origins))
-    names = [results.FILE_NAME, results.CSV_FILE, SUMMARY, model_card.FILE_NAME, junit.FILE_NAME, REPORT]
+    write_text(directory / REPORT, render_html(view))
+    names = [results.FILE_NAME, results.CSV_FILE, SUMMARY, MODEL_CARD, junit.FILE_NAME, REPORT]
     names += [MANIFEST] if manifest is not None else []
     names += RANKING_FILES if facts.ranking is not None else []
     return [directory / name for name in names]
-
-
-def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
-    """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
-    about = view(records, facts)
-    lines = [f"# {about.word}", "", f"{inert(about.sentence)}. {about.counts}.", ""]
-    lines += [*(f"- {name}: {inert(said)}" for name, said in about.subject.lines), ""]
-    commit = str(facts.origins.get("commit", ""))
-    if made := {**({"commit": commit} if commit else {}), **ci_variables(facts.origins)}:
-        lines += [f"Made from {', '.join(f'{inert(name)} {code(value)}' for name, value in made.items())}.", ""]
-    if about.words:
-        lines += [*(f"- {inert(name)}: **{word}**" for name, word in about.words.items()), ""]
-    lines += [f"**{inert(limit)}**\n" for limit in about.grave]
-    lines += [f"{inert(line)}\n" for line in baseline_summary(records)]
-    lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
-    bounds = bounds_in(facts.origins)
-    for record in worst_first(records)[:most]:
-        outcome = NO_VERDICT if record.outcome is Outcome.MEASURED else str(record.outcome)
-        cells = (outcome, code(record.id), *map(inert, row(record, bounds)))
-        lines.append(f"| {' | '.join(cells)} |")
-    if any(record.outcome is Outcome.MEASURED for record in worst_first(records)[:most]):
-        lines += ["", f"{NO_VERDICT} MEASURED: no rule judges it."]
-    if len(records) > most:
-        lines += ["", f"{quantity(len(records) - most, 'more test is', 'more tests are')} in results.json."]
-    if reasons := [record for record in worst_first(records)[:most] if record.deciding in EXPLAINED]:
-        lines += ["", *(f"- {record.outcome} {code(record.id)}: {inert(record.reason)}" for record in reasons)]
-    if noise := noise_table(facts.repeatability):
-        lines += ["", *noise]
-    if counted := [spent for spent in facts.spending if spent.tokens]:
-        lines += ["", *(f"- {inert(str(spent))}" for spent in counted)]
-    return "\n".join([*lines, "", "## Limits", "", *model_card.limit_lines(about.limits)]) + "\n"
 
 
 # Reading a run's directory, also after it was killed.
@@ -120,6 +78,11 @@ class RunFiles:
     manifest: Mapping[str, Any]
 
     @property
+    def view(self) -> RunView:
+        """What reports say of it."""
+        return RunView(self.records, self.facts)
+
+    @property
     def decision(self) -> Decision:
         """The decision of the run."""
         return self.facts.decision(self.records)
@@ -127,7 +90,7 @@ class RunFiles:
     @property
     def word(self) -> str:
         """The decision for people."""
-        return decision_word(self.decision, self.records, self.manifest)
+        return self.view.word
 
     @property
     def unrecorded(self) -> int:
@@ -137,7 +100,7 @@ class RunFiles:
     @property
     def junit(self) -> str:
         """The run as a JUnit file."""
-        return junit.junit_xml(self.records, self.facts)
+        return junit.junit_xml(self.view)
 
 
 def read_run(directory: Path) -> RunFiles:
@@ -200,14 +163,13 @@ _ANNOTATIONS = 10
 _PLACE = re.compile(r"\(rule [^,()]+, (?P<file>[^()]+):(?P<line>\d+)\)")
 
 
-def annotation_lines(records: Sequence[Record], facts: RunFacts, environment: Mapping[str, str] = os.environ) -> list[str]:
+def annotation_lines(view: RunView, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Returns workflow commands that annotate the decision and the worst tests; none outside of GitHub Actions."""
     if environment.get("GITHUB_ACTIONS") != "true":
         return []
-    about = view(records, facts)
-    kind = {Decision.GO: "notice", Decision.INCONCLUSIVE: "warning"}.get(about.decision, "error")
-    lines = [_annotation(kind, about.word, about.sentence, {})]
-    loud = [record for record in worst_first(records) if record.deciding in EXPLAINED]
+    kind = {Decision.GO: "notice", Decision.INCONCLUSIVE: "warning"}.get(view.decision, "error")
+    lines = [_annotation(kind, view.word, view.sentence, {})]
+    loud = [test.record for test in view.explained]
     for name, outcomes in {
         "error": (Outcome.FAIL, Outcome.ERROR),
         "warning": (Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE),

@@ -15,7 +15,6 @@ from pytest_vlmrobust.core.record import (
     LARGEST_DROP,
     PARTIAL,
     PARTIAL_MARK,
-    Measure,
     Record,
 )
 
@@ -146,7 +145,7 @@ def legend(numbers: Iterable[Number]) -> str:
 
 
 def _number(name: str, record: Record, metric: str, unit: _Unit, cells: Iterable[Record] = ()) -> Iterable[Number]:
-    measure = _measure(record, metric)
+    measure = record.measure_of(metric)
     if measure is None:
         return
     part = PARTIAL_MARK if record.n_samples else ""
@@ -165,7 +164,7 @@ def _worst_of(cells: Iterable[Record]) -> Iterable[Number]:
         (measure.value, cell)
         for cell in cells
         if cell.setting not in (CLEAN_NAME, NO_IMAGE_NAME) and cell.family not in _OTHER_SUITES
-        if (measure := _measure(cell, "accuracy_drop")) is not None and math.isfinite(measure.value)
+        if (measure := cell.measure_of("accuracy_drop")) is not None and math.isfinite(measure.value)
     ]
     if len(drops) > 1:
         _, cell = max(drops, key=lambda one: one[0])
@@ -175,9 +174,5 @@ def _worst_of(cells: Iterable[Record]) -> Iterable[Number]:
 
 def _setting_of(drop: float, cells: Iterable[Record]) -> str:
     """Returns the setting whose cell measured this drop; empty where none did, as where a summary rests on other answers."""
-    drops = ((cell.setting, _measure(cell, "accuracy_drop")) for cell in cells)
+    drops = ((cell.setting, cell.measure_of("accuracy_drop")) for cell in cells)
     return next((setting for setting, one in drops if one is not None and abs(one.value - drop) < _EQUAL), "")
-
-
-def _measure(record: Record, metric: str) -> Measure | None:
-    return next((one for one in record.measures if one.metric == metric and not one.category), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -15,9 +15,9 @@ from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import on_one_line
 
-from .explanation import Command, explain
-from .view import decision_sentence, decision_word, view
-from .wording import RunFacts, ci_variables, open_rule_sentences, policy_replacements, purposes, warnings_of
+from .explanation import explain
+from .facts import ci_variables, policy_replacements, purposes
+from .view import RunView, ViewedTest, warnings_of
 from .writing import write_text
 
 FILE_NAME = "junit.xml"
@@ -74,14 +74,10 @@ def properties(record: Record) -> list[tuple[str, str]]:
     return [(visible(name), value) for name, value in values.items() if value]
 
 
-def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], facts: RunFacts) -> dict[str, str]:
-    """Returns what the suite element says about the whole run, by names such as XML can hold.
-
-    Args:
-        origins: the manifest of the run; what it lacks is left out.
-        records: one for each test that ended.
-        facts: what is known about the run beside them.
-    """
+def suite_properties(view: RunView) -> dict[str, str]:
+    """Returns what the suite element says about the whole run, by names such as XML can hold."""
+    records, facts = view.records, view.facts
+    origins: Mapping[str, Any] = facts.origins
     policies = origins.get("policies", {})
     values = {
         "vlm.run": str(origins.get("run", "")),
@@ -92,8 +88,8 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         "vlm.commit": str(origins.get("commit", "")),
         "vlm.ci": " ".join(f"{name}={value}" for name, value in ci_variables(origins).items()),
         "vlm.seed": str(origins.get("settings", {}).get("vlm_seed", "")),
-        "vlm.verdict": str(facts.decision(records)),
-        **{f"vlm.verdict.{name}": str(decision) for name, decision in view(records, facts).decisions.items()},
+        "vlm.verdict": str(view.decision),
+        **{f"vlm.verdict.{name}": str(own.decision) for name, own in view.several.items()},
         "vlm.purpose": ", ".join(purposes(origins)),
         "vlm.stopped": facts.stopped,
         "vlm.shortfalls": "; ".join(facts.all_shortfalls(records)),
@@ -103,9 +99,9 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
     values |= {
         f"vlm.policy.replaces.{number}": on_one_line(sentence) for number, sentence in enumerate(policy_replacements(origins), 1)
     }
-    values |= {
-        f"vlm.not_shown.{number}": on_one_line(sentence) for number, sentence in enumerate(open_rule_sentences(records), 1)
-    }
+    open_rules = [*(f"{NOT_SHOWN}{line}" for line in view.open_rule_lines(undecided=True))]
+    open_rules += [f"did not apply: {line}" for line in view.open_rule_lines(undecided=False)]
+    values |= {f"vlm.not_shown.{number}": on_one_line(sentence) for number, sentence in enumerate(open_rules, 1)}
     values |= {f"vlm.allowance.{number}": on_one_line(str(one)) for number, one in enumerate(facts.allowances, 1)}
     values["vlm.budget"] = "; ".join(budget_lines(records))
     for spent in facts.spending:
@@ -129,22 +125,21 @@ def runs_in(path: Path) -> set[str]:
     return {str(one.get("value")) for one in _parse(path).iterfind(_OF_SUITE) if one.get("name") == "vlm.run"}
 
 
-def decision_cases(records: Sequence[Record], facts: RunFacts) -> list[ET.Element]:
+def decision_cases(view: RunView) -> list[ET.Element]:
     """Returns a test case with the decision about each model, and about each judged family of models.
 
     Many readers show test cases and nothing else: without it, a run that is not GO looks as if all had passed.
     """
-    whole, cases = view(records, facts), []
-    for name, (scope, own) in facts.by_model(records).items():
-        decision = scope.decision(own)
-        said = f"{decision_word(decision, own, facts.origins, name)}: {decision_sentence(decision, own, scope)}"
-        if decision is not whole.decision:
-            said += f"; the run as a whole is {whole.word}: {whole.sentence}"
+    cases = []
+    for name, own in view.by_model.items():
+        said = f"{own.word}: {own.sentence}"
+        if own.decision is not view.decision:
+            said += f"; the run as a whole is {view.word}: {view.sentence}"
         node = _named_case(f"{_OF_MODEL}{name}", _DECISION, 0.0)
-        if not is_plain(facts.origins):
-            _add_properties(node, {"vlm.model": name, "vlm.verdict": str(decision)}.items())
-        text = "\n".join([said, *whole.grave])
-        if kind := _KIND_OF.get(decision):
+        if not is_plain(view.facts.origins):
+            _add_properties(node, {"vlm.model": name, "vlm.verdict": str(own.decision)}.items())
+        text = "\n".join([said, *view.grave])
+        if kind := _KIND_OF.get(own.decision):
             _add_result(node, kind, on_one_line(said, None), text, **({"type": "pytest.skip"} if kind == "skipped" else {}))
         else:
             ET.SubElement(node, "system-out").text = visible(text)
@@ -152,7 +147,7 @@ def decision_cases(records: Sequence[Record], facts: RunFacts) -> list[ET.Elemen
     return cases
 
 
-def correct(path: Path, records: Sequence[Record], facts: RunFacts) -> None:
+def correct(path: Path, view: RunView) -> None:
     """Writes another decision into a JUnit file that pytest wrote: in the properties of the whole run and in its test cases.
 
     Raises:
@@ -164,13 +159,13 @@ def correct(path: Path, records: Sequence[Record], facts: RunFacts) -> None:
         others = [(str(one.get("name")), str(one.get("value"))) for one in node.iterfind("properties/property")]
         for old in node.findall("properties"):
             node.remove(old)
-        _add_properties(node, {**dict(others), **suite_properties(facts.origins, records, facts)}.items())
+        _add_properties(node, {**dict(others), **suite_properties(view)}.items())
         node.insert(0, node[-1])
         del node[-1]
         for old in node.findall(f"testcase[@name='{_DECISION}']"):
             if str(old.get("classname")).startswith(_OF_MODEL):
                 node.remove(old)
-        node.extend(decision_cases(records, facts))
+        node.extend(decision_cases(view))
         _count(node)
     write_text(path, '<?xml version="1.0" encoding="utf-8"?>' + ET.tostring(tree.getroot(), encoding="unicode"))
 
@@ -215,21 +210,20 @@ def _repeat_properties(repeat: Repeatability) -> dict[str, str]:
     return {**counts, **{key: decimal(value) for key, value in numbers.items()}}
 
 
-def junit_xml(records: Sequence[Record], facts: RunFacts) -> str:
+def junit_xml(view: RunView) -> str:
     """Returns a JUnit file; the same records give the same text, for it says nothing about when and where.
 
     Tests that were to run and left no record are errors.
     """
-    plain = is_plain(facts.origins)
+    plain, records = is_plain(view.facts.origins), view.records
+    tests = {test.record.key: test for test in view.tests}
     beside = {record.nodeid or record.id: record for record in records if record.test == CHECK}
-    cases = [
-        _case(record, beside.pop(record.nodeid, None), facts.command, plain=plain) for record in records if record.test != CHECK
-    ]
+    cases = [_case(tests[record.key], beside.pop(record.nodeid, None), plain=plain) for record in records if record.test != CHECK]
     cases += [_beside_case(nodeid, record) for nodeid, record in beside.items()]
-    cases += [*map(_lost_case, facts.lost(records)), *decision_cases(records, facts)]
+    cases += [*map(_lost_case, view.facts.lost(records)), *decision_cases(view)]
     seconds = sum(record.seconds for record in records)
     node = ET.Element("testsuite", {"name": "pytest"})
-    _add_properties(node, suite_properties(facts.origins, records, facts).items())
+    _add_properties(node, suite_properties(view).items())
     node.extend(cases)
     _count(node)
     node.set("time", f"{seconds:.3f}")
@@ -269,19 +263,19 @@ def names_of(nodeid: str) -> tuple[str, str]:
     return ".".join([module, *classes]), name + bracket + parameters
 
 
-def _case(record: Record, beside: Record | None, command: Command | None, *, plain: bool) -> ET.Element:
+def _case(test: ViewedTest, beside: Record | None, *, plain: bool) -> ET.Element:
     """Returns the case of a gated test, with what failed in it beside its verdict."""
-    again = command.for_test(record) if command else ""
+    record = test.record
     node = _named_case(*names_of(record.key), record.seconds)
     if not plain:
         _add_properties(node, properties(record))
     if beside is not None:
         _add_result(node, "failure", beside.reason, beside.reason)
     if record.outcome in _RAISED:
-        message = explain(record, again)
+        message = explain(record, test.command)
         _add_result(node, "failure", f"{_RAISED[record.outcome]}: {_headline(message)}", message)
     elif record.outcome is Outcome.ERROR:
-        message = explain(record, again) if record.measures else record.reason
+        message = explain(record, test.command) if record.measures else record.reason
         _add_result(node, "error", f'failed on setup with "{_headline(message)}"', message)
     elif record.outcome is Outcome.WAIVED:
         _add_result(node, "skipped", record.reason, type="pytest.xfail")

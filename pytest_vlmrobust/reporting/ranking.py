@@ -12,7 +12,7 @@ from pytest_vlmrobust.evaluation.after.standings import Board, FamilyDrops, Rank
 
 from .analyses import board_tables
 from .html.models import render_models
-from .writing import inert, render_table, write_json, write_text
+from .writing import inert, markdown_table, render_table, write_json, write_text
 
 JSON_FILE = "models.json"
 MARKDOWN_FILE = "models.md"
@@ -111,5 +111,4 @@ def _below(ranking: Ranking) -> Iterable[str]:
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(map(inert, header))} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    return [*lines, *(f"| {' | '.join(map(inert, row))} |" for row in rows), ""]
+    return [*markdown_table([*map(inert, header)], [[*map(inert, row)] for row in rows]), ""]

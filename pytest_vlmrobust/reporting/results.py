@@ -20,8 +20,9 @@ from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import printable
 
 from .analyses import Analysis, analyses
-from .view import view
-from .wording import OpenRule, RunFacts, open_rules
+from .facts import RunFacts
+from .policies import OpenRule, open_rules
+from .view import RunView
 
 FILE_NAME = "results.json"
 CSV_FILE = "cells.csv"
@@ -144,7 +145,7 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
     content = Results(
         schema=SCHEMA_VERSION,
         decision=facts.decision(records),
-        word=view(records, facts).word,
+        word=RunView(records, facts).word,
         planned=facts.planned,
         selected=facts.selected,
         missing=facts.missing(records),

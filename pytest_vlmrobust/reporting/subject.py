@@ -11,22 +11,14 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 
+from .facts import mapping, objects
+
 _SHOWN = 12
 """Digits of a SHA-256 or of a revision that people compare."""
 _UNKNOWN = "revision not recorded"
 _PATCHES = "patches"
 _MOST = 4
 """Datasets that a title names."""
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """Returns a JSON object of a manifest, which is a file and may hold anything; an empty one in place of anything else."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def objects(value: object) -> list[Mapping[str, Any]]:
-    """Returns the objects of a JSON list; none in place of anything else."""
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
 @dataclass(frozen=True, slots=True)

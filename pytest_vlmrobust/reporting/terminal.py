@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.record import BUDGET_METRICS, Measure, Record
 from pytest_vlmrobust.core.words import all_of, interval, number, on_one_line, printable, quantity
 
 from .comparison import noise_lines
-from .headlines import Headline, headlines, legend
-from .view import most_used_gates, view
-from .wording import (
-    EXPLAINED,
-    RunFacts,
-    baseline_summary,
-    bounds_in,
-    headline,
-    note_lines,
-    open_rule_lines,
-    open_rules,
-    outcome_counts,
-    policy_replacements,
-    row,
-    warning_lines,
-    worst_first,
-)
+from .facts import RunFacts, policy_replacements
+from .headlines import Headline, legend
+from .policies import WaiverUse
+from .view import RunView, ViewedTest, in_words, outcome_counts
 from .writing import print_sentence, sentence_rows, text_console
 
 if TYPE_CHECKING:
@@ -82,24 +65,13 @@ _WIDE = 120
 """Columns from which on key numbers have their intervals."""
 _INDENT = "     "
 _GAP = "  "
-_NO_IDENTIFIER = re.compile(r"[^A-Za-z0-9_.-]+")
-_WAIVED_DAYS = 90
-"""For how long a waiver holds that is proposed."""
-_NEVER_PROPOSED = (
-    *("visual_gain", "gain_over_blind", "accuracy_above_chance"),
-    *("accuracy", "clean_accuracy", "identity_accuracy", "resolution_accuracy"),
-)
-"""Metrics that say whether a model looks and knows anything: who waives these writes the waiver without help."""
 
 
-def render_terminal(
-    records: Sequence[Record], facts: RunFacts, *, width: int, color: bool, rows: int = _SCREEN, full: bool = False
-) -> str:
+def render_terminal(view: RunView, *, width: int, color: bool, rows: int = _SCREEN, full: bool = False) -> str:
     """Returns the last page of a run: key numbers, then what is broken or undecided, worst first, and the decision.
 
     Args:
-        records: of the run.
-        facts: what is known about the run beside them.
+        view: of the run.
         width: the columns of the screen.
         color: whether it shows colours.
         rows: how many the page may take.
@@ -108,24 +80,23 @@ def render_terminal(
     width = max(80, width)
     top, page, end = io.StringIO(), io.StringIO(), io.StringIO()
     head, console, last = (text_console(buffer, width=width, color=color) for buffer in (top, page, end))
-    ordered = worst_first(records)
-    items = _items([record for record in ordered if record.deciding in EXPLAINED], facts, width, color=color)
-    _numbers(head, records, facts)
-    _again(console, records, facts)
-    _waivers(console, records, facts)
-    _close(last, records, facts)
+    items = _items(view.explained, width, color=color)
+    _numbers(head, view)
+    _again(console, view)
+    _waivers(console, view)
+    _close(last, view)
     loud = sum(_rows(item.sentence, width) for item in items[:_ITEMS])
 
     def room(most: int) -> int:
         return min(most, rows - loud - sum(_rows(part.getvalue(), width) for part in (top, page, end)))
 
-    _open_rules(console, records, facts, room(_OPEN_ROWS + 1) - 1)
-    _asides(console, ordered, facts, room(_ASIDE_ROWS))
+    _open_rules(console, view, room(_OPEN_ROWS + 1) - 1)
+    _asides(console, view, room(_ASIDE_ROWS))
     if full:
         broken = "".join(f"{item.sentence}{item.steps}" for item in items)
     else:
         loud = 0
-        broken = _fitted(items, facts, width, room(rows), color=color)
+        broken = _fitted(items, view.facts, width, room(rows), color=color)
     return top.getvalue() + broken + page.getvalue() + end.getvalue()
 
 
@@ -136,9 +107,9 @@ def _rows(text: str, width: int) -> int:
     return sum(max(1, -(-Text.from_ansi(line).cell_len // width)) for line in text.splitlines())
 
 
-def _numbers(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
+def _numbers(console: Console, view: RunView) -> None:
     """Prints the key numbers of each model and dataset, in lines that break between two numbers only."""
-    found = headlines(records)
+    found = view.numbers
     blocks = [_filled(_parts(about, intervals=console.width >= _WIDE), console.width) for about in found]
     if sum(map(len, blocks)) > _NUMBER_ROWS:
         blocks = [[f"{first.rstrip(',')} …" if more else first] for first, *more in blocks]
@@ -150,7 +121,7 @@ def _numbers(console: Console, records: Sequence[Record], facts: RunFacts) -> No
             console.print(_markup(line), soft_wrap=True)
     if len(blocks) > room:
         more = quantity(len(blocks) - room, "more pair of model and dataset", "more pairs of model and dataset")
-        console.print(f"… and {more}{_read_in(facts)}", style="dim", soft_wrap=True)
+        console.print(f"… and {more}{_read_in(view.facts)}", style="dim", soft_wrap=True)
     if marks := legend(number for about in found for number in about.numbers):
         console.print(marks, style="dim", soft_wrap=True)
 
@@ -184,26 +155,25 @@ class _Item:
     """What is broken or undecided: a sentence, and what to do about it where there is room."""
 
     outcome: Outcome
-    records: Sequence[Record]
+    tests: Sequence[ViewedTest]
     sentence: str
     steps: str
 
 
-def _items(loud: Sequence[Record], facts: RunFacts, width: int, *, color: bool) -> list[_Item]:
+def _items(loud: Sequence[ViewedTest], width: int, *, color: bool) -> list[_Item]:
     """Returns what is broken or undecided, every breach separately and other reasons once for all tests that share them."""
-    groups: dict[tuple[Outcome, str, str], list[Record]] = {}
-    for record in loud:
-        if record.outcome in EXPLAINED:
-            groups.setdefault((record.outcome, record.reason, record.key if record.outcome is Outcome.FAIL else ""), []).append(
-                record
-            )
+    groups: dict[tuple[Outcome, str, str], list[ViewedTest]] = {}
+    for test in loud:
+        record = test.record
+        own = record.key if record.outcome is Outcome.FAIL else ""
+        groups.setdefault((record.outcome, record.reason, own), []).append(test)
     items = []
     for (outcome, _, _), group in groups.items():
         sentence, steps = io.StringIO(), io.StringIO()
         others = f" and {len(group) - 1} more" if len(group) > 1 else ""
-        line = f"[{STYLES[outcome]}]{outcome}[/] {_plain(group[0].id)}{others}: {_plain(group[0].reason)}"
+        line = f"[{STYLES[outcome]}]{outcome}[/] {_plain(group[0].record.id)}{others}: {_plain(group[0].record.reason)}"
         print_sentence(text_console(sentence, width=width, color=color), line)
-        _print_steps(text_console(steps, width=width, color=color), group[0], facts)
+        _print_steps(text_console(steps, width=width, color=color), group[0])
         items.append(_Item(outcome, group, sentence.getvalue(), steps.getvalue()))
     return items
 
@@ -215,11 +185,11 @@ def _fitted(items: Sequence[_Item], facts: RunFacts, width: int, room: int, *, c
     kept += [item for item in items if item not in kept][: max(0, _ITEMS - len(kept))]
     while True:
         shown = [item for item in items if item in kept]
-        left = [record for item in items if item not in kept for record in item.records]
+        left = [test.record for item in items if item not in kept for test in item.tests]
         rest = io.StringIO()
         if left:
             text_console(rest, width=width, color=color).print(
-                f"… and {outcome_counts(left)} more{_read_in(facts)}", style="dim", soft_wrap=True
+                f"… and {in_words(outcome_counts(left))} more{_read_in(facts)}", style="dim", soft_wrap=True
             )
         used = _rows("".join([*(item.sentence for item in shown), rest.getvalue()]), width)
         all_fit = used + sum(_rows(item.steps, width) for item in shown) <= room
@@ -235,91 +205,59 @@ def _fitted(items: Sequence[_Item], facts: RunFacts, width: int, room: int, *, c
     return text + rest.getvalue() + hint
 
 
-def _print_steps(console: Console, record: Record, facts: RunFacts) -> None:
+def _print_steps(console: Console, test: ViewedTest) -> None:
     """Prints what a test measured, where its reason does not say it, and what to do about it."""
-    measure = headline(record)
+    record, measure = test.record, test.measure
     if measure is not None and not math.isnan(measure.value) and f"(rule {measure.rule}" not in record.reason:
-        called, value, beside, bound, n = map(_plain, row(record, bounds_in(facts.origins)))
+        called, value, beside, bound, n = map(_plain, test.row)
         told = [f"{called} {value}", beside, f"bound {bound}" if bound else "", f"n {n}"]
         console.print(f"{_INDENT}{'  '.join(filter(None, told))}", soft_wrap=True)
     steps = []
-    if record.outcome in _RERUN and facts.command and (command := facts.command.for_test(record)):
-        steps.append(f"{_INDENT}{command}")
-    if measure is not None and record.outcome is Outcome.FAIL and (stub := _waiver_stub(record, measure, facts)):
+    if record.outcome in _RERUN and test.command:
+        steps.append(f"{_INDENT}{test.command}")
+    if item := test.waiver_item:
         if record.n_samples > record.n_requested:
             steps.append(f"{_INDENT}To waive it, first ask all questions with --vlm-mode=full: these show what cap would hold")
         else:
             steps.append(f"{_INDENT}To waive it, add this under waivers: in your thresholds file:")
-            steps += [f"{_GAP}{line}" for line in _filled(stub, console.width - len(_GAP))]
+            steps += [f"{_GAP}{line}" for line in _filled(item, console.width - len(_GAP))]
     for step in steps:
         console.print(_command_markup(step), style="dim", soft_wrap=True)
 
 
-def _waiver_stub(record: Record, measure: Measure, facts: RunFacts) -> list[str]:
-    """Returns an item for ``waivers:`` of a thresholds file that covers a breach, without its owner and reason.
-
-    It is YAML in parts, between which a line may end. A file with these two still empty is refused, so that nobody waives by
-    pasting alone. Its cap lies beyond the interval. Empty where no waiver can cover it, as of a broken budget,
-    or where it would hide a model that does not look.
-    """
-    is_rule = measure.rule and measure.metric not in {*BUDGET_METRICS, *_NEVER_PROPOSED}
-    try:
-        ends = [float(end) for end in measure.threshold.split("..")] if is_rule else []
-    except ValueError:
-        return []  # a record of another program may hold anything
-    if not ends or min(ends) <= measure.value <= max(ends):
-        return []
-    above = measure.value > max(ends)
-    beyond = [end for end in (measure.value, measure.high if above else measure.low) if math.isfinite(end)]
-    cap = math.ceil(round(100 * max(beyond), 6)) / 100 if above else math.floor(round(100 * min(beyond), 6)) / 100
-    about = {"model": record.model, "dataset": record.dataset, "setting": record.setting or record.split}
-    where = [(name, text) for name, text in (*about.items(), ("category", measure.category)) if text]
-    name = _NO_IDENTIFIER.sub("-", f"W-{record.id}")
-    written = str(facts.origins.get("date", ""))
-    expires = date.fromisoformat(written) + timedelta(days=_WAIVED_DAYS) if written else ""
-    parts = [f"id: {name}", "owner: ", "reason: ", f"expires: {expires}", f"metric: {measure.metric}", f"cap: {cap}"]
-    scope = [f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in where] or [""]
-    parts += [f"where: {{{scope[0]}", *scope[1:]]
-    return [f"- {{{parts[0]},", *(f"{part}," for part in parts[1:-1]), f"{parts[-1]}}}}}"]
-
-
-def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
+def _again(console: Console, view: RunView) -> None:
     """Prints the command that runs all tests of a verdict again, if there are several."""
     for outcome, verdicts in _RERUN.items():
-        count = sum(record.outcome is outcome for record in records)
-        if count > 1 and facts.command:
-            command = _command_markup(facts.command.several(verdicts))
+        count = dict(view.outcomes).get(outcome, 0)
+        if count > 1 and view.facts.command:
+            command = _command_markup(view.facts.command.several(verdicts))
             console.print(f"Rerun the {count} {_CALLED[outcome]}: {command}", soft_wrap=True)
 
 
-def _waivers(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
+def _waivers(console: Console, view: RunView) -> None:
     """Prints each waiver that was needed: for how many tests, who answers for it, until when and, where there is room, why."""
     from rich.cells import cell_len
 
-    needed = Counter((record.model, name) for record in records for name in {one.waiver for one in record.measures} - {""})
-    known = _waivers_of(facts.origins)
-    lines: Counter[_Waiver] = Counter()
-    for key, count in needed.items():
-        about = known.get(key, {})
-        owner, expires, reason = (on_one_line(str(about.get(field, ""))) for field in ("owner", "expires", "reason"))
-        lines[_Waiver(on_one_line(key[1]), owner, expires, reason)] += count
-    ordered = sorted(lines, key=lambda line: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", line.id)])
+    ordered = sorted(
+        map(_on_one_line, view.waivers),
+        key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", one.id)],
+    )
     title = f"[{STYLES[Outcome.WAIVED]}]waived[/]"
     room = console.width - len("waived ")
     if len(ordered) <= _WAIVERS:
         for line in ordered:
-            before = f"{line.id}: {quantity(lines[line], 'test')}, owner "
+            before = f"{line.id}: {quantity(len(line.tests), 'test')}, owner "
             told = _with_owner(before, line.owner, f", until {line.expires}: ", room - 1)
             console.print(f"{title} {_markup(_cut(told + line.reason, max(room, cell_len(told) + 1)))}", soft_wrap=True)
         return
     rows: list[list[str]] = []
-    by_owner: dict[tuple[str, str], list[_Waiver]] = {}
+    by_owner: dict[tuple[str, str], list[WaiverUse]] = {}
     for line in ordered:
         by_owner.setdefault((line.owner, line.expires), []).append(line)
     for (owner, expires), own in by_owner.items():
         rows.append([_with_owner("by ", owner, f" until {expires}:", room)])
         for line in own:
-            told = f"{line.id} {quantity(lines[line], 'test')}{'' if line is own[-1] else ','}"
+            told = f"{line.id} {quantity(len(line.tests), 'test')}{'' if line is own[-1] else ','}"
             if cell_len(" ".join([*rows[-1], told])) > room:
                 rows.append([" "])
             rows[-1].append(told)
@@ -327,24 +265,12 @@ def _waivers(console: Console, records: Sequence[Record], facts: RunFacts) -> No
     for parts in shown:
         console.print(f"{title if parts[0].strip() else ' ' * len('waived')} {_markup(' '.join(parts))}", soft_wrap=True)
     if (left := len(ordered) - sum(len(parts) - 1 for parts in shown)) > 0:
-        console.print(f"… and {quantity(left, 'more waiver')}{_read_in(facts)}", style="dim", soft_wrap=True)
+        console.print(f"… and {quantity(left, 'more waiver')}{_read_in(view.facts)}", style="dim", soft_wrap=True)
 
 
-class _Waiver(NamedTuple):
-    id: str
-    owner: str
-    expires: str
-    reason: str
-
-
-def _waivers_of(origins: Mapping[str, object]) -> dict[tuple[str, str], Mapping[str, object]]:
-    """Returns model and id to what the policies of a run say of each waiver; empty where its manifest does not say."""
-    policies = origins.get("policies")
-    contents = policies.items() if isinstance(policies, Mapping) else ()
-    found = [
-        (str(model), one) for model, content in contents if isinstance(content, Mapping) for one in content.get("waivers", ())
-    ]
-    return {(model, str(one.get("id", ""))): one for model, one in found if isinstance(one, Mapping)}
+def _on_one_line(waiver: WaiverUse) -> WaiverUse:
+    id_, owner, expires, reason = map(on_one_line, (waiver.id, waiver.owner, waiver.expires, waiver.reason))
+    return replace(waiver, id=id_, owner=owner, expires=expires, reason=reason)
 
 
 def _with_owner(before: str, owner: str, behind: str, width: int) -> str:
@@ -361,9 +287,9 @@ def _cut(text: str, width: int) -> str:
     return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
-def _open_rules(console: Console, records: Sequence[Record], facts: RunFacts, room: int) -> None:
+def _open_rules(console: Console, view: RunView, room: int) -> None:
     """Prints the rules that are not shown to hold, a row for each of the worst ones, and where the others stand."""
-    groups = [group for group in open_rules(records) if group[0].undecided]
+    groups = [group for group in view.open_rules if group[0].undecided]
     shown = groups[: room if len(groups) <= room else max(0, room - 1)]
     for worst, *others in shown:
         about, measure = worst.about, worst.measure
@@ -373,17 +299,15 @@ def _open_rules(console: Console, records: Sequence[Record], facts: RunFacts, ro
         console.print(f"[yellow]not shown[/] {_markup(_cut(line, console.width - len('not shown ')))}", soft_wrap=True)
     if left := len(groups) - len(shown):
         more = quantity(left, "more rule is", "more rules are") if shown else quantity(left, "rule is", "rules are")
-        console.print(f"{'… and ' if shown else ''}{more} not shown to hold{_read_in(facts)}", style="dim", soft_wrap=True)
+        console.print(f"{'… and ' if shown else ''}{more} not shown to hold{_read_in(view.facts)}", style="dim", soft_wrap=True)
 
 
-def _asides(console: Console, ordered: Sequence[Record], facts: RunFacts, room: int) -> None:
+def _asides(console: Console, view: RunView, room: int) -> None:
     """Prints warnings and notes if ``room`` rows hold them, else how many there are and where they stand; noise always."""
-    for line in (line for repeat in facts.repeatability for line in noise_lines(repeat)):
+    for line in (line for repeat in view.facts.repeatability for line in noise_lines(repeat)):
         console.print(_plain(line), soft_wrap=True)
-    everything = len(ordered) + len(facts.warnings)
-    warnings = [*facts.warnings, *warning_lines(ordered, everything)]
-    notes = note_lines(ordered, sum(len(record.notes) for record in ordered))
-    idle = open_rule_lines(ordered, undecided=False)
+    warnings, notes = [*view.facts.warnings, *view.warnings], view.notes()
+    idle = view.open_rule_lines(undecided=False)
     lines = [*(("warning", line) for line in warnings), *(("did not apply", line) for line in idle)]
     lines += [("note", line) for line in notes]
     sentences = [f"[yellow]{kind}[/] {_plain(line)}" for kind, line in lines]
@@ -393,7 +317,7 @@ def _asides(console: Console, ordered: Sequence[Record], facts: RunFacts, room: 
     else:
         counted = ((warnings, "warning", ""), (idle, "rule that did not apply", "rules that did not apply"), (notes, "note", ""))
         counts = all_of([quantity(len(found), *words) for found, *words in counted if found])
-        console.print(f"[yellow]{counts}[/]{_read_in(facts)}", soft_wrap=True)
+        console.print(f"[yellow]{counts}[/]{_read_in(view.facts)}", soft_wrap=True)
 
 
 def _read_in(facts: RunFacts) -> str:
@@ -410,28 +334,27 @@ def _is_latest(facts: RunFacts) -> bool:
     return bool(facts.directory) and Path(facts.directory).parent == Path(_DEFAULT_RUNS)
 
 
-def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
+def _close(console: Console, view: RunView) -> None:
     """Prints how the run went and ends with the decision, and with where its evidence is."""
+    facts = view.facts
     inferred = sum(spent.inferences for spent in facts.spending)
-    recalled = sum(record.n_recalled for record in records)
-    about = view(records, facts)
-    decision = about.decision
-    if records and decision is not Decision.GO:  # whose sentence counts them
-        console.print(outcome_counts(records))
+    recalled = sum(record.n_recalled for record in view.records)
+    if view.records and view.decision is not Decision.GO:  # whose sentence counts them
+        console.print(view.counts)
     console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer')} came from the store")
     for spent in [each for each in facts.spending if each.tokens]:
         console.print(_plain(str(spent)), soft_wrap=True)
     for line in policy_replacements(facts.origins):
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
-    for line in baseline_summary(records):
+    for line in view.baseline:
         console.print(line)
-    for gate in [gate for gate in most_used_gates(facts)[:1] if gate.number > 1]:  # a first one is no news
+    for gate in [gate for gate in view.used_gates[:1] if gate.number > 1]:  # a first one is no news
         print_sentence(console, _plain(str(gate)))
-    for line in about.grave:
+    for line in view.grave:
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
-    for model, word in about.words.items():
-        console.print(f"decision about {_plain(model)}: {_styled(word, about.decisions[model])}", soft_wrap=True)
-    print_sentence(console, f"{_styled(about.word, decision)}  {_plain(about.sentence)}")
+    for model, own in view.several.items():
+        console.print(f"decision about {_plain(model)}: {_styled(own)}", soft_wrap=True)
+    print_sentence(console, f"{_styled(view)}  {_plain(view.sentence)}")
     places = _places(facts)
     for line in filter(None, _filled([*(f"{place}," for place in places[:-1]), *places[-1:]], console.width)):
         console.print(_markup(line.strip()), soft_wrap=True)
@@ -447,8 +370,8 @@ def _places(facts: RunFacts) -> list[str]:
     return [f"{name} {on_one_line(path)}" for name, path in named.items() if path]
 
 
-def _styled(word: str, decision: Decision) -> str:
-    return f"[{_DECISIONS[decision] if word == decision else _RESERVED}]{word}[/]"
+def _styled(view: RunView) -> str:
+    return f"[{_DECISIONS[view.decision] if view.word == view.decision else _RESERVED}]{view.word}[/]"
 
 
 def _plain(text: str) -> str:

@@ -1,32 +1,33 @@
-"""What every report of a run says: the decision in words, and one list of what limits its evidence. Pure, and plain text."""
+"""What every report of a run says: the decision in words, its tests, and one list of what limits its evidence.
+
+Pure, and plain text: a writer escapes it for its format.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from functools import cached_property
+from itertools import combinations
 
-from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.record import BY_VALUE, FAMILY, Record
+from pytest_vlmrobust.core.cell import CLEAN_NAME
+from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Decision, Outcome
+from pytest_vlmrobust.core.record import BUDGET_METRICS, BY_VALUE, FAMILY, Measure, Record
 from pytest_vlmrobust.core.spending import budget_lines
-from pytest_vlmrobust.core.words import all_of, percent, quantity
+from pytest_vlmrobust.core.words import all_of, first_few, interval, number, percent, quantity
+from pytest_vlmrobust.metrics import rci_correlation
 from pytest_vlmrobust.store.gates import GateCount
 
 from .comparison import noise_lines
+from .facts import RunFacts, ci_variables, mapping, objects, policy_replacements, purposes
+from .headlines import Headline, headlines
+from .policies import Applied, OpenRule, WaiverUse, applied_policies, open_rules
 from .subject import Subject, subject
-from .wording import (
-    RunFacts,
-    headline,
-    not_asked,
-    note_lines,
-    open_rule_lines,
-    open_rules_in_words,
-    outcome_counts,
-    policy_replacements,
-    purposes,
-    warnings_of,
-    worst_first,
-)
 
 _MOST = 12
 """Details of a limit that are shown."""
@@ -35,6 +36,34 @@ ADVICE = (
     "intervals are two-sided 90 % over the samples that were asked, samples of one source picture taken together; they say "
     "nothing about other data, prompts, decoding parameters or perturbations"
 )
+SIGNS = {Decision.GO: "✓", Decision.NO_GO: "✕", Decision.INCONCLUSIVE: "?", Decision.INCOMPLETE: "!"}
+MEANINGS = {
+    Decision.GO: "The evidence supports a release under this policy.",
+    Decision.NO_GO: "The policy is broken: do not release on this evidence.",
+    Decision.INCONCLUSIVE: "The evidence does not decide.",
+    Decision.INCOMPLETE: "The run did not measure everything that it set out to measure.",
+}
+NO_VERDICT = "\N{EN DASH}"
+"""How tables show that a test was measured and no rule judges it."""
+QUIET = (Outcome.PASS, Outcome.MEASURED)
+"""Outcomes that need no line of their own when there are many."""
+EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
+"""Outcomes that are always shown with their reason."""
+INDEX = "rci"
+_SPEAKS_UP = re.compile(f"(?:^|; )({re.escape(WARNING)}|{re.escape(NOT_SHOWN)})")
+"""Where a warning, or a rule that is not shown to hold, begins in the reason of a measure, which may have several."""
+_NOT_APPLICABLE = " does not apply: "
+_NEVER_GO = ": the run is not GO, whatever the gate found"
+_BESIDE = ("selection", "allowed")
+"""Kinds of limits that stand beside the decision."""
+_NO_IDENTIFIER = re.compile(r"[^A-Za-z0-9_.-]+")
+_WAIVED_DAYS = 90
+"""For how long a proposed waiver holds."""
+_NEVER_PROPOSED = (
+    *("visual_gain", "gain_over_blind", "accuracy_above_chance"),
+    *("accuracy", "clean_accuracy", "identity_accuracy", "resolution_accuracy"),
+)
+"""Metrics that say whether a model looks and knows anything: who waives these writes the waiver without help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,216 +83,517 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class RunView:
-    """What is said of a run, whoever says it."""
+class ViewedTest:
+    """A test, and what reports say of it."""
 
-    decision: Decision
-    word: str
-    """The decision for people: of a GO that needed waivers, that it did; of one that supports no release, what it is for."""
-    sentence: str
-    """Why."""
-    meaning: str
-    """What follows for a release."""
-    decisions: Mapping[str, Decision]
-    """The decision about each model, where there are several."""
-    words: Mapping[str, str]
-    """The same for people."""
-    subject: Subject
-    counts: str
-    """How many tests have each verdict."""
-    limits: tuple[Limit, ...]
-    """Grave ones first; never empty."""
+    record: Record
+    bound: str
+    """What was asked of its deciding value, ``<= 0.15``; empty where no rule judged."""
+    command: str
+    """Runs it again; empty where nobody knows how pytest was called."""
+    date: str
+    """The day of the run; empty if unknown."""
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether its reason is always shown."""
+        return self.record.deciding in EXPLAINED
+
+    @property
+    def measure(self) -> Measure | None:
+        """What a table row shows of it."""
+        return self.record.headline
+
+    @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """Metric, value, interval, bound and n; empty where nothing was measured."""
+        measure = self.measure
+        if measure is None:
+            return "", "", "", "", ""
+        beside = measure.beside(interval(measure.low, measure.high))
+        return measure.called, number(measure.value), beside, self.bound, self.answers(measure)
+
+    def answers(self, measure: Measure) -> str:
+        """Returns how many answers a measure of it rests on; where it stopped early, of how many that it could have asked for."""
+        return f"{self.record.n_requested} of {self.record.n_samples}" if self.record.n_samples else str(measure.n)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What rules that only warn found broken or undecided, a sentence for each."""
+        return warnings_of(self.record)
+
+    @property
+    def waiver_item(self) -> list[str]:
+        """An item for ``waivers:`` of a thresholds file that covers its breach, without owner and reason.
+
+        It is YAML in parts, between which a line may end. A file with these two still empty is refused, so that nobody waives by
+        pasting alone. Its cap lies beyond the interval. Empty where no waiver can cover it, as of a broken budget,
+        or where it would hide a model that does not look.
+        """
+        record, measure = self.record, self.measure
+        if record.outcome is not Outcome.FAIL or measure is None or not measure.rule:
+            return []
+        try:
+            proposed = measure.metric not in {*BUDGET_METRICS, *_NEVER_PROPOSED}
+            ends = [float(end) for end in measure.threshold.split("..")] if proposed else []
+        except ValueError:
+            return []  # a record of another program may hold anything
+        if not ends or min(ends) <= measure.value <= max(ends):
+            return []
+        above = measure.value > max(ends)
+        beyond = [end for end in (measure.value, measure.high if above else measure.low) if math.isfinite(end)]
+        cap = math.ceil(round(100 * max(beyond), 6)) / 100 if above else math.floor(round(100 * min(beyond), 6)) / 100
+        about = {"model": record.model, "dataset": record.dataset, "setting": record.setting or record.split}
+        where = [(name, text) for name, text in (*about.items(), ("category", measure.category)) if text]
+        name = _NO_IDENTIFIER.sub("-", f"W-{record.id}")
+        expires = date.fromisoformat(self.date) + timedelta(days=_WAIVED_DAYS) if self.date else ""
+        parts = [f"id: {name}", "owner: ", "reason: ", f"expires: {expires}", f"metric: {measure.metric}", f"cap: {cap}"]
+        scope = [f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in where] or [""]
+        parts += [f"where: {{{scope[0]}", *scope[1:]]
+        return [f"- {{{parts[0]},", *(f"{part}," for part in parts[1:-1]), f"{parts[-1]}}}}}"]
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What is said of a run in any report; every fact is derived once. The same records and facts give the same view."""
+
+    records: Sequence[Record]
+    facts: RunFacts
+    model: str = ""
+    """The model that it is about alone; empty for the whole run."""
+
+    # The decision.
+
+    @cached_property
+    def decision(self) -> Decision:
+        """The decision of the gate."""
+        return self.facts.decision(self.records)
+
+    @cached_property
+    def word(self) -> str:
+        """The decision for people: of a GO that needed waivers, that it did; of one that supports no release, what it is for."""
+        if self.decision is not Decision.GO:
+            return str(self.decision)
+        own = [record for record in self.records if self.model in ("", record.model)]
+        waived = any(record.outcome is Outcome.WAIVED for record in own)
+        purpose = ", ".join(purposes(self.facts.origins, self.model))
+        return f"{WITH_WAIVERS if waived else self.decision}{f' ({purpose})' if purpose else ''}"
 
     @property
     def sign(self) -> str:
         """How the decision is marked without colour."""
-        return decision_sign(self.word)
+        return "⚑" if self.word.startswith(WITH_WAIVERS) else SIGNS[self.decision]
+
+    @cached_property
+    def sentence(self) -> str:
+        """Why the run was decided as it was."""
+        counts = Counter(record.outcome for record in self.records)
+        passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
+        day = f" by the date {self.facts.origins['date']} (UTC)" if "date" in self.facts.origins else ""
+        covered = f"{quantity(waived, 'is waived', 'are waived')}{day}, " if waived else ""
+        allowed = [f"with {quantity(len(self.facts.allowances), 'allowance')}"] if self.facts.allowances else []
+        reasons = {
+            Decision.GO: "; ".join(
+                [
+                    f"{passed}, {covered}none failed{self._counted_warnings}{self._judged_by_value}",
+                    *self._counted_open_rules,
+                    *allowed,
+                ]
+            ),
+            Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
+            Decision.INCONCLUSIVE: f"no failures, but {self._open_points}",
+            Decision.INCOMPLETE: f"{self._unmeasured}: this says nothing about the model",
+        }
+        return reasons[self.decision]
+
+    @property
+    def meaning(self) -> str:
+        """What follows for a release: of a GO that policies let pass much, that somebody has to decide."""
+        if self.decision is Decision.GO and (purpose := " and a ".join(purposes(self.facts.origins))):
+            return f"The policy is for a {purpose}: this GO supports no release."
+        waived = self.word == WITH_WAIVERS
+        beside = all_of([*(["waivers"] if waived else []), *(["allowances"] if self.facts.allowances else [])])
+        if self.decision is not Decision.GO or not beside:
+            return MEANINGS[self.decision]
+        return f"This policy lets the run pass with the {beside} below: decide whether they are acceptable for a release."
+
+    @cached_property
+    def by_model(self) -> Mapping[str, RunView]:
+        """The same about each model, and about each judged family of models."""
+        return {name: RunView(own, scope, name) for name, (scope, own) in self.facts.by_model(self.records).items()}
+
+    @property
+    def several(self) -> Mapping[str, RunView]:
+        """The same, where there is more than one."""
+        return self.by_model if len(self.by_model) > 1 else {}
+
+    @property
+    def _unmeasured(self) -> str:
+        """What the run could not measure: tests that ended in an error, tests without a verdict, and what ended it early."""
+        errors = sum(record.outcome is Outcome.ERROR for record in self.records)
+        missing = self.facts.missing(self.records)
+        parts = [
+            quantity(errors, "test ended in an error", "tests ended in an error") if errors else "",
+            quantity(missing, "test left no verdict", "tests left no verdict") if missing else "",
+            self.facts.stopped,
+        ]
+        return ", ".join(filter(None, parts)) or "the run was not finished"
+
+    @property
+    def _judged_by_value(self) -> str:
+        """How many verdicts hold for these samples only, so that a GO does not look like one about all such questions."""
+        held = [record for record in self.records if record.outcome in (Outcome.PASS, Outcome.WAIVED)]
+        judged = [measure for record in held if (measure := record.headline)]
+        count = sum(measure.judge == "value" for measure in judged)
+        return f"; {'all' if count == len(judged) else count} {BY_VALUE}" if count else ""
+
+    @property
+    def _counted_warnings(self) -> str:
+        """The number of warnings, so that a GO does not hide broken rules that only warn."""
+        count = sum(len(warnings_of(record)) for record in self.records if not record.not_asked)
+        return f"; {quantity(count, 'warning')}" if count else ""
+
+    @property
+    def _open_points(self) -> str:
+        """Everything that keeps a run without a breach from GO."""
+        counts = Counter(record.deciding for record in self.records)
+        unjudged = ", ".join(self.facts.unjudged_models(self.records))
+        words = {
+            Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
+            Outcome.NOT_APPLICABLE: ("test does not apply", "tests do not apply"),
+        }
+        points = [quantity(counts[outcome], *noun) for outcome, noun in words.items() if counts[outcome]]
+        points += ["the run lacks what the policy requires for GO"] if self.facts.shortfalls else []
+        points += [f"no rule judged {unjudged}"] if unjudged else []
+        return all_of(points) or "no rule applied"
+
+    # What was judged, and its tests.
+
+    @cached_property
+    def subject(self) -> Subject:
+        """Models, data, date, version and policy."""
+        return subject(self.records, self.facts.origins)
+
+    @property
+    def made_from(self) -> Mapping[str, str]:
+        """The commit, and the CI job, by the names of its variables."""
+        commit = str(self.facts.origins.get("commit", ""))
+        return {**({"commit": commit} if commit else {}), **ci_variables(self.facts.origins)}
+
+    @property
+    def outcomes(self) -> list[tuple[Outcome, int]]:
+        """How many tests have each verdict, worst first."""
+        return outcome_counts(self.records)
+
+    @property
+    def counts(self) -> str:
+        """The same in words."""
+        return in_words(self.outcomes)
+
+    @cached_property
+    def tests(self) -> tuple[ViewedTest, ...]:
+        """The tests by severity of their outcome, then by the size of the drop."""
+        command, day = self.facts.command, str(self.facts.origins.get("date", ""))
+        return tuple(
+            ViewedTest(record, self.bound(record), command.for_test(record.nodeid) if command else "", day)
+            for record in sorted(self.records, key=_severity)
+        )
+
+    @property
+    def explained(self) -> list[ViewedTest]:
+        """The tests that are broken or undecided, worst first."""
+        return [test for test in self.tests if test.is_explained]
+
+    @cached_property
+    def _bounds(self) -> Mapping[tuple[str, str], str]:
+        policies = mapping(self.facts.origins.get("policies")).items()
+        return {
+            (str(model), str(rule.get("id"))): str(rule.get("bound", ""))
+            for model, policy in policies
+            for rule in objects(mapping(policy).get("rules"))
+        }
+
+    def bound(self, record: Record, measure: Measure | None = None) -> str:
+        """Returns the bound that a measure was compared with, the deciding one unless given: with its sign, where it is known."""
+        measure = measure or record.headline
+        if measure is None:
+            return ""
+        if measure.metric in BUDGET_METRICS and measure.threshold:
+            return f"<= {measure.threshold}"
+        return self._bounds.get((record.model, measure.rule), "") or measure.threshold
+
+    @cached_property
+    def numbers(self) -> list[Headline]:
+        """The key numbers of each model and dataset."""
+        return headlines(self.records)
+
+    @cached_property
+    def policies(self) -> list[Applied]:
+        """The policy of each model, as it was applied: rules with their verdicts, waivers with the tests that they cover."""
+        return applied_policies([test.record for test in self.tests], self.facts)
+
+    @property
+    def waivers(self) -> list[WaiverUse]:
+        """The waivers that were needed; one of several models stands once."""
+        needed: dict[tuple[str, ...], WaiverUse] = {}
+        for waiver in (waiver for one in self.policies for waiver in one.waivers if waiver.tests):
+            key = (waiver.id, waiver.owner, waiver.expires, waiver.reason)
+            before = needed.get(key)
+            needed[key] = replace(waiver, tests=[*before.tests, *waiver.tests]) if before else waiver
+        return list(needed.values())
+
+    @cached_property
+    def open_rules(self) -> list[list[OpenRule]]:
+        """The rules that would block and are not shown to hold, a group for each rule of a model, the worst first."""
+        return open_rules(self.records)
+
+    def open_rule_lines(self, *, undecided: bool) -> list[str]:
+        """Returns the rules that are not shown to hold, a line for each: its worst test, how many more there are, and why.
+
+        Args:
+            undecided: those that the samples do not decide, or those that did not apply.
+        """
+        groups = [group for group in self.open_rules if group[0].undecided is undecided]
+        return [f"{group[0].record.id}{_and_more(group)}: {group[0].about.reason}" for group in groups]
+
+    @property
+    def _counted_open_rules(self) -> list[str]:
+        """How many rules did not apply everywhere, and how many are not shown to hold; nothing for none."""
+        undecided, idle = (
+            {group[0].about.rule for group in self.open_rules if group[0].undecided is kind} for kind in (True, False)
+        )
+        words = {
+            ("rule did not apply everywhere", "rules did not apply everywhere"): idle - undecided,
+            ("rule is not shown to hold", "rules are not shown to hold"): undecided,
+        }
+        return [quantity(len(rules), *noun) for noun, rules in words.items() if rules]
+
+    @property
+    def baseline(self) -> list[str]:
+        """How many samples changed since the run that this one was compared with; nothing where there was none."""
+        drops = [(record, drop) for record in self.records if (drop := record.measure_of("baseline_drop"))]
+        cells = [record for record, drop in drops if math.isfinite(drop.value)]
+        if not drops:
+            return []
+        worse, better = sum(len(one.broken) for one in cells), sum(len(one.fixed) for one in cells)
+        changes = f"{quantity(worse, 'answer')} got worse, {better} got better ({quantity(len(cells), 'test')})"
+        left = f"; {quantity(len(drops) - len(cells), 'test')} could not be compared" if len(cells) < len(drops) else ""
+        return [f"compared with the baseline: {changes}{left}"]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What rules that only warn found broken or undecided, a line for each; what could not be measured comes last."""
+        warnings = [(test, text) for test in self.tests if not test.record.not_asked for text in test.warnings]
+        warnings.sort(key=lambda pair: _NOT_APPLICABLE in pair[1])
+        return [f"{test.record.id}: {text}" for test, text in warnings]
+
+    @cached_property
+    def not_asked(self) -> list[str]:
+        """For each task of a model that was not asked about further, how many tests that concerns, and why."""
+        having = [test.record for test in self.tests if test.record.not_asked]
+        counts = Counter((record.model, record.dataset, record.not_asked) for record in having)
+        words = "test does not apply", "tests do not apply"
+        return [f"{model}-{dataset}: {quantity(count, *words)}: {why}" for (model, dataset, why), count in counts.items()]
+
+    def notes(self, most: int | None = None) -> list[str]:
+        """Returns the notes of tests, a line for each of the first ``most`` and one for the rest, and what holds across models.
+
+        A note that several tests have stands once.
+        """
+        having: dict[str, list[str]] = {}
+        for test in sorted(self.tests, key=lambda test: test.record.setting != CLEAN_NAME):  # what they say explains the others
+            for note in test.record.notes:
+                having.setdefault(note, []).append(test.record.id)
+        most = len(having) if most is None else most
+        lines = [f"{first_few(ids, 1)}: {note}" for note, ids in having.items()]
+        more = [f"{quantity(len(lines) - most, 'more note is', 'more notes are')} in results.json"] if len(lines) > most else []
+        clean = {note for record in self.records if record.setting == CLEAN_NAME for note in record.notes}
+        first = sum(note in clean for note in list(having)[:most])
+        return [*lines[:first], *self.not_asked, *lines[first:most], *more, *self._agreement]
+
+    @property
+    def _agreement(self) -> list[str]:
+        """For each grid and pair of models, how their indices of the datasets that both were asked about correlate.
+
+        Nothing for fewer than two models or two datasets.
+        """
+        indices: dict[str, dict[str, dict[str, float]]] = {}
+        for record in self.records:
+            index = record.measure_of(INDEX)
+            if index is not None and not math.isnan(index.value):
+                indices.setdefault(record.setting, {}).setdefault(record.model, {})[record.dataset] = index.value
+        return [
+            line
+            for setting, by_model in indices.items()
+            for first, second in combinations(by_model, 2)
+            if (line := _correlation(setting, first, second, by_model[first], by_model[second]))
+        ]
+
+    # What limits the evidence.
 
     @property
     def grave(self) -> list[str]:
         """The limits that stand beside the decision wherever there is room for little."""
         return [limit.text for limit in self.limits if limit.kind in _BESIDE]
 
+    @property
+    def used_gates(self) -> list[GateCount]:
+        """The gates of the run, those whose questions decided most often first."""
+        return sorted(self.facts.gates, key=lambda gate: -gate.number)
 
-SIGNS = {Decision.GO: "✓", Decision.NO_GO: "✕", Decision.INCONCLUSIVE: "?", Decision.INCOMPLETE: "!"}
-_BESIDE = ("selection", "allowed")
-MEANINGS = {
-    Decision.GO: "The evidence supports a release under this policy.",
-    Decision.NO_GO: "The policy is broken: do not release on this evidence.",
-    Decision.INCONCLUSIVE: "The evidence does not decide.",
-    Decision.INCOMPLETE: "The run did not measure everything that it set out to measure.",
-}
+    @cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """What limits the evidence, grave limits first; never empty."""
+        records, facts = [test.record for test in self.tests], self.facts
+        others = [f"{record.id}: {record.reason}" for record in records if record.failed_outside]
+        waived = [f"{record.id}: {record.reason}" for record in records if record.outcome is Outcome.WAIVED]
+        warned = [f"{test.record.id}: {sentence}" for test in self.tests for sentence in test.warnings]
+        undecided = [record.id for record in records if record.outcome is Outcome.INCONCLUSIVE]
+        notes = [note for note in self.notes(_MOST) if note not in self.not_asked]
+        return (
+            *(Limit("selection", line, grave=True) for line in self._selection()),
+            *(Limit("allowed", str(one), grave=True, allowed_by=one.allowed_by) for one in facts.allowances),
+            *_counted("outside", others, "non-gate test failed", "non-gate tests failed", _NEVER_GO, grave=True),
+            *_counted("waived", waived, "test is waived", "tests are waived", grave=True),
+            *_counted("undecided", undecided, "test is undecided", "tests are undecided", grave=True),
+            *_counted(
+                "not shown",
+                self.open_rule_lines(undecided=True),
+                "rule is not shown to hold",
+                "rules are not shown to hold",
+                ": the samples do not decide, and the policy lets that pass",
+                grave=True,
+            ),
+            *self._gates(),
+            *_answers([record for record in records if record.test == "cell"]),
+            *self._not_asked(),
+            *self._not_applicable(),
+            *_counted(
+                "did not apply",
+                self.open_rule_lines(undecided=False),
+                "rule did not apply everywhere",
+                "rules did not apply everywhere",
+                ", and the policy lets that pass",
+            ),
+            *(Limit("policy", line) for line in policy_replacements(facts.origins)),
+            *(Limit("warning", warning) for warning in facts.warnings),
+            *_counted(
+                "warned",
+                warned,
+                "verdict comes with a warning",
+                "verdicts come with a warning",
+                ": from a rule that warns but does not block",
+            ),
+            *self._repeated(),
+            *self._ungated(),
+            *self._sample_only(),
+            *_counted("notes", notes, "note", "notes", " on what settings could not do, or on what numbers mean"),
+            Limit("intervals", ADVICE),
+        )
+
+    def _selection(self) -> list[str]:
+        """Returns the tests that were not selected or did not end, and what the policy asks for beside."""
+        facts, lines = self.facts, []
+        if facts.selected < facts.planned:
+            lines.append(f"only {facts.selected} of {quantity(facts.planned, 'test')} ran: the decision is about these alone")
+        if missing := facts.missing(self.records):
+            lines.append(f"stopped early: {missing} of {quantity(facts.selected, 'selected test')} left no verdict")
+        obstacles = facts.obstacles(self.records)
+        budgets = budget_lines(test.record for test in self.tests)
+        return [*lines, *budgets, *(f"not GO: {obstacle}" for obstacle in obstacles)]
+
+    def _not_asked(self) -> list[Limit]:
+        total = quantity(sum(bool(record.not_asked) for record in self.records), "test was", "tests were")
+        text = f"{total} not asked: the model has not been shown to do the task, or cannot be compared"
+        return _detailed("not asked", self.not_asked, text)
+
+    def _not_applicable(self) -> list[Limit]:
+        details = [
+            f"{test.record.id}: {measure.metric}: {measure.reason}"
+            for test in self.tests
+            for measure in test.record.measures
+            if measure.outcome is Outcome.NOT_APPLICABLE
+        ]
+        words = "metric of a rule does not apply", "metrics of rules do not apply"
+        return _counted("not applicable", details, *words, " (NOT_APPLICABLE)")
+
+    def _gates(self) -> list[Limit]:
+        """Returns how often the questions decided gates: of the most used ones in words, of the others below."""
+        used = self.used_gates
+        others = tuple(map(str, used[1:]))
+        return [Limit("gates", str(gate), gate.number > 1, others[:_MOST], max(0, len(others) - _MOST)) for gate in used[:1]]
+
+    def _repeated(self) -> list[Limit]:
+        """Returns how many answers flip when they are asked for again; the section on noise says what follows."""
+        if not self.facts.repeatability:
+            return [Limit("noise", "how many answers flip when they are asked for again was not measured: --vlm-aa measures it")]
+        return [Limit("noise", noise_lines(repeat)[0]) for repeat in self.facts.repeatability]
+
+    def _ungated(self) -> list[Limit]:
+        having = [test.record for test in self.tests if test.record.is_gated]
+        free = [record for record in having if record.outcome is Outcome.MEASURED]
+        families = sum(record.test == FAMILY for record in free)
+        of_families = f", {families} of them about families of models" if families else ""
+        every = quantity(len(having), "test")
+        words = (
+            f"of {every} was measured only: no rule of the policy judges it",
+            f"of {every} were measured only: no rule of the policy judges them",
+        )
+        return _counted("not judged", [record.id for record in free], *words, of_families)
+
+    def _sample_only(self) -> list[Limit]:
+        points = [
+            f"{test.record.id}: {measure.metric}"
+            for test in self.tests
+            for measure in test.record.measures
+            if measure.target == "dataset"
+        ]
+        words = "verdict holds for these samples only", "verdicts hold for these samples only"
+        return _counted("by value", points, *words, ": what was judged is the value, not the interval")
 
 
-def view(records: Sequence[Record], facts: RunFacts) -> RunView:
-    """Returns what is said of a run; the same records and facts give the same view."""
-    decision = facts.decision(records)
-    word, decisions = decision_word(decision, records, facts.origins), facts.decisions(records)
-    several = decisions if len(decisions) > 1 else {}
-    return RunView(
-        decision=decision,
-        word=word,
-        sentence=decision_sentence(decision, records, facts),
-        meaning=_meaning(word, decision, facts),
-        decisions=several,
-        words={model: decision_word(one, records, facts.origins, model) for model, one in several.items()},
-        subject=subject(records, facts.origins),
-        counts=outcome_counts(records),
-        limits=tuple(_limits(worst_first(records), facts)),
-    )
+def warnings_of(record: Record) -> list[str]:
+    """Returns what rules that only warn found broken or undecided in a test, a sentence for each."""
+    parts = [_SPEAKS_UP.split(measure.reason)[1:] for measure in record.measures]
+    return [text for one in parts for kind, text in zip(one[::2], one[1::2], strict=True) if kind == WARNING]
 
 
-def decision_word(decision: Decision, records: Iterable[Record], origins: Mapping[str, object], model: str = "") -> str:
-    """Returns the decision as people read it, about the run or one model of it: of a GO, its waivers and what it is for."""
-    if decision is not Decision.GO:
-        return str(decision)
-    waived = any(record.outcome is Outcome.WAIVED for record in records if model in ("", record.model))
-    purpose = ", ".join(purposes(origins, model))
-    return f"{WITH_WAIVERS if waived else decision}{f' ({purpose})' if purpose else ''}"
-
-
-def decision_sign(word: str) -> str:
-    """Returns how a decision in words is marked without colour."""
-    return "⚑" if word.startswith(WITH_WAIVERS) else SIGNS[Decision(word.partition(" (")[0])]
-
-
-def _meaning(word: str, decision: Decision, facts: RunFacts) -> str:
-    """Returns what follows for a release: of a GO that policies let pass much, that somebody has to decide."""
-    if decision is Decision.GO and (purpose := " and a ".join(purposes(facts.origins))):
-        return f"The policy is for a {purpose}: this GO supports no release."
-    waived = word == WITH_WAIVERS
-    beside = all_of([*(["waivers"] if waived else []), *(["allowances"] if facts.allowances else [])])
-    if decision is not Decision.GO or not beside:
-        return MEANINGS[decision]
-    return f"This policy lets the run pass with the {beside} below: decide whether they are acceptable for a release."
-
-
-# The sentence behind the decision.
-
-
-def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunFacts) -> str:
-    """Returns why a run was decided as it was."""
+def outcome_counts(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
+    """Returns how many records have each outcome, worst first, without those that none has."""
     counts = Counter(record.outcome for record in records)
-    passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
-    day = f" by the date {facts.origins['date']} (UTC)" if "date" in facts.origins else ""
-    covered = f"{quantity(waived, 'is waived', 'are waived')}{day}, " if waived else ""
-    allowed = [f"with {quantity(len(facts.allowances), 'allowance')}"] if facts.allowances else []
-    reasons = {
-        Decision.GO: "; ".join(
-            [
-                f"{passed}, {covered}none failed{_warnings(records)}{_judged_by_value(records)}",
-                *open_rules_in_words(records),
-                *allowed,
-            ]
-        ),
-        Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
-        Decision.INCONCLUSIVE: f"no failures, but {_open_points(records, facts)}",
-        Decision.INCOMPLETE: f"{_unmeasured(counts[Outcome.ERROR], records, facts)}: this says nothing about the model",
-    }
-    return reasons[decision]
+    return [(outcome, counts[outcome]) for outcome in WORST_FIRST if counts[outcome]]
 
 
-def _unmeasured(errors: int, records: Sequence[Record], facts: RunFacts) -> str:
-    """Returns what a run could not measure: tests that ended in an error, tests without a verdict, and what ended it early."""
-    missing = facts.missing(records)
-    parts = [
-        quantity(errors, "test ended in an error", "tests ended in an error") if errors else "",
-        quantity(missing, "test left no verdict", "tests left no verdict") if missing else "",
-        facts.stopped,
-    ]
-    return ", ".join(filter(None, parts)) or "the run was not finished"
+def in_words(counts: Iterable[tuple[Outcome, int]]) -> str:
+    """Returns counts of outcomes in words.
+
+    >>> in_words([(Outcome.FAIL, 1), (Outcome.PASS, 3)])
+    '1 FAIL, 3 PASS'
+    """
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts)
 
 
-def _judged_by_value(records: Iterable[Record]) -> str:
-    """Returns how many verdicts hold for these samples only, so that a GO does not look like one about all such questions."""
-    judged = [measure for record in records if record.outcome in (Outcome.PASS, Outcome.WAIVED) and (measure := headline(record))]
-    count = sum(measure.judge == "value" for measure in judged)
-    return f"; {'all' if count == len(judged) else count} {BY_VALUE}" if count else ""
+def _severity(record: Record) -> tuple[int, bool, float, str]:
+    drop = record.measure_of("accuracy_drop")
+    lost = drop.value if drop and math.isfinite(drop.value) else -math.inf
+    return WORST_FIRST.index(record.deciding), bool(record.not_asked), -lost, record.id
 
 
-def _warnings(records: Iterable[Record]) -> str:
-    """Returns the number of warnings, so that a GO does not hide broken rules that only warn."""
-    count = sum(len(warnings_of(record)) for record in records if not record.not_asked)
-    return f"; {quantity(count, 'warning')}" if count else ""
+def _and_more(group: Sequence[OpenRule]) -> str:
+    return f" and {quantity(len(group) - 1, 'more test')}" if len(group) > 1 else ""
 
 
-def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
-    """Returns everything that keeps a run without a breach from GO."""
-    counts = Counter(record.deciding for record in records)
-    unjudged = ", ".join(facts.unjudged_models(records))
-    words = {
-        Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
-        Outcome.NOT_APPLICABLE: ("test does not apply", "tests do not apply"),
-    }
-    points = [quantity(counts[outcome], *noun) for outcome, noun in words.items() if counts[outcome]]
-    points += ["the run lacks what the policy requires for GO"] if facts.shortfalls else []
-    points += [f"no rule judged {unjudged}"] if unjudged else []
-    return all_of(points) or "no rule applied"
-
-
-# What limits the evidence.
-
-
-def _limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
-    """Returns what limits the evidence of a run, grave limits first; never an empty list."""
-    others = [f"{record.id}: {record.reason}" for record in records if record.failed_outside]
-    waived = [f"{record.id}: {record.reason}" for record in records if record.outcome is Outcome.WAIVED]
-    warned = [f"{record.id}: {sentence}" for record in records for sentence in warnings_of(record)]
-    undecided = [record.id for record in records if record.outcome is Outcome.INCONCLUSIVE]
-    notes = [note for note in note_lines(records, most=_MOST) if note not in not_asked(records)]
-    return [
-        *(Limit("selection", line, grave=True) for line in _selection(records, facts)),
-        *(Limit("allowed", str(one), grave=True, allowed_by=one.allowed_by) for one in facts.allowances),
-        *_counted("outside", others, "non-gate test failed", "non-gate tests failed", _NEVER_GO, grave=True),
-        *_counted("waived", waived, "test is waived", "tests are waived", grave=True),
-        *_counted("undecided", undecided, "test is undecided", "tests are undecided", grave=True),
-        *_counted(
-            "not shown",
-            open_rule_lines(records, undecided=True),
-            "rule is not shown to hold",
-            "rules are not shown to hold",
-            ": the samples do not decide, and the policy lets that pass",
-            grave=True,
-        ),
-        *_counted_gates(facts),
-        *_answers([record for record in records if record.test == "cell"]),
-        *_not_asked(records),
-        *_not_applicable(records),
-        *_counted(
-            "did not apply",
-            open_rule_lines(records, undecided=False),
-            "rule did not apply everywhere",
-            "rules did not apply everywhere",
-            ", and the policy lets that pass",
-        ),
-        *(Limit("policy", line) for line in policy_replacements(facts.origins)),
-        *(Limit("warning", warning) for warning in facts.warnings),
-        *_counted(
-            "warned",
-            warned,
-            "verdict comes with a warning",
-            "verdicts come with a warning",
-            ": from a rule that warns but does not block",
-        ),
-        *_repeated(facts),
-        *_ungated(records),
-        *_sample_only(records),
-        *_counted("notes", notes, "note", "notes", " on what settings could not do, or on what numbers mean"),
-        Limit("intervals", ADVICE),
-    ]
-
-
-_NEVER_GO = ": the run is not GO, whatever the gate found"
-
-
-def _selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
-    """Returns the tests that were not selected or did not end, and what the policy asks for beside."""
-    lines = []
-    if facts.selected < facts.planned:
-        lines.append(f"only {facts.selected} of {quantity(facts.planned, 'test')} ran: the decision is about these alone")
-    if facts.missing(records):
-        lines.append(f"stopped early: {facts.missing(records)} of {quantity(facts.selected, 'selected test')} left no verdict")
-    return [*lines, *budget_lines(records), *(f"not GO: {obstacle}" for obstacle in facts.obstacles(records))]
+def _correlation(setting: str, first: str, second: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> str:
+    shared = sorted({*ours} & {*theirs})
+    if len(shared) < 2:
+        return ""
+    correlations = rci_correlation({name: ours[name] for name in shared}, {name: theirs[name] for name in shared})
+    correlation = (
+        "undefined, one side is constant"
+        if math.isnan(correlations.pearson)
+        else f"{correlations.pearson:.2f}, of ranks {correlations.spearman:.2f}"
+    )
+    return f"RCI of {setting} over {len(shared)} datasets, {first} against {second}: correlation {correlation}"
 
 
 def _counted(
@@ -297,60 +627,3 @@ def _answers(cells: Sequence[Record]) -> list[Limit]:
     if cells and not found:
         found.append(Limit("answers", f"none of {quantity(total, 'inference')} of cells failed, and every answer could be read"))
     return found
-
-
-def _not_asked(records: Sequence[Record]) -> list[Limit]:
-    total = quantity(sum(bool(record.not_asked) for record in records), "test was", "tests were")
-    text = f"{total} not asked: the model has not been shown to do the task, or cannot be compared"
-    return _detailed("not asked", not_asked(records), text)
-
-
-def _not_applicable(records: Iterable[Record]) -> list[Limit]:
-    details = [
-        f"{record.id}: {measure.metric}: {measure.reason}"
-        for record in records
-        for measure in record.measures
-        if measure.outcome is Outcome.NOT_APPLICABLE
-    ]
-    words = "metric of a rule does not apply", "metrics of rules do not apply"
-    return _counted("not applicable", details, *words, " (NOT_APPLICABLE)")
-
-
-def _counted_gates(facts: RunFacts) -> list[Limit]:
-    """Returns how often the questions decided gates: of the most used ones in words, of the others below."""
-    used = most_used_gates(facts)
-    others = tuple(map(str, used[1:]))
-    return [Limit("gates", str(gate), gate.number > 1, others[:_MOST], max(0, len(others) - _MOST)) for gate in used[:1]]
-
-
-def most_used_gates(facts: RunFacts) -> list[GateCount]:
-    """Returns the gates of a run, those whose questions decided most often first."""
-    return sorted(facts.gates, key=lambda gate: -gate.number)
-
-
-def _repeated(facts: RunFacts) -> list[Limit]:
-    """Returns how many answers flip when they are asked for again; the section on noise says what follows."""
-    if not facts.repeatability:
-        return [Limit("noise", "how many answers flip when they are asked for again was not measured: --vlm-aa measures it")]
-    return [Limit("noise", noise_lines(repeat)[0]) for repeat in facts.repeatability]
-
-
-def _ungated(records: Iterable[Record]) -> list[Limit]:
-    having = [record for record in records if record.is_gated]
-    free = [record for record in having if record.outcome is Outcome.MEASURED]
-    families = sum(record.test == FAMILY for record in free)
-    of_families = f", {families} of them about families of models" if families else ""
-    every = quantity(len(having), "test")
-    words = (
-        f"of {every} was measured only: no rule of the policy judges it",
-        f"of {every} were measured only: no rule of the policy judges them",
-    )
-    return _counted("not judged", [record.id for record in free], *words, of_families)
-
-
-def _sample_only(records: Iterable[Record]) -> list[Limit]:
-    points = [
-        f"{record.id}: {measure.metric}" for record in records for measure in record.measures if measure.target == "dataset"
-    ]
-    words = "verdict holds for these samples only", "verdicts hold for these samples only"
-    return _counted("by value", points, *words, ": what was judged is the value, not the interval")

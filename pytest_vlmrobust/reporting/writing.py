@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +99,18 @@ def code(text: str) -> str:
     fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
     blank = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{fence}{blank}{shown}{blank}{fence}"
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Returns the lines of a table in Markdown.
+
+    Args:
+        header: a title for each column.
+        rows: cells in which nothing is taken for Markdown.
+        left: the columns of text; numbers are right-aligned.
+    """
+    signs = ["---" if place in left else "--:" for place in range(len(header))]
+    return [f"| {' | '.join(header)} |", f"|{'|'.join(signs)}|", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def _escape_match(match: re.Match[str]) -> str:

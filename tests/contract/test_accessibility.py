@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.html import render_html
 from pytest_vlmrobust.reporting.html.models import render_models
 from tests.unit.reporting.browsing import browser
@@ -44,8 +44,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     facts = RunFacts(pictures=store(folder), command=COMMAND, repeatability=asked_twice(8))
     texts = {
-        "report": render_html(two_sweeps(), facts, {}),
-        "empty": render_html([], RunFacts(), {}),
+        "report": render_html(RunView(two_sweeps(), facts)),
+        "empty": render_html(RunView([], RunFacts())),
         "models": render_models(ranking(board(""), board("shapes"), board("words"), reference="cy")),
     }
     for name, text in texts.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import re
 from dataclasses import fields
@@ -22,7 +23,7 @@ from pytest_vlmrobust.datasets import faces_folder_table, own_rows
 from pytest_vlmrobust.evaluation.judge.judge import run_test
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.policies import budgets, load
-from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.junit import properties, suite_properties
 from pytest_vlmrobust.store.gates import GateCount
 from pytest_vlmrobust.testing.properties import PROFILES, VARIABLE
@@ -115,7 +116,7 @@ def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
         .replace(".replaces.1", ".replaces.N")
         .replace("_shown.1", "_shown.N")
         .replace("allowance.1", "allowance.N")
-        for name in suite_properties(origins, [record], facts)
+        for name in suite_properties(RunView([record], dataclasses.replace(facts, origins=origins)))
     }
     assert written == set(re.findall(r"`(vlm\.[\w.-]+)`", of_the_suite))
 

@@ -335,8 +335,8 @@ def _read_journal(path: Path) -> None:
 
 def _read_results(path: Path) -> None:
     from pytest_vlmrobust.core.record import Record
+    from pytest_vlmrobust.reporting.facts import RunFacts
     from pytest_vlmrobust.reporting.results import is_results
-    from pytest_vlmrobust.reporting.wording import RunFacts
 
     record = Record("cell", "m-d-clean", "m", "d", "clean")
     if not is_results(path.read_bytes(), [record], RunFacts()):
@@ -345,8 +345,8 @@ def _read_results(path: Path) -> None:
 
 def _valid_results() -> bytes:
     from pytest_vlmrobust.core.record import Record
+    from pytest_vlmrobust.reporting.facts import RunFacts
     from pytest_vlmrobust.reporting.results import results_json
-    from pytest_vlmrobust.reporting.wording import RunFacts
 
     return json.dumps(json.loads(results_json([Record("cell", "m-d-clean", "m", "d", "clean")], RunFacts()))).encode()
 

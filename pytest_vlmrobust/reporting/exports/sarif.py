@@ -19,8 +19,6 @@ from pytest_vlmrobust.core.words import number, on_one_line
 
 from ..files import RunFiles
 from ..junit import LOST
-from ..view import view
-from ..wording import worst_first
 
 FILE_NAME = "results.sarif"
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -57,7 +55,7 @@ _LEVEL_OF_DECISION = {Decision.NO_GO: "error", Decision.INCOMPLETE: "error", Dec
 
 def sarif(run: RunFiles) -> dict[str, Any]:
     """Returns a run as a SARIF log: a result for each rule that a test broke or left undecided, worst test first."""
-    found = [*_decision(run), *(result for record in worst_first(run.records) for result in _results(record, run))]
+    found = [*_decision(run), *(result for test in run.view.tests for result in _results(test.record, run))]
     lost = [{"level": "error", "message": _message(f"{nodeid}: {LOST}")} for nodeid in run.facts.lost(run.records)]
     invocation = {
         "executionSuccessful": run.decision is not Decision.INCOMPLETE,
@@ -124,7 +122,7 @@ def _decision(run: RunFiles) -> Iterator[dict[str, Any]]:
     """Yields the result about the whole run, unless it is GO."""
     if run.decision is Decision.GO:
         return
-    about = view(run.records, run.facts)
+    about = run.view
     text = "; ".join([f"{run.decision}: {about.sentence}", *about.grave])
     files = [file["name"] for policy in _policies(run.manifest) for file in policy.get("files", ())]
     tests = [record.nodeid.partition("::")[0] for record in run.records if record.nodeid]

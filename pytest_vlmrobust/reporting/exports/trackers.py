@@ -20,11 +20,12 @@ from pytest_vlmrobust.core.errors import MissingExtra, UnknownName, UsageError
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import on_one_line
 
-from ..files import REPORT, SUMMARY, RunFiles, write_report
+from ..facts import ci_variables
+from ..files import REPORT, RunFiles, write_report
 from ..junit import FILE_NAME as JUNIT
+from ..markdown import SUMMARY
 from ..results import CSV_FILE
 from ..results import FILE_NAME as RESULTS
-from ..wording import ci_variables
 
 FILES = (REPORT, JUNIT, RESULTS, CSV_FILE, SUMMARY, "manifest.json", "model_card.md")
 _STEPS = {"low": 1, "mid": 2, "high": 3}
@@ -288,7 +289,7 @@ def _cell(value: Any) -> Any:
 
 def _report_files(run: RunFiles, folder: Path) -> list[Path]:
     """Writes the report into a folder, and returns those of its files that trackers keep."""
-    write_report(folder, run.records, run.facts, run.manifest)
+    write_report(folder, run.view, run.manifest)
     return [folder / name for name in FILES if (folder / name).is_file()]
 
 

@@ -1,7 +1,7 @@
 """The report as one HTML file: no network, light and dark, for wide and narrow screens, with and without JavaScript.
 
-``page`` puts it together, and ``models`` the page of several models. ``sweeps``, ``charts``, ``groups``, ``limits`` and
-``policy`` give what its sections hold, and ``samples`` what the drill-down shows; ``drawing`` draws the charts.
+``page`` puts it together, and ``models`` the page of several models. ``sweeps``, ``charts`` and ``groups``
+give what its sections hold, and ``samples`` what the drill-down shows; ``drawing`` draws the charts.
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@ from markupsafe import Markup
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME
 from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, PARTIAL, PARTIAL_MARK, Measure, Record
+from pytest_vlmrobust.reporting.view import outcome_counts
 
 from . import drawing
 from .drawing import Bar, Flip, Point
 from .sweeps import Sweep
-from .words import MARKS, bound_text, by_outcome, ends, interval, measure_of, number, share
+from .words import MARKS, bound_text, ends, interval, number, share
 
 # Heatmap of accuracy drops by family and level.
 
@@ -44,7 +45,7 @@ class Spot:
     @property
     def by_value(self) -> bool:
         """Whether the verdict is about the value alone."""
-        measure = measure_of(self.record, DROP)
+        measure = self.record.measure_of(DROP)
         return measure is not None and measure.judge == "value"
 
 
@@ -101,7 +102,7 @@ class Overview:
 
     def outcomes(self, family: FamilyMap, column: str) -> list[tuple[object, int]]:
         """Returns how many settings of a family and level have each verdict, worst first."""
-        return list(by_outcome(spot.record for spot in family.spots(column)))
+        return list(outcome_counts(spot.record for spot in family.spots(column)))
 
 
 def overview(sweep: Sweep) -> Overview | None:
@@ -118,7 +119,7 @@ def overview(sweep: Sweep) -> Overview | None:
 def is_mapped(record: Record) -> bool:
     """Whether a cell belongs into the map: a perturbation that was asked about, neither a rung nor a grid of patches."""
     asked = bool(record.family) and not record.not_asked
-    return asked and record.family not in (LADDER, PATCHES) and measure_of(record, DROP) is not None
+    return asked and record.family not in (LADDER, PATCHES) and record.measure_of(DROP) is not None
 
 
 def shade(drop: float) -> str:
@@ -134,7 +135,7 @@ def _family(name: str, cells: Sequence[Record]) -> FamilyMap:
     by_name: dict[str, dict[str, Spot]] = {}
     for record in cells:
         bare, column = _place(record)
-        by_name.setdefault(bare, {})[column] = Spot(record, _value(measure_of(record, DROP)))
+        by_name.setdefault(bare, {})[column] = Spot(record, _value(record.measure_of(DROP)))
     columns = _sort_columns({column for spots in by_name.values() for column in spots})
     rows = [Row(bare, [spots.get(column) for column in columns]) for bare, spots in by_name.items()]
     return FamilyMap(name, columns, rows)
@@ -176,7 +177,7 @@ class Chart:
 
 def worst_settings(sweep: Sweep) -> Chart | None:
     """Returns the settings of a sweep that cost most, with intervals and bounds."""
-    drops = [(record, measure_of(record, DROP)) for record in sweep.cells if _is_ranked(record)]
+    drops = [(record, record.measure_of(DROP)) for record in sweep.cells if _is_ranked(record)]
     known = [(record, drop) for record, drop in drops if drop is not None and math.isfinite(drop.value)]
     if not known:
         return None
@@ -234,7 +235,7 @@ def by_value_note(measures: Iterable[Measure]) -> str:
 def resolution_curve(sweep: Sweep) -> Chart | None:
     """Returns accuracy against the size of the pictures, with the rungs that reached the model as one marked."""
     cells = [record for record in sweep.cells if record.family == LADDER and record.level.isdecimal()]
-    accuracies = [(record, accuracy) for record in cells if (accuracy := measure_of(record, "accuracy")) is not None]
+    accuracies = [(record, accuracy) for record in cells if (accuracy := record.measure_of("accuracy")) is not None]
     known = sorted((pair for pair in accuracies if math.isfinite(pair[1].value)), key=lambda pair: int(pair[0].level))
     if len(known) < 2:
         return None
@@ -289,7 +290,7 @@ def _levels(sweep: Sweep) -> list[tuple[str, float]]:
     """Returns the accuracy on the pictures as they are and without any, where known."""
     names = {CLEAN_NAME: "as they are", NO_IMAGE_NAME: "without pictures"}
     cells = {setting: sweep.cell(setting) for setting in names}
-    measures = {setting: measure_of(record, "accuracy") for setting, record in cells.items() if record is not None}
+    measures = {setting: record.measure_of("accuracy") for setting, record in cells.items() if record is not None}
     return [
         (names[key], measure.value) for key, measure in measures.items() if measure is not None and math.isfinite(measure.value)
     ]
@@ -299,7 +300,7 @@ def flips(sweep: Sweep) -> Chart | None:
     """Returns how many answers settings turned wrong and right, those that turned most wrong first."""
     pairs = []
     for record in sweep.cells:
-        harmful, helpful = measure_of(record, _HARMFUL), measure_of(record, _HELPFUL)
+        harmful, helpful = record.measure_of(_HARMFUL), record.measure_of(_HELPFUL)
         if _is_ranked(record) and harmful is not None and helpful is not None and math.isfinite(harmful.value + helpful.value):
             pairs.append((record, harmful, helpful))
     if not pairs:

@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from html import unescape
 from importlib.resources import files
@@ -18,19 +18,17 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pytest_vlmrobust.core.decision import Decision, Outcome
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, FAMILY, PARTIAL, PARTIAL_MARK, Record
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analyses, analysis_tables
-from pytest_vlmrobust.reporting.subject import mapping, subject
-from pytest_vlmrobust.reporting.view import Limit, decision_sign, decision_word, view
-from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, bound_of, bounds_in, headline, worst_first
+from pytest_vlmrobust.reporting.facts import flat, mapping
+from pytest_vlmrobust.reporting.view import QUIET, Limit, RunView, outcome_counts
 
-from . import charts, groups, policy, samples, sweeps, words
+from . import charts, groups, samples, sweeps, words
 from .noise import floors
 from .samples import addresses, drill_down
-from .words import flat
 
 # What all pages share: style, script, security policy, and the rendering of templates.
 
@@ -109,27 +107,26 @@ class Claims:
     """The SHA-256 of the decision and of every record in canonical JSON, sorted by the name of its test."""
 
     @classmethod
-    def of(cls, records: Sequence[Record], decision: Decision, manifest: Mapping[str, object]) -> Claims:
+    def of(cls, view: RunView) -> Claims:
         """Returns the claims of a page about these records, in whatever order they are."""
-        word = decision_word(decision, records, manifest)
-        contents = [json.loads(record.to_json()) for record in sorted(records, key=lambda record: record.key)]
+        contents = [json.loads(record.to_json()) for record in sorted(view.records, key=lambda record: record.key)]
         return cls(
-            title=words.visible_text(subject(records, manifest).title(word)),
-            chip=f"{decision_sign(word)} {word}",
-            heading=word,
-            decision=str(decision),
-            records=fingerprint({"decision": str(decision), "records": contents}),
+            title=words.visible_text(view.subject.title(view.word)),
+            chip=f"{view.sign} {view.word}",
+            heading=view.word,
+            decision=str(view.decision),
+            records=fingerprint({"decision": str(view.decision), "records": contents}),
         )
 
 
-def contradictions(page: str, records: Sequence[Record], decision: Decision, manifest: Mapping[str, object]) -> list[str]:
-    """Returns a sentence for each claim of a page that does not follow from these records.
+def contradictions(page: str, view: RunView) -> list[str]:
+    """Returns a sentence for each claim of a page that does not follow from the records of a run.
 
     Compared are the title, the mark at the top, every first heading, and the two claims for machines, and nothing else.
     """
     shown = _claims(page)
-    expected = {name: [value] for name, value in asdict(Claims.of(records, decision, manifest)).items()}
-    if shown["title"] == [_OLD_TITLE.format(decision)]:
+    expected = {name: [value] for name, value in asdict(Claims.of(view)).items()}
+    if shown["title"] == [_OLD_TITLE.format(view.decision)]:
         expected["title"] = shown["title"]
     return [
         f"{_SHOWN[name]} is {' and '.join(map(repr, claims)) or 'missing'}, and the records give {expected[name][0]!r}"
@@ -211,54 +208,45 @@ _ELSEWHERE = ("policies", "repeatability", "command")
 """Parts of a manifest that the page shows in a section about them."""
 
 
-def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object]) -> str:
-    """Returns the report: the same records, facts and manifest give the same text.
-
-    Args:
-        records: the records of a run, in any order.
-        facts: what is known about the run beside them; thumbnails are read from its folder.
-        manifest: what determined the run; whatever it lacks is said to be unknown.
-    """
-    ordered = worst_first(records)
-    about = view(records, replace(facts, origins=manifest))
+def render_html(view: RunView) -> str:
+    """Returns the report; thumbnails are read from the folder of the run."""
+    records, facts, manifest = view.records, view.facts, view.facts.origins
+    ordered = [test.record for test in view.tests]
     names = addresses(ordered)
-    again = {record.key: facts.command.for_test(record) for record in ordered} if facts.command else {}
     thumbnails = samples.embed_thumbnails(ordered, facts.pictures)
     environment = _environment()
     environment.globals["link"] = lambda record: f"#cell={quote(names[record.key], safe='')}"
-    bounds = bounds_in(manifest)
-    environment.globals["bound"] = lambda record, measure: words.bound_text(bound_of(record, measure, bounds))
+    environment.globals["bound"] = lambda record, measure: words.bound_text(view.bound(record, measure))
     places = {name: at for at, name in enumerate(thumbnails)}
     environment.globals["place"] = lambda file: places.get(file, "none")
     environment.globals["anchor"] = lambda record: f"cell={quote(names[record.key], safe='')}"
     script = asset("common.js") + asset("script.js")
     loud = [record for record in ordered if record.deciding not in (*QUIET, Outcome.WAIVED)]
-    applied = policy.applied_policies(ordered, facts, manifest)
     sections, tasks, tables = _sections(records), _observatory(records), analysis_tables(analyses(records))
     family_records = [record for record in ordered if record.test == FAMILY]
     return environment.get_template("page.html").render(
-        view=about,
-        colour=words.DECISIONS[about.decision].css if about.word == about.decision else "waived",
-        claims=Claims.of(records, about.decision, manifest),
+        view=view,
+        colour=words.DECISIONS[view.decision].css if view.word == view.decision else "waived",
+        claims=Claims.of(view),
         records=ordered,
-        outcomes=words.by_outcome(records),
+        outcomes=view.outcomes,
         parts=_parts(sweeps=sections, analyses=tables, observatory=tasks, families=family_records, noise=facts.repeatability),
         breaches=loud[:_BREACHES],
         loud=len(loud),
-        waivers=_waivers(applied),
+        waivers=view.waivers,
         waived=Outcome.WAIVED,
         facts=facts,
-        limits=[*about.limits, *_left_out(ordered, thumbnails)],
+        limits=[*view.limits, *_left_out(ordered, thumbnails)],
         sweeps=sections,
         families=family_records,
         analyses=tables,
         observatory=tasks,
         floors=floors(facts.repeatability),
-        policies=applied,
+        policies=view.policies,
         manifest=_manifest(manifest),
         command=facts.command.whole() if facts.command else "",
-        example=next(filter(None, again.values()), ""),
-        data=drill_down(ordered, thumbnails, again),
+        example=next((test.command for test in view.tests if test.command), ""),
+        data=drill_down(view.tests, thumbnails),
         security=security(asset("style.css"), script),
         script=script,
     )
@@ -291,23 +279,13 @@ def _parts(**contents: Sequence[object]) -> list[Part]:
     return [part for part in _PARTS if contents.get(part.anchor, True)]
 
 
-def _waivers(applied: Sequence[policy.Applied]) -> list[policy.WaiverUse]:
-    """Returns the waivers that covered a test, of all models."""
-    return [waiver for one in applied for waiver in one.waivers if waiver.tests]
-
-
-def _is_by_value(record: Record) -> bool:
-    measure = headline(record)
-    return measure is not None and measure.judge == "value" and BY_VALUE not in record.reason
-
-
 def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
     """Returns the section of each sweep, as the template reads it."""
     all_sweeps = sweeps.sweeps(records)
     return [
         {
             "sweep": sweep,
-            "outcomes": words.by_outcome(sweep.records),
+            "outcomes": outcome_counts(sweep.records),
             **dict(zip(("judged", "free"), sweeps.card(sweep), strict=True)),
             "overview": charts.overview(sweep),
             "charts": [
@@ -351,11 +329,8 @@ def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str,
 @cache
 def _environment() -> Environment:
     environment = templates()
-    environment.filters |= {"bound_text": words.bound_text, "named": words.metric_name}
+    environment.filters |= {"bound_text": words.bound_text}
     environment.globals |= {
-        "decision_sign": decision_sign,
         "kinds": groups.KINDS,
-        "headline": headline,
-        "is_by_value": _is_by_value,
     }
     return environment

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import BY_VALUE, Example, Measure, Record
+from pytest_vlmrobust.reporting.view import ViewedTest
 
 from .words import MARKS, visible_text
 
@@ -45,23 +46,22 @@ def addresses(records: Sequence[Record]) -> dict[str, str]:
     return names
 
 
-def drill_down(records: Sequence[Record], pictures: Mapping[str, str], commands: Mapping[str, str]) -> Markup:
+def drill_down(shown: Sequence[ViewedTest], pictures: Mapping[str, str]) -> Markup:
     """Returns the JSON of all records: nothing in it can end the element that it is in.
 
     Args:
-        records: in the order in which a reader steps through them.
+        shown: in the order in which a reader steps through them.
         pictures: base64 of thumbnails by file name.
-        commands: how to run a test again, by the record's key.
     """
-    names = addresses(records)
+    names = addresses([test.record for test in shown])
     places = {name: at for at, name in enumerate(pictures)}
     asked: dict[str, int] = {}
     tests: list[Any] = []
     left = MOST_EXAMPLES
-    for record in records:
+    for record, command in ((test.record, test.command) for test in shown):
         examples = [_example(example, places, asked) for example in record.examples[:left]]
         left -= len(examples)
-        known: dict[str, Any] = {"name": names[record.key], "command": commands.get(record.key, ""), "examples": examples}
+        known: dict[str, Any] = {"name": names[record.key], "command": command, "examples": examples}
         known["elsewhere"] = len(record.examples) - len(examples)
         tests.append(_readable({**_content(record), **known}))
     marks = {str(outcome): {"sign": mark.sign, "css": mark.css, "meaning": mark.meaning} for outcome, mark in MARKS.items()}

@@ -9,9 +9,6 @@ from typing import NamedTuple
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import BUDGET_METRICS, FAMILY, Measure, Record
-from pytest_vlmrobust.reporting.wording import headline
-
-from .words import measure_of
 
 _BASELINES = {CLEAN_NAME: "accuracy on the pictures as they are", NO_IMAGE_NAME: "accuracy without pictures"}
 
@@ -70,7 +67,7 @@ def sweeps(records: Iterable[Record]) -> list[Sweep]:
 def baselines(sweep: Sweep) -> list[Line]:
     """Returns the accuracy with clean pictures and with none, where their cells ran."""
     cells = [(words, sweep.cell(setting)) for setting, words in _BASELINES.items()]
-    return [Line(words, measure_of(record, "accuracy"), record) for words, record in cells if record is not None]
+    return [Line(words, record.measure_of("accuracy"), record) for words, record in cells if record is not None]
 
 
 def card(sweep: Sweep) -> tuple[list[Line], list[Line]]:
@@ -100,4 +97,4 @@ def summary_lines(record: Record) -> Sequence[Line]:
     whole = [measure for measure in record.measures if not measure.category and measure.metric not in BUDGET_METRICS]
     where = f", {record.split}" if record.split else ""
     lines = [Line(f"{measure.metric}{where}", measure, record) for measure in whole]
-    return lines or [Line(f"{record.metric}{where}", headline(record), record)]
+    return lines or [Line(f"{record.metric}{where}", record.headline, record)]

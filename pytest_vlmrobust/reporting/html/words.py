@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE, Measure
 from pytest_vlmrobust.core.words import LONGEST, printable
-from pytest_vlmrobust.reporting.view import MEANINGS, SIGNS
-from pytest_vlmrobust.reporting.wording import NO_VERDICT
+from pytest_vlmrobust.reporting.view import MEANINGS, NO_VERDICT, SIGNS
 
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{EN DASH} "
 
@@ -90,47 +87,3 @@ def ends(threshold: str) -> list[float]:
         return [float(end) for end in threshold.split("..")] if threshold else []
     except ValueError:
         return []
-
-
-def metric_name(measure: Measure) -> str:
-    """Returns the metric of a measure, with its category."""
-    return measure.called
-
-
-def measure_of(record: Record, metric: str) -> Measure | None:
-    """Returns a record's measure of a metric over the whole dataset."""
-    return next((measure for measure in record.measures if measure.metric == metric and not measure.category), None)
-
-
-def by_outcome(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
-    """Returns how many records have each outcome, worst first, without those that none has."""
-    counts = Counter(record.outcome for record in records)
-    return [(outcome, counts[outcome]) for outcome in WORST_FIRST if counts[outcome]]
-
-
-# Values of a manifest, which is a file and may hold anything.
-
-
-def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yields every value of a JSON document with the path to it: ``models.tiny.fingerprint.dtype``.
-
-    >>> list(flat({"a": {"b": 1}, "c": [2, 3], "d": None}))
-    [('a.b', '1'), ('c', '2, 3'), ('d', 'none')]
-    """
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from flat(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in value):
-        for index, item in enumerate(value, 1):
-            yield from flat(item, f"{path}.{index}")
-    else:
-        yield path, value_text(value)
-
-
-def value_text(value: object) -> str:
-    """Returns a JSON value as words."""
-    if isinstance(value, list | tuple):
-        return ", ".join(map(value_text, value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value is None or value == "" else str(value)

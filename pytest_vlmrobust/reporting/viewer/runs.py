@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import StoreError, UnknownName
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.reporting.html.samples import stored_thumbnail
-from pytest_vlmrobust.reporting.html.words import by_outcome
+from pytest_vlmrobust.reporting.view import outcome_counts
 from pytest_vlmrobust.store import read_manifest
 from pytest_vlmrobust.store.browsing import MOST_RUNS, Browser
 from pytest_vlmrobust.store.database import FILE_NAME
@@ -98,7 +98,7 @@ class RunState:
     @property
     def tally(self) -> list[tuple[Outcome, int]]:
         """How many tests have each verdict, worst first."""
-        return by_outcome(record for record in self.records if record.is_gated)
+        return outcome_counts(record for record in self.records if record.is_gated)
 
     @property
     def done(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
-from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.comparison import (
     comparison_markdown,
     noise_by_metric,
@@ -19,7 +19,7 @@ from pytest_vlmrobust.reporting.comparison import (
     why_unmeasured,
     write_comparison,
 )
-from pytest_vlmrobust.reporting.files import summary
+from pytest_vlmrobust.reporting.markdown import summary
 
 from .conftest import record
 from .pages import asked_twice
@@ -113,7 +113,7 @@ TABLE = """\
 
 def test_the_summary_has_a_table_of_it() -> None:
     assert "\n".join(noise_table(asked_twice())) + "\n" == TABLE
-    assert f"\n{TABLE}" in summary([record("a")], RunFacts(repeatability=asked_twice()))
+    assert f"\n{TABLE}" in summary(RunView([record("a")], RunFacts(repeatability=asked_twice())))
 
 
 def test_the_smallest_noise_comes_first_however_it_was_stored() -> None:
@@ -134,7 +134,7 @@ def test_without_a_warning_the_table_is_all() -> None:
 
 def test_a_run_that_asked_once_has_no_table() -> None:
     assert noise_table([]) == []
-    assert "A/A" not in summary([record("a")], RunFacts())
+    assert "A/A" not in summary(RunView([record("a")], RunFacts()))
 
 
 def test_names_and_problems_cannot_break_the_table() -> None:

@@ -21,12 +21,12 @@ NODE = 'suites/test_a.py::test_cell[m-d-it\'s $HOME `x` "q":mid]'
 
 
 def test_every_word_reaches_the_shell_as_it_was() -> None:
-    words = shlex.split(COMMAND.for_test(record("a", nodeid=NODE)))
+    words = shlex.split(COMMAND.for_test(NODE))
     assert words == ["pytest", "--vlm=my model", "-p", "no:x", NODE.removeprefix("suites/")]
 
 
 def test_of_a_test_without_a_node_id_there_is_none() -> None:
-    assert COMMAND.for_test(record("a")) == ""
+    assert COMMAND.for_test("") == ""
 
 
 def test_the_whole_run_with_more_options() -> None:
@@ -49,7 +49,7 @@ def test_anything_else_is_none(odd: object) -> None:
 
 def test_the_failure_message_ends_with_the_command() -> None:
     broken = record("m-d-fog:mid", Outcome.FAIL, nodeid=NODE)
-    assert explain(broken, COMMAND.for_test(broken)).splitlines()[-1] == f"    {'again':<28} {COMMAND.for_test(broken)}"
+    assert explain(broken, COMMAND.for_test(NODE)).splitlines()[-1] == f"    {'again':<28} {COMMAND.for_test(NODE)}"
     assert "again" not in explain(broken)
     assert "-k" not in explain(broken)
 

@@ -11,8 +11,9 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
-from pytest_vlmrobust.reporting import RunFacts, write_report
-from pytest_vlmrobust.reporting.files import add_step_summary, annotation_lines, read_run, summary
+from pytest_vlmrobust.reporting import RunFacts, RunView, write_report
+from pytest_vlmrobust.reporting.files import add_step_summary, annotation_lines, read_run
+from pytest_vlmrobust.reporting.markdown import summary
 from pytest_vlmrobust.store import Evidence, Journal, write_manifest
 
 from .conftest import record
@@ -28,7 +29,7 @@ def strict(text: str) -> Any:
 
 
 def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
-    written = write_report(tmp_path, [record("a"), record("b", Outcome.FAIL)], NOTHING, {})
+    written = write_report(tmp_path, RunView([record("a"), record("b", Outcome.FAIL)], NOTHING), {})
     assert sorted(written) == sorted(tmp_path.iterdir())
     results = strict((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert list(results) == [
@@ -62,33 +63,33 @@ def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
 
 
 def test_undefined_is_null(tmp_path: Path) -> None:
-    write_report(tmp_path, [record("a", drop=math.nan)], NOTHING, {})
+    write_report(tmp_path, RunView([record("a", drop=math.nan)], NOTHING), {})
     (written,) = strict((tmp_path / "results.json").read_text(encoding="utf-8"))["records"]
     assert written["measures"][0]["value"] is None
 
 
 def test_a_report_of_nothing_is_not_go(tmp_path: Path) -> None:
-    write_report(tmp_path, [], NOTHING, {})
+    write_report(tmp_path, RunView([], NOTHING), {})
     assert strict((tmp_path / "results.json").read_text(encoding="utf-8"))["decision"] == "INCONCLUSIVE"
     assert (tmp_path / "summary.md").read_text(encoding="utf-8").startswith("# INCONCLUSIVE\n")
 
 
 def test_the_manifest_is_written_as_given(tmp_path: Path) -> None:
-    write_report(tmp_path / "new" / "directory", [], NOTHING, {"größe": 1})
+    write_report(tmp_path / "new" / "directory", RunView([], NOTHING), {"größe": 1})
     manifest = strict((tmp_path / "new" / "directory" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest == {"größe": 1, "manifest_version": 1}
 
 
 def test_only_the_files_of_a_report_are_left(tmp_path: Path) -> None:
     for _ in range(2):
-        write_report(tmp_path, [record("a")], NOTHING, {})
+        write_report(tmp_path, RunView([record("a")], NOTHING), {})
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("cells.csv", "junit.xml", "manifest.json", "model_card.md", "report.html", "results.json", "summary.md")
     ]
 
 
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_report(tmp_path, [record("a")], NOTHING, {})
+    write_report(tmp_path, RunView([record("a")], NOTHING), {})
     before = (tmp_path / "results.json").read_bytes()
 
     def full(path: Path, target: Path) -> Path:
@@ -96,31 +97,31 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monke
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        write_report(tmp_path, [record("b")], NOTHING, {})
+        write_report(tmp_path, RunView([record("b")], NOTHING), {})
     assert (tmp_path / "results.json").read_bytes() == before
 
 
 def test_what_is_not_passed_comes_with_its_reason() -> None:
     why = "does not decide; about 97 to 310 samples would decide it"
     undecided = dataclasses.replace(record("m-d-fog:mid", Outcome.INCONCLUSIVE), reason=why)
-    lines = summary([record("m-d-fog:low"), undecided], NOTHING).splitlines()
+    lines = summary(RunView([record("m-d-fog:low"), undecided], NOTHING)).splitlines()
     assert f"- INCONCLUSIVE `m-d-fog:mid`: {why}" in lines
 
 
 def test_names_cannot_break_the_table() -> None:
-    (line,) = [line for line in summary([record("a|b\nc\rd")], NOTHING).splitlines() if line.startswith("| PASS")]
+    (line,) = [line for line in summary(RunView([record("a|b\nc\rd")], NOTHING)).splitlines() if line.startswith("| PASS")]
     assert line.startswith("| PASS | `a\\|b c d` | accuracy_drop |")
 
 
 def test_long_runs_are_cut_and_say_so() -> None:
-    text = summary([record(f"test-{i:03}") for i in range(45)], NOTHING)
+    text = summary(RunView([record(f"test-{i:03}") for i in range(45)], NOTHING))
     assert text.count("| PASS |") == 40
     assert "\n5 more tests are in results.json.\n" in text
-    assert "more tests" not in summary([record("a")], NOTHING)
+    assert "more tests" not in summary(RunView([record("a")], NOTHING))
 
 
 def test_a_run_that_was_stopped_is_incomplete_and_says_so(tmp_path: Path) -> None:
-    write_report(tmp_path, [record("a")], RunFacts(planned=5, selected=3), {})
+    write_report(tmp_path, RunView([record("a")], RunFacts(planned=5, selected=3)), {})
     results = strict((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert (results["decision"], results["missing"]) == ("INCOMPLETE", 2)
     text = (tmp_path / "summary.md").read_text(encoding="utf-8")
@@ -131,7 +132,7 @@ def test_a_run_that_was_stopped_is_incomplete_and_says_so(tmp_path: Path) -> Non
 
 def test_nothing_in_the_summary_is_obeyed_by_a_terminal() -> None:
     hostile = "\x1b[2J \u202e \ud800"
-    text = summary([record("m-d-x", Outcome.FAIL, reason=f"{hostile}\n{'x' * 1_000_000}", notes=(hostile,))], NOTHING)
+    text = summary(RunView([record("m-d-x", Outcome.FAIL, reason=f"{hostile}\n{'x' * 1_000_000}", notes=(hostile,))], NOTHING))
     assert r"\x1b&#91;2J \u202e \ud800 xxx" in text
     assert all(char.isprintable() for char in text.replace("\n", ""))
     assert len(text) < 5000
@@ -144,7 +145,7 @@ def test_nothing_in_the_summary_is_obeyed_by_markdown() -> None:
     changes: dict[str, Any] = {"model": HOSTILE, "reason": HOSTILE, "notes": (HOSTILE,)}
     part = Measure("accuracy", 0.1, outcome=Outcome.FAIL, rule="r", category=HOSTILE)
     failed = record("m-d-x", Outcome.FAIL, measures=(part,), **changes)
-    text = summary([failed, record("m-d-y")], RunFacts(stopped=HOSTILE, planned=2, selected=2))
+    text = summary(RunView([failed, record("m-d-y")], RunFacts(stopped=HOSTILE, planned=2, selected=2)))
     for markup in ("<img", "[x](", "![", "@everyone"):
         assert markup not in text
     assert text.count("&lt;img") == 7
@@ -173,7 +174,7 @@ def test_github_shows_the_decision_and_the_worst_tests_beside_their_rules() -> N
         for i in range(20)
     ]
     lines = annotation_lines(
-        [*broken, record("open", Outcome.INCONCLUSIVE, reason="undecided")], RunFacts(), {"GITHUB_ACTIONS": "true"}
+        RunView([*broken, record("open", Outcome.INCONCLUSIVE, reason="undecided")], RunFacts()), {"GITHUB_ACTIONS": "true"}
     )
     assert lines[0] == "::error title=NO-GO::20 verdicts broke a bound"
     assert lines[1] == (
@@ -183,22 +184,22 @@ def test_github_shows_the_decision_and_the_worst_tests_beside_their_rules() -> N
     assert sum(line.startswith("::error") for line in lines) == 10
     assert lines[-1] == "::warning title=INCONCLUSIVE open::undecided"
     assert all("\n" not in line for line in lines)
-    assert annotation_lines([record("a")], RunFacts(), {"GITHUB_ACTIONS": "true"}) == [
+    assert annotation_lines(RunView([record("a")], RunFacts()), {"GITHUB_ACTIONS": "true"}) == [
         "::notice title=GO::1 verdict passed, none failed"
     ]
-    assert annotation_lines(broken, RunFacts(), {}) == []
+    assert annotation_lines(RunView(broken, RunFacts()), {}) == []
     for outcome, start in (
         (Outcome.INCONCLUSIVE, "::warning title=INCONCLUSIVE::"),
         (Outcome.ERROR, "::error title=INCOMPLETE::"),
     ):
-        first, *_ = annotation_lines([record("a", outcome)], RunFacts(), {"GITHUB_ACTIONS": "true"})
+        first, *_ = annotation_lines(RunView([record("a", outcome)], RunFacts()), {"GITHUB_ACTIONS": "true"})
         assert first.startswith(start)
 
 
 def test_the_summary_names_commit_and_job() -> None:
     facts = RunFacts(origins={"commit": "0123abcd", "ci": {"GITHUB_RUN_ID": "77"}})
-    assert "Made from commit `0123abcd`, GITHUB_RUN_ID `77`.\n" in summary([record("a")], facts)
-    assert "Made from" not in summary([record("a")], RunFacts())
+    assert "Made from commit `0123abcd`, GITHUB_RUN_ID `77`.\n" in summary(RunView([record("a")], facts))
+    assert "Made from" not in summary(RunView([record("a")], RunFacts()))
 
 
 @pytest.mark.parametrize("evidence", ["", "whole", "broken"])
@@ -213,7 +214,7 @@ def test_a_model_without_a_revision_is_named_by_its_weights_where_the_evidence_t
         (tmp_path / "predictions.sqlite").write_bytes(b"no database")
     run = read_run(tmp_path)
     known = "weights d90cf1babcfd" if evidence == "whole" else "revision not recorded"
-    assert f"- model: m ({known})\n" in summary(run.records, run.facts)
+    assert f"- model: m ({known})\n" in summary(run.view)
     assert "fingerprint" not in run.manifest["models"]["m"]  # what the run wrote is compared as it is
 
 

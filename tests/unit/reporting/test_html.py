@@ -14,10 +14,9 @@ import pytest
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record, Reply
-from pytest_vlmrobust.reporting import Command, RunFacts, write_report
+from pytest_vlmrobust.reporting import Command, RunFacts, RunView, write_report
 from pytest_vlmrobust.reporting.html import render_html, samples
 from pytest_vlmrobust.reporting.html.page import contradictions
-from pytest_vlmrobust.reporting.wording import worst_first
 
 from .pages import COMMAND, DIGESTS, asked_twice, cell, example, measure, run, store, summary
 
@@ -84,7 +83,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         pictures=store(tmp_path_factory.mktemp("pictures")),
         command=COMMAND,
     )
-    return render_html(run(), facts, MANIFEST)
+    return render_html(RunView(run(), dataclasses.replace(facts, origins=MANIFEST)))
 
 
 MANIFEST: dict[str, object] = {
@@ -147,7 +146,7 @@ def test_what_limits_the_evidence_is_said(page: str) -> None:
 
 def test_what_was_not_asked_is_said_and_drawn_nowhere() -> None:
     unasked = cell("fog:low", "weather", "low", math.nan, Outcome.MEASURED, not_asked="it cannot do the task")
-    text = Outline(render_html([cell("clean"), unasked], NOTHING, {})).text
+    text = Outline(render_html(RunView([cell("clean"), unasked], NOTHING))).text
     assert "1 test was not asked" in text
     assert "Not asked, 1 of 2 tests: it cannot do the task" in text
     assert "Drop of accuracy by family" not in text
@@ -156,7 +155,7 @@ def test_what_was_not_asked_is_said_and_drawn_nowhere() -> None:
 def test_summary_metrics_that_were_not_asked_are_not_measured() -> None:
     nothing = (Measure("mean_drop", math.nan, n=96),)
     unasked = Record("sweep", "m-d-mean_drop", "m", "d", outcome=Outcome.NOT_APPLICABLE, measures=nothing, not_asked="it cannot")
-    text = Outline(render_html([cell("clean"), unasked], NOTHING, {})).text
+    text = Outline(render_html(RunView([cell("clean"), unasked], NOTHING))).text
     assert "1 summary metric not asked for (NOT_APPLICABLE)" in text
     assert "measured only" not in text.replace("were measured only", "").replace("was measured only", "")
 
@@ -172,7 +171,7 @@ def test_the_map_has_drops_with_marks_that_open_the_test(page: str) -> None:
 
 def test_the_map_marks_what_rests_on_a_part_of_the_answers() -> None:
     part = cell("fog:high", "weather", "high", n_requested=12, n_samples=100)
-    page = render_html([cell("clean"), cell("fog:low", "weather", "low"), part], NOTHING, {})
+    page = render_html(RunView([cell("clean"), cell("fog:low", "weather", "low"), part], NOTHING))
     spots = {one: re.findall(rf"<a role=\"button\"[^>]*{one}.*?</a></td>", page)[0] for one in ("fog%3Ahigh", "fog%3Alow")}
     assert ', 12 of 100 answers">~' in spots["fog%3Ahigh"]
     assert "~" not in spots["fog%3Alow"]
@@ -190,7 +189,7 @@ def test_the_policy_is_shown_as_applied(page: str) -> None:
 
 
 def test_without_a_manifest_the_records_speak() -> None:
-    text = Outline(render_html(run(), NOTHING, {})).text
+    text = Outline(render_html(RunView(run(), NOTHING))).text
     assert "W1 see the reason see the reason accuracy_drop waived by W1 invert" in text
     assert "holds no manifest" in text
     assert "The command line of the run is not known." in text
@@ -199,7 +198,7 @@ def test_without_a_manifest_the_records_speak() -> None:
 
 def test_a_manifest_of_anything_is_survived() -> None:
     odd = {"policies": {"m": [1]}, "command": "x", "repeatability": 3, "models": None, "run": {"a": [{"b": True}]}}
-    assert "a.1.b yes" in Outline(render_html(run(), NOTHING, odd)).text
+    assert "a.1.b yes" in Outline(render_html(RunView(run(), RunFacts(origins=odd)))).text
 
 
 def test_commands_repeat_the_options_of_the_run(page: str) -> None:
@@ -213,7 +212,7 @@ def test_commands_repeat_the_options_of_the_run(page: str) -> None:
 
 
 def test_what_was_asked_twice_stands_beside_the_thresholds() -> None:
-    page = render_html(run(), RunFacts(repeatability=asked_twice(), warnings=("m-d: r0 is tight",)), MANIFEST)
+    page = render_html(RunView(run(), RunFacts(repeatability=asked_twice(), warnings=("m-d: r0 is tight",), origins=MANIFEST)))
     outline = Outline(page)
     assert outline.ids.index("families") < outline.ids.index("noise") < outline.ids.index("policy")
     text = outline.text
@@ -238,7 +237,7 @@ def test_what_was_asked_twice_stands_beside_the_thresholds() -> None:
 
 
 def test_many_rules_beside_the_noise_are_folded() -> None:
-    text = Outline(render_html(run(), RunFacts(repeatability=asked_twice(9)), {})).text
+    text = Outline(render_html(RunView(run(), RunFacts(repeatability=asked_twice(9))))).text
     assert "9 rules, 1 of them tighter than the noise" in text
 
 
@@ -260,7 +259,7 @@ def test_thumbnails_are_there_once(page: str) -> None:
 
 def test_what_was_asked_is_there_once() -> None:
     records = [cell(f"fog:{level}", "weather", level, examples=(example(),)) for level in ("low", "mid", "high")]
-    data = data_of(render_html(records, NOTHING, {}))
+    data = data_of(render_html(RunView(records, NOTHING)))
     assert [one["question"] for one in data["asked"]] == ["What is it?"]
     assert [test["examples"][0]["asked"] for test in data["tests"]] == [0, 0, 0]
 
@@ -269,7 +268,7 @@ def test_of_too_many_samples_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("pytest_vlmrobust.reporting.html.samples.MOST_EXAMPLES", 1)
     mild = cell("fog:low", "weather", "low", 0.1, examples=(example(), example()))
     bad = cell("fog:high", "weather", "high", 0.4, Outcome.FAIL, examples=(example(), example()))
-    tests = data_of(render_html([mild, bad], NOTHING, {}))["tests"]
+    tests = data_of(render_html(RunView([mild, bad], NOTHING)))["tests"]
     assert [(one["name"], len(one["examples"]), one["elsewhere"]) for one in tests] == [
         ("m-d-fog:high", 1, 1),
         ("m-d-fog:low", 0, 2),
@@ -279,12 +278,12 @@ def test_of_too_many_samples_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch)
 def test_of_too_many_thumbnails_the_worst_are_kept(tmp_path: Path) -> None:
     folder = store(tmp_path)
     size = max(path.stat().st_size for path in folder.iterdir())
-    kept = samples.embed_thumbnails(worst_first(run()), folder, budget=2 * size)
+    kept = samples.embed_thumbnails([test.record for test in RunView(run(), NOTHING).tests], folder, budget=2 * size)
     assert list(kept) == [f"{DIGESTS[name]}.webp" for name in ("clean", "fog")]
 
 
 def test_thumbnails_that_are_missing_are_counted(tmp_path: Path) -> None:
-    text = Outline(render_html(run(), RunFacts(pictures=tmp_path), {})).text
+    text = Outline(render_html(RunView(run(), RunFacts(pictures=tmp_path)))).text
     assert "3 of 3 thumbnails are not on this page" in text
 
 
@@ -295,7 +294,7 @@ def test_a_picture_is_read_from_the_folder_and_nowhere_else(tmp_path: Path) -> N
     wanted = [("../secret.webp", "up"), ("0123abcd.webp", "no webp")]
     shown = tuple(dataclasses.replace(example().pictures[0], file=name, caption=caption) for name, caption in wanted)
     records = [cell("fog:high", "weather", "high", examples=(example(pictures=shown),))]
-    assert data_of(render_html(records, RunFacts(pictures=folder), {}))["pictures"] == []
+    assert data_of(render_html(RunView(records, RunFacts(pictures=folder))))["pictures"] == []
 
 
 def test_patches_are_framed_by_more_than_colour(page: str) -> None:
@@ -345,7 +344,7 @@ def test_hostile_text_is_only_ever_text(text: str) -> None:
         command=Command((text,), (text,)),
         repeatability=(named, dataclasses.replace(failed, problem=text)),
     )
-    page = render_html(records, facts, {text: {text: [text]}, "command": [text]})
+    page = render_html(RunView(records, dataclasses.replace(facts, origins={text: {text: [text]}, "command": [text]})))
     outline = Outline(page)
     assert outline.tags.count("script") == 2
     assert outline.tags.count("img") == 0
@@ -358,13 +357,13 @@ def test_hostile_text_is_only_ever_text(text: str) -> None:
 
 def test_long_answers_are_cut_and_say_so() -> None:
     long = example(replies=(Reply("clean", "x" * 100_000, value=0.0),))
-    page = render_html([cell("fog:high", "weather", "high", examples=(long,))], NOTHING, {})
+    page = render_html(RunView([cell("fog:high", "weather", "high", examples=(long,))], NOTHING))
     assert "… (98000 more characters)" in page
     assert len(page) < 200_000
 
 
 def test_half_a_surrogate_does_not_stop_the_other_files(tmp_path: Path) -> None:
-    write_report(tmp_path, [cell("fog:high", "weather", "high", reason="\ud800")], NOTHING, None)
+    write_report(tmp_path, RunView([cell("fog:high", "weather", "high", reason="\ud800")], NOTHING), None)
     (written,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["records"]
     assert written["reason"] == "\ud800"
     assert r"\ud800" in (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -388,11 +387,11 @@ def test_nothing_is_loaded(page: str) -> None:
 
 def test_the_same_records_give_the_same_bytes(page: str, tmp_path: Path) -> None:
     facts = RunFacts(planned=30, selected=20, warnings=("a rule applied to no test",), pictures=store(tmp_path), command=COMMAND)
-    assert render_html(run(), facts, MANIFEST) == page
+    assert render_html(RunView(run(), dataclasses.replace(facts, origins=MANIFEST))) == page
 
 
 def test_an_empty_run_has_a_page() -> None:
-    outline = Outline(render_html([], NOTHING, {}))
+    outline = Outline(render_html(RunView([], NOTHING)))
     assert "INCONCLUSIVE" in outline.text
     assert "Sweeps" not in outline.text
 
@@ -406,7 +405,7 @@ def test_rows_judged_by_value_are_marked_in_map_chart_list_and_tables() -> None:
         cell(f"fog:{level}", "weather", level, one.value, one.outcome, measures=(one,))
         for level, one in zip(("high", "low"), points, strict=True)
     ]
-    text = Outline(render_html(records, NOTHING, {})).text
+    text = Outline(render_html(RunView(records, NOTHING))).text
     assert "40.0* ✕" in text
     assert "10.0 ✓" in text
     assert "fog:high ✕*" in text
@@ -426,7 +425,7 @@ def test_waivers_stand_once_each_among_what_needs_attention(page: str) -> None:
 
 
 def test_undefined_numbers_are_no_zeros() -> None:
-    page = render_html([cell("fog:high", "weather", "high", math.nan, Outcome.NOT_APPLICABLE, reason="no")], NOTHING, {})
+    page = render_html(RunView([cell("fog:high", "weather", "high", math.nan, Outcome.NOT_APPLICABLE, reason="no")], NOTHING))
     assert '<td class="nan">' in page
     assert "undefined" in page
     assert not re.search(r"\bnan\b", Outline(page).text, re.IGNORECASE)
@@ -434,24 +433,26 @@ def test_undefined_numbers_are_no_zeros() -> None:
 
 def test_tests_that_share_an_id_have_addresses_of_their_own() -> None:
     twins = [cell("fog:low", "weather", "low"), cell("fog:low", "weather", "low", nodeid="other.py::t")]
-    assert [test["name"] for test in data_of(render_html(twins, NOTHING, {}))["tests"]] == ["m-d-fog:low", "m-d-fog:low~2"]
+    assert [test["name"] for test in data_of(render_html(RunView(twins, NOTHING)))["tests"]] == ["m-d-fog:low", "m-d-fog:low~2"]
 
 
 def test_a_page_claims_what_its_records_give_in_whatever_order(page: str) -> None:
     records = run()
     facts_decision = Decision(page.partition('name="vlmrobust-decision" content="')[2].partition('"')[0])
-    assert contradictions(page, records, facts_decision, MANIFEST) == []
-    assert contradictions(page, records[::-1], facts_decision, MANIFEST) == []
+    facts = RunFacts(origins=MANIFEST)
+    assert contradictions(page, RunView(records, facts)) == []
+    assert contradictions(page, RunView(records[::-1], facts)) == []
+    passed = cell("fog:low", "weather", "low", outcome=Outcome.PASS)
     others = [dataclasses.replace(records[0], reason="another one"), *records[1:]]
-    (said,) = contradictions(page, others, facts_decision, MANIFEST)
+    (said,) = contradictions(page, RunView(others, facts))
     assert said.startswith("the digest of its records is '")
-    assert len(contradictions(page, records, Decision.GO, MANIFEST)) == 5
-    (said,) = contradictions(page, records, facts_decision, {**MANIFEST, "date": "1999-12-31"})
+    assert len(contradictions(page, RunView([passed], facts))) == 5
+    (said,) = contradictions(page, RunView(records, RunFacts(origins={**MANIFEST, "date": "1999-12-31"})))
     assert "1999-12-31" in said
     title = page.partition("<title>")[2].partition("</title>")[0]
     assert "m (revision not recorded) on d (100 samples), faces.matching" in title
     earlier = page.replace(title, f"{facts_decision} – vision-language model robustness")  # noqa: RUF001 - a dash
-    assert contradictions(earlier, records, facts_decision, MANIFEST) == []
+    assert contradictions(earlier, RunView(records, facts)) == []
 
 
 ANGLES = ("<", "<a ", "</a", "</", "<!--", "<![", "<?", "<a b='", '<a b="', "<a b=", "<script>", "<title>", "&#", "<!-->")
@@ -460,12 +461,12 @@ ANGLES = ("<", "<a ", "</a", "</", "<!--", "<![", "<?", "<a b='", '<a b="', "<a 
 @pytest.mark.parametrize("opened", ANGLES)
 def test_a_page_of_open_tags_is_read_once(opened: str) -> None:
     """Somebody may send one; at each open tag the parser of the standard library begins anew."""
-    found = contradictions(opened * 300_000, run(), Decision.GO, MANIFEST)
+    found = contradictions(opened * 300_000, RunView(run(), RunFacts(origins=MANIFEST)))
     assert any(" is missing, and the records give" in said for said in found)
 
 
 def test_what_hides_a_claim_on_a_page_hides_it_here() -> None:
     hidden = "<!-- <h1>GO</h1> --><script>'<h1>GO</h1>'</script><p title='<h1>GO</h1>'>x</p>"
     shown = "<H1 class='a'>NO-<b>GO</b> &amp; x</h1>GO"
-    found = contradictions(f"{hidden}{shown}", run(), Decision.GO, MANIFEST)
+    found = contradictions(f"{hidden}{shown}", RunView(run(), RunFacts(origins=MANIFEST)))
     assert any("is 'NO-GO & x', and the records give" in said for said in found), found

@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import Spending
-from pytest_vlmrobust.reporting import Command, RunFacts
+from pytest_vlmrobust.reporting import Command, RunFacts, RunView
 from pytest_vlmrobust.reporting.junit import LOST, correct, junit_xml, names_of, properties, runs_in, suite_properties, visible
 
 from .conftest import open_record, record
@@ -48,7 +48,7 @@ ALL = [
 
 
 def parsed(records: Sequence[Record], facts: RunFacts = FACTS) -> ET.Element:
-    return ET.fromstring(junit_xml(records, facts))
+    return ET.fromstring(junit_xml(RunView(records, facts)))
 
 
 def decisions(root: ET.Element) -> list[ET.Element]:
@@ -137,7 +137,9 @@ def test_numbers_are_plain_decimals() -> None:
 
 
 def test_the_suite_says_what_determined_the_run() -> None:
-    found = suite_properties(ORIGINS, ALL, RunFacts(shortfalls=("a", "b"), spending=(Spending("m", 470, failed=10),)))
+    found = suite_properties(
+        RunView(ALL, RunFacts(shortfalls=("a", "b"), spending=(Spending("m", 470, failed=10),), origins=ORIGINS))
+    )
     assert {name: value for name, value in found.items() if "token" not in name} == {
         "vlm.run": "r1",
         "vlm.version": "0.1.0",
@@ -150,7 +152,7 @@ def test_the_suite_says_what_determined_the_run() -> None:
         "vlm.n_cells": "8",
         "vlm.n_inferred": "480",
     }
-    assert suite_properties({}, [], RunFacts()) == {
+    assert suite_properties(RunView([], RunFacts())) == {
         "vlm.verdict": "INCONCLUSIVE",
         "vlm.n_cells": "0",
         "vlm.n_inferred": "0",
@@ -163,7 +165,7 @@ def test_the_suite_says_how_often_answers_flip() -> None:
         Repeatability("m", "e", failed=200),
         Repeatability("n", "d", problem="the model is lost"),
     )
-    said = suite_properties({}, [], RunFacts(repeatability=found))
+    said = suite_properties(RunView([], RunFacts(repeatability=found)))
     assert {name: value for name, value in said.items() if ".aa." in name} == {
         "vlm.aa.m-d.repeated": "2000",
         "vlm.aa.m-d.flipped": "3",
@@ -184,7 +186,7 @@ def test_the_message_ends_with_the_command_that_runs_the_test_again() -> None:
 
 
 def test_without_a_known_command_none_is_given() -> None:
-    assert "again" not in junit_xml(ALL, FACTS)
+    assert "again" not in junit_xml(RunView(ALL, FACTS))
 
 
 SUITE_ATTRIBUTES = {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname"}
@@ -211,7 +213,7 @@ def test_the_structure_is_that_of_xunit2_but_for_properties_of_tests() -> None:
 
 
 def test_the_same_records_give_the_same_bytes() -> None:
-    assert junit_xml(ALL, FACTS) == junit_xml(ALL, FACTS)
+    assert junit_xml(RunView(ALL, FACTS)) == junit_xml(RunView(ALL, FACTS))
 
 
 def test_what_only_warns_is_said_beside_a_pass() -> None:
@@ -227,7 +229,7 @@ def test_what_only_warns_is_said_beside_a_pass() -> None:
 
 def test_what_is_not_shown_is_said_of_the_test_and_of_the_suite() -> None:
     records = [open_record("open", "gap", 0.4), open_record("idle", "groups", math.nan, Outcome.NOT_APPLICABLE)]
-    suite = suite_properties({}, records, RunFacts())
+    suite = suite_properties(RunView(records, RunFacts()))
     assert (suite["vlm.not_shown.1"], suite["vlm.not_shown.2"]) == ("not shown: open: why gap", "did not apply: idle: why groups")
     node = parsed(records)[0][1]
     assert {one.get("name"): one.get("value") for one in node.iter("property")}["vlm.not_shown"] == "why gap"
@@ -236,7 +238,7 @@ def test_what_is_not_shown_is_said_of_the_test_and_of_the_suite() -> None:
 
 def test_the_suite_says_what_later_files_replace() -> None:
     origins = {**ORIGINS, "policies": {"m": {"sha256": "aa", "replaced": ["budget x is\nreplaced", "rule y is replaced"]}}}
-    found = suite_properties(origins, ALL, RunFacts())
+    found = suite_properties(RunView(ALL, RunFacts(origins=origins)))
     assert {name: value for name, value in found.items() if "replaces" in name} == {
         "vlm.policy.replaces.1": "policy of m: budget x is replaced",
         "vlm.policy.replaces.2": "policy of m: rule y is replaced",
@@ -252,9 +254,9 @@ def test_a_strict_reader_gets_test_cases_without_properties() -> None:
 
 def test_the_suite_names_commit_and_job() -> None:
     origins = {"commit": "0123abcd", "ci": {"CI_PIPELINE_ID": "7", "CI_JOB_ID": "8"}}
-    found = suite_properties(origins, [record("a")], RunFacts())
+    found = suite_properties(RunView([record("a")], RunFacts(origins=origins)))
     assert (found["vlm.commit"], found["vlm.ci"]) == ("0123abcd", "CI_PIPELINE_ID=7 CI_JOB_ID=8")
-    assert not {"vlm.commit", "vlm.ci"} & set(suite_properties({}, [record("a")], RunFacts()))
+    assert not {"vlm.commit", "vlm.ci"} & set(suite_properties(RunView([record("a")], RunFacts())))
 
 
 def test_what_a_written_file_says_of_the_run_is_corrected_in_place(tmp_path: Path) -> None:
@@ -262,10 +264,10 @@ def test_what_a_written_file_says_of_the_run_is_corrected_in_place(tmp_path: Pat
     cases = [named("a"), named("b", Outcome.WAIVED, reason="a \x1b <b> & ü")]
     facts = RunFacts(models=["m"], origins={"run": "r1"})
     mine = '<property name="mine" value="kept" />'
-    file.write_text(junit_xml(cases, facts).replace("</properties>", f"{mine}</properties>", 1), encoding="utf-8")
+    file.write_text(junit_xml(RunView(cases, facts)).replace("</properties>", f"{mine}</properties>", 1), encoding="utf-8")
     assert runs_in(file) == {"r1"}
     stopped = dataclasses.replace(facts, stopped="gone: \x1b")
-    correct(file, cases, stopped)
+    correct(file, RunView(cases, stopped))
     suite, expected = ET.parse(file).getroot()[0], parsed(cases, stopped)[0]
     assert suite.attrib == expected.attrib
     said, own = ({one.get("name"): one.get("value") for one in root[0]} for root in (suite, expected))
@@ -277,7 +279,7 @@ def test_a_file_without_properties_names_no_run(tmp_path: Path) -> None:
     file = tmp_path / "junit.xml"
     file.write_text("<testsuites><testsuite><testcase/></testsuite></testsuites>")
     assert runs_in(file) == set()
-    correct(file, [], RunFacts(models=["m"], stopped="killed"))
+    correct(file, RunView([], RunFacts(models=["m"], stopped="killed")))
     suite = ET.parse(file).getroot()[0]
     assert [one.tag for one in suite] == ["properties", "testcase", "testcase"]
     assert (suite.get("tests"), suite.get("errors")) == ("2", "1")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.reporting import RunFacts, write_report
+from pytest_vlmrobust.reporting import RunFacts, RunView, write_report
 from pytest_vlmrobust.reporting.ranking import ranking_markdown, render_ranking, write_ranking
 
 from .pages import cell
@@ -64,10 +64,10 @@ def test_three_files_are_written(tmp_path: Path) -> None:
 
 
 def test_a_report_of_several_models_links_their_page(tmp_path: Path) -> None:
-    write_report(tmp_path / "one", [cell("clean")], RunFacts(), None)
+    write_report(tmp_path / "one", RunView([cell("clean")], RunFacts()), None)
     assert not (tmp_path / "one" / "models.html").exists()
     assert "models.html" not in (tmp_path / "one" / "report.html").read_text()
-    write_report(tmp_path / "two", [cell("clean")], RunFacts(ranking=ranking()), None)
+    write_report(tmp_path / "two", RunView([cell("clean")], RunFacts(ranking=ranking())), None)
     assert (tmp_path / "two" / "models.html").is_file()
     assert '<a href="models.html">Models</a>' in (tmp_path / "two" / "report.html").read_text()
 

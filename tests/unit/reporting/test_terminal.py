@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import JudgedTest, load_policy
-from pytest_vlmrobust.reporting import Command, RunFacts, render_terminal
+from pytest_vlmrobust.reporting import Command, RunFacts, RunView, render_terminal
 
 from .conftest import open_record, record
 
@@ -41,7 +41,7 @@ policy of m: p.yaml 0123456789ab
 
 
 def render(*records: Record, facts: RunFacts | None = None, width: int = 100, color: bool = False) -> str:
-    return render_terminal(records, facts or RunFacts(), width=width, color=color)
+    return render_terminal(RunView(records, facts or RunFacts()), width=width, color=color)
 
 
 def test_the_page() -> None:
@@ -328,7 +328,7 @@ def test_six_failures_fit_on_a_screen_and_v_says_more() -> None:
     one = render(failed[0], facts=facts, width=80)
     assert "To waive it" in one
     assert "-v prints" not in one
-    full = render_terminal(failed, facts, width=80, color=False, full=True)
+    full = render_terminal(RunView(failed, facts), width=80, color=False, full=True)
     assert full.count("To waive it") == 6
 
 

@@ -20,7 +20,7 @@ from pytest_vlmrobust.evaluation.judge.budgets import _Answers, _clusters, _Shar
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, Policy, Rule, Treatment
-from pytest_vlmrobust.reporting.wording import open_rule_lines, open_rules_in_words
+from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.store import StoredScores
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, sample
 
@@ -204,13 +204,13 @@ def test_a_built_in_budget_that_is_not_decided_passes_and_is_said(world: World) 
     world.model.answer = lambda request: UNREAD if request.sample_id == "q3" else "B"
     (record,) = judged(world, Policy(BY_INTERVAL.rules), *SETTINGS)
     assert record.outcome is Outcome.MEASURED
-    assert "built-in default" in open_rule_lines([record], undecided=True)[0]
+    assert "built-in default" in RunView([record], RunFacts()).open_rule_lines(undecided=True)[0]
     (unread,) = [about for measure in record.measures for about in measure.not_shown if about.rule == "max_unparsed_rate"]
     assert (unread.outcome, unread.bound) == (Outcome.INCONCLUSIVE, "<= 0.05")
     assert unread.low < 0.025
     assert unread.high > 0.05
     assert unread.reason.endswith("samples would decide it: no answer could be read in 5 of 200 texts")
-    assert open_rules_in_words([record]) == ["1 rule is not shown to hold"], "nothing was refused, so that nothing is said of it"
+    assert len(RunView([record], RunFacts()).open_rules) == 1, "nothing was refused, so that nothing is said of it"
 
 
 def test_a_budget_errs_at_the_risk_of_its_file() -> None:

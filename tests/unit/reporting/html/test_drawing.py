@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.html import drawing, render_html
 from pytest_vlmrobust.reporting.html.drawing import Bar, Flip, Point
 from tests.unit.reporting.browsing import browser
@@ -165,7 +165,7 @@ def test_of_many_names_those_that_fit_are_written_and_the_last_one_always() -> N
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pointing_shows_the_numbers_without_any_script(browser: Any, tmp_path: Path, scheme: str) -> None:
-    (tmp_path / "page.html").write_text(render_html(run(), RunFacts(), {}), encoding="utf-8")
+    (tmp_path / "page.html").write_text(render_html(RunView(run(), RunFacts())), encoding="utf-8")
     context = browser.new_context(java_script_enabled=False, color_scheme=scheme, viewport={"width": 390, "height": 844})
     page = context.new_page()
     page.goto((tmp_path / "page.html").as_uri())

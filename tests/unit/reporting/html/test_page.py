@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Reply
-from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.html import render_html
 from tests.unit.reporting.browsing import FAINT, browser
 from tests.unit.reporting.pages import COMMAND, asked_twice, cell, example, run, store
@@ -27,7 +27,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     facts = RunFacts(pictures=store(folder / "pictures"), command=COMMAND, repeatability=asked_twice(9))
     replies = (Reply("clean", "A", "A", "letter", 1.0), Reply("snow:high", EVIL, "", "", 0.0, "unparsed"))
     evil = cell("snow:high", "weather", "high", 0.5, Outcome.FAIL, examples=(example(question=EVIL, replies=replies),))
-    (folder / "report.html").write_text(render_html([*run(), evil], facts, {}), encoding="utf-8")
+    (folder / "report.html").write_text(render_html(RunView([*run(), evil], facts)), encoding="utf-8")
     return folder / "report.html"
 
 
@@ -160,7 +160,7 @@ def shades(screenshot: bytes) -> float:
 def test_a_map_of_three_levels_fits_its_column(browser: Any, tmp_path: Path, width: int) -> None:
     settings = [(name, level) for name in ("perspective_transform", "rotate") for level in ("low", "mid", "high")]
     cells = [cell(f"{name}:{level}", "geometric", level, -0.123, Outcome.FAIL) for name, level in settings]
-    (tmp_path / "report.html").write_text(render_html(cells, RunFacts(), {}), encoding="utf-8")
+    (tmp_path / "report.html").write_text(render_html(RunView(cells, RunFacts())), encoding="utf-8")
     page = browser.new_page(viewport={"width": width, "height": 900})
     page.goto((tmp_path / "report.html").as_uri())
     clipped = "[...document.querySelectorAll('.maps .scroll')].map((one) => one.scrollWidth - one.clientWidth)"

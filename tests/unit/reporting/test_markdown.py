@@ -5,9 +5,9 @@ import math
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.reporting import RunFacts
-from pytest_vlmrobust.reporting.model_card import model_card
-from pytest_vlmrobust.reporting.reviewers import QUESTIONS
+from pytest_vlmrobust.reporting import RunFacts, RunView
+from pytest_vlmrobust.reporting.markdown import model_card
+from pytest_vlmrobust.reporting.reviewers import questions
 
 from .conftest import record
 
@@ -28,7 +28,7 @@ def test_it_says_what_was_gated_decided_and_left_out() -> None:
         metric="worst_case_drop",
         measures=(Measure("worst_case_drop", 0.3, 0.1, 0.4, 100, "0.2", Outcome.WAIVED),),
     )
-    text = model_card([mild, fog, worst], RunFacts(planned=4, selected=3), ORIGINS)
+    text = model_card(RunView([mild, fog, worst], dataclasses.replace(RunFacts(planned=4, selected=3), origins=ORIGINS)))
     assert text.startswith("## Robustness\n\n**NO-GO**: ")
     for line in (
         "- Gate: pytest-vlmrobust 0.1.0, run r1 of 2026-06-01",
@@ -52,7 +52,11 @@ def test_it_maps_evidence_to_what_reviewers_ask_for_and_says_what_is_missing() -
     people = dataclasses.replace(record("m-d-blur:low"), setting="blur:low", measures=(gap,))
 
     def evidence(*records: Record, **origins: object) -> dict[str, str]:
-        section = model_card(records, RunFacts(), origins).partition("### Evidence for reviewers")[2].partition("### Limits")[0]
+        section = (
+            model_card(RunView(records, RunFacts(origins=origins)))
+            .partition("### Evidence for reviewers")[2]
+            .partition("### Limits")[0]
+        )
         assert "no statement that a requirement is met" in section
         rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
         return {asked: found for asked, by, found in rows if by}
@@ -67,17 +71,17 @@ def test_it_maps_evidence_to_what_reviewers_ask_for_and_says_what_is_missing() -
     assert full["limitations, and what was accepted by whom"].startswith("1 test broken")
     empty = evidence()
     assert {found.partition(":")[0] for found in empty.values()} == {"none in this run", "none"}
-    assert full.keys() == empty.keys() == {question.text for question in QUESTIONS}
+    assert full.keys() == empty.keys() == {question.text for question in questions()}
 
 
 def test_a_run_of_nothing_says_so() -> None:
-    text = model_card([], RunFacts(), {})
+    text = model_card(RunView([], RunFacts()))
     assert "**INCONCLUSIVE**" in text
     assert "- Data: none; 0 perturbed settings" in text
 
 
 def test_names_are_no_markup() -> None:
-    text = model_card([dataclasses.replace(record("x"), model="<script>|\n# x")], RunFacts(), {})
+    text = model_card(RunView([dataclasses.replace(record("x"), model="<script>|\n# x")], RunFacts()))
     assert "<script>" not in text
     assert "\n# x" not in text
 
@@ -91,7 +95,7 @@ def test_a_row_has_the_verdict_of_its_test_and_the_measure_behind_it() -> None:
     part = Measure("accuracy", 0.2, 0.1, 0.3, 20, "0.6", Outcome.FAIL, rule="counting", category="count")
     clean = record("m-d-clean", Outcome.FAIL, setting="clean", measures=(Measure("accuracy", 0.9, 0.8, 1.0, 100), part))
     lost = record("m-d-worst", Outcome.ERROR, test="sweep", metric="worst_case_drop", measures=())
-    text = model_card([budget, clean, lost], RunFacts(), ORIGINS)
+    text = model_card(RunView([budget, clean, lost], RunFacts(origins=ORIGINS)))
     for line in (
         "| d | mean_drop | 0.100 | [0.050, 0.150] | 100 | FAIL | unparsed_rate 0.300, bound &lt;= 0.05 |",
         "| d | accuracy (clean) | 0.900 | [0.800, 1.000] | 100 | FAIL | accuracy (count) 0.200, bound 0.6 |",
@@ -109,7 +113,7 @@ def test_every_broken_rule_and_budget_is_listed() -> None:
         measures=(Measure("accuracy", 0.2, threshold="0.6", outcome=Outcome.WAIVED, rule="r", category="c"),),
     )
     unscored = record("m-d-y", Outcome.ERROR, setting="snow:low", measures=(Measure("", math.nan, outcome=Outcome.ERROR),))
-    text = model_card([both, *drops[1:], part, unscored, record("m-d-z")], RunFacts(), ORIGINS)
+    text = model_card(RunView([both, *drops[1:], part, unscored, record("m-d-z")], RunFacts(origins=ORIGINS)))
     assert text[text.index("Broken rules") :].splitlines()[2:7] == [
         "- FAIL: accuracy_drop, drop, bound 0.2: m-d-fog:0, m-d-fog:1, m-d-fog:2, m-d-fog:3, m-d-fog:4 and 2 more",
         "- FAIL: unparsed_rate, max_unparsed_rate, bound 0.05: m-d-fog:0",
@@ -118,7 +122,7 @@ def test_every_broken_rule_and_budget_is_listed() -> None:
         "",
     ]
     assert "(snow:low)" not in text
-    assert "Broken rules" not in model_card([record("m-d-z")], RunFacts(), ORIGINS)
+    assert "Broken rules" not in model_card(RunView([record("m-d-z")], RunFacts(origins=ORIGINS)))
 
 
 def test_what_was_not_asked_is_counted_and_no_number() -> None:
@@ -126,9 +130,9 @@ def test_what_was_not_asked_is_counted_and_no_number() -> None:
     unasked = record(
         "m-d-mean_drop", Outcome.NOT_APPLICABLE, test="sweep", metric="mean_drop", measures=undefined, not_asked="no"
     )
-    text = model_card([unasked, dataclasses.replace(unasked, id="again")], RunFacts(), ORIGINS)
+    text = model_card(RunView([unasked, dataclasses.replace(unasked, id="again")], RunFacts(origins=ORIGINS)))
     assert "- m-d: 2 tests do not apply: no\n" in text
     assert "| d | mean_drop" not in text
     ruled = dataclasses.replace(undefined[0], outcome=Outcome.NOT_APPLICABLE, rule="mean", threshold="0.1")
-    text = model_card([dataclasses.replace(unasked, measures=(ruled,))], RunFacts(), ORIGINS)
+    text = model_card(RunView([dataclasses.replace(unasked, measures=(ruled,))], RunFacts(origins=ORIGINS)))
     assert "| d | mean_drop | undefined |  | 96 | NOT_APPLICABLE | mean_drop undefined, bound 0.1 |\n" in text

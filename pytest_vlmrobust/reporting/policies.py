@@ -1,17 +1,53 @@
-"""Policy: the rules and waivers as they were applied, from records, with what the manifest says about them."""
+"""Policies: the rules and waivers as they were applied, from records, with what the manifest says about them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome
+from pytest_vlmrobust.core.decision import WORST_FIRST, NotShown, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.reporting.subject import mapping, objects
-from pytest_vlmrobust.reporting.wording import RunFacts, open_rules, replacements_in
 
-from .words import value_text
+from .facts import RunFacts, mapping, objects, replacements_in, value_text
+
+_Ruled: TypeAlias = tuple[Record, Measure]
+"""A measure that a rule judged, and its test."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRule:
+    """A rule that would block and is not shown to hold by one test, and the test and the measure that it is about."""
+
+    record: Record
+    measure: Measure
+    about: NotShown
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the samples do not decide it; otherwise it did not apply."""
+        return self.about.outcome is Outcome.INCONCLUSIVE
+
+
+def open_rules(records: Iterable[Record]) -> list[list[OpenRule]]:
+    """Returns the rules that would block and are not shown to hold, a group for each rule of a model.
+
+    Those that the samples do not decide come before those that did not apply, and what breaks its bound most likely comes first,
+    of the groups and in each of them.
+    """
+    groups: dict[tuple[str, str, bool], list[OpenRule]] = {}
+    for record in records:
+        for measure in record.measures:
+            for about in measure.not_shown:
+                one = OpenRule(record, measure, about)
+                groups.setdefault((record.model, about.rule, one.undecided), []).append(one)
+    return sorted((sorted(group, key=_openness) for group in groups.values()), key=lambda group: _openness(group[0]))
+
+
+def _openness(one: OpenRule) -> tuple[bool, float, str]:
+    beyond = one.about.beyond
+    return not one.undecided, -beyond if math.isfinite(beyond) else -1.0, one.record.id
 
 
 @dataclass(slots=True)
@@ -62,25 +98,26 @@ class Applied:
     """What later files do to earlier ones beside tightening them, a sentence each."""
 
 
-def applied_policies(records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object]) -> list[Applied]:
+def applied_policies(records: Iterable[Record], facts: RunFacts) -> list[Applied]:
     """Returns the policy of each model of a run, or family of models, that has records or stands in the manifest."""
-    known = mapping(manifest.get("policies"))
+    known = mapping(facts.origins.get("policies"))
     by_model: dict[str, list[Record]] = {name: [] for name in (*known, *facts.policies)}
     for record in records:
-        if record.policy_sha256:
+        if record.policy_sha256 or any(measure.waiver for measure in record.measures):
             by_model.setdefault(record.model, []).append(record)
-    return [_applied_policy(model, model_records, facts, mapping(known.get(model))) for model, model_records in by_model.items()]
+    return [_applied(model, own, facts, mapping(known.get(model))) for model, own in by_model.items()]
 
 
-def _applied_policy(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapping[str, Any]) -> Applied:
+def _applied(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapping[str, Any]) -> Applied:
     hashes = dict.fromkeys(record.policy_sha256 for record in records)
     files = [(value_text(file.get("name")), value_text(file.get("sha256"))) for file in objects(entry.get("files"))]
+    ruled = [(record, measure) for record in records for measure in record.measures if measure.rule]
     return Applied(
         model,
         ", ".join(hashes) or value_text(entry.get("sha256")),
         files or [(facts.policies[model], "")] if model in facts.policies or files else [],
-        _rules(records, objects(entry.get("rules"))),
-        _waivers(records, objects(entry.get("waivers"))),
+        _rules(ruled, open_rules(records), objects(entry.get("rules"))),
+        _waivers(ruled, objects(entry.get("waivers"))),
         [
             f"{part} {key}: {value_text(value)}"
             for part in ("coverage", "budgets")
@@ -90,15 +127,17 @@ def _applied_policy(model: str, records: Sequence[Record], facts: RunFacts, entr
     )
 
 
-def _rules(records: Sequence[Record], entries: Iterable[Mapping[str, Any]]) -> list[RuleUse]:
+def _rules(
+    ruled: Iterable[_Ruled], open_groups: Iterable[Sequence[OpenRule]], entries: Iterable[Mapping[str, Any]]
+) -> list[RuleUse]:
     """Returns every rule that gave a verdict, and those of the manifest that gave none, worst first."""
     rules = {str(entry.get("id")): _known_rule(entry) for entry in entries}
-    for _, measure in _ruled_measures(records):
+    for _, measure in ruled:
         rule = rules.setdefault(measure.rule, RuleUse(measure.rule))
         rule.metric, rule.source = measure.metric, measure.source
         rule.bound, rule.judges = rule.bound or measure.threshold, measure.target or rule.judges
         rule.outcomes[measure.outcome] = rule.outcomes.get(measure.outcome, 0) + 1
-    for group in open_rules(records):
+    for group in open_groups:
         rules.setdefault(group[0].about.rule, RuleUse(group[0].about.rule)).not_shown += len(group)
     return sorted(rules.values(), key=lambda rule: (_rank(rule), rule.id))
 
@@ -120,13 +159,13 @@ def _scope(entry: Mapping[str, Any]) -> str:
     return f"{where}{' ' if where and unless else ''}{f'unless {unless}' if unless else ''}"
 
 
-def _waivers(records: Iterable[Record], entries: Iterable[Mapping[str, Any]]) -> list[WaiverUse]:
+def _waivers(ruled: Iterable[_Ruled], entries: Iterable[Mapping[str, Any]]) -> list[WaiverUse]:
     """Returns every waiver that covered a test, and those of the manifest that covered none, most used first."""
     waivers = {str(entry.get("id")): _known_waiver(entry) for entry in entries}
-    for record, measure in _ruled_measures(records):
+    for record, measure in ruled:
         if measure.waiver:
             waiver = waivers.setdefault(measure.waiver, WaiverUse(measure.waiver, metric=measure.metric, reason=measure.reason))
-            waiver.tests.append(record)
+            waiver.tests += [record] if record not in waiver.tests else []
     return sorted(waivers.values(), key=lambda waiver: (-len(waiver.tests), waiver.id))
 
 
@@ -134,7 +173,3 @@ def _known_waiver(entry: Mapping[str, Any]) -> WaiverUse:
     names = ("owner", "expires", "ticket", "metric", "cap", "reason")
     owner, expires, ticket, metric, cap, reason = ("" if entry.get(name) is None else str(entry[name]) for name in names)
     return WaiverUse(str(entry.get("id")), owner, expires, ticket, metric, _scope(entry), cap, reason)
-
-
-def _ruled_measures(records: Iterable[Record]) -> list[tuple[Record, Measure]]:
-    return [(record, measure) for record in records for measure in record.measures if measure.rule]
