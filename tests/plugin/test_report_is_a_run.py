@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.commands.viewing import _found
 
 from .conftest import Project
+from .test_submitting import wait_until
 
 COMMANDS: Sequence[Sequence[str]] = (
     ("bundle", "rep", "--out", "evidence.zip"),
@@ -39,6 +43,39 @@ def test_each_command_takes_what_a_report_left(project: Project, monkeypatch: py
         assert main(list(command)) == 0, command
     find, together = _found([Path("rep")])
     assert (find(), together) == ([Path("rep")], True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_server_of_mlflow_takes_what_a_report_left(project: Project) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="needs MLflow: pip install mlflow")
+    pytest.importorskip("flask", reason="needs the server of MLflow: pip install mlflow")
+    assert project.run("--vlm-report=rep", subprocess=True).ret == 0
+    shutil.rmtree(project.path / ".vlmrobust")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    store = ["--backend-store-uri=sqlite:///server.db", "--artifacts-destination=artifacts"]
+    command = [sys.executable, "-m", "mlflow", "server", "--host=127.0.0.1", f"--port={port}", "--workers=1", *store]
+    server = subprocess.Popen(command, cwd=project.path)
+
+    def answers() -> bool:
+        assert server.poll() is None, "the server of MLflow ended"
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        wait_until(answers, "the server of MLflow answered")
+        uri = f"http://127.0.0.1:{port}"
+        assert main(["export", "mlflow", str(project.path / "rep"), "--uri", uri]) == 0
+        client = mlflow.MlflowClient(uri)
+        (kept,) = client.search_runs([client.get_experiment_by_name("vlmrobust").experiment_id])
+        assert (kept.info.status, kept.data.tags["vlm.decision"]) == ("FINISHED", "GO")
+        assert kept.data.metrics["data/accuracy_drop/invert"] == 0
+        assert "report.html" in {each.path for each in client.list_artifacts(kept.info.run_id)}
+    finally:
+        server.terminate()
+        server.wait(60)
 
 
 def test_a_report_replaces_the_run_of_an_earlier_one(project: Project) -> None:
