@@ -64,6 +64,11 @@ class Registry(Generic[T]):
         """Returns what is registered or loaded already; nothing is imported from installed packages."""
         return dict(self._things)
 
+    @property
+    def state(self) -> tuple[int, ...]:
+        """Changes with what is registered or loaded: the key of a cache of what is made of it, which keeps the things alive."""
+        return tuple(map(id, self._things.values()))
+
     def owner(self, name: str) -> str:
         """Returns which installed package offers ``name``, empty for what was registered in this process."""
         entry = self._installed_entries().get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Setting
@@ -200,7 +201,11 @@ def info(setting: str | Setting) -> SettingInfo:
     >>> info("flip_h").label_changing == {"left_right", "position"}
     True
     """
-    parsed = _parse(setting)
+    return _info(_parse(setting), REGISTRY.state)
+
+
+@lru_cache(maxsize=4096)
+def _info(parsed: Setting, _state: tuple[int, ...]) -> SettingInfo:
     steps = records(parsed)
     alone = len(steps) == 1
     return SettingInfo(

@@ -89,6 +89,8 @@ class Sources:
     attempts_of: AttemptsOf = lambda _cell: None
     is_ruled: Callable[[JudgedTest], bool] = lambda _test: False
     """Whether a rule is about a category of a cell; others are not estimated."""
+    names: frozenset[str] | None = None
+    """The quantities of a cell, or of a summary metric beside itself, that are measured; ``None`` for all."""
     all_answers: Answers | None = None
     """The answers to all samples, where ``answers`` has a part of them."""
     refusals: dict[tuple[str, str], str] = field(default_factory=dict, repr=False, compare=False)
@@ -106,9 +108,9 @@ class Sources:
         """The answers to all samples."""
         return self.all_answers or self.answers
 
-    def part(self, answers: Answers) -> Sources:
-        """Returns the same with answers to a part of the samples."""
-        return dataclasses.replace(self, answers=answers, all_answers=self.everything)
+    def part(self, answers: Answers, names: frozenset[str] | None = None) -> Sources:
+        """Returns the same with answers to a part of the samples, for the quantities called ``names``."""
+        return dataclasses.replace(self, answers=answers, all_answers=self.everything, names=names)
 
     def task(self, dataset: str) -> str:
         """Returns the task that made a dataset of a collection; empty for plain questions."""
@@ -257,7 +259,7 @@ def _measure_cell(cell: Cell, reads: Reads, sources: Sources) -> Measurement:
     test = PlannedTest(cell, asked, baseline=baseline is not None, attempts=bool(tried))
     attempts = tried[0] if tried else None
     scores = CellScores(answers, test, result, sources.confidence, attempts, baseline, intervals=not sources.is_part)
-    estimates = [(judged_test(test, name), estimate) for name, estimate in estimate_all(test, scores).items()]
+    estimates = [(judged_test(test, name), estimate) for name, estimate in estimate_all(test, scores, sources.names).items()]
     estimates += _by_category(scores, sources)
     excused = sources.why_task_not_shown(cell.model, cell.dataset)
 
@@ -304,12 +306,13 @@ def _by_category(scores: CellScores, sources: Sources) -> list[tuple[JudgedTest,
     """Returns the estimates of the categories and slices of a cell that a rule is about."""
     estimates: list[tuple[JudgedTest, Estimate]] = []
     alike = strata_by_kind(scores.samples).values()
+    named = [each.name for each in applying(scores.test) if each.by_category]
     for stratum, count in [(name, len(names)) for names in alike for name in names]:
-        tests = {each.name: judged_test(scores.test, each.name, stratum, count) for each in applying(scores.test)}
-        ruled = {name for name, test in tests.items() if sources.is_ruled(test)}
-        part = scores.stratum(stratum) if ruled else None
-        estimated = [each for each in applying(part.test) if each.by_category and each.name in ruled] if part else []
-        estimates += [(tests[each.name], estimate) for each in estimated if (estimate := each.estimate(part)) is not None]
+        tests = {name: judged_test(scores.test, name, stratum, count) for name in named}
+        if ruled := {name: test for name, test in tests.items() if sources.is_ruled(test)}:
+            part = scores.stratum(stratum)
+            estimated = [each for each in applying(part.test) if each.name in ruled]
+            estimates += [(ruled[each.name], estimate) for each in estimated if (estimate := each.estimate(part)) is not None]
     return estimates
 
 
@@ -334,7 +337,8 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
 
     scores = SweepScores(table, samples, sources.confidence, intervals=not sources.is_part)
     test = PlannedTest(sweep, DatasetFacts(sources.task(sweep.dataset), samples=samples))
-    estimates = estimate_all(test, scores)
+    names = None if sources.names is None else {*sources.names, sweep.metric}
+    estimates = estimate_all(test, scores, names)
     own = estimates.pop(sweep.metric)
     own = dataclasses.replace(own, valid=False, reason=invalid) if invalid else own
     further = [] if invalid else [(judged_test(test, name), estimate) for name, estimate in estimates.items()]

@@ -7,7 +7,7 @@ formula over scores is registered in :mod:`pytest_vlmrobust.metrics` and stands 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -29,7 +29,7 @@ from pytest_vlmrobust.evaluation.run.results import CellResult, best_is_enough, 
 from pytest_vlmrobust.metrics.estimation import Described, describe
 from pytest_vlmrobust.metrics.families import FamilyProperty
 from pytest_vlmrobust.metrics.record import Facts, Metric
-from pytest_vlmrobust.metrics.registry import AMBIGUOUS, ambiguous_message
+from pytest_vlmrobust.metrics.registry import AMBIGUOUS, REGISTRY, ambiguous_message
 from pytest_vlmrobust.metrics.table import CONFIDENCE, Needs, ScoreTable
 from pytest_vlmrobust.perturbations.typographic import NOTE, WRONG
 from pytest_vlmrobust.policies import JudgedTest, MetricFacts
@@ -109,11 +109,12 @@ class Quantity:
 
 def quantities() -> Mapping[str, Quantity]:
     """Returns every quantity that a rule may bound, by name, in the order in which records list them."""
-    return _quantities(tuple(metrics.get(name) for name in metrics.names()))
+    return _quantities(REGISTRY.state)
 
 
 @lru_cache(maxsize=4)
-def _quantities(records: tuple[Metric, ...]) -> Mapping[str, Quantity]:
+def _quantities(_state: tuple[int, ...]) -> Mapping[str, Quantity]:
+    records = [metrics.get(name) for name in metrics.names()]
     of_scores = [_of_metric(record) for record in records]
     listed = [
         *(each for each in of_scores if not each.compares_with_earlier_run),
@@ -144,14 +145,16 @@ def applying(test: PlannedTest) -> list[Quantity]:
     return [each for each in quantities().values() if each.applies(test)]
 
 
-def estimate_all(test: PlannedTest, scores: CellScores | SweepScores | FamilyScores) -> dict[str, Estimate]:
-    """Estimates the quantities that a test is judged by, and their parts, by name.
+def estimate_all(
+    test: PlannedTest, scores: CellScores | SweepScores | FamilyScores, names: Collection[str] | None = None
+) -> dict[str, Estimate]:
+    """Estimates the quantities that a test is judged by, and their parts, by name; those called ``names`` alone, if given.
 
     Raises:
         InfrastructureError: something that a quantity is compared with could not be measured.
     """
     estimates = {}
-    for each in applying(test):
+    for each in (each for each in applying(test) if names is None or each.name in names):
         if (estimate := each.estimate(scores)) is not None:
             estimates[each.name] = estimate
         estimates |= each.parts(scores) if each.parts else {}

@@ -425,7 +425,7 @@ class Stopping:
             first = first_places(self._fingerprints(self.reads.planned.dataset), self.n_asked)
             yield [Want(cell, first) for cell in cells]
         self.at_look = False
-        part = self._part()
+        part = self._part(frozenset(rule.metric for rule in self.policy.rules))
         measurement = measure(self.reads, part)
         lacks_name = self._lacks_name(part)
         if self.n_asked in look_sizes(self.size) and not lacks_name:
@@ -437,10 +437,10 @@ class Stopping:
         self._beyond_budget = self._breaks_budget(measurement)
         return (broken or not (open_rules or self._open_looks)) and not self._beyond_budget
 
-    def _part(self) -> Sources:
-        """Returns the answers about the first samples."""
+    def _part(self, names: frozenset[str] | None = None) -> Sources:
+        """Returns the answers about the first samples, for these quantities."""
         share = self.n_asked / self.size
-        return self.sources.part(PartialAnswers(self.sources.answers, share, self._fingerprints))
+        return self.sources.part(PartialAnswers(self.sources.answers, share, self._fingerprints), names)
 
     def _decide(self, test: JudgedTest, estimate: Estimate) -> None:
         """Writes down what a look shows of the rules on an estimate, at this look's part of the risk."""
