@@ -149,13 +149,14 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
     file = _only_file(path) if path.is_dir() else path
     if file.exists() and not file.is_file():  # a pipe or a device might never end
         raise DatasetError(f"{file} is not a dataset: it is no file. Expected {_KINDS}, or a folder with one of them")
-    benchmark, variant = _record_for(file, name)
-    if file.suffix.lower() == _TSV or (file.suffix.lower() == ".csv" and benchmark is not UNKNOWN):
+    suffix = file.suffix.lower()
+    benchmark, variant = _record_for(file, name) if suffix in {_TSV, ".csv"} else (UNKNOWN, "")
+    if suffix == _TSV or benchmark is not UNKNOWN:
         from .vlmevalkit_tsv import read_tsv
 
         read = partial(read_tsv, compat=compat, benchmark=benchmark)
         return FileDataset(name, file, read, variant=compat + variant, benchmark=benchmark)
-    if _is_data(file) and (read_rows := FORMATS.get(file.suffix.lower())):
+    if _is_data(file) and (read_rows := FORMATS.get(suffix)):
         _refuse_compat(compat, str(file))
         return FileDataset(name, file, read_rows)
     whole = f" To mean a collection of identities, give its folder: {file.parent}" if file.name == TABLE else ""
