@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -88,6 +88,11 @@ ALONE = pytest.param((), id="alone")
 WORKERS = pytest.param(("-n2",), marks=pytest.mark.process, id="n2")
 WORKERS_IF_SLOW = pytest.param(("-n2",), marks=pytest.mark.slow, id="n2")
 """Two workers, which take seconds to start: ``test_gate`` and a few more tests run with them by default, the others do not."""
+
+
+def slow_but_for(quick: Collection[Any], values: Iterable[Any]) -> list[Any]:
+    """Returns the parameters of a test that starts a process for each: with those that are not among ``quick`` marked slow."""
+    return [pytest.param(value, marks=() if value in quick else pytest.mark.slow) for value in values]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -154,16 +154,16 @@ def test_a_summary_metric_alone_computes_what_it_needs(any_project: Project) -> 
     result.stdout.fnmatch_lines(["*worst_case_drop 0.250 > 0.200*"])
 
 
-def test_offline_without_answers_is_incomplete_and_says_what_to_do(gate: Project) -> None:
-    assert gate.run("-k", "clean").ret == 10  # a part of the tests
-    result = gate.run("--vlm-offline")
+def test_offline_without_answers_is_incomplete_and_says_what_to_do(any_project: Project) -> None:
+    assert any_project.run("-k", "clean").ret == 10  # a part of the tests
+    result = any_project.run("--vlm-offline")
     assert result.ret == 11
     result.stdout.fnmatch_lines(["*8 of 8 answers are not in the store*Run once without --vlm-offline*", "*INCOMPLETE*"])
 
 
-def test_a_failed_inference_is_an_error_of_the_gate_and_not_of_the_model(gate: Project) -> None:
-    gate.script({"setting": "invert", "sample": "q1", "error": "the endpoint is down"})
-    result = gate.run()
+def test_a_failed_inference_is_an_error_of_the_gate_and_not_of_the_model(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "sample": "q1", "error": "the endpoint is down"})
+    result = any_project.run()
     assert result.ret == 11
     result.stdout.fnmatch_lines(["*error_rate*", "*INCOMPLETE*"])
 

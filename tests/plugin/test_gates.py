@@ -10,7 +10,7 @@ import pytest
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.store import Store
 
-from .conftest import WORKERS, Project, make_project
+from .conftest import Project, make_project, slow_but_for
 
 INTERVALS = """
 version: 1
@@ -25,7 +25,7 @@ def gates_in(project: Project, out: str = "out") -> list[dict[str, Any]]:
     return list(json.loads((project.path / out / "manifest.json").read_text())["gates"])
 
 
-@pytest.mark.parametrize("workers", [(), ("-n0",), WORKERS.values[0]], ids=["alone", "n0", "n2"])
+@pytest.mark.parametrize("workers", slow_but_for([()], [(), ("-n0",), ("-n2",)]), ids=["alone", "n0", "n2"])
 def test_models_and_policies_are_counted_and_reruns_are_not(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
     project = make_project(pytester, workers)
     project.write("policy.yaml", INTERVALS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 from pytest_vlmrobust.core.decision import ENDINGS
 
-from .conftest import SAMPLES, Project
+from .conftest import SAMPLES, Project, slow_but_for
 
 CELLS = 6
 SLOW_BACKEND = """
@@ -245,13 +246,18 @@ def pytest_unconfigure(config):
 """
 
 
-@pytest.mark.parametrize("when", ["before its cleanup", "among its cleanup", "behind its cleanup"])
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
-@pytest.mark.parametrize(("answer", "code"), [("B", 0), ("A", 1)])
-def test_a_signal_behind_the_last_line_makes_no_other_verdict(
-    slow_project: Project, when: str, name: str, answer: str, code: int
-) -> None:
+WHENS = ("before its cleanup", "among its cleanup", "behind its cleanup")
+SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT")
+LATE_SIGNALS = [*itertools.product(WHENS, SIGNALS, ("B", "A"))]
+IN_TURN = {*zip(WHENS, SIGNALS, "BBB", strict=True), *zip(WHENS, SIGNALS[1:] + SIGNALS[:1], "AAA", strict=True)}
+"""For each verdict every moment and every signal once."""
+
+
+@pytest.mark.parametrize("late", slow_but_for(IN_TURN, LATE_SIGNALS), ids="-".join)
+def test_a_signal_behind_the_last_line_makes_no_other_verdict(slow_project: Project, late: tuple[str, str, str]) -> None:
     """The decision is said and written by then: the process ends with it, or by the signal."""
+    when, name, answer = late
+    code = 0 if answer == "B" else 1
     backend = SLOW_BACKEND.replace("0.15", "0").replace('"B" if', f"{answer!r} if")
     slow_project.write("conftest.py", backend + LATE.format(when=when, name=name))
     process = start(slow_project)

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vlmrobust.plugin.run import Run
 
-from .conftest import WORKERS_IF_SLOW, Project, decision_cases, make_project
+from .conftest import WORKERS_IF_SLOW, Project, decision_cases, make_project, slow_but_for
 
 DAMAGE = """
 import os, shutil, sqlite3
@@ -77,7 +77,7 @@ DAMAGES = {
 QUICK = ("the store", "answers replaced", "answers changed", "evidence changed", "journal cut", "docket changed")
 
 
-@pytest.mark.parametrize("what", [pytest.param(what, marks=[] if what in QUICK else pytest.mark.slow) for what in DAMAGES])
+@pytest.mark.parametrize("what", slow_but_for(QUICK, DAMAGES))
 def test_a_run_that_lost_what_it_wrote_is_incomplete(project: Project, what: str) -> None:
     damage, said = DAMAGES[what]
     project.write("conftest.py", DAMAGE.format(damage=damage))
@@ -266,9 +266,7 @@ def test_options_that_a_hook_changes_do_not_hide_it(project: Project) -> None:
     assert run_to_the_end(project)[0].ret == 11
 
 
-@pytest.mark.parametrize(
-    "what", [pytest.param(what, marks=[] if what in QUICK_LATE else pytest.mark.slow) for what in LATE_DAMAGES]
-)
+@pytest.mark.parametrize("what", slow_but_for(QUICK_LATE, LATE_DAMAGES))
 def test_each_file_is_looked_at_once_more(project: Project, what: str) -> None:
     damage, expected = LATE_DAMAGES[what]
     project.write("conftest.py", HEAD.format(damage=damage) + WHEN["pytest_unconfigure"])
@@ -287,7 +285,7 @@ def test_the_copy_of_a_baseline_is_looked_at_as_well(project: Project) -> None:
     assert "baseline/predictions.sqlite: was deleted" in said
 
 
-@pytest.mark.parametrize("what", ["evidence changed", "page changed", "JUnit"])
+@pytest.mark.parametrize("what", slow_but_for(["evidence changed"], ["evidence changed", "page changed", "JUnit"]))
 def test_what_workers_wrote_is_looked_at_as_well(pytester: pytest.Pytester, what: str) -> None:
     project = make_project(pytester, ("-n2",))
     project.write("conftest.py", HEAD.format(damage=LATE_DAMAGES[what][0]) + WHEN["pytest_unconfigure"])

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vlmrobust.reporting.directory import NAMES, ReportDirectory
 
-from .conftest import Project
+from .conftest import Project, slow_but_for
 
 KEPT = ("notes.txt", ".vlm", "report.html.bak", "runs/old/manifest.json")
 """Files of the user's."""
@@ -77,7 +77,7 @@ def left(project: Project) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize("death", slow_but_for(IN_PROCESS | {"killed", "terminated", "disk full"}, DEATHS))
 def test_whatever_ends_a_run_no_file_says_go(reported: Project, death: str) -> None:
     code, files, options = DEATHS[death]
     for name, text in files.items():

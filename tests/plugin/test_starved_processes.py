@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from .conftest import ALONE, UNUSED, WORKERS_IF_SLOW, Project
+from .conftest import ALONE, UNUSED, WORKERS_IF_SLOW, Project, slow_but_for
 
 WRONG = {"setting": "invert", "answer": "A"}
 
@@ -28,7 +28,7 @@ def gate(project: Project) -> Project:
     return project
 
 
-@pytest.mark.parametrize("allowed", [6, 8, 9, 12, 13, 24, 63])
+@pytest.mark.parametrize("allowed", slow_but_for([6, 13, 63], [6, 8, 9, 12, 13, 24, 63]))
 def test_a_process_that_may_open_few_files_is_refused_in_words(gate: Project, allowed: int) -> None:
     """Below about ten pytest itself could not say so: its output is captured into files."""
     done = run(gate, f'ulimit -n {allowed}; exec "$@"')
@@ -44,7 +44,7 @@ def test_few_files_are_enough_for_tests_that_are_no_gate(gate: Project) -> None:
     assert run(gate, 'ulimit -n 32; exec "$@"').returncode == 0
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", slow_but_for([">&-", "<&- >&- 2>&-"], [">&-", "2>&-", "<&- >&- 2>&-"]))
 @pytest.mark.parametrize("decision", ["GO", pytest.param("NO-GO", marks=pytest.mark.slow)])
 def test_closed_streams_change_no_decision(gate: Project, closed: str, decision: str) -> None:
     """Without the plugin pytest ends with 1 then, as it does for a model that fails."""

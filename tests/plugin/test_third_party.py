@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from .conftest import ALONE, WORKERS_IF_SLOW, Project
+from .conftest import ALONE, WORKERS_IF_SLOW, Project, slow_but_for
 
 HEAD = """
 import os, sys, threading, uuid
@@ -86,7 +86,7 @@ def ended(project: Project, backend: str, *arguments: str) -> tuple[int, str]:
 EXITS = ["SystemExit(0)", "SystemExit(None)", "KeyboardInterrupt", "GeneratorExit", "pytest.exit.Exception('x', returncode=0)"]
 
 
-@pytest.mark.parametrize("raised", EXITS)
+@pytest.mark.parametrize("raised", slow_but_for(EXITS[::2][:2], EXITS))
 def test_a_factory_that_ends_the_process_is_a_usage_error(project: Project, raised: str) -> None:
     code, text = ended(project, f"def opened(ref):\n    raise {raised}\n")
     assert code == 4, text
@@ -111,29 +111,30 @@ UNSPEAKABLE = """class Unspeakable(BaseException):
 """ + member("infer", "raise Unspeakable")
 
 
-@pytest.mark.parametrize(
-    ("backend", "said"),
-    [
-        (member("fingerprint", "raise SystemExit(0)"), "raised SystemExit: 0 (conftest.py:*) in its fingerprint"),
-        (member("fingerprint", "return 'abc'"), "broke its contract: fingerprint() returned 'abc' of type str"),
-        (member("infer", "raise KeyboardInterrupt"), "raised KeyboardInterrupt (conftest.py:*) in its infer"),
-        (member("infer", "pytest.skip('no GPU')"), "raised Skipped: no GPU"),
-        (UNSPEAKABLE, "raised an error without a message that can be read (conftest.py:*) in its infer"),
-        (member("prepare", "raise GeneratorExit", "Preparing"), "raised GeneratorExit (conftest.py:*) in its prepare"),
-        (member("prepare", "return None", "Preparing"), "prepare() returned None of type NoneType"),
-        ("class Odd(Preparing):\n    lanes = 10**9\n", "lanes is 1000000000 of type int, expected a whole number of 1 to 4096"),
-        (
-            "class Odd(Preparing):\n    lanes = property(lambda self: sys.exit())\n",
-            "raised SystemExit (conftest.py:*) in its traits",
-        ),
-        (
-            "class Odd(Plain):\n    traits = Traits(mixes_cells='yes')\n",
-            "mixes_cells is 'yes' of type str, expected True or False",
-        ),
-        (TWICE, "raised SystemExit (conftest.py:*) in its factory"),
-    ],
-)
-def test_what_breaks_the_contract_is_an_error_of_its_tests(project: Project, backend: str, said: str) -> None:
+BREACHES = [
+    (member("fingerprint", "raise SystemExit(0)"), "raised SystemExit: 0 (conftest.py:*) in its fingerprint"),
+    (member("fingerprint", "return 'abc'"), "broke its contract: fingerprint() returned 'abc' of type str"),
+    (member("infer", "raise KeyboardInterrupt"), "raised KeyboardInterrupt (conftest.py:*) in its infer"),
+    (member("infer", "pytest.skip('no GPU')"), "raised Skipped: no GPU"),
+    (UNSPEAKABLE, "raised an error without a message that can be read (conftest.py:*) in its infer"),
+    (member("prepare", "raise GeneratorExit", "Preparing"), "raised GeneratorExit (conftest.py:*) in its prepare"),
+    (member("prepare", "return None", "Preparing"), "prepare() returned None of type NoneType"),
+    ("class Odd(Preparing):\n    lanes = 10**9\n", "lanes is 1000000000 of type int, expected a whole number of 1 to 4096"),
+    (
+        "class Odd(Preparing):\n    lanes = property(lambda self: sys.exit())\n",
+        "raised SystemExit (conftest.py:*) in its traits",
+    ),
+    (
+        "class Odd(Plain):\n    traits = Traits(mixes_cells='yes')\n",
+        "mixes_cells is 'yes' of type str, expected True or False",
+    ),
+    (TWICE, "raised SystemExit (conftest.py:*) in its factory"),
+]
+
+
+@pytest.mark.parametrize("breach", slow_but_for([BREACHES[0], BREACHES[2], BREACHES[-1]], BREACHES))
+def test_what_breaks_the_contract_is_an_error_of_its_tests(project: Project, breach: tuple[str, str]) -> None:
+    backend, said = breach
     code, text = ended(project, backend)
     assert code == 11, text
     assert said in text
