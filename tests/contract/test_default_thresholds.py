@@ -171,6 +171,7 @@ def test_a_weak_model_fails_on_data_that_no_table_mentions(policy: Policy, metri
     assert broken(policy, JudgedTest("weak", "my_own_data", metric), per_cent)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("name", ["default", "strict", "robustbench"])
 @pytest.mark.parametrize(
     ("make", "least", "most"), [(hidden_loss, 0.0, 0.05), (nothing_lost, 0.95, 1.0)], ids=["hidden-loss", "nothing-lost"]

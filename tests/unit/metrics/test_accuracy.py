@@ -155,6 +155,7 @@ def test_pictures_that_share_a_source_say_less() -> None:
         assert clustered_low < low < high < clustered_high
 
 
+@pytest.mark.study
 @pytest.mark.parametrize(("right", "refused", "lost"), [(0.97, 0.5, 0.03), (0.95, 1.0, 0.05)])
 def test_bounds_are_wrong_as_seldom_as_they_say(right: float, refused: float, lost: float) -> None:
     rng = np.random.default_rng(4)

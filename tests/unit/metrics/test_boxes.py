@@ -166,6 +166,7 @@ def test_who_reads_the_prompt_is_not_shown_to_look_and_who_looks_is() -> None:
     assert metrics.exceeds_the_prompt(ScoreTable(np.ones(100)), foretold) == ""
 
 
+@pytest.mark.study
 def test_a_rule_from_many_other_samples_is_no_look_either() -> None:
     told, asked = hinted(3000, noise=0.03)
     inputs = np.c_[told["nose"], np.ones(3000)]

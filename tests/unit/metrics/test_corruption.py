@@ -347,6 +347,7 @@ def test_one_setting_needs_no_correction() -> None:
     assert (result.low, result.high) == pytest.approx(exact_interval(20, 200))
 
 
+@pytest.mark.study
 def test_bounds_of_the_worst_case_err_seldom() -> None:
     """12 settings of one true drop of 4 pp: the largest estimate is biased upwards, its bounds hold (95 % each)."""
     rng = np.random.default_rng(8)

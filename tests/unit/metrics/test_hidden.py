@@ -113,6 +113,7 @@ def _rates_of_errors(runs: int, draw: Callable[[], ScoreTable], name: str, truth
     return float(np.mean([one.low > truth for one in found])), float(np.mean([one.high < truth for one in found]))
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("share", [0.02, 0.1])
 def test_always_lost_errs_as_seldom_as_it_says_with_clusters(share: float) -> None:
     rng, pictures = np.random.default_rng(5), 200
@@ -127,6 +128,7 @@ def test_always_lost_errs_as_seldom_as_it_says_with_clusters(share: float) -> No
     assert low <= 0.05 + 0.02
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("drops", [(0.25, 0.0, 0.0, 0.0), (0.25, 0.25, 0.25, 0.25)], ids=["one-on-the-bound", "all-on-the-bound"])
 @pytest.mark.parametrize("name", BY_CATEGORY)
 def test_the_worst_category_errs_as_seldom_as_it_says_with_clusters(name: str, drops: tuple[float, ...]) -> None:

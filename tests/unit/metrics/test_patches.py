@@ -232,6 +232,7 @@ def _errors(shares: tuple[float, ...], truth: float, interval: Bounds | object, 
     return high, low
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("known", [0.1, 0.5, 0.8])
 def test_an_indifferent_model_is_seldom_said_to_be_anything_else(known: float) -> None:
     """Four options, four patches, nominal 5 % on either side."""
@@ -241,6 +242,7 @@ def test_an_indifferent_model_is_seldom_said_to_be_anything_else(known: float) -
     assert max(_errors(shares, 0.0, luck.excess_interval, 14)) <= 0.05
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("shares", [(0.6, 0.05, 0.05, 0.3), (0.8, 0.005, 0.1, 0.095), (0.6, 0.2, 0.02, 0.18)])
 def test_bounds_of_the_raw_index_err_seldom(shares: tuple[float, ...]) -> None:
     truth = 1 - (shares[0] + shares[2]) / (shares[0] + shares[1])

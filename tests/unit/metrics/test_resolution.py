@@ -169,6 +169,7 @@ def _splits(n: int) -> Iterator[tuple[int, int, int, int]]:
                 yield first, second, third, n - first - second - third
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("shares", [(0.4, 0.1, 0.1, 0.4), (0.3, 0.05, 0.25, 0.4)])
 def test_bounds_of_two_points_err_seldom(shares: tuple[float, float, float, float]) -> None:
     """Exact, over all outcomes of 7 samples that are right at neither, one or both resolutions; nominal 5 % on either side."""

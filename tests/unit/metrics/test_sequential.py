@@ -312,6 +312,7 @@ def few_stakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sequential, "STAKES", np.array([float(stake) for stake in EXACT_STAKES]))
 
 
+@pytest.mark.study
 @pytest.mark.usefixtures("few_stakes")
 @pytest.mark.parametrize("side", ["pass", "fail"])
 def test_bets_are_valid_over_every_order(side: str) -> None:
@@ -334,6 +335,7 @@ def test_bets_are_those_of_the_definition(most: int) -> None:
     np.testing.assert_allclose(capital_of(orders, most), np.array(exact, dtype=np.float64), rtol=1e-9)
 
 
+@pytest.mark.study
 @pytest.mark.usefixtures("few_stakes")
 @pytest.mark.parametrize("side", ["pass", "fail"])
 def test_bets_are_valid_with_missing_answers(side: str) -> None:

@@ -142,6 +142,7 @@ def test_drops_of_graded_scores_are_means() -> None:
     assert isinstance(drop_test(clean, np.array([[1.0], [0.0], [0.0], [1.0]]), clusters), TangoTest)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize(
     ("clusters", "members", "harmful", "copied"), [(60, 3, 0.03, 0.5), (60, 3, 0.12, 0.0), (100, 4, 0.02, 0.5)]
 )
@@ -175,6 +176,7 @@ def _alike(
 UNEQUAL = {"one image with 20 %": [65] + [1] * 259, "30 unequal": [1, 2, 3, 5, 8, 10, 12, 15, 20, 30] * 3}
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("name", UNEQUAL)
 def test_bounds_hold_where_images_are_of_very_unequal_size(name: str) -> None:
     """At 5 %, 400 runs; with G - 1 degrees of freedom and no guard the upper bounds are too low in 11 and 23 % of them."""
@@ -270,6 +272,7 @@ def test_samples_of_a_group_and_of_a_unit_stay_together() -> None:
     assert join_clusters(["", ""], []).count == 2
 
 
+@pytest.mark.study
 @pytest.mark.parametrize(
     ("images", "per_image", "rate", "change"),
     [(60, 1, 0.9, 0.0), (60, 6, 0.85, 0.0), (200, 1, 0.97, 0.0), (60, 1, 0.9, 0.1), (150, 2, 0.8, 0.05), (300, 1, 0.95, 0.02)],

@@ -133,6 +133,7 @@ def test_what_a_step_counts_is_the_average_over_halves(ratio: float) -> None:
     assert value / error == pytest.approx(averaged, abs=0.01)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize(
     ("rates", "n"),
     [

@@ -36,6 +36,7 @@ def test_a_group_without_a_mistake_leaves_the_limit_of_the_other() -> None:
 SHARES = np.unique(np.concatenate([np.linspace(0.0, 0.1, 11), np.linspace(0.1, 0.9, 9), np.linspace(0.9, 1.0, 11)]))
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("sizes", [(8, 8), (25, 25), (10, 40)])
 def test_gaps_err_as_rarely_as_declared(sizes: tuple[int, int]) -> None:
     """Exact, over all outcomes and a grid of 961 truths: with Wilson's limits the upper end erred in up to 20 %."""
@@ -51,6 +52,7 @@ def test_gaps_err_as_rarely_as_declared(sizes: tuple[int, int]) -> None:
         assert np.einsum("ia,jb,ijab->ij", first, second, missed).max() <= 0.05
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("n", [25, 100, 200])
 def test_gaps_hold_where_one_group_makes_no_mistake(n: int) -> None:
     """Exact, at means of 1.0 and 0.9: .072, .058 and .057 with Wilson's limits."""
@@ -59,6 +61,7 @@ def test_gaps_hold_where_one_group_makes_no_mistake(n: int) -> None:
     assert chances[high < 0.1 - 1e-9].sum() <= 0.05
 
 
+@pytest.mark.study
 def test_gaps_of_graded_scores_hold() -> None:
     """Of 60 overlaps of 0.9 in each group, 4 in 100 of one group are lost: a world in which few of them are seen."""
     rng, truth = np.random.default_rng(4), 0.9 * 0.04

@@ -174,6 +174,7 @@ def evenly_lost(rng: np.random.Generator, n: int, runs: int) -> np.ndarray:
     return rng.binomial(133, rng.beta(0.012 * 23.5, 0.988 * 23.5, (n, runs))) / 133
 
 
+@pytest.mark.study
 def test_a_small_even_regression_takes_many_samples() -> None:
     """853 samples show that 1.2 pp are more than 0.5 pp, and no 853 that they are more than 1 pp: one in 2,000 might gain all."""
     lost, alone = evenly_lost(np.random.default_rng(8), 853, 400), Clusters.of(None, 853)
@@ -182,6 +183,7 @@ def test_a_small_even_regression_takes_many_samples() -> None:
     assert (lowers > 0.01).mean() < 0.05
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("n", [260, 853])
 def test_lower_bounds_of_losses_err_seldom(n: int) -> None:
     """Losses spread over samples; and those with samples, 3 in 100, that gain a part of what they could."""
@@ -209,6 +211,7 @@ def rarely_lost(rng: np.random.Generator, settings: int) -> np.ndarray:
     return lost
 
 
+@pytest.mark.study
 @pytest.mark.parametrize(
     ("name", "side"),
     [
@@ -249,6 +252,7 @@ def test_p_values_of_losses_fit_their_lower_bounds() -> None:
         assert [test.p_above(float(end))[column] for column, end in enumerate(ends)] == pytest.approx([tail] * 5, rel=1e-4)
 
 
+@pytest.mark.study
 def test_a_hundred_tests_together_do_not_fail_what_gains_now_and_then() -> None:
     """1 % of 324 samples gain some part, the others lose 1.5 pp: at a 20th of 5 %, without the guard in over 3 %."""
     rng, alone = np.random.default_rng(12), Clusters.of(None, 324)

@@ -139,6 +139,7 @@ def test_the_mean_of_one_is_that_one() -> None:
     assert np.array_equal(same.differences(0.9, np.random.default_rng(0)), one.differences(0.9, np.random.default_rng(0)))
 
 
+@pytest.mark.study
 @pytest.mark.parametrize(
     ("truth", "samples", "groups"),
     [
@@ -227,6 +228,7 @@ def few_lost(rng: np.random.Generator, rates: Array, samples: int) -> Array:
     return drops
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("rates", [np.full(30, 0.02), np.array([0.2, 0.1, 0.08, 0.06, *[0.01] * 26])])
 def test_the_largest_few_are_bounded_whichever_they_are(rates: np.ndarray) -> None:
     """250 runs at 5 %: above 8.5 % once in 100. The mean of the few that look largest is too large throughout."""

@@ -241,6 +241,7 @@ def test_the_score_interval_of_one_cluster_has_no_ends() -> None:
     assert score_ratio_interval(np.ones(3), np.ones(3), Clusters.of(["a"] * 3, 3), 0.90) == (-math.inf, math.inf)
 
 
+@pytest.mark.study
 def test_bounds_that_pass_err_less_often_than_students() -> None:
     """100 samples, a visual gain of 45 pp, a ratio of 0.05, 1.5 % helpful flips: upper bounds below the truth in 150 runs."""
     rng = np.random.default_rng(6)
