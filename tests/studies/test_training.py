@@ -71,3 +71,19 @@ def test_the_shipped_tokenizer_is_the_one_the_program_builds(program: dict[str, 
     shipped = AutoTokenizer.from_pretrained(TRAINING.parents[1] / "pytest_vlmrobust" / "demo" / "tiny")
     text = "Question: Which shape is red?\nOptions:\nA. star\nB. heart\n"
     assert shipped(text).input_ids == program["checkpoint"].build_tokenizer()(text).input_ids
+
+
+def test_the_portable_form_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from transformers import Qwen2VLForConditionalGeneration
+
+    monkeypatch.syspath_prepend(TRAINING)
+    portable = importlib.import_module("portable")
+    model = Qwen2VLForConditionalGeneration.from_pretrained(portable.TINY, dtype=torch.float32).eval()
+    other = portable.portable(model)
+    assert other.config.vision_config.rope_parameters["rope_theta"] == 10_000
+    grid = torch.tensor([[1, 8, 6]])
+    patches = torch.rand(48, 2400, generator=torch.manual_seed(0)) * 2 - 1
+    with torch.no_grad():
+        one, two = (each.model.visual(patches, grid_thw=grid).pooler_output for each in (model, other))
+    torch.testing.assert_close(two, one, atol=2e-3, rtol=1e-3)
