@@ -128,6 +128,13 @@ def from_plain(data: object, kind: type[T]) -> T:
         raise TypeError(_in_words(problem, kind, names)) from None
 
 
+def prepare(kind: type) -> None:
+    """Loads what :func:`from_plain` needs for a type, which takes a part of a second and opens files."""
+    import pydantic_core  # noqa: F401 - its errors too
+
+    _validator(kind)
+
+
 _EXPECTED = {
     "text": ("string",),
     "true or false": ("bool",),

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .words import WordQuestion
-
 
 # Questions about scenes: every answer is computed from the scene, every distractor drawn from it where it has any.
 
@@ -31,17 +29,23 @@ Asker = Callable[["np.random.Generator", Scene], "SceneQuestion | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class SceneQuestion:
-    """A question with its answer; ``options`` is empty for yes/no questions.
-
-    ``solve`` gives the answer in another scene (a mirrored one), or ``None`` when the question makes no sense there.
-    """
+class Question:
+    """A question with its answer; ``options`` is empty for yes/no questions."""
 
     kind: str
     category: str
     text: str
     answer: str
     options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SceneQuestion(Question):
+    """A question about a scene.
+
+    ``solve`` gives the answer in another scene (a mirrored one), or ``None`` when the question makes no sense there.
+    """
+
     solve: Solver
     about_color: bool
 
@@ -303,9 +307,7 @@ class Shapes:
         raise AssertionError("scenes never end")
 
 
-def sample_of(
-    question: SceneQuestion | WordQuestion, image: ImageSource, *, dataset: str, group: str, changed_by: Iterable[str]
-) -> Sample:
+def sample_of(question: Question, image: ImageSource, *, dataset: str, group: str, changed_by: Iterable[str]) -> Sample:
     """Returns the sample of a question; its id ends in the number of its group."""
     options = dict(zip(LETTERS, question.options, strict=False))
     target = next((letter for letter, text in options.items() if text == question.answer), question.answer)

@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import Sample, text_of_height
 
 from .scenes import CANVAS, COLORS, held_out
-from .shapes import EVALUATION_SEED, LETTERS, sample_of
+from .shapes import EVALUATION_SEED, LETTERS, Question, sample_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -161,14 +161,9 @@ def draw_page(page: Page) -> NDArray[np.uint8]:
 
 
 @dataclass(frozen=True, slots=True)
-class WordQuestion:
-    """A question about a page with its answer; ``options`` is empty for yes/no questions."""
+class WordQuestion(Question):
+    """A question about a page."""
 
-    kind: str
-    category: str
-    text: str
-    answer: str
-    options: tuple[str, ...]
     changed_by: frozenset[str]
     """What else would be right after, or could no longer be told: members of ``perturbations.CHANGES``."""
 

@@ -42,7 +42,7 @@ _MOVES = "a better score in the best wording makes the range larger, and in the 
     better="lower",
     bounds=(0.0, 1.0),
     perfect=0.0,
-    reference="Promptception (arXiv 2509.03986), deviation of the accuracy over prompts",
+    reference="Promptception, 2025 (arXiv 2509.03986), deviation of the accuracy over prompts",
     unsuited="The largest of many differences is above 0 by chance alone, the more so with more wordings. Judge it by its "
     "interval, and bound `answer_change_rate` beside it: answers may change both ways.",
     interval=wording_range_interval,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vlmrobust.core.conversion import to_plain
+from pytest_vlmrobust.core.conversion import prepare, to_plain
 from pytest_vlmrobust.core.decision import Decision, Outcome
 
 from .evaluation import RunEvaluation
@@ -229,6 +229,9 @@ class Run(RunEvaluation):
     def begin(self) -> None:
         """Makes the directory of the run, so that a run that is killed in its first test leaves a trace."""
         if self.controls and self.selection.selected:
+            from pytest_vlmrobust.core.record import Record
+
+            prepare(Record)  # later a process may be unable to open the files of a library
             _ = self.journal
 
     def finish_test(self, record: Record) -> None:
