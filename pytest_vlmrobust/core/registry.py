@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
@@ -12,6 +12,22 @@ from .errors import UnknownName, UsageError, did_you_mean
 T = TypeVar("T")
 
 DISABLE_VARIABLE = "PYTEST_VLMROBUST_NO_PLUGINS"
+
+
+class RegistryState:
+    """What is registered at a moment, compared by identity; it keeps the things alive, so that a cache may have it as its key."""
+
+    __slots__ = ("_ids", "_things")
+
+    def __init__(self, things: Iterable[object]) -> None:
+        self._things = tuple(things)
+        self._ids = tuple(map(id, self._things))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RegistryState) and self._ids == other._ids
+
+    def __hash__(self) -> int:
+        return hash(self._ids)
 
 
 class Registry(Generic[T]):
@@ -65,9 +81,9 @@ class Registry(Generic[T]):
         return dict(self._things)
 
     @property
-    def state(self) -> tuple[int, ...]:
-        """Changes with what is registered or loaded: the key of a cache of what is made of it, which keeps the things alive."""
-        return tuple(map(id, self._things.values()))
+    def state(self) -> RegistryState:
+        """What is registered or loaded: the key of a cache of what is made of it."""
+        return RegistryState(self._things.values())
 
     def owner(self, name: str) -> str:
         """Returns which installed package offers ``name``, empty for what was registered in this process."""

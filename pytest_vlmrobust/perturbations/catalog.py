@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Setting
 from pytest_vlmrobust.core.errors import SettingError, UnknownName
+from pytest_vlmrobust.core.registry import RegistryState
 
 from . import (
     adapters,
@@ -205,7 +206,7 @@ def info(setting: str | Setting) -> SettingInfo:
 
 
 @lru_cache(maxsize=4096)
-def _info(parsed: Setting, _state: tuple[int, ...]) -> SettingInfo:
+def _info(parsed: Setting, _state: RegistryState) -> SettingInfo:
     steps = records(parsed)
     alone = len(steps) == 1
     return SettingInfo(

@@ -21,6 +21,7 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Plan
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS
+from pytest_vlmrobust.core.registry import RegistryState
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import quantity as quantity_of
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUITE
@@ -113,7 +114,7 @@ def quantities() -> Mapping[str, Quantity]:
 
 
 @lru_cache(maxsize=4)
-def _quantities(_state: tuple[int, ...]) -> Mapping[str, Quantity]:
+def _quantities(_state: RegistryState) -> Mapping[str, Quantity]:
     records = [metrics.get(name) for name in metrics.names()]
     of_scores = [_of_metric(record) for record in records]
     listed = [
@@ -148,13 +149,15 @@ def applying(test: PlannedTest) -> list[Quantity]:
 def estimate_all(
     test: PlannedTest, scores: CellScores | SweepScores | FamilyScores, names: Collection[str] | None = None
 ) -> dict[str, Estimate]:
-    """Estimates the quantities that a test is judged by, and their parts, by name; those called ``names`` alone, if given.
+    """Estimates the quantities that a test is judged by, and their parts, by name.
+
+    With ``names`` only those, and whatever has parts, which a rule may name.
 
     Raises:
         InfrastructureError: something that a quantity is compared with could not be measured.
     """
     estimates = {}
-    for each in (each for each in applying(test) if names is None or each.name in names):
+    for each in (each for each in applying(test) if names is None or each.name in names or each.parts):
         if (estimate := each.estimate(scores)) is not None:
             estimates[each.name] = estimate
         estimates |= each.parts(scores) if each.parts else {}
