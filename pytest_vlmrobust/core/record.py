@@ -135,6 +135,10 @@ class Reply:
     """``scored``, ``unparsed`` or ``error``."""
 
 
+NEWLY_WRONG = "newly_wrong"
+"""The kind of an example that was right when clean, and that a setting turned wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """One sample as evidence: what was asked, what was seen, and what came back."""

@@ -100,11 +100,20 @@ def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str]
     lines += [" · ".join(f"{what} {code(on_one_line(text, _CELL))}" for what, text in about.items() if text), ""]
     lines += [f"- {code(on_one_line(model, _CELL))}: **{own.word}**" for model, own in [*said.several.items()][:most]]
     lines += [f"- {_cell(limit)}" for limit in said.grave[: max(1, most)]]
-    lines += [*([""] if lines[-1] else []), *_changes(run, against, most)]
+    lines += [*([""] if lines[-1] else []), *_worst_questions(said), *_changes(run, against, most)]
     lines += _attention(said, most)
     if shown := [f"[{inert(text)}](<{_address(url)}>)" for text, url in links.items() if url]:
         lines += [" · ".join(shown), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _worst_questions(view: RunView) -> list[str]:
+    """Returns the worst questions in words: the question, the right answer, and what the model answered before and after."""
+    lines: list[str] = []
+    for question in view.worst_questions():
+        answers = [f"{code(on_one_line(reply.about, _CELL))} {_cell(said)}" for reply, said, _ in question.answers]
+        lines.append(f"- {_cell(question.example.question)}<br>right {'; '.join([f'**{_cell(question.right)}**', *answers])}")
+    return ["### Worst questions", "", *lines, ""] if lines else []
 
 
 def _capital(text: str) -> str:

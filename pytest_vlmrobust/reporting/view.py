@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations, zip_longest
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Decision, Outcome
-from pytest_vlmrobust.core.record import BUDGET_METRICS, BY_VALUE, FAMILY, Measure, Record
+from pytest_vlmrobust.core.record import BUDGET_METRICS, BY_VALUE, FAMILY, NEWLY_WRONG, Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import all_of, first_few, interval, number, percent, quantity
 from pytest_vlmrobust.metrics import rci_correlation
@@ -151,6 +151,36 @@ class ViewedTest:
         scope = [f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in where] or [""]
         parts += [f"where: {{{scope[0]}", *scope[1:]]
         return [f"- {{{parts[0]},", *(f"{part}," for part in parts[1:-1]), f"{parts[-1]}}}}}"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorstQuestion:
+    """A question that was answered worse about the changed images than about the clean ones."""
+
+    record: Record
+    """The test that it is from."""
+    example: Example
+
+    @property
+    def right(self) -> str:
+        """The right answer, with the text of its option."""
+        return self._with_option(self.example.target)
+
+    @property
+    def answers(self) -> list[tuple[Reply, str, list[Picture]]]:
+        """The clean answer, then the changed one: each with what a reader sees of it, and the images that it is about."""
+        return [(reply, self._said(reply), self._pictures(reply.about)) for reply in self.example.replies]
+
+    def _pictures(self, about: str) -> list[Picture]:
+        return [one for one in self.example.pictures if one.caption == about or one.caption.startswith(f"{about}, ")]
+
+    def _said(self, reply: Reply) -> str:
+        if reply.state == "error":
+            return "none: the model call failed"
+        return self._with_option(reply.answer) if reply.answer else f"{reply.text or 'nothing'} (not readable as an answer)"
+
+    def _with_option(self, answer: str) -> str:
+        return " ".join(filter(None, [answer, self.example.options.get(answer)]))
 
 
 @dataclass(frozen=True)
@@ -303,6 +333,24 @@ class RunView:
     def explained(self) -> list[ViewedTest]:
         """The tests that are broken or undecided, worst first."""
         return [test for test in self.tests if test.is_explained]
+
+    def worst_questions(self, most: int = 2) -> list[WorstQuestion]:
+        """Returns different questions of the worst tests that settings turned wrong; of a GO and an INCOMPLETE none.
+
+        Where broken and undecided tests have no examples, as sweeps, they are from other tests of the same model and data.
+        """
+        if self.decision not in (Decision.NO_GO, Decision.INCONCLUSIVE):
+            return []
+        explained = [test.record for test in self.explained]
+        about = {(record.model, record.dataset) for record in explained}
+        others = [one for test in self.tests if not test.is_explained and ((one := test.record).model, one.dataset) in about]
+        found: dict[tuple[str, str], WorstQuestion] = {}
+        for records in (explained, others):  # of each test its first question, then of each its second
+            ranked = zip_longest(*([WorstQuestion(one, example) for example in one.examples] for one in records))
+            for question in filter(None, chain.from_iterable(ranked)):
+                if question.example.kind == NEWLY_WRONG:
+                    found.setdefault((question.record.dataset, question.example.sample), question)
+        return list(found.values())[:most]
 
     @cached_property
     def _bounds(self) -> Mapping[tuple[str, str], str]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE
 from pytest_vlmrobust.core.prediction import Prediction, Score
-from pytest_vlmrobust.core.record import Example, Picture, Record, Reply
+from pytest_vlmrobust.core.record import NEWLY_WRONG, Example, Picture, Record, Reply
 from pytest_vlmrobust.core.sample import IMAGE_MARK, PictureDigests, Sample
 from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.datasets.protocol import Dataset
@@ -136,7 +136,6 @@ class EvidenceWriter:
 # second of each, and so on.
 
 
-NEWLY_WRONG = "newly_wrong"
 WHOLE_ONLY = "whole_only"
 PATCH_ONLY = "patch_only"
 MOST = {NEWLY_WRONG: 3, WHOLE_ONLY: 4, PATCH_ONLY: 4}

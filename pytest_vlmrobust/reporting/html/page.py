@@ -233,6 +233,7 @@ def render_html(view: RunView) -> str:
         parts=_parts(sweeps=sections, analyses=tables, observatory=tasks, families=family_records, noise=facts.repeatability),
         breaches=loud[:_BREACHES],
         loud=len(loud),
+        worst=view.worst_questions(),
         waivers=view.waivers,
         waived=Outcome.WAIVED,
         facts=facts,

@@ -18,6 +18,7 @@ from pytest_vlmrobust.reporting.facts import RunFacts
 from pytest_vlmrobust.reporting.files import RunFiles
 
 from .conftest import record
+from .pages import example
 
 HOSTILE = "<img src=x> [x](http://y) @all | \x1b[2J \u202e"
 
@@ -109,6 +110,16 @@ def test_nothing_of_others_is_interpreted() -> None:
     assert "](http" not in outside_code
     assert "@all" not in outside_code
     assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_the_worst_questions_are_named_in_words() -> None:
+    bad = record("m-d-fog:high", Outcome.FAIL, examples=(example(), example(sample="s-2", question=HOSTILE, target=HOSTILE)))
+    text = told(run(bad))
+    assert "- What is it?<br>right **A a cat**; `clean` A a cat; `fog:high` B a dog\n" in text
+    assert text.count("<br>right **") == 2
+    outside_code = re.sub(r"(`+).*?\1", "", text)
+    assert [part for part in ("<img", "](http", "@all") if part in outside_code] == []
+    assert "Worst questions" not in told(run(record("m-d-fog:high", examples=(example(),))))
 
 
 def test_links_are_those_that_are_known() -> None:

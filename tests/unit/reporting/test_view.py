@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,7 @@ from pytest_vlmrobust.reporting.view import RunView
 from pytest_vlmrobust.reporting.writing import inert, json_text
 
 from .conftest import open_record, record
+from .pages import example, patched
 
 RUNS = Path(__file__).parents[2] / "golden" / "reports"
 NAMES = ("go", "waived", "allowed", "no-go", "shortfall", "incomplete", "three-models", "hostile")
@@ -192,6 +194,23 @@ def test_a_row(measure: Measure, shown: tuple[str, ...]) -> None:
 
 def test_a_row_of_nothing_is_empty_and_no_zero() -> None:
     assert row_of(record("a", Outcome.ERROR, measures=())) == ("", "", "", "", "")
+
+
+def test_the_worst_questions_are_different_and_from_the_worst_tests() -> None:
+    def questions(*records: Record) -> list[tuple[str, str]]:
+        return [(one.record.id, one.example.sample) for one in RunView(records, RunFacts()).worst_questions()]
+
+    def samples(*names: str) -> dict[str, Any]:
+        return {"examples": tuple(example(sample=name) for name in names)}
+
+    worst = record("m-d-a", Outcome.FAIL, 0.5, **samples("1", "2", "3"))
+    assert questions(worst, record("m-d-b", Outcome.FAIL, 0.4, **samples("1", "4"))) == [("m-d-a", "1"), ("m-d-a", "2")]
+    assert questions(worst, record("m-d-b", Outcome.FAIL, 0.6, **samples("5"))) == [("m-d-b", "5"), ("m-d-a", "1")]
+    passed = record("m-d-c", **samples("6"))
+    assert questions(passed, record("m-d-mean", Outcome.FAIL)) == [("m-d-c", "6")]  # a sweep has no examples
+    assert questions(passed, record("n-d-mean", Outcome.FAIL, model="n")) == []
+    assert questions(passed) == []
+    assert questions(record("m-d-patches:2", Outcome.FAIL, examples=(patched(),))) == []
 
 
 def test_counts_stand_worst_first() -> None:

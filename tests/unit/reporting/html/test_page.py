@@ -26,7 +26,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     facts = RunFacts(pictures=store(folder / "pictures"), command=COMMAND, repeatability=asked_twice(9))
     replies = (Reply("clean", "A", "A", "letter", 1.0), Reply("snow:high", EVIL, "", "", 0.0, "unparsed"))
-    evil = cell("snow:high", "weather", "high", 0.5, Outcome.FAIL, examples=(example(question=EVIL, replies=replies),))
+    evil = cell(
+        "snow:high", "weather", "high", 0.5, Outcome.FAIL, examples=(example(sample="s-2", question=EVIL, replies=replies),)
+    )
     (folder / "report.html").write_text(render_html(RunView([*run(), evil], facts)), encoding="utf-8")
     return folder / "report.html"
 
@@ -106,6 +108,37 @@ def test_the_filter_narrows_the_table(page: Any) -> None:
     page.get_by_label("Show tests whose line contains").fill("fog fail")
     assert page.locator("#all tbody tr:visible").count() == 1
     assert page.locator("#filtered").inner_text() == "1 of 16"
+
+
+def test_the_first_screen_shows_the_worst_questions_with_both_images_and_answers(browser: Any, report: Path) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(report.as_uri())
+    evil, fog = page.locator(".worst article").all()
+    box = page.locator(".worst").bounding_box()
+    assert box["y"] + box["height"] <= 800
+    assert EVIL in evil.inner_text()
+    assert f"{EVIL} (not readable as an answer)" in evil.inner_text()
+    for words in ("What is it?", "right answer: A a cat", "clean", "✓ A a cat", "fog:high", "✕ B a dog"):
+        assert words in fog.inner_text()
+    sync_api.expect(fog.locator("img")).to_have_count(2)
+    fog.get_by_role("link", name="all samples of m-d-fog:high").click()
+    assert "final_letter" in page.get_by_role("dialog").inner_text()
+    page.close()
+
+
+def test_more_than_twelve_tests_fit_on_a_screen(browser: Any, tmp_path: Path) -> None:
+    reason = "accuracy_drop 0.008 [-0.057, 0.075], too few questions to tell if <= 0.020 (rule drop, p.yaml:3)"
+    tests = [cell(f"fog:{number}", "weather", "high", 0.2, Outcome.INCONCLUSIVE, reason=reason) for number in range(30)]
+    (tmp_path / "report.html").write_text(render_html(RunView(tests, RunFacts())), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto((tmp_path / "report.html").as_uri())
+    page.locator("#tests").evaluate("section => section.scrollIntoView()")
+    table = page.locator(".tall")
+    assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
+    bottom = min(800, table.evaluate("one => one.getBoundingClientRect().bottom"))
+    ends = page.locator("#all tbody tr").evaluate_all("rows => rows.map((row) => row.getBoundingClientRect().bottom)")
+    assert sum(end <= bottom for end in ends) > 12
+    page.close()
 
 
 def test_the_theme_can_be_switched(page: Any) -> None:
