@@ -298,10 +298,7 @@ class Browser:
 
     def _changes(self, connection: sqlite3.Connection, cell: BrowsedCell, place: int) -> str:
         """Returns what the setting of a cell changed in a question, as JSON."""
-        schema = self._schema(cell.run)
-        if not connection.execute(f"select 1 from {schema}.sqlite_master where name = 'questions'").fetchone():
-            return "{}"
-        query = f"select changes from {schema}.questions where dataset = ? and setting = ? and place = ?"
+        query = f"select changes from {self._schema(cell.run)}.questions where dataset = ? and setting = ? and place = ?"
         row = connection.execute(query, (cell.dataset, cell.setting, place)).fetchone()
         return "{}" if row is None else text_of(self._path(cell.run), row[0], f"a changed question of {cell.dataset!r}")
 

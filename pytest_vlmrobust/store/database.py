@@ -8,8 +8,8 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
@@ -75,8 +75,6 @@ class DatabaseSchema:
     application_id: int
     version: int
     tables: tuple[str, ...]
-    added: Mapping[str, str] = field(default_factory=dict)
-    """Tables that files of older versions lack: name to what creates them."""
     called: str = "store"
     """What messages call it."""
     damaged: str = "The file is damaged: move it away, and its predictions are made again"
@@ -178,7 +176,7 @@ def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> s
     Local disks only: the write-ahead log does not work on network file systems.
 
     Raises:
-        StoreError: the file or its directory cannot be used, is no database of ours, is damaged or of a newer schema.
+        StoreError: the file or its directory cannot be used, is no database of ours, is damaged or of another schema.
     """
     with explain_errors(path, "open", schema):
         connection = _connect_read_only(path, schema) if read_only else _connect_writable(path)
@@ -320,15 +318,6 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: DatabaseSchema,
     with transaction(connection):
         if _blank(connection):  # still: another process may have been faster
             _create(connection, schema)
-        for name, statement in schema.added.items():
-            if not has_table(connection, name):
-                connection.execute(statement)
-                connection.execute(f"pragma user_version = {schema.version}")
-
-
-def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether there is a table of that name; older files that are open for reading lack tables of later versions."""
-    return connection.execute("select 1 from sqlite_master where name = ?", (name,)).fetchone() is not None
 
 
 def _blank(connection: sqlite3.Connection) -> bool:
@@ -347,10 +336,10 @@ def _check_version(connection: sqlite3.Connection, path: Path, schema: DatabaseS
     (version,) = connection.execute("pragma user_version").fetchone()
     if application != schema.application_id:
         raise StoreError(f"{path}: the file is a database of another program, no {schema.called}: {schema.elsewhere}")
-    if version > schema.version:
+    if version != schema.version:
         raise StoreError(
             f"{path}: the {schema.called} has schema {version}, and this release reads schema {schema.version}. "
-            f"Upgrade pytest-vlmrobust, or {schema.elsewhere}"
+            f"Use the release of pytest-vlmrobust that wrote it, or {schema.elsewhere}"
         )
 
 
@@ -366,7 +355,7 @@ def _check_layout(connection: sqlite3.Connection, path: Path, schema: DatabaseSc
             raise StoreError(
                 f"{path}: holds the {kind} {str(name)[:100]!r} on the table {table!r}, which no run makes. {schema.damaged}"
             )
-    lacking = sorted(set(expected) - {name for _, name, _, _ in rows} - set(schema.added))
+    lacking = sorted(set(expected) - {name for _, name, _, _ in rows})
     if lacking:
         raise StoreError(f"{path}: lacks the table {lacking[0]!r}. {schema.damaged}")
 

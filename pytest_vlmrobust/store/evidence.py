@@ -23,7 +23,7 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 
-from .database import FILE_NAME, Database, DatabaseSchema, connect, explain_errors, has_table, transaction
+from .database import FILE_NAME, Database, DatabaseSchema, connect, explain_errors, transaction
 from .gates import members
 from .questions import (
     RUN_AGAIN,
@@ -40,26 +40,6 @@ from .questions import (
 )
 from .run_directory import LOST
 
-_PICTURES = """
-    create table pictures (
-        dataset text not null,
-        sample text not null,
-        sources text not null,
-        pixels text not null,
-        primary key (dataset, sample)
-    ) without rowid
-    """
-"""New in version 2: picture digests of samples. Runs of version 1 have none."""
-_QUESTIONS = """
-    create table questions (
-        dataset text not null,
-        setting text not null,
-        place integer not null,
-        changes text not null,
-        primary key (dataset, setting, place)
-    ) without rowid
-    """
-"""New in version 3: what settings changed in questions."""
 _TABLES = (
     """
     create table models (
@@ -83,8 +63,24 @@ _TABLES = (
         primary key (dataset, place)
     ) without rowid
     """,
-    _PICTURES,
-    _QUESTIONS,
+    """
+    create table pictures (
+        dataset text not null,
+        sample text not null,
+        sources text not null,
+        pixels text not null,
+        primary key (dataset, sample)
+    ) without rowid
+    """,
+    """
+    create table questions (
+        dataset text not null,
+        setting text not null,
+        place integer not null,
+        changes text not null,
+        primary key (dataset, setting, place)
+    ) without rowid
+    """,
     """
     create table spaces (
         model text not null,
@@ -120,9 +116,8 @@ _TABLES = (
 )
 SCHEMA = DatabaseSchema(  # "VLME"
     0x564C4D45,
-    3,
+    1,
     _TABLES,
-    {"pictures": _PICTURES, "questions": _QUESTIONS},
     called="evidence of a run",
     damaged=RUN_AGAIN,
     absent="Name the directory of a run that asked a model, such as .vlmrobust/runs/RUN",
@@ -209,7 +204,7 @@ class Evidence(Database):
         with self._lock, _explain_errors(self.path, "read"):
             log = self.path.with_name(f"{self.path.name}-wal")
             size = self.path.stat().st_size + (log.stat().st_size if log.exists() else 0)
-            for table in sorted(name for name in _OWN if has_table(self._connection, name)):
+            for table in sorted(_OWN):
                 (rows,) = self._connection.execute(f"select count(*) from {table}").fetchone()  # noqa: S608 - a name of ours
                 if rows * _LEAST_ROW > size:
                     raise StoreError(f"{self.path}: claims {rows} rows in {table}, more than {size} bytes can hold. {RUN_AGAIN}")
@@ -279,13 +274,8 @@ class Evidence(Database):
             )
 
     def pictures(self, dataset: str) -> dict[str, PictureDigests]:
-        """Returns the picture digests of samples that were shown unchanged, by sample id.
-
-        None of them where an older release wrote the file.
-        """
+        """Returns the picture digests of samples that were shown unchanged, by sample id."""
         with self._lock, _explain_errors(self.path, "read"):
-            if not has_table(self._connection, "pictures"):
-                return {}
             rows = self._connection.execute(
                 "select sample, sources, pixels from pictures where dataset = ?", (dataset,)
             ).fetchall()
@@ -479,8 +469,6 @@ class Evidence(Database):
     def changed_questions(self, dataset: str, setting: Setting) -> dict[int, str]:
         """Returns what a setting changed in questions, as JSON, by their places in the dataset."""
         with self._lock, _explain_errors(self.path, "read"):
-            if not has_table(self._connection, "questions"):
-                return {}
             query = "select place, changes from questions where dataset = ? and setting = ?"
             rows = self._connection.execute(query, (dataset, str(setting))).fetchall()
         self._require_places(f"the table of questions of {dataset!r}", rows)

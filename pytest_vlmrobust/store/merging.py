@@ -97,7 +97,6 @@ def _add(connection: sqlite3.Connection, clock: TimedLock, draft: Path, source: 
         connection.execute("attach database ? as part", (read_only_uri(source, _PART),))
     try:
         with explain_errors(source, "read", _PART), clock:
-            _refuse_other_schema(connection, source)
             _refuse_other_models(connection, source)
         with explain_errors(draft, "write", _OUT), clock:
             connection.execute("insert or ignore into contexts (content) select content from part.contexts order by id")
@@ -192,12 +191,6 @@ def _parts(connection: sqlite3.Connection, clock: TimedLock, source: Path, table
         first = row[0]
 
 
-def _refuse_other_schema(connection: sqlite3.Connection, source: Path) -> None:
-    (there,), (here,) = (connection.execute(f"pragma {name}.user_version").fetchone() for name in ("part", "main"))
-    if there != here:
-        raise StoreError(f"{source}: schema {there}, and this release merges schema {here}. Open it once with this release")
-
-
 def _refuse_other_models(connection: sqlite3.Connection, source: Path) -> None:
     """Refuses a store whose answers of a model are all by another model of that name than those of the stores before it."""
     here, there = (_fingerprints(connection, name) for name in ("main", "part"))
@@ -211,7 +204,7 @@ def _refuse_other_models(connection: sqlite3.Connection, source: Path) -> None:
 
 
 def _fingerprints(connection: sqlite3.Connection, schema: str) -> dict[str, set[str]]:
-    """Returns the fingerprints that the answers of each model have, by its name; older releases wrote none down."""
+    """Returns the fingerprints that the answers of each model have, by its name."""
     found: dict[str, set[str]] = {}
     for (content,) in connection.execute(f"select content from {schema}.contexts").fetchall():  # noqa: S608 - names of ours
         with contextlib.suppress(ValueError, AttributeError, RecursionError):  # what answers of a damaged one belong to

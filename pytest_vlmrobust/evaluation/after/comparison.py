@@ -103,7 +103,7 @@ def _missing_picture_notes(runs: Mapping[str, Baseline], datasets: set[str]) -> 
     """Returns a sentence for each run that has no picture digests."""
     lacking = {name: sorted(datasets.intersection(run.without_pictures)) for name, run in runs.items()}
     return tuple(
-        f"{name} does not say which pictures of {', '.join(affected)} it showed (an older release, or no clean cell): whether "
+        f"{name} does not say which pictures of {', '.join(affected)} it showed (only a clean cell records them): whether "
         "they are the same was not compared"
         for name, affected in lacking.items()
         if affected

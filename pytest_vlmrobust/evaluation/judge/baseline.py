@@ -120,7 +120,7 @@ class Baseline:
 
     @property
     def without_pictures(self) -> tuple[str, ...]:
-        """The datasets without picture digests in the earlier run: it was an older release, or had no clean cell."""
+        """The datasets without picture digests in the earlier run: it had no clean cell."""
         return tuple(name for name, digests in self._pictures.items() if not digests)
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:

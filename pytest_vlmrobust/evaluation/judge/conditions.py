@@ -302,8 +302,8 @@ class Conditions:
         names = [name for name in self.without_pictures if name in asked]
         if not names:
             return []
-        unknown = f"the baseline does not say which pictures of {', '.join(names)} it showed (an older release, or no clean cell)"
-        advice = "Run the earlier model again with this release to record it"
+        unknown = f"the baseline does not say which pictures of {', '.join(names)} it showed (only a clean cell records them)"
+        advice = "Run the earlier model again with clean tests to record them"
         return [f"{unknown}: whether they are the same was not compared. {advice}"]
 
     # Waivers.

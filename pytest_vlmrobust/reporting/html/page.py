@@ -84,8 +84,6 @@ def _readable(value: Any) -> Any:
 
 
 _METAS = {"vlmrobust-decision": "decision", "vlmrobust-records": "records"}
-_OLD_TITLE = "{} – vision-language model robustness"  # noqa: RUF001 - a dash
-"""The title of pages that earlier releases wrote, which bundles may hold."""
 _SHOWN = {
     "title": "its title",
     "chip": "the mark at its top",
@@ -126,8 +124,6 @@ def contradictions(page: str, view: RunView) -> list[str]:
     """
     shown = _claims(page)
     expected = {name: [value] for name, value in asdict(Claims.of(view)).items()}
-    if shown["title"] == [_OLD_TITLE.format(view.decision)]:
-        expected["title"] = shown["title"]
     return [
         f"{_SHOWN[name]} is {' and '.join(map(repr, claims)) or 'missing'}, and the records give {expected[name][0]!r}"
         for name, claims in shown.items()

@@ -107,7 +107,7 @@ def test_a_newer_schema_is_named_and_kept(tmp_path: Path) -> None:
     connection = sqlite3.connect(file_of(tmp_path))
     connection.execute("pragma user_version = 3")
     connection.close()
-    with pytest.raises(StoreError, match=r"the store has schema 3, and this release reads schema 1\. Upgrade pytest-vlmrobust"):
+    with pytest.raises(StoreError, match=r"the store has schema 3, and this release reads schema 1\. Use the release of"):
         Store.open(tmp_path)
 
 

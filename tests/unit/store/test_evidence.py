@@ -122,31 +122,23 @@ def test_bytes_in_the_place_of_text_are_damage(tmp_path: Path) -> None:
         evidence.pictures("d")
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-def test_of_the_pictures_of_an_older_release_nothing_is_known(tmp_path: Path, read_only: bool) -> None:
-    with Evidence.open(tmp_path) as evidence:
-        evidence.put_samples("d", "x", SAMPLES)
-        keep(evidence)
-    connection = sqlite3.connect(tmp_path / "predictions.sqlite")
-    connection.execute("drop table pictures")
-    connection.execute("pragma user_version = 1")
-    connection.commit()
-    connection.close()
-    with Evidence.open(tmp_path, read_only=read_only) as evidence:
-        assert evidence.pictures("d") == {}
-        assert evidence.get_cell(CELL).answers[0] == ANSWERS[0]
-        if not read_only:
-            evidence.put_pictures("d", {"s1": PictureDigests("aa", "bb")})
-            assert list(evidence.pictures("d")) == ["s1"]
+@pytest.mark.parametrize("table", ["pictures", "questions"])
+def test_evidence_that_lacks_a_table_is_refused(tmp_path: Path, table: str) -> None:
+    Evidence.open(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "predictions.sqlite")) as connection:
+        connection.execute(f"drop table {table}")
+    for read_only in (True, False):
+        with pytest.raises(StoreError, match=f"lacks the table '{table}'"):
+            Evidence.open(tmp_path, read_only=read_only)
 
 
 def test_evidence_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     Evidence.open(tmp_path).close()
     connection = sqlite3.connect(tmp_path / "predictions.sqlite")
-    assert connection.execute("pragma user_version").fetchone() == (3,)
-    connection.execute("pragma user_version = 4")
+    assert connection.execute("pragma user_version").fetchone() == (1,)
+    connection.execute("pragma user_version = 2")
     connection.close()
-    with pytest.raises(StoreError, match=r"has schema 4, and this release reads schema 3\. Upgrade pytest-vlmrobust"):
+    with pytest.raises(StoreError, match=r"has schema 2, and this release reads schema 1\. Use the release of"):
         Evidence.open(tmp_path, read_only=True)
 
 

@@ -130,7 +130,7 @@ def test_a_store_of_another_schema_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(part / "predictions.sqlite") as connection:
         connection.execute("pragma user_version = 0")
     connection.close()
-    with pytest.raises(StoreError, match="schema 0, and this release merges schema 1"):
+    with pytest.raises(StoreError, match=r"has schema 0, and this release reads schema 1\. Use the release of"):
         merge_stores([part], tmp_path / "all")
 
 

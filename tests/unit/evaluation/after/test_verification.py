@@ -289,14 +289,12 @@ def test_no_measure_of_a_record_hides_another(run: Path) -> None:
 
 
 def test_why_questions_were_not_asked_once_more_is_known_to_the_run_alone() -> None:
-    """Older releases said less of it."""
-
     def probed(n: int, reason: str) -> Record:
         measure = Measure("same_when_exchanged_rate", float("nan"), n=n, reason=reason)
         return Record("cell", "model-data-clean", "model", "data", measures=(measure,))
 
-    older = probed(0, "not probed: a few questions could not be asked once more")
+    short = probed(0, "not probed: a few questions could not be asked once more")
     now = probed(0, "not probed: a few questions could not be asked once more: the run has no answers of it")
-    assert differences(older, now) == []
-    assert len(differences(older, probed(3, now.measures[0].reason))) == 1
+    assert differences(short, now) == []
+    assert len(differences(short, probed(3, now.measures[0].reason))) == 1
     assert len(differences(probed(0, "warning: it answers all the same"), now)) == 1

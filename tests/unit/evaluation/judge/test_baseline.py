@@ -193,7 +193,7 @@ def test_digests_of_pictures_are_known_once_they_were_shown_and_cost_no_reading(
 def test_a_baseline_that_does_not_say_what_it_showed_is_compared_all_the_same(world: World) -> None:
     then = measured(world, "then")
     with sqlite3.connect(then / "predictions.sqlite") as evidence:
-        evidence.execute("drop table pictures")
+        evidence.execute("delete from pictures")
     evidence.close()
     world.samples[0] = dataclasses.replace(world.samples[0], images=world.samples[1].images)
     judge = judged(world, then)
