@@ -71,6 +71,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(fixture, planned, ids=list(map(str, planned)), indirect=True)
 
 
+PLUGINS_REFUSED = {
+    "splits": "--splits (pytest-split) leaves tests out, so that no part can be GO. To share a gate between machines, "
+    "give each --vlm-fill --vlm-shard I/N, and join the stores by vlmrobust merge",
+    "forked": "--forked (pytest-forked) runs each test in a process of its own, where its answers and its verdict are lost. "
+    "Leave it out, or use -n N (pytest-xdist), whose workers send them back",
+}
+"""Options of other plugins with which no gate can be GO, and what to do."""
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuses what could not be planned, and notes what was selected."""
@@ -84,6 +93,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             tests = [selected_test(item) for item in items if is_gated(item)]
             run.tests.check(tests, run.baseline, run.settings.vlm_seed, run.today)
             if not config.option.collectonly:
+                for name, reason in PLUGINS_REFUSED.items():
+                    if config.getoption(name, default=None):
+                        raise UsageError(reason)
                 run.data.check_scoring((test.about.dataset for test in tests), run.settings.vlm_sample)
                 run.tests.check_slices()
         except VlmRobustError as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
+
+from pytest_vlmrobust.plugin.selection import PLUGINS_REFUSED
 
 from .conftest import Project, decision_cases
 
@@ -27,3 +30,46 @@ def test_allure_shows_what_a_test_is_about(project: Project) -> None:
     assert project.run("--alluredir=allure", subprocess=True).ret == 0
     found = [json.loads(path.read_text())["parameters"] for path in (project.path / "allure").glob("*-result.json")]
     assert {"name": "vlm_cell", "value": "model-data-invert"} in [parameter for parameters in found for parameter in parameters]
+
+
+HARMLESS = {
+    "pytest_cov": "--cov=suite",
+    "pytest_html": "--html=other.html",
+    "pytest_randomly": "--randomly-seed=3",
+    "pytest_repeat": "--count=2",
+    "pytest_sugar": "--force-sugar",
+    "pytest_timeout": "--timeout=300",
+}
+"""Module of a plugin, and an option that makes it act."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("together", [*([name] for name in HARMLESS), list(HARMLESS)], ids=lambda names: "-".join(names)[:40])
+def test_a_plugin_beside_the_gate_changes_no_decision(project: Project, together: list[str]) -> None:
+    if absent := [name for name in together if importlib.util.find_spec(name) is None]:
+        pytest.skip(f"not installed: {', '.join(absent)}")
+    options = [HARMLESS[name] for name in together]
+    options += ["-p", "randomly"] if "pytest_randomly" in together else []
+    options += ["-n", "2"] if together == list(HARMLESS) else []
+    for rules, code, decision in (((), 0, "GO"), (({"setting": "invert", "answer": "A"},), 1, "NO-GO")):
+        project.script(*rules)
+        run = project.run("--junitxml=junit.xml", *options, subprocess=True)
+        assert run.ret == code, run.stdout.str()
+        assert decision_cases(project.path / "junit.xml") == {"model": decision}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "options", "key"),
+    [("pytest_split", ["--splits=2", "--group=1"], "splits"), ("pytest_forked", ["--forked"], "forked")],
+)
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "xdist"])
+def test_a_plugin_that_rules_out_a_go_is_refused(
+    project: Project, module: str, options: list[str], key: str, workers: list[str]
+) -> None:
+    pytest.importorskip(module)
+    project.script()
+    run = project.run(*options, *workers, subprocess=True)
+    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    assert PLUGINS_REFUSED[key] in run.stdout.str() + run.stderr.str()
+    assert not (project.path / ".vlmrobust/predictions.sqlite").exists()
