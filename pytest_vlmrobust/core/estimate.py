@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from .conversion import to_plain
+
 _SAME = 1e-9
 """Numbers closer than this are equal, as for the bounds of a policy."""
 
@@ -49,9 +51,7 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns value, interval, sample size and reason as what JSON can hold; numbers that are not finite are ``None``."""
-        numbers = {"value": self.value, "low": self.low, "high": self.high}
-        known = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
-        return {**known, "n": self.n, "reason": self.reason}
+        return {name: to_plain(getattr(self, name)) for name in ("value", "low", "high", "n", "reason")}
 
 
 class SamplesNeeded(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
 
 COMPARISON_VERSION = 1
@@ -120,8 +121,8 @@ def _cell(change: CellChange) -> dict[str, Any]:
         "dataset": change.dataset,
         "setting": change.setting,
         "n": change.n,
-        "then": _number(change.then),
-        "now": _number(change.now),
+        "then": to_plain(change.then),
+        "now": to_plain(change.now),
         "baseline_drop": change.drop.to_dict(),
         "drop_increase": None if change.increase is None else change.increase.to_dict(),
         "broken": list(change.broken),
@@ -136,7 +137,3 @@ def _sweep(change: SweepChange) -> dict[str, Any]:
         "settings": change.settings,
         "mean_baseline_drop": change.drop.to_dict(),
     }
-
-
-def _number(value: float) -> float | None:
-    return None if value != value else value  # noqa: PLR0124 - NaN

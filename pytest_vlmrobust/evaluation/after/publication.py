@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
 
 REPRODUCTION_VERSION = 1
@@ -155,16 +156,12 @@ def _value(reproduced: Reproduced) -> dict[str, Any]:
         "about": dict(value.about),
         "printed": value.printed or None,
         "of": value.of or None,
-        "published": _known(reproduced.published),
+        "published": to_plain(reproduced.published),
         "ours": reproduced.word or (None if reproduced.ours is None else reproduced.ours.to_dict()),
         "difference": None if difference is None else difference.to_dict(),
         "agreement": reproduced.agreement or None,
         "n": None if reproduced.ours is None else reproduced.ours.n or None,
-        "half_width": _known(reproduced.half_width),
-        "limit": _known(reproduced.limit),
+        "half_width": to_plain(reproduced.half_width),
+        "limit": to_plain(reproduced.limit),
         "reason": reproduced.reason or None,
     }
-
-
-def _known(number: float) -> float | None:
-    return None if math.isnan(number) else number
