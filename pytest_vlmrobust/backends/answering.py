@@ -74,7 +74,7 @@ def _cut(rows: Sequence[Job], size: int, tokens: float) -> list[list[Job]]:
 
 
 def _tokens(job: Job) -> int:
-    """Returns how long the row of a job is, its text and the patches of its pictures; 0 where it was not prepared."""
+    """Returns how long the row of a job is, its text and the patches of its images; 0 where it was not prepared."""
     tensors = job.inputs or {}
     return (tensors["input_ids"].shape[1] if "input_ids" in tensors else 0) + len(tensors.get("pixel_values", ()))
 
@@ -216,8 +216,8 @@ class Answerer:
     def prepares_rows(self) -> bool:
         """Whether rows that were encoded alone make the same batch as when they are encoded together.
 
-        They do for the Qwen2-VL family, whose pictures are a list of patches each, however many there are in a batch. Other
-        families pad pictures too.
+        They do for the Qwen2-VL family, whose images are a list of patches each, however many there are in a batch. Other
+        families pad images too.
         """
         names = getattr(self._loaded.processor.image_processor, "model_input_names", ())
         return "image_grid_thw" in names and self._loaded.processor.tokenizer.padding_side == "left"
@@ -225,7 +225,7 @@ class Answerer:
     def row(self, request: Request) -> dict[str, Any]:
         """Returns the tensors of one request, the only row of a batch, or patches in their place; any thread may call it.
 
-        The tokens of a prompt depend on its words and on the sizes of its pictures alone, so they are made once for all settings.
+        The tokens of a prompt depend on its words and on the sizes of its images alone, so they are made once for all settings.
         """
         images = self._loaded.processor.image_processor
         known = self._rows.get(_tokens_about(request))
@@ -341,7 +341,7 @@ class Answerer:
 
 
 _OF_PICTURES = frozenset({"pixel_values", "image_grid_thw"})
-"""Tensors in which the pictures of a batch follow one another."""
+"""Tensors in which the images of a batch follow one another."""
 _OF_TEXT = frozenset({"input_ids", "attention_mask", "mm_token_type_ids"})
 """Tensors with a row for each request, as long as its tokens."""
 _ROWS_KEPT = 4096
@@ -354,7 +354,7 @@ def _tokens_about(request: Request) -> tuple[str, tuple[tuple[int, ...], ...]]:
 
 
 def collated(rows: Sequence[Mapping[str, Any]], padding: int, join: Callable[[Sequence[Patches]], Any]) -> Any:
-    """Returns the batch of rows of tensors, each made alone: texts padded on the left, pictures one after the other.
+    """Returns the batch of rows of tensors, each made alone: texts padded on the left, images one after the other.
 
     Args:
         rows: of each request its tensors, as a batch of one.

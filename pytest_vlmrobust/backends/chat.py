@@ -50,7 +50,7 @@ class NoLogprobs(Exception):
 
 
 def messages_of(request: Request) -> list[dict[str, Any]]:
-    """Returns the conversation for a request: one user message, each picture as a PNG in a data URL, which loses nothing."""
+    """Returns the conversation for a request: one user message, each image as a PNG in a data URL, which loses nothing."""
     whole = message(request.images, request.text)
     return [{**whole, "content": [_part(part) for part in whole["content"]]}]
 
@@ -112,7 +112,7 @@ def completion(
         text: the answer.
         finish_reason: ``stop``, ``length`` or ``content_filter``.
         first: the log-probabilities of the first token, by token; None where the engine gives none.
-        prompt_tokens: of the prompt, pictures included.
+        prompt_tokens: of the prompt, images included.
         completion_tokens: of the answer.
     """
     choice: dict[str, Any] = {"message": {"role": "assistant", "content": text}, "finish_reason": finish_reason}

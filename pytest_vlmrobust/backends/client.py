@@ -37,7 +37,7 @@ _MOST_REDIRECTS = 5
 _CIRCLE = f"redirects more than {_MOST_REDIRECTS} times. Look at the base URL, and at the server"
 
 _TELLTALES = ("httpcore2", "openai")
-"""Loggers that write headers and pictures of every request where somebody asks for all that there is to log."""
+"""Loggers that write headers and images of every request where somebody asks for all that there is to log."""
 
 _BUSY = frozenset({429})
 _OVERLOADED = frozenset({502, 503, 504, 529})

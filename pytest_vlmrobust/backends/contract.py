@@ -126,7 +126,7 @@ class Traits:
     infer_prepared: Callable[[Sequence[Prepared]], list[Prediction]] | None = None
     """Returns what ``infer`` would return for the same requests."""
     seen_size: Callable[[int, int], tuple[int, int] | None] | None = None
-    """The size at which its processor hands a picture of a width and height to the model."""
+    """The size at which its processor hands an image of a width and height to the model."""
     check: Callable[[], str] | None = None
     """Returns what shows, after the last answer, that not one model gave them all, in words; empty where nothing does.
 
@@ -430,7 +430,7 @@ class Guard:
         return self._answers("infer_prepared", requests, lambda: self._call("infer_prepared", prepared))
 
     def seen_size(self, width: int, height: int) -> tuple[int, int] | None:
-        """Returns the size at which its processor hands a picture to the model; None where it does not say."""
+        """Returns the size at which its processor hands an image to the model; None where it does not say."""
         return self._within("seen_size", "has not given the size of a picture", lambda: self._size(width, height))
 
     def check(self) -> str:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 class ChatBackend:
     """A model whose engine completes chat bodies.
 
-    A subclass has :meth:`complete`, and where its engine holds something :meth:`close`. Where pictures stand in the text, control
+    A subclass has :meth:`complete`, and where its engine holds something :meth:`close`. Where images stand in the text, control
     tokens of the question, letters, seeds, malformed requests and requests that fail are seen to here.
     """
 
@@ -139,7 +139,7 @@ class ChatBackend:
         """Returns how choices are answered, the same for all runs of a store: by letters where answers begin with one.
 
         Raises:
-            BackendError: the engine does not answer a question about a picture.
+            BackendError: the engine does not answer a question about an image.
         """
         with self._looking:
             self._answer = self._answer or self._decided()

@@ -118,7 +118,7 @@ def load_image_processor(source: ModelSource, image_backend: str) -> Any:
 
 
 def picture_size(images: Any, grid: Sequence[int]) -> tuple[int, int] | None:
-    """Returns width and height in pixels of a picture after an image processor that cut it into a grid of patches.
+    """Returns width and height in pixels of an image after an image processor that cut it into a grid of patches.
 
     Args:
         images: the image processor.
@@ -132,10 +132,10 @@ def picture_size(images: Any, grid: Sequence[int]) -> tuple[int, int] | None:
 
 
 def size_after(images: Any, width: int, height: int) -> tuple[int, int] | None:
-    """Returns width and height in pixels that a picture of ``width`` x ``height`` pixels has after an image processor.
+    """Returns width and height in pixels that an image of ``width`` x ``height`` pixels has after an image processor.
 
-    None where the processor does not cut pictures into a grid that depends on their size, and where it refuses this size: a
-    request with such a picture then fails with the processor's own words.
+    None where the processor does not cut images into a grid that depends on their size, and where it refuses this size: a
+    request with such an image then fails with the processor's own words.
     """
     if "image_grid_thw" not in images.model_input_names:
         return None

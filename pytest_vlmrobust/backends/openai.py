@@ -189,7 +189,7 @@ class OpenAIBackend(ChatBackend):
         return self.infer_prepared([self.prepare(request) for request in requests])
 
     def prepare(self, request: Request) -> Prepared:
-        """Returns a request with its pictures encoded."""
+        """Returns a request with its images encoded."""
         if why := malformed(request):
             return Prepared(request, failure=why)
         messages = messages_of(dataclasses.replace(request, text=self._text(request.text)[0]))

@@ -1,4 +1,4 @@
-"""Probing: what a model can do, seen by asking a few questions about drawn pictures before a gate is run on it."""
+"""Probing: what a model can do, seen by asking a few questions about drawn images before a gate is run on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WAYS = (LETTERS, STRUCTURED_CHOICE, LOGIT_BIAS, TEXT)
 """How a served model may be asked for a choice, the preferred way first."""
 
 SIDES = (224, 448)
-"""Sides in pixels of the pictures whose tokens are counted."""
+"""Sides in pixels of the images whose tokens are counted."""
 _RED, _BLUE = (200, 30, 30), (30, 60, 200)
 _QUESTION = (
     "Which colour is most of the picture?\nA. red\nB. green\nC. blue\nD. white\n"
@@ -87,11 +87,11 @@ class ModelProbe:
     answer: str = ""
     """By which of ``WAYS`` choices are answered."""
     pictures: bool | None = None
-    """Whether pictures reach the model; None where nobody looked."""
+    """Whether images reach the model; None where nobody looked."""
     evidence: str = ""
     """What shows it, in words."""
     picture_tokens: Mapping[str, int] = field(default_factory=dict)
-    """Tokens of a prompt with one picture beyond those of the same prompt without, by WIDTHxHEIGHT; empty where not counted."""
+    """Tokens of a prompt with one image beyond those of the same prompt without, by WIDTHxHEIGHT; empty where not counted."""
     first_seconds: float | None = None
     """Until the first answer: connections are opened, and weights are loaded."""
     latency_seconds: float | None = None
@@ -188,7 +188,7 @@ def _witness(client: Client, limit: float, frame: Callable[[str], str]) -> Witne
 
 
 async def _problem(client: Client, limit: float, ask: Witness) -> str:
-    """Returns why a server does not answer a question about a picture; empty where it does."""
+    """Returns why a server does not answer a question about an image; empty where it does."""
     from .client import Filtered
 
     about_picture = ask.messages(LETTERS_QUESTION)
@@ -263,11 +263,11 @@ def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
 
 
 def _reach(asked: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]], tokens: Mapping[str, int]) -> tuple[bool, str]:
-    """Returns whether pictures reach a model, and what shows it.
+    """Returns whether images reach a model, and what shows it.
 
     Args:
-        asked: for each question the answer about a picture, another one about the same picture, and those about others.
-        tokens: what is counted for a picture, by its size.
+        asked: for each question the answer about an image, another one about the same image, and those about others.
+        tokens: what is counted for an image, by its size.
     """
     counted = any(count > 0 for count in tokens.values())
     apart = [(_apart(first, again), max(_apart(first, other) for other in others)) for first, again, others in asked]

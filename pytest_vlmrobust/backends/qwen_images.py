@@ -1,7 +1,7 @@
 """Preprocessing of the Qwen2-VL family by table: the bits of the library's Pillow path, in a fraction of its time.
 
-The library turns a picture back and forth between Pillow and numpy, rescales it in float64, normalises it in float32, and cuts it
-into patches last, when it has become four times as large. Here Pillow resizes the picture as there. What follows depends on
+The library turns an image back and forth between Pillow and numpy, rescales it in float64, normalises it in float32, and cuts it
+into patches last, when it has become four times as large. Here Pillow resizes the image as there. What follows depends on
 nothing but one of 256 values and its channel, so it is looked up in a table that the library's own functions fill. Patches are
 cut, and wait for their batch, while a value is still one byte; numbers are looked up when the batch is put together. They are the
 same to the last bit, so that runs by either way share their answers.
@@ -25,15 +25,15 @@ PREPROCESSING = (FAST, LIBRARY)
 _SHARED_BY_THE_FAMILY = "Qwen2VLImageProcessorPil"
 """The image processor of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and others: a class that resizes otherwise has another name."""
 _PROBES = ((31, 45), (112, 140))
-"""Heights and widths of the pictures on which both ways are compared before this one is taken."""
+"""Heights and widths of the images on which both ways are compared before this one is taken."""
 
 
 def accelerated(images: Any) -> Any:
     """Returns an image processor that gives the bits of ``images`` faster; ``images`` itself where there is no such way.
 
-    Both are asked about two pictures first. Where they differ in a bit, as they might with another version of the library, or
-    where a picture is refused, ``images`` is returned. The result may be called from several threads at once. It leaves to the
-    library what is not a Pillow picture in RGB, and calls with settings of their own.
+    Both are asked about two images first. Where they differ in a bit, as they might with another version of the library, or
+    where an image is refused, ``images`` is returned. The result may be called from several threads at once. It leaves to the
+    library what is not a Pillow image in RGB, and calls with settings of their own.
     """
     kind: Any = type(images)
     if kind.__name__ != _SHARED_BY_THE_FAMILY or getattr(images, "backend", "") != "pil":
@@ -69,7 +69,7 @@ def _faster_kind(kind: Any) -> Any:
 
 
 def _flat(images: Any) -> list[Any]:
-    """Returns the pictures of one, of a list, or of a list of lists, as the library takes them."""
+    """Returns the images of one, of a list, or of a list of lists, as the library takes them."""
     if not isinstance(images, list | tuple):
         return [images]
     return [picture for part in images for picture in _flat(part)]
@@ -80,14 +80,14 @@ def _is_rgb(image: Any) -> bool:
 
 
 def cuts_by_table(images: Any) -> bool:
-    """Whether :func:`patches_and_grids` makes of pictures what this image processor does, as it is set now."""
+    """Whether :func:`patches_and_grids` makes of images what this image processor does, as it is set now."""
     return preprocessing_of(images) == FAST and bool(images.do_resize) and isinstance(images.resample, int)
 
 
 class Patches:
-    """The patches of one request's pictures, a byte for each value; the numbers that stand for them are looked up last.
+    """The patches of one request's images, a byte for each value; the numbers that stand for them are looked up last.
 
-    As numbers, with each picture shown twice as to a model of videos, they would take eight times the memory while they wait.
+    As numbers, with each image shown twice as to a model of videos, they would take eight times the memory while they wait.
     """
 
     __slots__ = ("planes", "table", "times")
@@ -98,7 +98,7 @@ class Patches:
         Args:
             planes: channel by channel, shape (3, patches, side * side).
             table: the number that stands for each value of each channel, shape (3, 256).
-            times: how many times in a row a model of videos is shown a picture.
+            times: how many times in a row a model of videos is shown an image.
         """
         self.planes, self.table, self.times = planes, table, times
 
@@ -145,10 +145,10 @@ class Patches:
 
 
 def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> tuple[Patches, NDArray[np.int64]]:
-    """Returns patches and grids of pictures, uint8 of shape (H, W, 3) each, as the processor's own class makes them.
+    """Returns patches and grids of images, uint8 of shape (H, W, 3) each, as the processor's own class makes them.
 
     Raises:
-        ValueError: the library's, of a picture more than 200 times as long as wide.
+        ValueError: the library's, of an image more than 200 times as long as wide.
     """
     import numpy as np
     from PIL import Image
@@ -169,10 +169,10 @@ def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> tu
 
 
 def _cut(planes: NDArray[np.uint8], image: NDArray[np.uint8], side: int, merged: int) -> None:
-    """Cuts a picture into patches; Python's interpreter lock is free for most of it.
+    """Cuts an image into patches; Python's interpreter lock is free for most of it.
 
     Args:
-        planes: of one picture, shape (3, patches, side * side), to be filled.
+        planes: of one image, shape (3, patches, side * side), to be filled.
         image: shape (H, W, 3), both lengths multiples of ``side * merged``.
         side: pixels on the side of a patch.
         merged: patches on the side of what becomes one visual token; those of one token follow each other.
@@ -195,7 +195,7 @@ def _table(processor: Any) -> NDArray[np.float32]:
 
 @functools.lru_cache(maxsize=8)
 def _table_as_set(processor: Any, factor: float | None, normal: tuple[tuple[float, ...], ...] | None) -> NDArray[np.float32]:
-    """Returns the table of a processor with these settings: to make it takes a third as long as to cut a picture."""
+    """Returns the table of a processor with these settings: to make it takes a third as long as to cut an image."""
     import numpy as np
 
     values: Any = np.tile(np.arange(256, dtype=np.uint8), (3, 1, 1))
@@ -207,7 +207,7 @@ def _table_as_set(processor: Any, factor: float | None, normal: tuple[tuple[floa
 
 
 def _agree(images: Any, faster: Any) -> bool:
-    """Whether two image processors make the same of pictures that hold all values, to the last bit; not where one is refused."""
+    """Whether two image processors make the same of images that hold all values, to the last bit; not where one is refused."""
     import numpy as np
     from PIL import Image
 

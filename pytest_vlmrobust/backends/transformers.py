@@ -201,7 +201,7 @@ class TransformersBackend:
         return placement.device == "cpu" and placement.dtype == "float32"
 
     def prepare(self, request: Request) -> Prepared:
-        """Returns a request with its pictures preprocessed and its prompt as tokens, for families whose rows can be made alone.
+        """Returns a request with its images preprocessed and its prompt as tokens, for families whose rows can be made alone.
 
         Raises:
             BackendError: the model does not load.
@@ -245,9 +245,9 @@ class TransformersBackend:
         return [answers[index] for index in range(len(prepared))]
 
     def seen_size(self, width: int, height: int) -> tuple[int, int] | None:
-        """Returns width and height in pixels of what the processor makes of a picture of that size; loads no weights.
+        """Returns width and height in pixels of what the processor makes of an image of that size; loads no weights.
 
-        None where the processor does not tell: it makes the same of pictures of all sizes, or cuts them into tiles.
+        None where the processor does not tell: it makes the same of images of all sizes, or cuts them into tiles.
 
         Raises:
             BackendError: the model's files are absent, incomplete or unreachable, or its image processor does not load.

@@ -42,7 +42,7 @@ _SIDE = 112
 
 
 def picture() -> NDArray[np.uint8]:
-    """Returns the picture that is asked about, uint8, shape (112, 112, 3): four colours with a black and a white disc."""
+    """Returns the image that is asked about, uint8, shape (112, 112, 3): four colours with a black and a white disc."""
     import numpy as np
 
     image = np.empty((_SIDE, _SIDE, 3), np.uint8)
@@ -57,7 +57,7 @@ def picture() -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """Asks one engine about the fixed picture, as the model is asked where it is deployed."""
+    """Asks one engine about the fixed image, as the model is asked where it is deployed."""
 
     call: Callable[[Mapping[str, Any]], Awaitable[Any]]
     """From the body of a call to its reply."""
@@ -69,7 +69,7 @@ class Witness:
         return await self.call(body)
 
     def messages(self, question: str) -> list[dict[str, Any]]:
-        """Returns a conversation that asks about the fixed picture."""
+        """Returns a conversation that asks about the fixed image."""
         return messages_of(Request(key="", images=(picture(),), text=self.frame(question)))
 
 

@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.words import on_one_line, quantity
 from .arguments import Commands, add_command, complain, say, tell
 
 NAMED = 20
-"""Pictures that cannot be read and are named at most."""
+"""Images that cannot be read and are named at most."""
 
 
 def add(commands: Commands) -> None:

@@ -1,4 +1,4 @@
-"""Boxes: where attributes are in a picture, and in which coordinates a model writes them."""
+"""Boxes: where attributes are in an image, and in which coordinates a model writes them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _area(box: Box) -> float:
 class BoxSpace:
     """The coordinates in which a model reads and writes boxes.
 
-    ``width`` and ``height`` are the right and the bottom end of the scale: the picture's own size for pixels, 1000 by 1000 for
+    ``width`` and ``height`` are the right and the bottom end of the scale: the image's own size for pixels, 1000 by 1000 for
     thousandths, 1 by 1 for fractions. ``order`` ``"yx"`` means ``(y1, x1, y2, x2)``.
     """
 
@@ -60,14 +60,14 @@ class BoxSpace:
     order: str = "xy"
 
     def write(self, box: Box, size: tuple[int, int]) -> Box:
-        """Returns a box in pixels of a picture of ``size`` (width, height) as this space writes it."""
+        """Returns a box in pixels of an image of ``size`` (width, height) as this space writes it."""
         x, y = self.width / size[0], self.height / size[1]
         x1, y1, x2, y2 = box
         scaled = (x1 * x, y1 * y, x2 * x, y2 * y)
         return scaled if self.order == "xy" else (scaled[1], scaled[0], scaled[3], scaled[2])
 
     def read(self, box: Box, size: tuple[int, int]) -> Box:
-        """Returns a box of this space in pixels of a picture of ``size`` (width, height)."""
+        """Returns a box of this space in pixels of an image of ``size`` (width, height)."""
         first, second, third, fourth = box
         x1, y1, x2, y2 = box if self.order == "xy" else (second, first, fourth, third)
         x, y = size[0] / self.width, size[1] / self.height
@@ -76,10 +76,10 @@ class BoxSpace:
 
 @dataclass(frozen=True, slots=True)
 class Localisation:
-    """What a sample that asks for boxes is about; every box in pixels of its picture."""
+    """What a sample that asks for boxes is about; every box in pixels of its image."""
 
     size: tuple[int, int]
-    """Width and height of the picture in which boxes are asked for."""
+    """Width and height of the image in which boxes are asked for."""
     boxes: Mapping[str, Box]
     """Attribute to its box: the boxes that are asked for."""
     given: Mapping[str, Box] = field(default_factory=dict)
@@ -87,11 +87,11 @@ class Localisation:
     space: BoxSpace | None = None
     """The coordinates that the model uses, ``None`` for pixels. The evaluation fills it in."""
     given_in: int = 0
-    """Index of the picture that the given boxes are of: the support, or the picture in which the others are asked for."""
+    """Index of the image that the given boxes are of: the support, or the image in which the others are asked for."""
 
     @property
     def spoken(self) -> BoxSpace:
-        """The space of ``space``, or pixels of the picture."""
+        """The space of ``space``, or pixels of the image."""
         return self.space or BoxSpace(PIXELS, float(self.size[0]), float(self.size[1]))
 
 
@@ -100,16 +100,16 @@ RESIZED_PIXELS = "resized_pixels"
 _SCALES = {"thousandths": 1000.0, "fractions": 1.0}
 _TURNED = "_yx"
 CONVENTIONS = tuple(f"{name}{turn}" for name in (PIXELS, RESIZED_PIXELS, *_SCALES) for turn in ("", _TURNED))
-"""How families of models write boxes: pixels of the picture as it was sent, pixels after the processor resized it, thousandths of
+"""How families of models write boxes: pixels of the image as it was sent, pixels after the processor resized it, thousandths of
 its sides, or fractions of them; ``_yx`` puts y before x."""
 
 
 def box_space(convention: str, size: tuple[int, int], seen: tuple[int, int] | None = None) -> BoxSpace:
-    """Returns the coordinates of a convention in a picture.
+    """Returns the coordinates of a convention in an image.
 
     Args:
         convention: one of ``CONVENTIONS``; empty means ``pixels``.
-        size: width and height of the picture as it is sent.
+        size: width and height of the image as it is sent.
         seen: width and height after the processor, for ``resized_pixels``; ``size`` by default.
 
     Raises:

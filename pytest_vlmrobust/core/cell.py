@@ -109,7 +109,7 @@ NO_IMAGE = Setting((Step(NO_IMAGE_NAME),))
 EXCHANGED = Setting((Step("exchanged"),))
 AGAIN = Setting((Step("again"),))
 PROBES = (EXCHANGED, AGAIN)
-"""How a few questions are asked beside the tests: with the pictures of other questions, and once more, alone. No test is about
+"""How a few questions are asked beside the tests: with the images of other questions, and once more, alone. No test is about
 these, and no suite can name them."""
 
 

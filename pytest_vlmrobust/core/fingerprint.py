@@ -45,7 +45,7 @@ def fingerprints_after(*elements: str) -> Callable[..., str]:
 
 
 def pixels_digest(image: NDArray[np.uint8]) -> str:
-    """Returns the SHA-256 of an image's shape and bytes: two pictures are the same when every pixel is."""
+    """Returns the SHA-256 of an image's shape and bytes: two images are the same when every pixel is."""
     digest = hashlib.sha256(repr(image.shape).encode())
     digest.update(image.data if image.flags.c_contiguous else image.tobytes())  # without a copy, where its bytes follow another
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Picture files: which formats are opened, in one list, wherever a picture comes from."""
+"""Image files: which formats are opened, in one list, wherever an image comes from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AVIF comes last: Pillow knows it from 11.3 on.
 
 
 def open_picture(source: Path | IO[bytes]) -> Image.Image:
-    """Opens a picture file as Pillow does, if it is of one of the formats; no pixel is decoded yet.
+    """Opens an image file as Pillow does, if it is of one of the formats; no pixel is decoded yet.
 
     Raises:
         PIL.UnidentifiedImageError: it is of none of them.

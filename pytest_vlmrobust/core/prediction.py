@@ -218,7 +218,7 @@ class ModelRef:
     family: str = ""
     parameters_billion: float | None = None
     trained_long_edge: int | None = None
-    """Long edge in pixels of the pictures that it was trained on, where they were small; ``None`` if unknown."""
+    """Long edge in pixels of the images that it was trained on, where they were small; ``None`` if unknown."""
     policy: str = ""
     """Name of the thresholds file that a run uses for this model when none is given."""
     answer: str = ""

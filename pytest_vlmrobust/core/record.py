@@ -107,7 +107,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A thumbnail of an image that a model saw; its file stands in the folder of pictures of the store."""
+    """A thumbnail of an image that a model saw; its file stands in the folder of images of the store."""
 
     file: str
     """``<digest of the pixels>.webp``; equal images share a file."""

@@ -33,17 +33,17 @@ class ImageSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PictureDigests:
-    """What tells the pictures of a sample from others; SHA-256, in hex, over all of them in their order."""
+    """What tells the images of a sample from others; SHA-256, in hex, over all of them in their order."""
 
     sources: str
-    """Of their identities: of a picture in a file, of its bytes and the decoder's version."""
+    """Of their identities: of an image in a file, of its bytes and the decoder's version."""
     pixels: str
     """Of the pixels that were shown without any setting."""
 
     def same_as(self, other: PictureDigests) -> bool:
-        """Whether both are about the same pictures.
+        """Whether both are about the same images.
 
-        One digest is enough: a picture that was moved or packed otherwise keeps its pixels, and one that another release of a
+        One digest is enough: an image that was moved or packed otherwise keeps its pixels, and one that another release of a
         decoder reads a shade differently keeps its source.
         """
         return self.sources == other.sources or self.pixels == other.pixels
@@ -151,7 +151,7 @@ class Sample:
     Each image has a draw of its own. The image that stands first here has the same draw in all samples with this ``seeded_by``.
     """
     seeded_by: str = ""
-    """What the randomness of its perturbations derives from, so that samples about one picture see one variant of it; the id
+    """What the randomness of its perturbations derives from, so that samples about one image see one variant of it; the id
     where nothing is said."""
     sizes: Mapping[int, tuple[ImageSource, ...]] = field(default_factory=dict)
     """Its images as somebody made them at other sizes, by long edge in pixels: ``resolution:448`` shows those of 448."""
@@ -166,7 +166,7 @@ class Sample:
 
     @property
     def asked(self) -> tuple[Any, ...]:
-        """What makes two samples the same question, whatever their pictures are called: JSON-safe."""
+        """What makes two samples the same question, whatever their images are called: JSON-safe."""
         boxes = None if self.localisation is None else sorted(self.localisation.boxes.items())
         return self.question, tuple(self.options.items()), self.target, len(self.images), boxes
 

@@ -23,7 +23,7 @@ class Spending:
     answers: int = 0
     """Answers that it gave, also those that no test needed in the end."""
     prompt_tokens: int = 0
-    """Tokens of their prompts, those of pictures included, as the backend or the server counted them."""
+    """Tokens of their prompts, those of images included, as the backend or the server counted them."""
     completion_tokens: int = 0
     """Tokens of the answers; one of an answer by letters in this process."""
     uncounted: int = 0

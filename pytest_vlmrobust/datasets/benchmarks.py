@@ -20,13 +20,13 @@ from pytest_vlmrobust.core.registry import Registry
 # The shipped records stand in ``benchmarks.yaml``, in the form that ``benchmark_files.read_benchmark`` reads, which is also the
 # form of a user's own. A *role* is something a sample needs (``question``); a column of a file plays it. Where a role names
 # several columns, the first that is not empty in a row counts; a text with braces puts columns together
-# (``"{category}-{question_id}"``). Beside the columns of a row there are ``{row}``, its number from 0, ``{picture}``, a digest of
-# its pictures, and the named groups of ``parts``.
+# (``"{category}-{question_id}"``). Beside the columns of a row there are ``{row}``, its number from 0, ``{image}``, a digest of
+# its images, and the named groups of ``parts``.
 
 
 ROLES = ("id", "question", "answer", "options", "images", "hint", "category", "group", "kind", "target_of_attack", "perturbed")
 BOX = ("x1", "y1", "x2", "y2", "width", "height")
-"""What is said of a box: its edges in pixels of the picture, right and bottom exclusive, and the size of the picture."""
+"""What is said of a box: its edges in pixels of the image, right and bottom exclusive, and the size of the image."""
 ANSWERS = ("as_written", "letter", "position", "list")
 OWN_COLUMNS = ("row", "picture")
 CHANCE = {"choice": "1 / options", "yes_no": "1 / 2", "open": "0", "boxes": "0"}
@@ -120,8 +120,8 @@ class Benchmark:
     together: tuple[str, ...] = ()
     """Keys, or ``group``: rows that share one of these count only together; a smaller dataset has all of them or none."""
     sizes: str = ""
-    """The key that says for which long edge, in pixels, the pictures of a row were made beforehand: the rows of a group are one
-    question, and each rung of a ladder shows the pictures made for it."""
+    """The key that says for which long edge, in pixels, the images of a row were made beforehand: the rows of a group are one
+    question, and each rung of a ladder shows the images made for it."""
     remarks: str = ""
     """What its user should know."""
     rule: str = ""
@@ -172,7 +172,7 @@ def columns_in(spec: str) -> tuple[str, ...]:
 #     kinds: [{task: yes_no, scorer: yes_no}]
 #     tsv: {columns: {category: split}}
 #     hub:
-#       - {ids: [owner/name], split: test, columns: {id: number, question: query, answer: label, images: picture}}
+#       - {ids: [owner/name], split: test, columns: {id: number, question: query, answer: label, images: image}}
 #
 # Every key is a field of ``benchmark.Benchmark``, ``Kind`` or ``Layout``; where a field holds several texts, one may stand alone.
 
@@ -333,7 +333,7 @@ def benchmarks() -> Mapping[str, Benchmark]:
 def benchmark_of(name: str) -> Benchmark | None:
     """Returns the benchmark that a file name without ending, or a benchmark's own name, means; in any case.
 
-    ``_local`` at the end, as VLMEvalKit names files whose pictures it has moved out, is left aside. A name that is written out
+    ``_local`` at the end, as VLMEvalKit names files whose images it has moved out, is left aside. A name that is written out
     in a record counts before a pattern.
 
     >>> benchmark_of("MMBench_DEV_EN_V11_local").name, benchmark_of("shapes")

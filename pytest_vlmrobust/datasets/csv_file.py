@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_csv(path: Path, name: str) -> Contents:
-    """Returns the samples of a CSV file; pictures are decoded only when a sample's image is loaded."""
+    """Returns the samples of a CSV file; images are decoded only when a sample's image is loaded."""
     del name  # nothing here depends on what the data are called
     rows, source, drafts = OwnRows(path, "column"), records(path), []
     header = header_of(path, next(source, None))

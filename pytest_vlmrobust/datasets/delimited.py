@@ -1,4 +1,4 @@
-"""Records of tab- and comma-separated files, read one at a time, and where each lies: a picture is read again when shown."""
+"""Records of tab- and comma-separated files, read one at a time, and where each lies: an image is read again when shown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class FieldImage:
-    """One picture of one field of one record of a file; ``digest`` is that of the field."""
+    """One image of one field of one record of a file; ``digest`` is that of the field."""
 
     span: Span
     column: int
@@ -52,7 +52,7 @@ class FieldImage:
         return decode(from_base64(parse_list(fields[self.column])[self.position], self.where), self.where)
 
     def identity(self) -> str:
-        """Returns a string that depends on the encoded picture alone; nothing is read for it."""
+        """Returns a string that depends on the encoded image alone; nothing is read for it."""
         return image_identity(self.digest, self.position)
 
 

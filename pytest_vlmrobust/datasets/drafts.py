@@ -278,18 +278,18 @@ def _labels(question: str, label: str) -> list[re.Match[str]]:
     return []
 
 
-# Pictures that were resized beforehand: the rows that ask one question about them become one sample.
+# Images that were resized beforehand: the rows that ask one question about them become one sample.
 
 
 def put_together(samples: Iterable[Sample], key: str, path: Path | str) -> tuple[tuple[Sample, ...], tuple[str, ...]]:
     """Returns one sample for the rows of each question, and what a reader should know about them.
 
-    It is the row with the largest pictures, and has those of every row by their long edge. Rows of one group are one question;
-    where a group has a size more than once (the same words about another picture), rows are told apart by their order.
+    It is the row with the largest images, and has those of every row by their long edge. Rows of one group are one question;
+    where a group has a size more than once (the same words about another image), rows are told apart by their order.
 
     Args:
         samples: one for each row, in the order of the file.
-        key: which of ``Sample.keys`` says for which long edge, in pixels, the pictures of a row were made.
+        key: which of ``Sample.keys`` says for which long edge, in pixels, the images of a row were made.
         path: the file, for messages.
     """
     questions: defaultdict[tuple[str, int], dict[int, Sample]] = defaultdict(dict)
@@ -311,7 +311,7 @@ def _size(sample: Sample, key: str, path: Path | str) -> int:
 
 def _join_sizes(rows: dict[int, Sample], copy: int) -> Sample:
     largest = rows[max(rows)]
-    group = f"{largest.group}\n({copy + 1})" if copy else largest.group  # another picture, resampled by itself
+    group = f"{largest.group}\n({copy + 1})" if copy else largest.group  # another image, resampled by itself
     return replace(largest, group=group, sizes={size: rows[size].images for size in sorted(rows)})
 
 
@@ -511,7 +511,7 @@ class Rows:
         return next(iter(options), "?")
 
     def _box(self, place: Place, cells: Cells) -> Localisation | None:
-        """Returns what the row says about the box that it asks for; notes a problem where this is no box of a picture."""
+        """Returns what the row says about the box that it asks for; notes a problem where this is no box of an image."""
         if not self.layout.box:
             return None
         written = {edge: text_of(cells.get(column)).strip() for edge, column in self.layout.box.items()}

@@ -1,4 +1,4 @@
-"""A folder of pictures of identities, the user's own, as a collection."""
+"""A folder of images of identities, the user's own, as a collection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class FaceFolder:
     """Identities of a folder; ``faces_folder_layout`` has its layout.
 
-    Nothing is opened before it is needed. Then every picture is decoded once for its size and its statistics; boxes that are not
+    Nothing is opened before it is needed. Then every image is decoded once for its size and its statistics; boxes that are not
     in the table are found by MediaPipe, where the settings name its model file. What was found stays in memory.
     """
 
@@ -49,12 +49,12 @@ class FaceFolder:
 
     @property
     def native_long_edge(self) -> int | None:
-        """Long edge of the pictures in pixels: all have one size."""
+        """Long edge of the images in pixels: all have one size."""
         return max(self.entities()[0].size)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of the pictures as files, of what the table says of them, and of what near neighbours are told by."""
+        """SHA-256, in hex, of the images as files, of what the table says of them, and of what near neighbours are told by."""
         return fingerprint([self.domain, self.hinted, self._compared_by, CIRCLES, *map(_facts, self.entities())])
 
     @property
@@ -99,7 +99,7 @@ class FaceFolder:
         return self._contents.entities
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
-        """Returns pictures of ``count`` others: the rest of its circle, nearest first, or the nearest ones.
+        """Returns images of ``count`` others: the rest of its circle, nearest first, or the nearest ones.
 
         A circle is ``count + 1`` of one group that are near each other, see ``similarity.circles``: all of them are shown
         together, whichever of them is meant, so that neither the group nor the place among the candidates tells which one it is.
@@ -157,7 +157,7 @@ class FaceFolder:
 
     @cached_property
     def _rows(self) -> NDArray[np.float64]:
-        """What is known of each picture, of length 1, float64, shape (identities, d)."""
+        """What is known of each image, of length 1, float64, shape (identities, d)."""
         import numpy as np
 
         if self._encoder is None:

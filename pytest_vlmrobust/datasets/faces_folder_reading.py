@@ -1,4 +1,4 @@
-"""From the table of a folder to identities: every row is checked, and every picture decoded once."""
+"""From the table of a folder to identities: every row is checked, and every image decoded once."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Faces: TypeAlias = Sequence[Mapping[str, Box]]  # the boxes of each face in a picture
+    Faces: TypeAlias = Sequence[Mapping[str, Box]]  # the boxes of each face in an image
     FaceFinder: TypeAlias = Callable[[NDArray[np.uint8]], Faces]
 
 LEAST_EDGE = 64
-"""Width and height of a picture in pixels, at least: in less, a face is hardly one."""
+"""Width and height of an image in pixels, at least: in less, a face is hardly one."""
 _BOX = "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"
 _PIXEL = "a box of one pixel or more in width and height: edges are in pixels, not in shares of the picture"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -59,7 +59,7 @@ class _Draft:
     boxes: Mapping[str, Box]
     groupings: Mapping[str, str]
     size: tuple[int, int] = (0, 0)
-    """Zero where there is no picture to speak of."""
+    """Zero where there is no image to speak of."""
     is_turned: bool = False
     """Whether viewers show it turned."""
     features: NDArray[np.float64] | None = field(default=None, repr=False)
@@ -155,7 +155,7 @@ class FolderReader:
         return face_finder(model)
 
     def _look(self, draft: _Draft, finder: FaceFinder | None) -> None:
-        """Decodes the picture of a draft and notes its problems."""
+        """Decodes the image of a draft and notes its problems."""
         if draft.path == self.folder:
             return  # there is none, which was said
         try:
@@ -200,7 +200,7 @@ class FolderReader:
             self.problems.add(draft.place, "left_eye", left, f"a box left of right_eye, {right}: left and right are the viewer's")
 
     def _check_sizes(self, drafts: Sequence[_Draft]) -> None:
-        """Refuses pictures of several sizes: the size of the support picture would tell which candidate is the target."""
+        """Refuses images of several sizes: the size of the support image would tell which candidate is the target."""
         sizes = Counter(draft.size for draft in drafts if draft.size != (0, 0))
         usual = sizes.most_common(1)[0][0] if sizes else (0, 0)
         for draft in drafts:
@@ -224,7 +224,7 @@ class FolderReader:
 
 
 def _why_no_file(path: Path) -> str:
-    """Returns why there is no picture at a path, or an empty string."""
+    """Returns why there is no image at a path, or an empty string."""
     try:
         if path.is_file():
             return ""

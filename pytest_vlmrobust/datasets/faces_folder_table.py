@@ -29,7 +29,7 @@ OPTIONAL = ("group", "category")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One picture as the table describes it; ``cells`` has the columns that are not empty."""
+    """One image as the table describes it; ``cells`` has the columns that are not empty."""
 
     place: Place
     cells: Mapping[str, str]
@@ -130,7 +130,7 @@ def _check_header(place: Place, header: Sequence[str], columns: Sequence[str], p
 #
 # FOLDER/faces.csv     the table: one row for each image
 # FOLDER/faces.yaml    settings; optional
-# FOLDER/…             the pictures, also in subfolders
+# FOLDER/…             the images, also in subfolders
 
 
 TABLE = "faces.csv"
@@ -139,7 +139,7 @@ SETTINGS = "faces.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What can be told of the pictures of one domain."""
+    """What can be told of the images of one domain."""
 
     attributes: tuple[str, ...]
     """What has boxes, as columns of the table."""

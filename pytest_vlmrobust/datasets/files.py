@@ -40,7 +40,7 @@ class FileDataset:
     """A dataset in one file, and the image files it refers to.
 
     Nothing is opened before ``samples``, ``notes`` or ``digest`` is asked for, and then once. ``digest`` is the SHA-256 of
-    the file, the same as ``sha256sum`` prints, when the pictures are inside it; where rows refer to image files, it is a
+    the file, the same as ``sha256sum`` prints, when the images are inside it; where rows refer to image files, it is a
     fingerprint of that and of the SHA-256 of every image file under its name as written.
     """
 
@@ -111,7 +111,7 @@ class Problems:
     notes: list[str] = field(default_factory=list)
     """What a reader should know about rows that are no problem."""
     turned: list[Place] = field(default_factory=list)
-    """Rows with a picture that viewers turn by its EXIF orientation, which is not applied here."""
+    """Rows with an image that viewers turn by its EXIF orientation, which is not applied here."""
 
     def add(self, place: Place, column: str, value: object, expected: str) -> None:
         """Notes that ``column`` of a row holds ``value`` where ``expected`` was expected."""

@@ -2,7 +2,7 @@
 
 ``hf:ID[:config][@revision][#split]``; instead of the id, the path of a folder that ``save_to_disk`` wrote or that holds data
 files. What plays which role says the record of the benchmark: ``NAME.benchmark.yaml`` in the data folder or beside the folder,
-else the record whose hub ids name it. Tables stay on disk; of a picture only a digest is taken before its pixels are asked for.
+else the record whose hub ids name it. Tables stay on disk; of an image only a digest is taken before its pixels are asked for.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout
 class HubDataset:
     """A dataset that the package ``datasets`` reads.
 
-    ``digest`` is a fingerprint of every sample as read: ids, texts, targets and the digests of the encoded pictures.
+    ``digest`` is a fingerprint of every sample as read: ids, texts, targets and the digests of the encoded images.
     """
 
     native_long_edge: int | None = None
@@ -186,7 +186,7 @@ def _content(sample: Sample) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class HubImage:
-    """One picture of one row of a table; ``digest`` is that of its encoded bytes."""
+    """One image of one row of a table; ``digest`` is that of its encoded bytes."""
 
     source: HubName
     row: int
@@ -201,7 +201,7 @@ class HubImage:
         return decode(_bytes(_each(row[self.column])[self.position], self.where), self.where)
 
     def identity(self) -> str:
-        """Returns a string that depends on the encoded picture alone; nothing is read for it."""
+        """Returns a string that depends on the encoded image alone; nothing is read for it."""
         return image_identity(self.digest)
 
 
@@ -264,12 +264,12 @@ class _HubTable:
 
 
 def _each(value: Any) -> list[Any]:
-    """Returns the pictures of a cell; an empty one holds none."""
+    """Returns the images of a cell; an empty one holds none."""
     return [item for item in (value if isinstance(value, list) else [value]) if item]
 
 
 def _bytes(value: Any, where: str) -> bytes:
-    """Returns the encoded picture of a cell: bytes, base64 text, or ``datasets``' own record of bytes or a path."""
+    """Returns the encoded image of a cell: bytes, base64 text, or ``datasets``' own record of bytes or a path."""
     if isinstance(value, dict) and (value.get("bytes") or value.get("path")):
         value = value.get("bytes") or _file(value["path"], where)
     if isinstance(value, bytes):

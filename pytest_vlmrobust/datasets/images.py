@@ -1,11 +1,11 @@
-"""Pictures of a dataset: where the bytes are, and how they become pixels.
+"""Images of a dataset: where the bytes are, and how they become pixels.
 
 The rules of ``decode``, each the least surprising one for a model that expects 8-bit RGB:
 
-- EXIF orientation is not applied: VLMEvalKit opens pictures without it, and so published scores were measured without it.
+- EXIF orientation is not applied: VLMEvalKit opens images without it, and so published scores were measured without it.
 - Transparent pixels are laid over white, what a viewer shows. (VLMEvalKit drops alpha and shows the hidden colour.)
-- Palette, grey, bilevel and CMYK pictures are converted to RGB by Pillow; colour profiles are ignored.
-- 16-bit grey is scaled to 8 bits over its full range (65535 is white); 32-bit pictures have no fixed range and are refused.
+- Palette, grey, bilevel and CMYK images are converted to RGB by Pillow; colour profiles are ignored.
+- 16-bit grey is scaled to 8 bits over its full range (65535 is white); 32-bit images have no fixed range and are refused.
 - Of an animation the first frame is taken.
 
 Nothing is resized and nothing is encoded again.
@@ -35,12 +35,12 @@ DECODER = "decoder 1"
 """Changes whenever ``decode`` makes other pixels of the same bytes."""
 WHITE = (255, 255, 255, 255)
 MOST_PIXELS = 89_478_485
-"""Larger pictures are refused before they are decoded: a small file can hold gigabytes of pixels. Pillow's own limit."""
+"""Larger images are refused before they are decoded: a small file can hold gigabytes of pixels. Pillow's own limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileImage:
-    """A picture in a file of its own; ``where`` names the row that asks for it."""
+    """An image in a file of its own; ``where`` names the row that asks for it."""
 
     path: Path
     where: str
@@ -63,7 +63,7 @@ class FileImage:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where one record lies in a file, so that its pictures need not stay in memory.
+    """Where one record lies in a file, so that its images need not stay in memory.
 
     ``stamp`` is the file's size and modification time when the offsets were taken.
     """
@@ -94,13 +94,13 @@ def file_stamp(path: Path) -> tuple[int, int]:
 
 
 FOLDERS_VARIABLE = "VLMROBUST_IMAGES"
-"""The environment variable with folders, beside that of a dataset's file, in which its pictures may lie."""
+"""The environment variable with folders, beside that of a dataset's file, in which its images may lie."""
 
 
 def why_outside(path: Path, folder: Path) -> str:
-    """Returns where a picture may lie, if it lies elsewhere, links followed; empty where it may.
+    """Returns where an image may lie, if it lies elsewhere, links followed; empty where it may.
 
-    A file of questions that a stranger wrote is to show a model, or its server, no other pictures of the machine.
+    A file of questions that a stranger wrote is to show a model, or its server, no other images of the machine.
     """
     found = os.path.realpath(path)
     allowed = [str(folder), *filter(None, os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep))]
@@ -110,7 +110,7 @@ def why_outside(path: Path, folder: Path) -> str:
 
 
 def image_identity(content_digest: str, position: int = 0) -> str:
-    """Returns the identity of the picture at ``position`` in content with this digest, as decoded here."""
+    """Returns the identity of the image at ``position`` in content with this digest, as decoded here."""
     return f"{DECODER}: {content_digest}: {position}"
 
 
@@ -136,7 +136,7 @@ def decode(data: bytes, where: str) -> NDArray[np.uint8]:
     """Returns RGB pixels, uint8, shape (H, W, 3), of a complete image file in memory; the module's text has the rules.
 
     Raises:
-        ImageError: the bytes are not a picture, are cut short, have pixels without a fixed range, or too many of them.
+        ImageError: the bytes are not an image, are cut short, have pixels without a fixed range, or too many of them.
     """
     import numpy as np
 
@@ -151,7 +151,7 @@ def decode(data: bytes, where: str) -> NDArray[np.uint8]:
 
 
 def is_turned(picture: Path | bytes) -> bool:
-    """Whether viewers show a picture turned or mirrored, by its EXIF orientation, which ``decode`` does not apply.
+    """Whether viewers show an image turned or mirrored, by its EXIF orientation, which ``decode`` does not apply.
 
     Args:
         picture: a file, or its first bytes. What cannot be opened is not turned: ``decode`` says what is wrong with it.
@@ -168,7 +168,7 @@ def is_turned(picture: Path | bytes) -> bool:
 
 
 def start_of_base64(text: str) -> bytes:
-    """Returns the first bytes of a picture in base64, where the EXIF data of a JPEG stand; none where it is no base64."""
+    """Returns the first bytes of an image in base64, where the EXIF data of a JPEG stand; none where it is no base64."""
     encoded = text[text.find(",") + 1 :] if text.startswith("data:") else text
     try:
         return base64.b64decode(encoded[:_START].translate(_NO_BLANKS)[: _START // 8 * 4])

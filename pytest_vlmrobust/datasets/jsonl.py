@@ -31,14 +31,14 @@ _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\Z)")
 
 
 def read_jsonl(path: Path, name: str) -> Contents:
-    """Returns the samples of a JSONL file; pictures are decoded only when a sample's image is loaded."""
+    """Returns the samples of a JSONL file; images are decoded only when a sample's image is loaded."""
     del name  # nothing here depends on what the data are called
     return _Lines(path, "key").contents()
 
 
 @dataclass(frozen=True, slots=True)
 class JsonlImage:
-    """One picture that is written inside one line of a JSONL file; ``digest`` is that of its text."""
+    """One image that is written inside one line of a JSONL file; ``digest`` is that of its text."""
 
     span: Span
     position: int
@@ -51,7 +51,7 @@ class JsonlImage:
         return decode(from_base64(pictures_of(row)[self.position], self.where), self.where)
 
     def identity(self) -> str:
-        """Returns a string that depends on the encoded picture alone; nothing is read for it."""
+        """Returns a string that depends on the encoded image alone; nothing is read for it."""
         return image_identity(self.digest)
 
 

@@ -7,7 +7,7 @@
 ``answer``      required: the letter of an option; yes or no (or true, false); or an accepted answer or a list of them
 ``options``     a list of texts (lettered A, B, …) or an object from letters to texts
 ``category``    the stratum for sampling and for reports
-``group``       rows that are resampled together; by default those with the same picture
+``group``       rows that are resampled together; by default those with the same image
 ``hint``        shown before the question
 ``task``        ``choice``, ``yes_no`` or ``open``; by default as in ``drafts.finish``
 ``changed_by``  what makes another answer right: kinds of change (``["left_right"]``), or perturbations (``["flip_h"]``)
@@ -68,7 +68,7 @@ REQUIRED = ("id", "question", "answer")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{64,}={0,2}\s*")
 _LONGEST_PATH = 1024
 Inline = Callable[[int, str, str], ImageSource]
-"""Makes the source of a picture that is written inside a row, of its position, its digest and the words for its place."""
+"""Makes the source of an image that is written inside a row, of its position, its digest and the words for its place."""
 
 
 class OwnRows:
@@ -215,7 +215,7 @@ class _Row:
 
 
 def pictures_of(row: Mapping[str, Any]) -> list[Any]:
-    """Returns the pictures of a row, as written."""
+    """Returns the images of a row, as written."""
     value = row["image"] if "image" in row else row["images"]
     return value if isinstance(value, list) else [value]
 

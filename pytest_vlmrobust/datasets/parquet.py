@@ -1,6 +1,6 @@
 """Parquet files of one's own, read by pyarrow, an optional extra: the columns are the keys of ``own_rows``.
 
-A picture is a path, base64 text, bytes, or what the package ``datasets`` writes: an object with ``bytes`` or a ``path``.
+An image is a path, base64 text, bytes, or what the package ``datasets`` writes: an object with ``bytes`` or a ``path``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def read_parquet(path: Path, name: str) -> Contents:
-    """Returns the samples of a Parquet file; pictures are decoded only when a sample's image is loaded."""
+    """Returns the samples of a Parquet file; images are decoded only when a sample's image is loaded."""
     del name  # nothing here depends on what the data are called
     if importlib.util.find_spec("pyarrow") is None:
         raise MissingExtra(f"reading {path}", "pyarrow", extra="parquet")
@@ -44,7 +44,7 @@ def read_parquet(path: Path, name: str) -> Contents:
 
 @dataclass(frozen=True, slots=True)
 class ParquetImage:
-    """One picture that is written inside one row of a Parquet file; ``digest`` is that of what is written."""
+    """One image that is written inside one row of a Parquet file; ``digest`` is that of what is written."""
 
     path: Path
     stamp: tuple[int, int]
@@ -68,7 +68,7 @@ class ParquetImage:
         return decode(picture if isinstance(picture, bytes) else from_base64(picture, self.where), self.where)
 
     def identity(self) -> str:
-        """Returns a string that depends on the encoded picture alone; nothing is read for it."""
+        """Returns a string that depends on the encoded image alone; nothing is read for it."""
         return image_identity(self.digest)
 
 
@@ -89,14 +89,14 @@ def _rows(path: Path) -> Iterator[tuple[int, int, int, dict[str, Any]]]:
 
 @lru_cache(maxsize=4)
 def _pictures(path: Path, stamp: tuple[int, int], group: int) -> Any:
-    """Returns the columns of pictures of a row group."""
+    """Returns the columns of images of a row group."""
     del stamp  # only tells one state of the file from another
     file = importlib.import_module("pyarrow.parquet").ParquetFile(path)
     return file.read_row_group(group, columns=[name for name in file.schema_arrow.names if name in ("image", "images")])
 
 
 def _keys(cells: dict[str, Any]) -> dict[str, Any]:
-    """Returns the cells as keys of a row: without absent values, and pictures as bytes or texts."""
+    """Returns the cells as keys of a row: without absent values, and images as bytes or texts."""
     row = as_keys({key: value for key, value in cells.items() if value is not None and value != ""})
     for key in {"image", "images"} & row.keys():
         many = row[key] if isinstance(row[key], list) else [row[key]]

@@ -58,7 +58,7 @@ class Dataset(Protocol):
         ...
 
 
-# Collections: pictures of identities (faces, words) with exact boxes.
+# Collections: images of identities (faces, words) with exact boxes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Entity:
     """Who or what it is; never part of a prompt."""
     image: ImageSource
     size: tuple[int, int]
-    """Width and height of the picture in pixels."""
+    """Width and height of the image in pixels."""
     boxes: Mapping[str, Box] = field(default_factory=dict)
     """Attribute to its box: ``left_eye``, ``right_eye``, ``nose``, ``mouth`` of a face, ``word`` of a word; empty where unknown.
     Left and right are the viewer's."""
@@ -107,12 +107,12 @@ class Collection(Protocol):
 
     @property
     def digest(self) -> str:
-        """SHA-256, in hex, of what determines the pictures."""
+        """SHA-256, in hex, of what determines the images."""
         ...
 
     @property
     def native_long_edge(self) -> int | None:
-        """Long edge of the pictures in pixels where all share one, else None."""
+        """Long edge of the images in pixels where all share one, else None."""
         ...
 
     def entities(self) -> Sequence[Entity]:
@@ -124,7 +124,7 @@ class Collection(Protocol):
         ...
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
-        """Returns pictures of ``count`` other identities that are easily taken for this one, nearest first.
+        """Returns images of ``count`` other identities that are easily taken for this one, nearest first.
 
         They are drawn by the code that draws the entities, at the same size, and balanced over groups where there are any, so
         that nothing but the identity tells them apart.
@@ -163,5 +163,5 @@ COLLECTIONS: Registry[CollectionFactory] = Registry("collection", "collections")
 
 
 def register_collection(name: str, factory: CollectionFactory, *, replace: bool = False) -> CollectionFactory:
-    """Registers ``factory``, which is called without arguments when a run first needs the pictures, under ``name``."""
+    """Registers ``factory``, which is called without arguments when a run first needs the images, under ``name``."""
     return COLLECTIONS.add(name, factory, replace=replace)

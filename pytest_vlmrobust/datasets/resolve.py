@@ -277,7 +277,7 @@ def _list(names: list[str], most: int = 20) -> str:
 
 
 def resolve_collection(name_or_path: str | Path, data_dir: Path | None = None) -> Collection | None:
-    """Returns the collection that ``name_or_path`` means, or ``None`` where it means none; no picture is opened for it.
+    """Returns the collection that ``name_or_path`` means, or ``None`` where it means none; no image is opened for it.
 
     It is that of a registered name, else a folder that holds ``faces.csv``: as a path, or by its name in the
     data folder. To mean a folder whose name is also registered, write it as a path: ``./faces``. Each call makes a collection

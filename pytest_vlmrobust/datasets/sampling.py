@@ -83,13 +83,13 @@ def chosen(dataset: Dataset, spec: str | None) -> Sequence[Sample]:
 def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, together: Sequence[str] = ()) -> Subset:
     """Returns a stratified subset: every category in proportion, chosen by ``seed`` and sample id alone.
 
-    Samples are drawn, and of those about one picture some may be taken and others not, so intervals have to resample by
+    Samples are drawn, and of those about one image some may be taken and others not, so intervals have to resample by
     ``Sample.group``. Shares are rounded by largest remainder, ties going to the category that sorts first. Within a category a
     smaller subset is a part of a larger one, so that predictions of the smaller are found again in the store.
 
     With ``together`` all samples that share one of its keys, be it through others, are taken or none, which the name of their
     group decides about; its category is that of its first sample. So no copy of a circular question is missing, and no question
-    about one of MME's pictures. Count and percentage are of groups: six identities are six questions where each is asked about
+    about one of MME's images. Count and percentage are of groups: six identities are six questions where each is asked about
     once, and 24 where each is asked about with the answer in each of four places. Groups of a category are taken in the order
     of ``rank_seed``, by which tasks lay out identities.
 

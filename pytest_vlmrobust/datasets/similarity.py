@@ -1,4 +1,4 @@
-"""Which pictures are easily confused: cosine similarity of their pixel statistics or embeddings."""
+"""Which images are easily confused: cosine similarity of their pixel statistics or embeddings."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _DIGITS = 5
 
 
 def pixel_features(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Returns what a picture is compared by where there is no encoder, float64, shape (1280,).
+    """Returns what an image is compared by where there is no encoder, float64, shape (1280,).
 
-    The picture is shrunk to 64 x 64 pixels and converted to CIELAB. Compared are the layout, 16 x 16 means of the three channels
+    The image is shrunk to 64 x 64 pixels and converted to CIELAB. Compared are the layout, 16 x 16 means of the three channels
     as distances from mid grey, and the colours, the square roots of an 8 x 8 x 8 histogram. Both have length 1, so that the
-    cosine of two pictures is the mean of the cosines of their layouts and of their colours.
+    cosine of two images is the mean of the cosines of their layouts and of their colours.
 
     Args:
         picture: RGB, uint8, shape (H, W, 3).

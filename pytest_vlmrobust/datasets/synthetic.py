@@ -1,4 +1,4 @@
-"""Small files in the layout of each benchmark, with drawn pictures: to try a gate before the data are there, and for tests.
+"""Small files in the layout of each benchmark, with drawn images: to try a gate before the data are there, and for tests.
 
 The columns are those that VLMEvalKit reads. The questions ask for the colour or the form of one drawn shape and measure
 nothing.
@@ -29,7 +29,7 @@ class _Row:
     cells: Mapping[str, str]
     pictures: tuple[bytes, ...] = ()
     same_as: str = ""
-    """The index of the row whose picture this one refers to."""
+    """The index of the row whose image this one refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def write(benchmark: str, folder: Path, *, pictures_apart: bool = False) -> Path
     Args:
         benchmark: one of ``layouts()``.
         folder: where; it is made if it is not there.
-        pictures_apart: writes ``NAME_local.tsv`` with paths, and the pictures to ``images/NAME_local``, as VLMEvalKit does with
+        pictures_apart: writes ``NAME_local.tsv`` with paths, and the images to ``images/NAME_local``, as VLMEvalKit does with
             files above 1 GB.
     """
     if benchmark not in _FILES:

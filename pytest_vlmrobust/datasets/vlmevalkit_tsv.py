@@ -4,14 +4,14 @@ Columns: ``index`` (unique), ``question``, ``answer``, and ``image`` or ``image_
 ``hint``, ``category`` or ``l2-category``, ``g_index``, ``perturbed``. All others are left alone. Fields are quoted as CSV does.
 
 - ``image`` is the base64 text of a complete image file; a text of 64 characters or less is the ``index`` of the row whose
-  picture is meant; ``['…', '…']`` lists several pictures.
+  image is meant; ``['…', '…']`` lists several images.
 - ``image_path`` is a path or a list of paths, relative to ``images/<name>``, ``images`` or the folder of the file, and below
   that folder. It is used where ``image`` is empty.
 - An empty cell is an absent one, and only that: the option text ``None`` is an option. VLMEvalKit drops it; where its prompt
   would differ a note says so, and ``compat="vlmevalkit"`` asks with its prompt.
 - A row with options is a choice, and its answer a letter. Without options, rows are yes/no questions when every answer is
   Yes or No, else open; then ``['…', '…']`` lists several accepted answers.
-- Rows without any picture are left out, as VLMEvalKit does, and a note counts them.
+- Rows without any image are left out, as VLMEvalKit does, and a note counts them.
 - The group of a row (the rows that are resampled together) is ``g_index``; else ``index`` modulo 1 000 000 when the name says
   that the file holds circular copies (mmbench, ccbench, circular, mmcr); else a digest of the image field.
 
@@ -94,7 +94,7 @@ COLUMNS = {
 
 
 def read_tsv(path: Path, name: str, *, compat: str = "", benchmark: Benchmark | None = None) -> Contents:
-    """Returns the samples of a TSV file; pictures are decoded only when a sample's image is loaded.
+    """Returns the samples of a TSV file; images are decoded only when a sample's image is loaded.
 
     Args:
         path: the file.
@@ -109,13 +109,13 @@ def read_tsv(path: Path, name: str, *, compat: str = "", benchmark: Benchmark | 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A record without its pictures: what stays in memory of it."""
+    """A record without its images: what stays in memory of it."""
 
     place: Place
     span: Span
     cells: Mapping[str, str]
     pictures: int
-    """How many pictures the image field holds; 0 when it is empty or a reference."""
+    """How many images the image field holds; 0 when it is empty or a reference."""
     reference: str
     digest: str
 

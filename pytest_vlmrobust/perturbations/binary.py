@@ -51,7 +51,7 @@ def channel_swap(image: Image) -> Image:
 def equalize(image: Image) -> Image:
     """Equalises the histogram of each channel by itself, exactly as Pillow's ``ImageOps.equalize`` does.
 
-    Channels are equalised apart, so the colours of a picture with few of them change. Pictures of fewer than 256 pixels
+    Channels are equalised apart, so the colours of an image with few of them change. Images of fewer than 256 pixels
     stay as they are.
     """
     return _by_channel(image, _equal)

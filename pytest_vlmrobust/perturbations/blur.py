@@ -1,6 +1,6 @@
 """Blur: by lens, by motion, by zoom or by glass.
 
-Every filter mirrors the picture at its border (without repeating the last pixel), so that no dark rim appears.
+Every filter mirrors the image at its border (without repeating the last pixel), so that no dark rim appears.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Digital: effects of storing a picture in few bytes."""
+"""Digital: effects of storing an image in few bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .pixels import Image, opencv, to_uint8
 from .registry import corruption
 
 FLOATS_IN_CACHE = 1 << 22
-"""Values of a picture that are worth converting to floats: more of them leave the caches of common processors."""
+"""Values of an image that are worth converting to floats: more of them leave the caches of common processors."""
 
 
 @corruption(
@@ -64,7 +64,7 @@ def average_areas(image: Image, width: int, height: int) -> Image:
     """Returns ``image`` shrunk to ``width`` x ``height`` by averaging areas.
 
     OpenCV adds floats in any case, and takes a fifth longer to read them from bytes, one by one, than all are converted in
-    before. Whole numbers of pixels it adds as bytes, and floats of a large picture do not fit into the caches.
+    before. Whole numbers of pixels it adds as bytes, and floats of a large image do not fit into the caches.
     """
     cv2 = opencv()
     whole = image.shape[1] % width == 0 and image.shape[0] % height == 0
@@ -75,5 +75,5 @@ def average_areas(image: Image, width: int, height: int) -> Image:
 
 
 def scaled_size(height: int, width: int, scale: float) -> tuple[int, int]:
-    """Returns (width, height), OpenCV's order, of a image whose sides are multiplied by ``scale``; at least 1 pixel each."""
+    """Returns (width, height), OpenCV's order, of an image whose sides are multiplied by ``scale``; at least 1 pixel each."""
     return max(1, round(width * scale)), max(1, round(height * scale))

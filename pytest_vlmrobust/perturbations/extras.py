@@ -24,7 +24,7 @@ SOURCE = "pytest-vlmrobust"
 def true_upsample(image: Image, *, scale: float) -> Image:
     """Enlarges by ``scale`` (bicubic) and shrinks back by averaging areas: interpolation without cropping.
 
-    As the name ``upsample`` suggests, nothing leaves the picture. The scale does not order severity, because the loss is small at
+    As the name ``upsample`` suggests, nothing leaves the image. The scale does not order severity, because the loss is small at
     any scale.
     """
     cv2 = opencv()
@@ -84,7 +84,7 @@ def resolution_lanczos(image: Image, *, long_edge: int) -> Image:
 def inner_border(image: Image, *, width: int) -> Image:
     """Paints a black frame of ``width`` pixels on the image, inwards: ``add_border`` at a constant size.
 
-    At most half of the picture's shorter side is painted from each end, less one pixel: something always stays in view.
+    At most half of the image's shorter side is painted from each end, less one pixel: something always stays in view.
     """
     height, wide = image.shape[:2]
     painted = min(width, (min(height, wide) - 1) // 2)

@@ -1,6 +1,6 @@
 """Geometric: pixels move and keep their colours.
 
-The canvas keeps its size, areas from outside the picture are black (Pillow's fill), and sampling is bilinear. The paper counts
+The canvas keeps its size, areas from outside the image are black (Pillow's fill), and sampling is bilinear. The paper counts
 noise, blur and the places of occlusions as varying by sample, not these; so angles are the same for every sample, and only
 ``perspective_transform`` and ``elastic_transform``, which are random by nature, draw.
 """
@@ -30,7 +30,7 @@ def rotate(image: Image, *, degrees: float) -> Image:
     """Turns the image counter-clockwise by ``degrees`` about its centre.
 
     The paper gives no direction; this is the positive one of Pillow and OpenCV. Questions about left, right, up and down keep
-    their answers up to 30 degrees; what stands in a corner leaves the picture from 15 degrees on.
+    their answers up to 30 degrees; what stands in a corner leaves the image from 15 degrees on.
     """
     return _turn(image, degrees, scale=1.0)
 
@@ -83,7 +83,7 @@ def perspective_transform(image: Image, rng: np.random.Generator, *, magnitude: 
 
     Each coordinate of each corner moves by up to half of ``magnitude`` of that side, drawn evenly, and inwards, so that nothing
     leaves the canvas: the law of torchvision's ``RandomPerspective``, whose word for its parameter, distortion, is the paper's.
-    At 0.25 the picture keeps 0.77 of its area on average. No drop of this one is published; it is among the five most harmful of
+    At 0.25 the image keeps 0.77 of its area on average. No drop of this one is published; it is among the five most harmful of
     no model at any level on either dataset, where ``rotate`` stands with 1.5 to 3.4 points, so it costs less than those: corners
     that move by the whole ``magnitude`` would leave 0.39 of the area and shrink small writing by more than a third.
     """

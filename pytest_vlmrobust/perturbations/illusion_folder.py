@@ -1,9 +1,9 @@
 """Illusions that were generated beforehand, read from a folder; needs no neural network.
 
-    FOLDER/original/NAME.png    the pictures as a model would see them
-    FOLDER/VARIANT/NAME.png     the same pictures as illusions, one subfolder for each variant
+    FOLDER/original/NAME.png    the images as a model would see them
+    FOLDER/VARIANT/NAME.png     the same images as illusions, one subfolder for each variant
 
-Pictures may also be .bmp, .jpeg, .jpg, .tif, .tiff or .webp; those of one NAME belong together, whatever their suffixes.
+Images may also be .bmp, .jpeg, .jpg, .tif, .tiff or .webp; those of one NAME belong together, whatever their suffixes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAYOUT = "Expected FOLDER/original/NAME.png and FOLDER/VARIANT/NAME.png, as reci
 def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = False) -> list[str]:
     """Registers the illusions of a folder as a perturbation whose levels are the variants: ``illusion:origami``.
 
-    Call it in ``conftest.py``. A picture is found by its decoded pixels, so the file names and formats of the dataset do not
+    Call it in ``conftest.py``. An image is found by its decoded pixels, so the file names and formats of the dataset do not
     matter, but earlier steps of a composed setting do. Only file names are read until a setting is used. Then all of
     ``FOLDER/original`` is read once, and each illusion when it is needed. The fingerprint of a setting has the digest
     of the originals and of the variant's files, as they are when it is first asked for.
@@ -47,14 +47,14 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
 
     Raises:
         UsageError: the folder does not have the layout, or a name in it cannot be used; or ``name`` cannot.
-        ImageError: (by the setting) the picture is not among the originals, its variant is missing, or a file is not a picture.
+        ImageError: (by the setting) the image is not among the originals, its variant is missing, or a file is not an image.
     """
     stored = IllusionFolder(typed_path(folder).absolute(), name)
 
     def illusion(image: Image, *, variant: str) -> Image:
         """Returns the illusion that was generated for this image and stored: another appearance, the same layout.
 
-        The pictures are the user's own. The Perceptual Observatory publishes neither its illusions nor its prompts.
+        The images are the user's own. The Perceptual Observatory publishes neither its illusions nor its prompts.
         """
         return stored.picture(image, variant)
 

@@ -1,4 +1,4 @@
-"""The resolution ladder of Res-Bench: the same picture at twelve sizes, measured along its long edge."""
+"""The resolution ladder of Res-Bench: the same image at twelve sizes, measured along its long edge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONG_EDGE = Numbered("long_edge", 1, 32_000, "pixels of the long edge")
 
 
 def too_small(height: int, width: int, *, long_edge: int) -> str:
-    """Returns that a image of ``height`` x ``width`` does not reach the rung, or an empty string."""
+    """Returns that an image of ``height`` x ``width`` does not reach the rung, or an empty string."""
     longest = max(height, width)
     return f"the long edge has {longest} pixels, fewer than {long_edge}: left as it is" if longest < long_edge else ""
 
@@ -29,7 +29,7 @@ def too_small(height: int, width: int, *, long_edge: int) -> str:
 def resolution(image: Image, *, long_edge: int) -> Image:
     """Shrinks the image until its long edge has ``long_edge`` pixels, averaging areas; the other side follows, rounded.
 
-    A picture that is smaller is left as it is, and a note says so: a rung never enlarges. Published pictures all exceed the
+    An image that is smaller is left as it is, and a note says so: a rung never enlarges. Published images all exceed the
     highest rung. The paper does not say how it resizes; averaging areas leaves no aliases, whatever the factor.
     """
     height, width = image.shape[:2]
@@ -47,5 +47,5 @@ def shrink_to_edge(image: Image, long_edge: int) -> Image:
 
 
 def aligned_size(height: int, width: int, long_edge: int) -> tuple[int, int]:
-    """Returns (width, height), OpenCV's order, of a image whose long edge becomes ``long_edge``; at least 1 pixel each."""
+    """Returns (width, height), OpenCV's order, of an image whose long edge becomes ``long_edge``; at least 1 pixel each."""
     return scaled_size(height, width, long_edge / max(height, width))

@@ -147,7 +147,7 @@ def _normal_quantiles(count: int) -> NDArray[np.float32]:
 def _shot_table(scale: float) -> NDArray[np.uint8]:
     """Returns the noisy level for each (level, quantile), flat, length 256 * 16384; read-only.
 
-    It takes 4 MB and 2 to 3 ms to make, and pictures come scale by scale: so the last one alone is kept.
+    It takes 4 MB and 2 to 3 ms to make, and images come scale by scale: so the last one alone is kept.
     """
     quantiles = 1 << _SHOT_BITS
     means = np.arange(256) / 255.0 * scale

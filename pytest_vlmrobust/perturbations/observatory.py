@@ -1,9 +1,9 @@
 """Observatory: the 15 in-distribution augmentations of The Perceptual Observatory (arXiv 2512.15949, supplement 9.3).
 
 The paper lists one parameter or range for each and names Albumentations as the library. A range is drawn from evenly, once for
-each sample. What the list leaves open was measured on the pictures that the authors released (an original and its 15
+each sample. What the list leaves open was measured on the images that the authors released (an original and its 15
 augmentations, of a face and of a word), by searching for the parameters that reproduce them; "released" below means these. Where
-two pictures do not decide, the default of Albumentations 2.0.8 holds. The laws are those of that library, except for its faults:
+two images do not decide, the default of Albumentations 2.0.8 holds. The laws are those of that library, except for its faults:
 it cuts decimals off where levels are rounded here, and what else is put right is said where it is.
 """
 
@@ -29,7 +29,7 @@ def observatory_gaussian_blur(image: Image) -> Image:
     """Convolves with a Gaussian of 11 x 11 pixels and a standard deviation of 11, listed as "(11, 11)".
 
     So wide a bell is nearly flat over its kernel: a box of 11 pixels with slightly lighter rims. It reproduces both released
-    pictures within a level, which settles what the two numbers are; the customary deviation for 11 pixels, 2, is far from them.
+    images within a level, which settles what the two numbers are; the customary deviation for 11 pixels, 2, is far from them.
     """
     blurred: Image = opencv().GaussianBlur(image, (11, 11), 11.0, borderType=opencv().BORDER_REFLECT_101)
     return blurred
@@ -39,8 +39,8 @@ def observatory_gaussian_blur(image: Image) -> Image:
 def observatory_median_filter(image: Image, rng: np.random.Generator) -> Image:
     """Replaces every value by the median of its channel in a square of 3, 5 ... or 21 pixels, all ten sizes equally likely.
 
-    The listed "21" is the largest size, as Albumentations reads a single number: the released pictures are medians of 17 and 11
-    pixels, to the level. The picture's last pixel is repeated beyond the border.
+    The listed "21" is the largest size, as Albumentations reads a single number: the released images are medians of 17 and 11
+    pixels, to the level. The image's last pixel is repeated beyond the border.
     """
     median: Image = opencv().medianBlur(image, 2 * int(rng.integers(1, 10, endpoint=True)) + 1)
     return median
@@ -50,7 +50,7 @@ def observatory_median_filter(image: Image, rng: np.random.Generator) -> Image:
 def observatory_zoom_blur(image: Image, rng: np.random.Generator) -> Image:
     """Averages the image with zooms about its centre, from 1 in steps of 0.01 to 0.03 to below a largest of 1.05 to 1.07.
 
-    The steps are the library's default, and the released pictures agree: four zooms, in steps of 0.016 and 0.0205. The picture
+    The steps are the library's default, and the released images agree: four zooms, in steps of 0.016 and 0.0205. The image
     itself counts twice, as there. The zooms share one centre here; there each is cropped to whole pixels, up to one pixel off.
     """
     cv2 = opencv()
@@ -70,10 +70,10 @@ def observatory_chromatic_aberration(image: Image, rng: np.random.Generator) -> 
     """Distorts red and blue radially, both outwards or both inwards, with coefficients up to 0.2 and 0.1, and leaves green.
 
     A value at position p, as a share of width and height from the centre, comes from ``p (1 + k1 r^2 + k2 r^4)``, r the length
-    of p. For each channel k1 is drawn up to 0.2, as listed, and k2 up to 0.1, which is not listed: the released pictures have
-    0.055, 0.081, 0.081 and 0.095, above the library's default of 0.05. Those of a picture have one sign, which is the library's
+    of p. For each channel k1 is drawn up to 0.2, as listed, and k2 up to 0.1, which is not listed: the released images have
+    0.055, 0.081, 0.081 and 0.095, above the library's default of 0.05. Those of an image have one sign, which is the library's
     default mode (green against purple) and holds in both. The last pixel is repeated beyond the border, and the centre is that
-    of the picture, half a pixel from the library's.
+    of the image, half a pixel from the library's.
     """
     cv2 = opencv()
     of_red, of_blue = (rng.choice([-1.0, 1.0]) * rng.uniform(0.0, (0.2, 0.1), (2, 2))).tolist()
@@ -88,8 +88,8 @@ def observatory_iso_noise(image: Image, rng: np.random.Generator) -> Image:
 
     ``intensity`` is drawn as listed, and hits are a Poisson count; a pixel of lightness L in [0, 1] (the L of HLS) with n hits
     gets ``L + n * intensity * (1 - L)``, at most 1, and keeps its hue and saturation. The expected n is ``intensity`` times the
-    standard deviation of L over the picture. These bright specks look little like the grain of a sensor, yet they are what was
-    published: 7 and 0.05 percent of the pixels of the released pictures differ, by multiples of intensities 0.339 and 0.117.
+    standard deviation of L over the image. These bright specks look little like the grain of a sensor, yet they are what was
+    published: 7 and 0.05 percent of the pixels of the released images differ, by multiples of intensities 0.339 and 0.117.
 
     The listed colour shift, 0.01 to 0.05, has no effect there and none here: the library adds normal numbers with a deviation of
     at most 0.025 to a hue in degrees, which is below a level, and the released pixels without a hit equal the original's.
@@ -121,8 +121,8 @@ def observatory_rgb_shift(image: Image, rng: np.random.Generator) -> Image:
 def observatory_salt_pepper(image: Image, rng: np.random.Generator) -> Image:
     """Makes a share of 0.0001 to 0.001 of the pixels black or white, in all channels, half of them each.
 
-    The share is listed, the halves are not: one released picture has 233 white and 233 black specks; the library's default for
-    the share of white ones, 0.4 to 0.6, would give that in one picture of a hundred. A small picture may get no speck at all.
+    The share is listed, the halves are not: one released image has 233 white and 233 black specks; the library's default for
+    the share of white ones, 0.4 to 0.6, would give that in one image of a hundred. A small image may get no speck at all.
     """
     return noise.salt_pepper(image, rng, amount=rng.uniform(0.0001, 0.001))
 
@@ -138,7 +138,7 @@ def observatory_jpeg_compression(image: Image, rng: np.random.Generator) -> Imag
     """Writes and reads the image as a JPEG with 4:2:0 chroma and a whole quality drawn from 20 to 50.
 
     Red is stored as red. The library hands its RGB pixels to an encoder that expects BGR, so that the weights of red and blue are
-    exchanged; with that fault the released pictures are reproduced to the level, at qualities 36 and 38.
+    exchanged; with that fault the released images are reproduced to the level, at qualities 36 and 38.
     """
     return digital.jpeg_compression(image, quality=int(rng.integers(20, 50, endpoint=True)))
 
@@ -147,7 +147,7 @@ def observatory_jpeg_compression(image: Image, rng: np.random.Generator) -> Imag
 def observatory_multiplicative_noise(image: Image, rng: np.random.Generator) -> Image:
     """Multiplies every value by one factor drawn from 0.9 to 1.1.
 
-    One for the whole picture, the library's default and what the released pictures show (1.087 and 0.988): in spite of its name
+    One for the whole image, the library's default and what the released images show (1.087 and 0.988): in spite of its name
     it is a change of brightness.
     """
     return tone.brightness(image, factor=rng.uniform(0.9, 1.1))
@@ -158,8 +158,8 @@ def observatory_sharpen(image: Image, rng: np.random.Generator) -> Image:
     """Adds to every value ``alpha``, 0.3 to 0.5, times its differences from its eight neighbours, and darkens a little.
 
     ``alpha`` is drawn from 0.3 to 0.5, as listed. Each neighbour weighs ``-alpha``, the pixel itself
-    ``1 - alpha + alpha (8 + lightness)``, which reproduces the released pictures; so flat areas are multiplied by
-    ``1 - alpha (1 - lightness)``. ``lightness`` is not listed, and drawn from 0.9 to 1: the released pictures have 0.971 and
+    ``1 - alpha + alpha (8 + lightness)``, which reproduces the released images; so flat areas are multiplied by
+    ``1 - alpha (1 - lightness)``. ``lightness`` is not listed, and drawn from 0.9 to 1: the released images have 0.971 and
     0.959, and of pairs drawn from the library's default, 0.5 to 1, fewer than one in a hundred is that high.
     """
     cv2 = opencv()
@@ -200,7 +200,7 @@ def observatory_motion_blur(image: Image, rng: np.random.Generator) -> Image:
     """Averages the 7 pixels nearest to a straight line through each pixel, in a direction drawn evenly.
 
     "(7, 7)" is listed, a range of one size. The line has a point for each pixel of its length, rounded to whole pixels, and two
-    that meet count once. It is centred, as in both released pictures, which are reproduced to the level at any angle from 49 to
+    that meet count once. It is centred, as in both released images, which are reproduced to the level at any angle from 49 to
     56 and from 34 to 41 degrees; the library's default would shift it and shorten one end. The angle is not listed.
     """
     cv2 = opencv()
@@ -212,7 +212,7 @@ def observatory_motion_blur(image: Image, rng: np.random.Generator) -> Image:
 def observatory_gaussian_noise(image: Image, rng: np.random.Generator) -> Image:
     """Adds normal noise to each channel of each pixel, with a standard deviation drawn from 0.05 to 0.1 of the range of values.
 
-    Mean 0 and the range are listed; independent channels are the library's default and what the released pictures have
+    Mean 0 and the range are listed; independent channels are the library's default and what the released images have
     (deviations of 0.056 and 0.060).
     """
     return noise.gaussian_noise(image, rng, std=rng.uniform(0.05, 0.1))

@@ -1,7 +1,7 @@
-"""Occlusion: paints part of the picture black, the default of the usual libraries; the paper does not name a colour.
+"""Occlusion: paints part of the image black, the default of the usual libraries; the paper does not name a colour.
 
 Hidden things cannot be seen or counted, so the answers to questions about presence change where things of a twentieth of the
-picture's shorter side disappear (``studies/declarations``).
+image's shorter side disappear (``studies/declarations``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) ->
     """Hides one rectangle with a share ``ratio`` of the area ("area blocked"), at a random place.
 
     Number and shape are not published. One rectangle, because the paper speaks of an area blocked; its shape relative to the
-    picture's is drawn log-evenly between 1:2 and 2:1, so that it is not a strip.
+    image's is drawn log-evenly between 1:2 and 2:1, so that it is not a strip.
     """
     height, width = image.shape[:2]
     stretch = math.sqrt(2.0 ** rng.uniform(-1.0, 1.0))

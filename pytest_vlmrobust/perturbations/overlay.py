@@ -1,7 +1,7 @@
-"""Overlay: text, watermarks and borders that people and programs add to pictures.
+"""Overlay: text, watermarks and borders that people and programs add to images.
 
 The paper gives the font size and nothing else: words, places, colours and opacities are ours. The typeface is the one that
-Pillow carries, so no font of the system is needed or used. Letters have the size of the paper in pictures of up to 640 x 480
+Pillow carries, so no font of the system is needed or used. Letters have the size of the paper in images of up to 640 x 480
 pixels, and are as large a part of larger ones, as weather is: 72 pixels of a page of 4000 would be lost. A border stays as wide
 as the paper says: it hides nothing.
 """
@@ -22,7 +22,7 @@ TEXT = "SAMPLE TEXT"
 WATERMARK = "SAMPLE"
 WHITE: Color = (255, 255, 255)
 COMMON_AREA = 640 * 480
-"""Pixels of a picture from which on letters grow with it."""
+"""Pixels of an image from which on letters grow with it."""
 
 
 @corruption(
@@ -38,8 +38,8 @@ COMMON_AREA = 640 * 480
 def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Image:
     """Writes "SAMPLE TEXT" in white with a black outline, as captions of memes are, ``fontsize`` pixels high.
 
-    The place inside the picture is random, about the same at all levels: the words are not related to a question, and no region
-    is always free of them. Words wider than the picture are centred and cut off. It adds words, so "what is written here" has
+    The place inside the image is random, about the same at all levels: the words are not related to a question, and no region
+    is always free of them. Words wider than the image are centred and cut off. It adds words, so "what is written here" has
     another answer.
     """
     size = _scaled_size(fontsize, *image.shape[:2])
@@ -62,7 +62,7 @@ def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Im
 def watermark(image: Image, *, fontsize: int) -> Image:
     """Writes "SAMPLE" across the centre, rising by 30 degrees, half transparent, ``fontsize`` pixels high.
 
-    White with a black edge, as the marks of picture agencies are, so that it shows on black, on white and on all between;
+    White with a black edge, as the marks of image agencies are, so that it shows on black, on white and on all between;
     half transparent, so that what lies under it can still be made out.
     """
     size = _scaled_size(fontsize, *image.shape[:2])
@@ -85,7 +85,7 @@ def watermark(image: Image, *, fontsize: int) -> Image:
 def add_border(image: Image, *, width: int) -> Image:
     """Puts a black frame of ``width`` pixels around the image, which grows by twice that in each direction.
 
-    Around and not on top: 60 pixels painted inwards would hide more than half of a picture of 400 x 300, and no such drop
+    Around and not on top: 60 pixels painted inwards would hide more than half of an image of 400 x 300, and no such drop
     is published. Black is the default of the usual libraries.
     """
     cv2 = opencv()

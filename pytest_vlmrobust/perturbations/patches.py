@@ -1,4 +1,4 @@
-"""Patches: cuts the picture into a grid of separate parts; attempts: shows the whole picture equally often."""
+"""Patches: cuts the image into a grid of separate parts; attempts: shows the whole image equally often."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def patches(image: Image, *, n: int) -> Image:
 
     They come row by row from the top left. Where a side is no multiple of ``n``, the up to n - 1 pixels left over are cut off at
     both of its ends, half at each, the odd one at the bottom or right: so all patches are equal, as published, and no side of the
-    picture is favoured. Papers leave the remainder open. A patch keeps its pixels: it is not enlarged.
+    image is favoured. Papers leave the remainder open. A patch keeps its pixels: it is not enlarged.
     """
     height, width = image.shape[:2]
     if min(height, width) < n:
@@ -63,8 +63,8 @@ def attempts(image: Image, *, n: int) -> Image:
     """Shows the whole image ``n`` x ``n`` times, shape (n * n, H, W, 3): as it is, then shifted by a few pixels each time.
 
     The best of n * n patches is the best of n * n attempts; ``pcri_matched`` compares it with these equally many attempts at the
-    whole picture. A shift is 1 or 2 steps up, down, left or right, a step being a 64th of the shorter side and at least 1 pixel;
-    an edge that enters the picture repeats the border pixels. So no more than a 32nd of the picture leaves at a side, while
+    whole image. A shift is 1 or 2 steps up, down, left or right, a step being a 64th of the shorter side and at least 1 pixel;
+    an edge that enters the image repeats the border pixels. So no more than a 32nd of the image leaves at a side, while
     pixels fall into other cells of
     the vision encoder. The first attempts of a larger grid are those of a smaller one, so that they are inferred once.
     """

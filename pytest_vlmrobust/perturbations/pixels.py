@@ -131,7 +131,7 @@ def ramp(slope: float, top: float = 255.0) -> NDArray[np.uint8]:
 
 
 def look_up_channels(channels: Sequence[Levels], tables: Sequence[Levels]) -> Image:
-    """Returns a image of three channels, each through its table of 256 levels; the channels are overwritten."""
+    """Returns an image of three channels, each through its table of 256 levels; the channels are overwritten."""
     # faster than one table of three columns
     mapped: Image = opencv().merge([translate(*pair) for pair in zip(channels, tables, strict=True)])
     return mapped
@@ -140,7 +140,7 @@ def look_up_channels(channels: Sequence[Levels], tables: Sequence[Levels]) -> Im
 def pointwise(image: Image, change: Callable[[Image], Image]) -> Image:
     """Returns ``change(image)`` for a change that treats every value alike, whatever its place and its neighbours.
 
-    With stringzilla the change is applied to the 256 levels, and the picture looked up in the result: the same bytes, sooner.
+    With stringzilla the change is applied to the 256 levels, and the image looked up in the result: the same bytes, sooner.
     """
     if fast_translate() is None:
         return change(image)
@@ -200,7 +200,7 @@ def three(plane: Plane) -> NDArray[np.float32]:
 
 
 def strips(height: int, width: int) -> Iterator[slice]:
-    """Yields the rows of a image in strips whose floats fit into the caches, for arithmetic that treats pixels one by one."""
+    """Yields the rows of an image in strips whose floats fit into the caches, for arithmetic that treats pixels one by one."""
     step = max(1, STRIP_PIXELS // width)
     for start in range(0, height, step):
         yield slice(start, start + step)
@@ -239,15 +239,15 @@ def _difference(image: Image, layer: NDArray[Any] | Color) -> NDArray[np.float32
 
 
 def scene_unit(height: int, width: int) -> float:
-    """Returns the length in pixels, at least 1, that is 1/400 of a image's size (the root of its area).
+    """Returns the length in pixels, at least 1, that is 1/400 of an image's size (the root of its area).
 
-    Weather is as large as the scene it falls in, so its textures scale with the picture.
+    Weather is as large as the scene it falls in, so its textures scale with the image.
     """
     return max(1.0, float(np.sqrt(height * width)) / 400.0)
 
 
 def scene_share(height: int, width: int) -> float:
-    """Returns how much of a scene of 400 x 400 units a image shows, in (0, 1]: all of it, unless a unit is a pixel already."""
+    """Returns how much of a scene of 400 x 400 units an image shows, in (0, 1]: all of it, unless a unit is a pixel already."""
     return min(1.0, height * width / 400.0**2)
 
 
@@ -257,8 +257,8 @@ def smooth_noise(
     """Returns a cloudy field with values in [0, 1], shape (height, width).
 
     It sums ``octaves`` layers of random values on square grids: the first with cells of ``cell`` pixels (of whatever fits the
-    picture nearest), each next with half the cell, down to a pixel, and ``decay`` times the weight. The sum so far is enlarged
-    to each next grid, and in the end to the picture, by cubic interpolation.
+    image nearest), each next with half the cell, down to a pixel, and ``decay`` times the weight. The sum so far is enlarged
+    to each next grid, and in the end to the image, by cubic interpolation.
     """
     cv2 = opencv()
     total = np.zeros((1, 1), np.float32)

@@ -1,4 +1,4 @@
-"""Preprocessing: enlarges a small picture to a higher rung of the resolution ladder, with or without new detail.
+"""Preprocessing: enlarges a small image to a higher rung of the resolution ladder, with or without new detail.
 
 Res-Bench, Table 3, asks what a low resolution takes away: information, or tokens. ``resolution:224+pad_white:448`` has the tokens
 of 448 pixels and the information of 224.
@@ -16,7 +16,7 @@ LEVELS = {str(edge): {"long_edge": edge} for edge in (336, 448, 672, 784, 896, 1
 
 
 def large_already(height: int, width: int, *, long_edge: int) -> str:
-    """Returns that a image of ``height`` x ``width`` is as large as that or larger, or an empty string."""
+    """Returns that an image of ``height`` x ``width`` is as large as that or larger, or an empty string."""
     longest = max(height, width)
     return f"the long edge has {longest} pixels, {long_edge} or more: left as it is" if longest >= long_edge else ""
 

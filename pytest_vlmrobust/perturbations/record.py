@@ -28,7 +28,7 @@ CHANGES = (
 
 ``colour`` the colour of things; ``count`` how many are in view; ``left_right`` and ``up_down`` their order along an axis;
 ``meaning`` what the question asks for, so that its target is changed with it;
-``position`` where they are in the picture; ``presence`` whether they are in view at all; ``text`` which words can be read, and
+``position`` where they are in the image; ``presence`` whether they are in view at all; ``text`` which words can be read, and
 ``text_12`` to ``text_36`` which words in letters so many pixels high. What the built-in ones declare follows from
 measurements by one rule, in ``studies/declarations``.
 """
@@ -51,7 +51,7 @@ def aspects(changes: Iterable[str]) -> list[str]:
 
 
 Note = Callable[..., str]
-"""``(height, width, **parameters) -> what cannot be done to a picture of that size``, or an empty string."""
+"""``(height, width, **parameters) -> what cannot be done to an image of that size``, or an empty string."""
 
 CATEGORIES = {
     "blur": "Blur",
@@ -128,7 +128,7 @@ class Corruption:
     numbered: Numbered | None = None
     """Further levels that are not listed."""
     views: Callable[..., int] | None = None
-    """``(**parameters) -> V`` of a perturbation that makes V pictures of one, shape (V, H, W, 3); ``None`` for all others."""
+    """``(**parameters) -> V`` of a perturbation that makes V images of one, shape (V, H, W, 3); ``None`` for all others."""
     note: Note | None = None
     on: str = "image"
     """What the function changes: ``image``, or ``question`` as a whole."""
@@ -202,7 +202,7 @@ class Corruption:
         return self.views(**self.parameters(level)) if self.views else 1
 
     def note_at(self, level: str | None, height: int, width: int) -> str:
-        """Returns what cannot be done at ``level`` to a image of that size, or an empty string."""
+        """Returns what cannot be done at ``level`` to an image of that size, or an empty string."""
         return self.note(height, width, **self.parameters(level)) if self.note else ""
 
     def facts_at(self, level: str | None) -> Parameters:
@@ -213,7 +213,7 @@ class Corruption:
     def apply(self, image: Any, generator: Callable[[], np.random.Generator], level: str | None) -> Any:
         """Returns what ``function`` makes of ``image``, or of a sample, at ``level``; nothing is checked here.
 
-        ``generator`` is called where the function is stochastic: to derive one takes longer than to mirror a picture.
+        ``generator`` is called where the function is stochastic: to derive one takes longer than to mirror an image.
         """
         randomness = (generator(),) if self.stochastic else ()
         return self.function(image, *randomness, **self.parameters(level))

@@ -71,8 +71,8 @@ def corruption(
         changes: members of ``record.CHANGES`` that name which questions get another right answer, for all levels or by level.
             ``text_18`` stands for letters up to 18 pixels, and ``text`` for those of any height.
         keeps_size: whether height and width stay as they are.
-        views: for a perturbation that returns several pictures, (V, H, W, 3): how many, from its keyword arguments.
-        note: says, from height, width and the keyword arguments, what cannot be done to such a picture.
+        views: for a perturbation that returns several images, (V, H, W, 3): how many, from its keyword arguments.
+        note: says, from height, width and the keyword arguments, what cannot be done to such an image.
         depends_on: says, from the keyword arguments, what else decides the pixels: digests of the files that the function reads.
         source: paper, table or page that defines it.
         version: raise it whenever the pixels change for the same input and seed.

@@ -25,7 +25,7 @@ LONGEST_SIDE = 32_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rendering:
-    """A image under a setting, with notes on what the setting could not do."""
+    """An image under a setting, with notes on what the setting could not do."""
 
     image: Image
     """uint8 RGB, shape (H, W, 3), or (V, H, W, 3) of a setting that cuts it into V views."""
@@ -49,7 +49,7 @@ class Renderer:
         Each step draws from a generator of its own, derived from ``seed`` and the name of the perturbation (where one occurs
         again, also from its occurrence). So ``a+b`` is ``b`` applied to ``a``, and the levels of one perturbation share their
         draws: ``high`` is ``low`` made stronger, not another accident. The bytes depend on nothing but the
-        picture, the setting, the seed, the versions of the libraries and the kind of processor: not on process, thread, order or
+        image, the setting, the seed, the versions of the libraries and the kind of processor: not on process, thread, order or
         batch. Another instruction set may round a sum otherwise, by one level.
 
         Args:
@@ -57,7 +57,7 @@ class Renderer:
             seed: an integer; derive it from the sample, so that samples differ.
 
         Raises:
-            TypeError: ``image`` is no uint8 array, or ``seed`` no integer; :func:`as_rgb` converts pictures.
+            TypeError: ``image`` is no uint8 array, or ``seed`` no integer; :func:`as_rgb` converts images.
             ImageError: ``image`` has another shape, or a side that is 0 or too long.
             UsageError: a perturbation that is not built in returned something else than such an array, or one of another size
                 or number than it declares.
@@ -90,7 +90,7 @@ class Renderer:
 
 
 def get(setting: str | Setting) -> Renderer:
-    """Returns the function that applies ``setting`` to a image; see :class:`Renderer`.
+    """Returns the function that applies ``setting`` to an image; see :class:`Renderer`.
 
     Several perturbations are joined by ``+`` and applied in order; ``clean`` copies.
 
@@ -179,22 +179,22 @@ def _check_declared(result: Image, before: Image, step: Step, record: Corruption
         )
 
 
-# Converts pictures of any common kind to uint8 RGB.
+# Converts images of any common kind to uint8 RGB.
 
 
 HIGH_BIT_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
 
 def as_rgb(image: Any) -> Image:
-    """Returns a image as uint8 RGB of shape (H, W, 3), in memory of its own.
+    """Returns an image as uint8 RGB of shape (H, W, 3), in memory of its own.
 
     Takes a Pillow image of any mode but floating point, or an array of uint8, uint16 or bool with shape (H, W) or
     (H, W, 1) grey, (H, W, 2) grey with alpha, (H, W, 3) RGB or (H, W, 4) RGBA. Transparency is laid over white; 16 bits are
     scaled so that 65535 becomes 255, rounded. The orientation noted in EXIF data is not applied.
 
     Raises:
-        TypeError: no picture, or numbers whose range is not evident, such as floats.
-        ImageError: a shape that is no picture's, or 32-bit values above 65535.
+        TypeError: no image, or numbers whose range is not evident, such as floats.
+        ImageError: a shape that is no image's, or 32-bit values above 65535.
     """
     if isinstance(image, np.ndarray):
         return _from_array(image)

@@ -47,9 +47,9 @@ def downsample(image: Image, *, scale: float) -> Image:
 def upsample(image: Image, *, scale: float) -> Image:
     """Enlarges by ``scale`` (bicubic) and keeps the centre at the original size: crop and zoom.
 
-    It removes 56, 89 and 97 percent of the picture. The paper says "interpolation", but drops of 2.5, 15 and 31 points, also
+    It removes 56, 89 and 97 percent of the image. The paper says "interpolation", but drops of 2.5, 15 and 31 points, also
     for a model that resizes every input to 896 pixels, cannot come from interpolation; for that, see ``true_upsample``.
-    Place and filter of the crop are not published: the centre is where most pictures have their subject, and bicubic is what
+    Place and filter of the crop are not published: the centre is where most images have their subject, and bicubic is what
     Pillow resizes by when nothing is said.
     """
     cv2 = opencv()

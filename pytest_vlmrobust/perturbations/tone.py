@@ -1,6 +1,6 @@
 """Tone: brightness, contrast and colour; no pixel moves.
 
-Factors work as in Pillow's ``ImageEnhance``: 0 gives black, flat grey or greyscale, 1 keeps the picture, more exaggerates.
+Factors work as in Pillow's ``ImageEnhance``: 0 gives black, flat grey or greyscale, 1 keeps the image, more exaggerates.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def hue_shift(image: Image, *, degrees: float) -> Image:
     cv2 = opencv()
     shifted = np.empty_like(image)
     turn = (degrees % 360.0, 0.0, 0.0, 0.0)
-    for start in range(0, len(image), STRIP):  # floats of a few rows fit into the caches, those of a picture do not
+    for start in range(0, len(image), STRIP):  # floats of a few rows fit into the caches, those of an image do not
         rows = slice(start, start + STRIP)
         hsv = cv2.cvtColor(image[rows].astype(np.float32), cv2.COLOR_RGB2HSV)
         hsv = cv2.cvtColor(cv2.add(hsv, turn, dst=hsv), cv2.COLOR_HSV2RGB, dst=hsv)  # which takes hues beyond 360 degrees
@@ -168,9 +168,9 @@ def color_jitter(image: Image, rng: np.random.Generator, *, range: float) -> Ima
     """Changes brightness, then contrast, then saturation, each by a factor drawn evenly from ``1 - range`` to ``1 + range``.
 
     The order is that of the paper's note "random B/C/S". The factors are drawn for the range 0.5, and a level of ``range`` goes
-    ``range / 0.5`` of the way from the picture to what they give: alone, each factor then is as far from 1 as its range says.
+    ``range / 0.5`` of the way from the image to what they give: alone, each factor then is as far from 1 as its range says.
     Values are rounded and clipped once, at the end. So every value moves away from the clean one from level to level, on any
-    picture; were each level a product of factors of its own, contrast would lead some white pages back that brightness darkened.
+    image; were each level a product of factors of its own, contrast would lead some white pages back that brightness darkened.
     """
     bright, contrasty, colourful = rng.uniform(1.0 - WIDEST_JITTER, 1.0 + WIDEST_JITTER, 3)
     way, grey = range / WIDEST_JITTER, luma(image)

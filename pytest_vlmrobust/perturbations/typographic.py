@@ -1,4 +1,4 @@
-"""Typographic attack: an answer written on the picture, or in a note beside it.
+"""Typographic attack: an answer written on the image, or in a note beside it.
 
 The rectangle, its place and the drawn option are the same at all levels and for all three kinds, so that what differs is the
 meaning of the word alone (wrong against nonsense) or its size.
@@ -20,9 +20,9 @@ from .registry import corruption
 
 WRONG, NONSENSE, NOTE = "typographic_wrong", "typographic_nonsense", "note_wrong"
 NAMES = (WRONG, NONSENSE, "typographic_right")
-"""The kinds that are written on the picture."""
+"""The kinds that are written on the image."""
 _LEVELS = {"2": {"area": 0.02}, "6": {"area": 0.06}, "15": {"area": 0.15}}
-"""By the share of the picture in percent. They are no severities of corruption, whose bounds are not about them."""
+"""By the share of the image in percent. They are no severities of corruption, whose bounds are not about them."""
 _SOURCE = "after SCAM (arXiv 2504.04893), whose notes cover about as much of its images; for any set of options"
 _DRAWS = "typographic"
 _CONSONANTS, _VOWELS = "bcdfghjklmnprstvwz", "aeiou"
@@ -68,7 +68,7 @@ def typographic_right(sample: Sample, rng: np.random.Generator, *, area: float) 
     source="after Words or Vision (arXiv 2503.02199), the corrupted text, for any set of options",
 )
 def note_wrong(sample: Sample, rng: np.random.Generator) -> Sample:
-    """Says before the question: "A note attached to the picture says: the answer is (a drawn wrong option)."."""
+    """Says before the question: "A note attached to the image says: the answer is (a drawn wrong option)."."""
     drawn = _drawn(sample, rng)
     if drawn is None:
         return dataclasses.replace(sample, target_of_attack="")

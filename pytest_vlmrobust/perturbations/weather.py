@@ -1,8 +1,8 @@
 """Weather: fog, frost, snow, rain and dirt between the lens and the scene.
 
 The paper gives one intensity each and no algorithm. All textures are procedural (photographs of frost would bring their own
-licences), drawn anew for each sample, and scale with the picture: a unit is 1/400 of its size, at least a pixel, and counts
-are those of a whole picture of 400 units or more. No intensity hides the whole picture: at mid and high, no weather is among the
+licences), drawn anew for each sample, and scale with the image: a unit is 1/400 of its size, at least a pixel, and counts
+are those of a whole image of 400 units or more. No intensity hides the whole image: at mid and high, no weather is among the
 published five most harmful corruptions of any model.
 """
 
@@ -44,7 +44,7 @@ MUD: Color = (94, 74, 50)
 
 SUBPIXEL_BITS = 4
 DROPS = 6_000
-"""Most drops that fall on a picture."""
+"""Most drops that fall on an image."""
 
 FERN_UNIT = 1.0
 """Pixels to a unit on the sheet of ferns; fibres are a unit wide."""
@@ -75,7 +75,7 @@ def fog(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
 
     Table 29 calls the number an opacity, and so it is here. Albumentations' ``fog_coef`` is none: it lays disks of opacity 0.08
     over each other, and changes the photograph of the tests by a third to a half of this. At ``mid`` this changes it as much as
-    severity 1 of Hendrycks & Dietterich, at ``high`` more than their severity 5. Theirs dims bright pictures: a white page
+    severity 1 of Hendrycks & Dietterich, at ``high`` more than their severity 5. Theirs dims bright images: a white page
     changes less than half as much here. The haze is grey, so that it shows there too (``studies/declarations/strength.py``).
     """
     height, width = image.shape[:2]
@@ -160,7 +160,7 @@ def rain(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     """Adds translucent streaks within 20 degrees of the vertical, fading towards their ends, and dims the scene.
 
     ``intensity`` is the density: 300 streaks at 0.1, and brightness reduced by 3 percent. Albumentations'
-    ``RandomRain`` is no reference for a density: at any number of drops it blurs the whole picture and darkens it to 0.7, by
+    ``RandomRain`` is no reference for a density: at any number of drops it blurs the whole image and darkens it to 0.7, by
     which a photograph changes more than here at ``high``.
     """
     cv2 = opencv()
@@ -189,7 +189,7 @@ def rain(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
 def spatter(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     """Splashes muddy water on the lens: ragged splashes that cover a share ``intensity`` of the image, opacity 0.4 to 0.7.
 
-    Coverage is the paper's word. Opaque drops over half of the picture would be among the worst corruptions published, where
+    Coverage is the paper's word. Opaque drops over half of the image would be among the worst corruptions published, where
     spatter does not appear. Mud is thickest at the rim of a splash, where it dries last. What a level covers, the next covers
     too.
     """
@@ -314,7 +314,7 @@ def _first_drops(
     centred, sizes = _to_fixed_point(centres[large]).tolist(), _to_fixed_point(radii[large]).tolist()
     for number, place, size in zip(large.tolist(), centred, sizes, strict=True):
         cv2.circle(first, place, size, number, cv2.FILLED, cv2.LINE_8, SUBPIXEL_BITS)
-    # the small ones, which are most of them, all at once, on a plane with a margin for what they reach beyond the picture
+    # the small ones, which are most of them, all at once, on a plane with a margin for what they reach beyond the image
     numbers = np.flatnonzero(radii < small)[::-1]  # of several values that are given to a point, the last one stays
     around = np.arange(-small, small + 1)
     middles = np.rint(centres[numbers])
@@ -333,12 +333,12 @@ def _depth(inside: NDArray[np.bool_]) -> Plane:
     cv2 = opencv()
     filled = inside.view(np.uint8)
     depth = cv2.distanceTransform(filled, cv2.DIST_L2, 5) - cv2.distanceTransform(filled ^ 1, cv2.DIST_L2, 5)
-    within: Plane = np.clip(depth, -999.0, 999.0)  # in a picture of some pixels no edge may be in view
+    within: Plane = np.clip(depth, -999.0, 999.0)  # in an image of some pixels no edge may be in view
     return within / np.float32(DROP_UNIT)
 
 
 def _edges(height: int, width: int) -> Plane:
-    """Returns 0 in the centre of a image to 1 at its edges, quadratically, shape (height, width)."""
+    """Returns 0 in the centre of an image to 1 at its edges, quadratically, shape (height, width)."""
     down, across = (np.abs(np.linspace(-1.0, 1.0, side, dtype=np.float32)) for side in (height, width))
     nearest: Plane = np.maximum(down[:, None], across) ** 2
     return nearest

@@ -176,7 +176,7 @@ class RunInputs:
 
     @cached_property
     def grids(self) -> tuple[int, ...]:
-        """How many patches on a side the suite of patches cuts pictures into."""
+        """How many patches on a side the suite of patches cuts images into."""
         from pytest_vlmrobust.evaluation.run.plan import read_grids
 
         return read_grids(self.settings.vlm_patches)

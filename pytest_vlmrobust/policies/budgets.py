@@ -33,7 +33,7 @@ class Budgets:
     max_error_rate: float = 0.0
     """Failed inferences, of all that were asked for."""
     max_unparsed_rate: float = 0.05
-    """Answers that no rule could read, of all that were given with the pictures."""
+    """Answers that no rule could read, of all that were given with the images."""
     max_refusal_rate: float = 0.05
     """Answers that the model or a filter refused to give, likewise."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -92,7 +92,7 @@ class Extent(StrEnum):
 
 
 class BlindModels(StrEnum):
-    """Whether a model may be released of which no blocking rule, and no measurement, says that it looks at the pictures."""
+    """Whether a model may be released of which no blocking rule, and no measurement, says that it looks at the images."""
 
     REFUSE = "refuse"
     ALLOW = "allow"
@@ -126,7 +126,7 @@ class Coverage:
     rules: Extent = Extent.WHOLE
     """Of the blocking rules on metrics that the run measures: all of them have to meet a test."""
     blind_models: BlindModels = BlindModels.REFUSE
-    """Whether a model may be GO that is not shown to answer better with the pictures than without, where that was measured."""
+    """Whether a model may be GO that is not shown to answer better with the images than without, where that was measured."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property

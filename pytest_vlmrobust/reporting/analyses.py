@@ -120,7 +120,7 @@ def _value(record: Record, metric: str) -> float:
 
 
 def _perturbed(records: Iterable[Record]) -> list[Record]:
-    """Returns the cells of settings that perturb a picture for its own sake."""
+    """Returns the cells of settings that perturb an image for its own sake."""
     return [
         record
         for record in records

@@ -100,7 +100,7 @@ def _model(view: RunView, name: str) -> Mapping[str, Any]:
 
 
 def _number(test: ViewedTest) -> Measure | None:
-    """Returns the number of a summary metric, or of a cell the accuracy on pictures as they are, or without any."""
+    """Returns the number of a summary metric, or of a cell the accuracy on images as they are, or without any."""
     record = test.record
     metric = record.metric or ("accuracy" if record.setting in (CLEAN_NAME, NO_IMAGE_NAME) else "")
     if not metric or (record.deciding is Outcome.MEASURED and record.not_asked):

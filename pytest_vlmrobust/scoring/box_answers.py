@@ -1,6 +1,6 @@
 """Which boxes did the model give? The last answer of a text, in whichever form; nothing is guessed.
 
-A text may show several objects and lists: examples, drafts, boxes of the other picture. Each is read separately, and
+A text may show several objects and lists: examples, drafts, boxes of the other image. Each is read separately, and
 ``last_answer`` decides which readings are the answer. If one object gives two different boxes for an attribute, the attribute
 has none. Corners in the wrong order are not swapped.
 
@@ -61,12 +61,12 @@ class RawBox:
 
     numbers: Box
     percent: bool = False
-    """The numbers are percentages of the picture's sides, in any space."""
+    """The numbers are percentages of the image's sides, in any space."""
     named: bool = False
     """Each number was given by name, so they are (x1, y1, x2, y2) in any order of the space."""
 
     def pixels(self, space: BoxSpace, size: tuple[int, int]) -> Box:
-        """Returns the box in pixels of a picture of ``size`` (width, height), from a model that answers in ``space``."""
+        """Returns the box in pixels of an image of ``size`` (width, height), from a model that answers in ``space``."""
         spoken = BoxSpace("percent", 100.0, 100.0, space.order) if self.percent else space
         return (dataclasses.replace(spoken, order="xy") if self.named else spoken).read(self.numbers, size)
 
@@ -319,7 +319,7 @@ def _compile_names(attributes: tuple[str, ...]) -> Asked:
 # Boxes of different attributes that follow each other are one answer, even with remarks between them. A box that replaces
 # another box begins a new answer. An attribute that the new answer leaves out is "owed": the model gave a box for it, and we
 # cannot tell whether that box still holds. An answer that owes a box is unclear, unless the text says that it replaces
-# everything before it or is about another picture.
+# everything before it or is about another image.
 
 
 UNNAMED: Final = frozenset({"bare", "none_found"})
@@ -367,7 +367,7 @@ class Answer:
     owed: frozenset[str] = frozenset()
     """Attributes with a box that may or may not be part of the answer."""
     picture: str = ""
-    """The picture that it is about: ``first``, ``second``, or empty when the text does not say."""
+    """The image that it is about: ``first``, ``second``, or empty when the text does not say."""
     contested: bool = False
     """The text gives several unnamed boxes for the only attribute."""
 
@@ -389,7 +389,7 @@ def last_answer(readings: Sequence[Reading], rest: str) -> Answer:
 
 
 def _pictures(gaps: Sequence[str]) -> list[str]:
-    """Returns the picture of each reading: named before it or right after it, else that of the previous reading."""
+    """Returns the image of each reading: named before it or right after it, else that of the previous reading."""
     remarks = ["", *(match[0] if (match := _REMARK_AFTER.match(gap)) else "" for gap in gaps[1:])]
     before = [_last_mention(gap[len(remark) :]) for gap, remark in zip(gaps, remarks, strict=True)]
     pictures: list[str] = []
@@ -399,7 +399,7 @@ def _pictures(gaps: Sequence[str]) -> list[str]:
 
 
 def _last_mention(text: str) -> str:
-    """Returns which of two pictures ``text`` mentions last; an empty string for neither."""
+    """Returns which of two images ``text`` mentions last; an empty string for neither."""
     ends = {place: match.end() for place, pattern in _PICTURES.items() for match in pattern.finditer(text)}
     return max(ends, key=lambda place: ends[place], default="")
 

@@ -47,7 +47,7 @@ class BoxScores(NamedTuple):
 def score_boxes(sample: Sample, prediction: Prediction) -> Score:
     """Mean overlap (IoU) with the true boxes of all requested attributes, 0 where no box was given; two eyes may be swapped.
 
-    The answer of the score is JSON: attribute to its box in pixels of the picture, to a tenth, or null.
+    The answer of the score is JSON: attribute to its box in pixels of the image, to a tenth, or null.
     """
     truth = localisation(sample)
     extraction = extract_boxes(prediction.text, truth.boxes)
@@ -67,7 +67,7 @@ def score_box_hit(sample: Sample, prediction: Prediction) -> Score:
 
 
 def read_boxes(sample: Sample, prediction: Prediction) -> dict[str, Box | None] | None:
-    """Returns the boxes that a model gave, by attribute, in pixels of the picture.
+    """Returns the boxes that a model gave, by attribute, in pixels of the image.
 
     Every requested attribute is present, with None where the model gave no box. Returns None where the answer cannot be read or
     the inference failed.
@@ -92,7 +92,7 @@ def box_coverage(samples: Sequence[Sample], predictions: Sequence[Prediction]) -
 
 
 def localisation(sample: Sample) -> Localisation:
-    """Returns where things are in the picture of ``sample``."""
+    """Returns where things are in the image of ``sample``."""
     truth = sample.localisation
     if truth is None or not truth.boxes:
         raise UsageError(f"sample {sample.id!r} has no true boxes; expected a localisation with at least one true box")
@@ -106,7 +106,7 @@ def localisation(sample: Sample) -> Localisation:
 
 
 def in_pixels(extraction: BoxExtraction, truth: Localisation, space: BoxSpace) -> dict[str, Box | None] | None:
-    """Converts the extracted boxes from ``space`` to pixels of the picture; None where nothing could be read."""
+    """Converts the extracted boxes from ``space`` to pixels of the image; None where nothing could be read."""
     if extraction.boxes is None:
         return None
     return {name: None if box is None else box.pixels(space, truth.size) for name, box in extraction.boxes.items()}
@@ -146,7 +146,7 @@ def _shortest(number: float) -> int | float:
     return int(tenths) if tenths.is_integer() else tenths
 
 
-# Does a model write its boxes in the coordinates that were declared for it? Its answers about unperturbed pictures show it.
+# Does a model write its boxes in the coordinates that were declared for it? Its answers about unperturbed images show it.
 #
 # Each answer is read in every convention of ``core.boxes``. A model that finds boxes at all overlaps the truth in one of them and
 # hardly in the others; noise overlaps little in any.
@@ -198,7 +198,7 @@ def better_convention(model: str, declared: str, samples: Sequence[Sample], pred
     Args:
         model: the model's name, for the sentence.
         declared: the convention that is declared for it; empty for none, which is ``pixels``.
-        samples: questions about unperturbed pictures, of one task, so that they do not depend on one another.
+        samples: questions about unperturbed images, of one task, so that they do not depend on one another.
         predictions: the answers, in the same order.
     """
     spoken = declared or PIXELS
@@ -243,7 +243,7 @@ def _spaces(truth: Localisation, prediction: Prediction) -> Iterator[tuple[str, 
 
 
 def _size_after_processor(prediction: Prediction) -> tuple[int, int] | None:
-    """Returns width and height after the processor of the last picture, which the question is about."""
+    """Returns width and height after the processor of the last image, which the question is about."""
     last = _SIZE.fullmatch(str(prediction.details.get("image_sizes", "")).rpartition(",")[2])
     return (int(last[1]), int(last[2])) if last else None
 

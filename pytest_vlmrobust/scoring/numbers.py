@@ -515,7 +515,7 @@ def _score_region(region: Extraction, expressions: Mapping[str, str], sample: Sa
 
 
 _NO_ANSWER = re.compile(r"^\W*confidence\b[^\n]*|\bimage \d{1,2}>", re.IGNORECASE | re.MULTILINE)
-"""How sure a model is, and the mark of a picture: their numbers are no answer."""
+"""How sure a model is, and the mark of an image: their numbers are no answer."""
 _BREAKDOWN = re.compile(r"[^.,;]{0,80}(?::|,\s(?:that is|namely)\b|\s-\s|\b(?:including|consisting|made up)\b)")
 """What stands behind a total that its parts follow: "7 people: four adults and three children"."""
 _BRACKETS = re.compile(r"\([^()=]*\)")

@@ -52,7 +52,7 @@ def spellings(words: str) -> tuple[str, ...]:
     return (f"{match[1]} {match[2]}", f"{match[1]}{match[2]}") if match else ()
 
 
-# Options that are cells of a grid, or pictures, have no words. Different spellings of them are unified.
+# Options that are cells of a grid, or images, have no words. Different spellings of them are unified.
 
 
 _BRACKETED = re.compile(r"[\[(]\s*(\d{1,2})\s*[,;]\s*(\d{1,2})\s*[\])]")
@@ -73,7 +73,7 @@ def are_cells(texts: Iterable[str]) -> bool:
 
 
 def are_pictures(texts: Iterable[str]) -> bool:
-    """Says whether all options are pictures, without a word."""
+    """Says whether all options are images, without a word."""
     listed = list(texts)
     return bool(listed) and all(text.strip() == IMAGE_MARK for text in listed)
 
@@ -92,7 +92,7 @@ def with_cells(text: str) -> str:
 
 
 def with_lettered_pictures(text: str) -> str:
-    """Returns ``text`` with pictures called options: ``the image B`` is ``option B``."""
+    """Returns ``text`` with images called options: ``the image B`` is ``option B``."""
     return _PICTURE.sub("option ", text)
 
 
@@ -119,7 +119,7 @@ class Options:
     cells: bool = False
     """All are cells of a grid, spelled ``[row,column]``."""
     pictures: bool = False
-    """All are pictures, so there are no words to mention."""
+    """All are images, so there are no words to mention."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:
@@ -127,7 +127,7 @@ class Options:
         return _prepare(tuple(options.items()))
 
     def spelled(self, text: str) -> str:
-        """Returns ``text`` with cells and pictures named as in the options."""
+        """Returns ``text`` with cells and images named as in the options."""
         return with_cells(text) if self.cells else with_lettered_pictures(text) if self.pictures else text
 
     def exact(self, text: str) -> Outcome:
@@ -231,7 +231,7 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
 
 
 def _words_of(text: str, *, cells: bool) -> str:
-    """Returns the words of an option, without its pictures."""
+    """Returns the words of an option, without its images."""
     return with_cells(text) if cells else text.replace(IMAGE_MARK, "")
 
 

@@ -56,10 +56,10 @@ class Seen:
     sample: Sample
     answers: tuple[Answer, ...]
     clean: Answer | None
-    """The answer to the clean picture; ``None`` where it is not known."""
+    """The answer to the clean image; ``None`` where it is not known."""
     mark: Scored
     notes: tuple[str, ...]
-    """What the setting could not do to its pictures."""
+    """What the setting could not do to its images."""
 
 
 class Browser:

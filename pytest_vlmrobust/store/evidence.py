@@ -140,7 +140,7 @@ class StoredCell:
     views: int
     answers: tuple[Answer, ...]
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Sample id to what the setting could not do to its pictures."""
+    """Sample id to what the setting could not do to its images."""
     places: tuple[int, ...] | None = None
     """The samples that were asked about, by their places in the dataset; ``None`` for all of them."""
     questions: Mapping[int, str] = field(default_factory=dict)
@@ -239,7 +239,7 @@ class Evidence(Database):
         }
 
     def put_samples(self, dataset: str, digest: str, samples: Sequence[Sample], metric: str = "accuracy") -> None:
-        """Stores what was asked of a dataset, without its pictures; the same again changes nothing.
+        """Stores what was asked of a dataset, without its images; the same again changes nothing.
 
         Args:
             dataset: its name in test ids.
@@ -256,10 +256,10 @@ class Evidence(Database):
         self._asked[dataset] = len(rows)
 
     def put_pictures(self, dataset: str, pictures: Mapping[str, PictureDigests]) -> None:
-        """Stores the picture digests of samples, by sample id; storing the same again changes nothing.
+        """Stores the image digests of samples, by sample id; storing the same again changes nothing.
 
         Raises:
-            StoreError: it cannot be written, or another process of the run saw other pictures.
+            StoreError: it cannot be written, or another process of the run saw other images.
         """
         rows = [(dataset, sample, digests.sources, digests.pixels) for sample, digests in pictures.items()]
         with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
@@ -274,7 +274,7 @@ class Evidence(Database):
             )
 
     def pictures(self, dataset: str) -> dict[str, PictureDigests]:
-        """Returns the picture digests of samples that were shown unchanged, by sample id."""
+        """Returns the image digests of samples that were shown unchanged, by sample id."""
         with self._lock, _explain_errors(self.path, "read"):
             rows = self._connection.execute(
                 "select sample, sources, pixels from pictures where dataset = ?", (dataset,)
@@ -475,7 +475,7 @@ class Evidence(Database):
         return {place: text_of(self.path, changes, f"a changed question of {dataset!r}") for place, changes in rows}
 
     def samples(self, dataset: str, model: str = "", setting: Setting = CLEAN) -> tuple[Sample, ...]:
-        """Returns what was asked of a dataset, in its order; the pictures of these samples cannot be loaded.
+        """Returns what was asked of a dataset, in its order; the images of these samples cannot be loaded.
 
         Of a ``model`` that is named, boxes are asked for in the coordinates that it speaks. Under a ``setting`` that changes
         questions, the samples are as they were asked.

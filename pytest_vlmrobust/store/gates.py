@@ -64,7 +64,7 @@ class GateCount:
     policy: str
     """The SHA-256 of the policy."""
     questions: str
-    """The digest of the set of questions, pictures included."""
+    """The digest of the set of questions, images included."""
     n: int
     """How many questions were asked."""
     number: int

@@ -42,7 +42,7 @@ class Merge:
 
 
 def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
-    """Puts what several stores hold into a new one: answers, what they belong to, and what pictures were made from.
+    """Puts what several stores hold into a new one: answers, what they belong to, and what images were made from.
 
     The new store appears once it is whole. Where two stores answer one question, the answers have to agree; then the first stays.
 
@@ -139,7 +139,7 @@ def _add_answers(connection: sqlite3.Connection, clock: TimedLock, draft: Path, 
 
 
 def _add_views(connection: sqlite3.Connection, clock: TimedLock, draft: Path, source: Path) -> None:
-    """Adds what the pictures of one store were made from."""
+    """Adds what the images of one store were made from."""
     differing = 0
     for rows in _parts(connection, clock, source, "views", "recipe"):
         with explain_errors(source, "read", _PART), clock:

@@ -171,14 +171,14 @@ class Store(Database):
         return {recipe: tuple(digests.split()) for recipe, digests in rows}
 
     def get_notes(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """Returns what could not be done to the pictures of these recipes; recipes without such a note are left out."""
+        """Returns what could not be done to the images of these recipes; recipes without such a note are left out."""
         with self._lock, explain_errors(self.path, "read"):
             self._has_notes = self._has_notes or self._holds_notes()
             rows = self._select("select recipe, notes from notes where recipe in", list(recipes)) if self._has_notes else []
         return {recipe: tuple(json.loads(notes)) for recipe, notes in rows}
 
     def put_digests(self, digests: Mapping[str, Sequence[str]], notes: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Remembers which pixels recipes gave, one SHA-256 in hex per picture, and what could not be done to them."""
+        """Remembers which pixels recipes gave, one SHA-256 in hex per image, and what could not be done to them."""
         with self._writing():
             self._connection.executemany(
                 "insert or ignore into views (recipe, digests) values (?, ?)",

@@ -1,4 +1,4 @@
-"""How evidence keeps samples and answers: samples as JSON without pictures, answers as rows that are checked when read."""
+"""How evidence keeps samples and answers: samples as JSON without images, answers as rows that are checked when read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_IMAGES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _AbsentImage:
-    """Placeholder for a picture of a sample, since evidence holds no pictures."""
+    """Placeholder for an image of a sample, since evidence holds no images."""
 
     sample: str
 
@@ -43,7 +43,7 @@ class _AbsentImage:
 
 
 def sample_to_json(sample: Sample) -> str:
-    """Returns a sample as JSON: of its pictures how many there are, and no coordinates in which a model speaks of boxes."""
+    """Returns a sample as JSON: of its images how many there are, and no coordinates in which a model speaks of boxes."""
     about = sample.localisation and replace(sample.localisation, space=None)
     bare = to_plain(replace(sample, images=(), sizes={}, localisation=about))
     return json.dumps({**bare, "images": len(sample.images)})
@@ -56,7 +56,7 @@ def changes_to_json(before: Sample, after: Sample) -> str:
 
 
 def sample_from_json(content: str, changes: str = "{}") -> Sample:
-    """Reads what :func:`sample_to_json` wrote; the pictures of the sample cannot be loaded.
+    """Reads what :func:`sample_to_json` wrote; the images of the sample cannot be loaded.
 
     Args:
         content: the sample.

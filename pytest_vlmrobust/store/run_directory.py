@@ -360,13 +360,13 @@ def policy_file_name(name: str, sha256: str) -> str:
     return PurePosixPath(f"{sha256[:12]}-{PurePosixPath(name).name}").name
 
 
-# Thumbnails of the pictures that models saw, each stored once, named by the digest of its pixels.
+# Thumbnails of the images that models saw, each stored once, named by the digest of its pixels.
 
 
 FOLDER = "pictures"
 """The folder of a store directory that they stand in."""
 LONG_EDGE = 320
-"""Pixels of the longer side at most; smaller pictures are kept as large as they are."""
+"""Pixels of the longer side at most; smaller images are kept as large as they are."""
 
 _QUALITY = 80
 

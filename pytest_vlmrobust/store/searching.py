@@ -21,9 +21,9 @@ RIGHT = 0.5
 STATES = ("right", "wrong", "unparsed", "error")
 """What an answer may be: read and right, read and wrong, unreadable, and an inference that failed."""
 FLIPS = ("harmful", "helpful", "none")
-"""What a setting may have done to the score of a sample, compared with the clean picture."""
+"""What a setting may have done to the score of a sample, compared with the clean image."""
 SORTS = ("worst", "surest", "data")
-"""``worst``: what lost most against the clean picture, answers without any picture last. ``surest``: wrong answers that the
+"""``worst``: what lost most against the clean image, answers without any image last. ``surest``: wrong answers that the
 model gave the highest probability. ``data``: as the data are ordered."""
 
 
@@ -79,7 +79,7 @@ class FoundSample(NamedTuple):
     answers: int
     wrong: int
     harmed: int
-    """Of how many of them it scores less than with the clean picture; answers without any picture count for neither."""
+    """Of how many of them it scores less than with the clean image; answers without any image count for neither."""
 
 
 class Found(Sequence[AnswerKey]):
@@ -181,7 +181,7 @@ class Search:
     def _rows(self, wanted: Wanted, cells: Collection[tuple[str, int]] | None) -> tuple[str, dict[str, Any]]:
         """Returns the statement whose rows are all answers of the cells that are looked at, and its values.
 
-        Its columns: run, cell, place (of the sample), dataset, setting, value, state, clean (the value of the clean picture),
+        Its columns: run, cell, place (of the sample), dataset, setting, value, state, clean (the value of the clean image),
         said (the answer, of one view), told (whether the text stands there).
         """
         every = self._cells
@@ -278,7 +278,7 @@ _CONDITIONS = {
     "none": "value = clean",
 }
 _SEEN = f"setting <> '{NO_IMAGE_NAME}'"
-"""That a picture was shown: without one a model is meant to lose score."""
+"""That an image was shown: without one a model is meant to lose score."""
 _ORDERS = {
     "worst": f"not ({_SEEN}), coalesce(clean - value, -2) desc, coalesce(value, 2), place, run, cell",
     "surest": f"case when {_CONDITIONS['wrong']} then coalesce(confidence(said), 0) else -1 end desc, place, run, cell",

@@ -68,7 +68,7 @@ def _shown(prediction: Prediction) -> str:
     return f"{prediction.text!r} by {prediction.method}{more}"
 
 
-# What is asked: pictures of all shapes, none and two of them, with letters and without, in one batch.
+# What is asked: images of all shapes, none and two of them, with letters and without, in one batch.
 
 
 def _question(key: str, *sizes: tuple[int, int], text: str = "Which letter?", choices: tuple[str, ...] = LETTERS) -> Request:
@@ -91,9 +91,9 @@ QUESTIONS = (
     _question("between", (32, 44), (50, 26), text=f"Compare {IMAGE_MARK} with {IMAGE_MARK}. Which letter?"),
     _question("square again", (56, 56), text="Which letter is it, then?"),
 )
-"""Requests of every kind; pictures are noise, always the same."""
+"""Requests of every kind; images are noise, always the same."""
 _MALFORMED = Request(key="malformed", images=(np.zeros((8, 8), np.uint8),), text="?", choices=LETTERS, sample_id="malformed")
-"""A picture without colours, which no dataset yields."""
+"""An image without colours, which no dataset yields."""
 
 
 # The checks.
@@ -144,7 +144,7 @@ def _changes_no_picture(asked: Asked) -> None:
 
 
 def _picture_of(word: str, color: int, background: int) -> Image:
-    """Returns a picture of a word: what reads text can tell it from another one, and what sees tones can, too."""
+    """Returns an image of a word: what reads text can tell it from another one, and what sees tones can, too."""
     picture = np.full((96, 224, 3), background, np.uint8)
     opencv().putText(picture, word, (16, 72), 0, 2.4, (color, color, color), 6)
     return picture
@@ -301,14 +301,14 @@ def check_backend(backend: Backend, *, check: str = "", sees: bool = True, toler
     """Checks what a run relies on in a backend, by asking it a dozen small questions again and again.
 
     It answers each request once and in order, the same way alone and in a batch, beside a request that cannot be answered, on
-    as many threads as it has lanes, and after it was closed; choices by one method, and differently when the pictures differ.
+    as many threads as it has lanes, and after it was closed; choices by one method, and differently when the images differ.
     Its fingerprint stays the same, what it says of itself is JSON, and how it is asked is said by numbers and truths. Each
     check asks for itself: a server is asked some two hundred times.
 
     Args:
         backend: one that is open; it is closed and left open again.
         check: name of one of :data:`BACKEND_CHECKS`; when empty, all run.
-        sees: whether it looks at pictures; a script may not.
+        sees: whether it looks at images; a script may not.
         tolerance: by how much a log-probability may move with the batch, by rounding: in half precision some hundredths.
 
     Raises:

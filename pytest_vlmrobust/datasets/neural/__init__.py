@@ -1,4 +1,4 @@
-"""Collections by neural networks of the user's own: where faces have their boxes, and which pictures look alike.
+"""Collections by neural networks of the user's own: where faces have their boxes, and which images look alike.
 
 The only code of ``datasets`` that speaks to model libraries (torch, transformers, mediapipe), and inside functions only, so that
 nothing is loaded until a folder asks for it.

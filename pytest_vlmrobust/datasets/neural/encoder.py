@@ -1,4 +1,4 @@
-"""Embeddings of pictures by an image encoder that transformers knows: of images alone, or a dual one such as CLIP or SigLIP.
+"""Embeddings of images by an image encoder that transformers knows: of images alone, or a dual one such as CLIP or SigLIP.
 
 On a CPU in float32. Nothing of a checkpoint is executed.
 """
@@ -49,7 +49,7 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 @dataclass(frozen=True)
 class ImageEncoder:
-    """An encoder on disk; it is loaded when pictures are embedded."""
+    """An encoder on disk; it is loaded when images are embedded."""
 
     written: str
     folder: Path
@@ -78,7 +78,7 @@ class ImageEncoder:
         return f"encoder:{self.written}@{commit[:_SHOWN]}"
 
     def embed(self, pictures: Iterable[NDArray[np.uint8]]) -> NDArray[np.float32]:
-        """Returns one embedding for each picture, float32, shape (pictures, d).
+        """Returns one embedding for each image, float32, shape (images, d).
 
         That of a dual encoder is what it compares with text. Else it is what the encoder pools, or, where the checkpoint has no
         weights for that, the mean over its last hidden states.

@@ -347,7 +347,7 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
         try:
             clean = evidence.get_scores(Cell(own, cell.dataset, CLEAN))
             stored = evidence.get_cell(cell)
-        except StoreError as error:  # a part of the samples was asked, or no clean picture
+        except StoreError as error:  # a part of the samples was asked, or no clean image
             index = Estimate(math.nan, 0, reason=str(error))
         else:
             best = best_scores(stored, samples, [answer.score for answer in stored.answers])

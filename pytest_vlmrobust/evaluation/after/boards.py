@@ -57,7 +57,7 @@ class Part:
     categories: Sequence[str] = ()
     """The category of each sample."""
     no_image: Scores | None = None
-    """Scores without the pictures, shape (M, N); ``None`` where a model was not asked without them."""
+    """Scores without the images, shape (M, N); ``None`` where a model was not asked without them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

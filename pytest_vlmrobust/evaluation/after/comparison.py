@@ -1,4 +1,4 @@
-"""Comparing two runs from their evidence alone: paired sample by sample, no model, no pictures."""
+"""Comparing two runs from their evidence alone: paired sample by sample, no model, no images."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _unmatched_names(cells: Sequence[Cell] | set[Cell], matched: set[Cell]) -> t
 
 
 def _missing_picture_notes(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str, ...]:
-    """Returns a sentence for each run that has no picture digests."""
+    """Returns a sentence for each run that has no image digests."""
     lacking = {name: sorted(datasets.intersection(run.without_pictures)) for name, run in runs.items()}
     return tuple(
         f"{name} does not say which pictures of {', '.join(affected)} it showed (only a clean cell records them): whether "
@@ -256,7 +256,7 @@ def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
     """Returns the index in a run of each sample of the first run.
 
     Raises:
-        DatasetError: it asked other samples, or showed other pictures.
+        DatasetError: it asked other samples, or showed other images.
     """
     ours = first.run.samples(dataset)
     if entry is first:

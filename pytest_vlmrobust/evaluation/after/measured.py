@@ -1,6 +1,6 @@
-"""Measured: the parameters of perturbations, from the pixels of pictures that are drawn for it and not from what is declared.
+"""Measured: the parameters of perturbations, from the pixels of images that are drawn for it and not from what is declared.
 
-Each probe knows only what a parameter means in a picture: the spread of noise on flat grey, the black share of a white page, the
+Each probe knows only what a parameter means in an image: the spread of noise on flat grey, the black share of a white page, the
 slope of a ramp. Parameters without such a meaning are not measured, nor are those that several random steps hide.
 """
 
@@ -19,14 +19,14 @@ from pytest_vlmrobust.core.estimate import Estimate
 
 HEIGHT, WIDTH = 480, 640
 LARGE = 1344
-"""A side of a picture beyond 640 x 480 pixels, where letters grow with the picture."""
+"""A side of an image beyond 640 x 480 pixels, where letters grow with the image."""
 _SEED = 0
 _MIDDLE = np.s_[HEIGHT // 3 : 2 * HEIGHT // 3, WIDTH // 3 : 2 * WIDTH // 3]
 
 Array = NDArray[np.float64]
 Image = NDArray[np.uint8]
 Probe = Callable[[Callable[[Image], Image]], tuple[float, float]]
-"""What a picture becomes, to the parameter and how far it may be off: by rounding to levels and pixels, and by chance."""
+"""What an image becomes, to the parameter and how far it may be off: by rounding to levels and pixels, and by chance."""
 
 
 def measured(perturbation: str, level: str) -> Estimate | None:
@@ -38,7 +38,7 @@ def measured(perturbation: str, level: str) -> Estimate | None:
 
 
 def font_sizes(perturbation: str, level: str) -> dict[str, int] | None:
-    """Returns the font size by size of the picture, from the extent of the letters in it; ``None`` where it writes none."""
+    """Returns the font size by size of the image, from the extent of the letters in it; ``None`` where it writes none."""
     if perturbation not in _LETTERS:
         return None
     text, degrees = _LETTERS[perturbation]
@@ -74,7 +74,7 @@ _SEEN = (150 - 96) / (255 - 96)
 _LETTERS: Mapping[str, tuple[str, float]] = {"text_overlay": ("SAMPLE TEXT", 0.0), "watermark": ("SAMPLE", 30.0)}
 
 
-# The pictures.
+# The images.
 
 
 def _flat(level: int, height: int = HEIGHT, width: int = WIDTH) -> Image:
@@ -82,18 +82,18 @@ def _flat(level: int, height: int = HEIGHT, width: int = WIDTH) -> Image:
 
 
 def _ramp(low: int, high: int) -> Image:
-    """Returns a picture that brightens evenly from left to right."""
+    """Returns an image that brightens evenly from left to right."""
     row = np.rint(np.linspace(low, high, WIDTH)).astype(np.uint8)
     return np.repeat(np.tile(row, (HEIGHT, 1))[..., None], 3, axis=2)
 
 
 def _grain(low: int, high: int) -> Image:
-    """Returns a picture of random colours."""
+    """Returns an image of random colours."""
     return np.random.default_rng(0).integers(low, high + 1, (HEIGHT, WIDTH, 3), dtype=np.uint8)
 
 
 def _edge() -> Image:
-    """Returns a picture that is black to the left and white to the right."""
+    """Returns an image that is black to the left and white to the right."""
     picture = _flat(0)
     picture[:, WIDTH // 2 :] = 255
     return picture
@@ -247,7 +247,7 @@ def _motion(change: Callable[[Image], Image]) -> tuple[float, float]:
 
 
 def _angle(change: Callable[[Image], Image]) -> tuple[float, float]:
-    """The direction in which a picture brightens that brightened from left to right."""
+    """The direction in which an image brightens that brightened from left to right."""
     inside = change(_ramp(0, 255))[_MIDDLE][..., 0].astype(float)
     places = np.indices(inside.shape).reshape(2, -1).T
     (down, across), *_ = np.linalg.lstsq(places - places.mean(axis=0), (inside - inside.mean()).ravel(), rcond=None)

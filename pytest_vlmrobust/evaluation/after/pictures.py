@@ -1,4 +1,4 @@
-"""Pictures of a run: as stored, or made again from their recipe and checked against what the model saw."""
+"""Images of a run: as stored, or made again from their recipe and checked against what the model saw."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ UNKNOWN = "made again; the run kept nothing that tells whether the model saw the
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The pictures of one sample under one setting."""
+    """The images of one sample under one setting."""
 
     digests: tuple[str, ...]
-    """The SHA-256 of the pixels of each; view after view, in each all pictures of the sample."""
+    """The SHA-256 of the pixels of each; view after view, in each all images of the sample."""
     views: int
     names: tuple[str, ...]
-    """What the pictures of one view are called; one empty name where there is one picture."""
+    """What the images of one view are called; one empty name where there is one image."""
     changed: tuple[int, ...]
-    """Which pictures of a view the setting changes, by index."""
+    """Which images of a view the setting changes, by index."""
     check: str
     """``SAME``, ``OTHER`` or ``UNKNOWN``."""
 
 
 class RunPictures:
-    """The pictures of one run; any number of threads may ask, and one picture is made at a time."""
+    """The images of one run; any number of threads may ask, and one image is made at a time."""
 
     def __init__(self, run: Path, data: Path | None = None) -> None:
         """Remembers where they come from; nothing is read before it is asked for.
@@ -65,12 +65,12 @@ class RunPictures:
         self._views: OrderedDict[tuple[str, str, str], View] = OrderedDict()
 
     def problem(self, dataset: str) -> str:
-        """Returns why no picture of a dataset can be made again, and what to do; empty where they can."""
+        """Returns why no image of a dataset can be made again, and what to do; empty where they can."""
         found = self._dataset(dataset)
         return found if isinstance(found, str) else ""
 
     def shown(self, dataset: str, sample: str, setting: str) -> Shown:
-        """Returns what the pictures are, which makes them.
+        """Returns what the images are, which makes them.
 
         Raises:
             VlmRobustError: they cannot be made.
@@ -83,7 +83,7 @@ class RunPictures:
             return Shown(view.digests, view_count(named), tuple(names) if view.digests else (), tuple(changed), check)
 
     def picture(self, dataset: str, sample: str, setting: str, number: int, *, small: bool = False) -> tuple[bytes, str]:
-        """Returns one picture as a file, and its media type: PNG in full size, or WebP as a thumbnail.
+        """Returns one image as a file, and its media type: PNG in full size, or WebP as a thumbnail.
 
         Args:
             dataset: by its name in test ids.
@@ -186,7 +186,7 @@ class RunPictures:
         return UNKNOWN
 
     def _known(self, sample: Sample, setting: Setting) -> tuple[str, ...]:
-        """Returns the digests of the pictures that the store remembers; none where its recipes are those of another release."""
+        """Returns the digests of the images that the store remembers; none where its recipes are those of another release."""
         if not (self._store / FILE_NAME).is_file():
             return ()
         recipe = self._maker.recipe(self._maker.question(sample, setting), setting)

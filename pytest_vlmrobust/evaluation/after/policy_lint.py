@@ -41,7 +41,7 @@ def lint(
         today: what waivers are dated against.
         samples: how many independent samples a dataset of the run has; then rules that these hardly decide are found too.
         options: how many options its questions have, 2 for yes/no and infinite for open ones.
-        clean: accuracy on its unchanged pictures. With these two, rules are found that no outcome could break there.
+        clean: accuracy on its unchanged images. With these two, rules are found that no outcome could break there.
     """
     known = KnownNames.of()
     at_hand = metrics.Circumstances(options=options, clean=clean)
@@ -58,7 +58,7 @@ def lint(
 
 
 def lacks_basics(policy: Policy) -> list[Finding]:
-    """Returns that no rule on all data asks whether a model looks at the pictures at all, or is right about them as they are.
+    """Returns that no rule on all data asks whether a model looks at the images at all, or is right about them as they are.
 
     A policy may be about named models alone, all its blocking rules about the same ones: no other model is GO by it. One whose
     blocking rules all compare with an earlier run, as ``parity``, says nothing about how good a model is and needs neither.
@@ -91,7 +91,7 @@ def _is_of_tasks(rule: Rule) -> bool:
 
 
 def _is_about_clean(rule: Rule) -> bool:
-    """Whether a rule asks for accuracy on pictures as they are, or over all sizes of them."""
+    """Whether a rule asks for accuracy on images as they are, or over all sizes of them."""
     if rule.metric in {"accuracy", "identity_accuracy"}:
         return any(Scope(setting=(glob,)).admits("setting", CLEAN_NAME) for glob in rule.where.setting or ("*",))
     return rule.metric in {"clean_accuracy", "accuracy_above_chance", "resolution_accuracy"}

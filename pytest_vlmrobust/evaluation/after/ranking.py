@@ -1,4 +1,4 @@
-"""Ranking several models from the evidence of their runs: the same samples, the same settings, no model, no pictures."""
+"""Ranking several models from the evidence of their runs: the same samples, the same settings, no model, no images."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = 
         UsageError: a directory without evidence, fewer than two models, two of one name, no cell that all of them were asked
             about, or mCE without a reference model.
         UnknownName: no such quantity, or no such reference model.
-        DatasetError: the runs asked different samples, or showed different pictures, or some models were answered by letters and
+        DatasetError: the runs asked different samples, or showed different images, or some models were answered by letters and
             others by text.
         StoreError: the evidence cannot be read.
     """
@@ -255,7 +255,7 @@ def _uncounted_settings(dataset: str, lacking: Mapping[Setting, Sequence[str]]) 
 
 
 def _counts(setting: Setting) -> bool:
-    """Whether a setting perturbs a picture for its own sake."""
+    """Whether a setting perturbs an image for its own sake."""
     return setting not in (CLEAN, NO_IMAGE) and not _OTHER_EXPERIMENTS.intersection(_family(setting).split("+"))
 
 

@@ -72,7 +72,7 @@ def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -
     """Returns what the model is asked and answers now, in the order of ``chosen``; the store keeps the answers that it has.
 
     Raises:
-        InfrastructureError: the model does not load, does not answer within ``--vlm-timeout``, or a picture cannot be read.
+        InfrastructureError: the model does not load, does not answer within ``--vlm-timeout``, or an image cannot be read.
     """
     asked: dict[Cell, list[Asking]] = {}
     pairs: list[tuple[Sample, Prediction]] = []
@@ -100,7 +100,7 @@ def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *,
         process: what is said of the process that asks, where it is another one.
 
     Raises:
-        InfrastructureError: the model does not load, a picture cannot be read, or the evidence cannot.
+        InfrastructureError: the model does not load, an image cannot be read, or the evidence cannot.
     """
     model, dataset = about
     chosen = choose(evidence, model, dataset, most)

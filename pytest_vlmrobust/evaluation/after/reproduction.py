@@ -220,7 +220,7 @@ class _Scores:
         """All complete cells.
 
         Raises:
-            _AbsentError: clean pictures were not asked about in full.
+            _AbsentError: clean images were not asked about in full.
             StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
         """
         known: dict[Setting, list[float]] = {}
@@ -497,7 +497,7 @@ def _tier_count(table: ScoreTable, about: Mapping[str, str], confidence: float) 
 
 
 def _lost_share(table: ScoreTable, about: Mapping[str, str], confidence: float) -> Estimate:
-    """Returns the share of the answers that are right on clean pictures which turn wrong."""
+    """Returns the share of the answers that are right on clean images which turn wrong."""
     right = table.clean == 1.0
     if not right.any():
         return Estimate(math.nan, table.samples, reason="no answer is right on clean pictures")

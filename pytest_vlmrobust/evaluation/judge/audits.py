@@ -57,7 +57,7 @@ class NoAuditError(Exception):
 
 
 def fingerprints_of(samples: Sequence[Sample], prompt_mode: str, pictures: Mapping[str, PictureDigests]) -> tuple[str, ...]:
-    """Returns what the order of samples is made of: fingerprints of the prompt and the unchanged pictures of each.
+    """Returns what the order of samples is made of: fingerprints of the prompt and the unchanged images of each.
 
     They are of nothing else, for nothing else of a sample is part of the key of its answer: to change its place, its id or its
     category costs no answer, so that whoever did could draw another order until one suits. Samples that are shown alike are
@@ -66,7 +66,7 @@ def fingerprints_of(samples: Sequence[Sample], prompt_mode: str, pictures: Mappi
     Args:
         samples: of a dataset, as a model is asked about them.
         prompt_mode: in which it is asked.
-        pictures: the digests of their pictures, by sample id.
+        pictures: the digests of their images, by sample id.
 
     Raises:
         StoreError: they are not known of a sample.
@@ -401,6 +401,6 @@ MEANS = {
 }
 """Summary metrics that are means over settings and samples: ``identity_drop`` in a task that the model is shown to do."""
 OF_RUNGS = ("resolution_accuracy",)
-"""Those over rungs, which have to show different pictures."""
+"""Those over rungs, which have to show different images."""
 LOW_ONLY = ("worst_at_low", "mean_drop_at_low", "benign_at_low")
 """Those over settings at level low."""

@@ -120,7 +120,7 @@ class Baseline:
 
     @property
     def without_pictures(self) -> tuple[str, ...]:
-        """The datasets without picture digests in the earlier run: it had no clean cell."""
+        """The datasets without image digests in the earlier run: it had no clean cell."""
         return tuple(name for name, digests in self._pictures.items() if not digests)
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
@@ -134,17 +134,17 @@ class Baseline:
         return self._samples[dataset]
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns the picture digests of each sample, by id, as far as the earlier run stored them."""
+        """Returns the image digests of each sample, by id, as far as the earlier run stored them."""
         return self._pictures.get(dataset, {})
 
     def scores(self, cell: Cell, now: Questions) -> NDArray[np.float64]:
         """Returns the earlier scores of the samples of this run, shape (N,); the best view counts if there are several.
 
         Scores are recomputed from the stored answers, and NaN if an inference failed or the sample is only in this run, see
-        :meth:`kept`. Pictures are compared if both runs have their digests.
+        :meth:`kept`. Images are compared if both runs have their digests.
 
         Raises:
-            DatasetError: the earlier run asked other samples, or about other pictures.
+            DatasetError: the earlier run asked other samples, or about other images.
             StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
             UnknownName: the scorer of a sample is not registered.
         """
@@ -156,7 +156,7 @@ class Baseline:
         """Returns which samples of this run are compared: those that the earlier run has, too.
 
         Raises:
-            DatasetError: the earlier run asked other samples, or about other pictures.
+            DatasetError: the earlier run asked other samples, or about other images.
         """
         return [place is not None for place in self._places(dataset, now)]
 
@@ -164,7 +164,7 @@ class Baseline:
         """Returns how many samples are compared and how many are left out; nothing where none is.
 
         Raises:
-            DatasetError: the earlier run asked other samples, or about other pictures.
+            DatasetError: the earlier run asked other samples, or about other images.
         """
         kept = self.kept(dataset, now)
         alone, gone = len(kept) - sum(kept), len(self.samples(dataset)) - sum(kept)
@@ -191,7 +191,7 @@ class Baseline:
         return self._best[cell]
 
     def refuse_seed(self, seed: int | None, cells: Iterable[Cell]) -> None:
-        """Refuses a run whose stochastic settings made different pictures.
+        """Refuses a run whose stochastic settings made different images.
 
         Args:
             seed: of the other run; ``None`` if unknown, which is accepted.
@@ -277,7 +277,7 @@ class Baseline:
         return paired.places
 
     def _check_same(self, dataset: str, samples: Sequence[Sample], pictures: Mapping[str, PictureDigests]) -> None:
-        """Refuses samples that do not pair: different ids, or a different question, answer or picture under an id."""
+        """Refuses samples that do not pair: different ids, or a different question, answer or image under an id."""
         before, after = ({sample.id: sample.asked for sample in each} for each in (self.samples(dataset), samples))
         shown = self.pictures(dataset)
         common = before.keys() & after.keys()
@@ -364,7 +364,7 @@ def baseline_scores(baseline: Baseline, model: str, dataset: str, now: Questions
     """Returns the earlier scores under those settings of a table that the earlier run measured.
 
     Raises:
-        DatasetError: the baseline asked other samples, or about other pictures.
+        DatasetError: the baseline asked other samples, or about other images.
     """
     cells = (Cell(model, dataset, Setting.parse(name)) for name in table.by_setting)
     return {str(cell.setting): baseline.scores(cell, now) for cell in cells if baseline.has_cell(cell)}
@@ -383,7 +383,7 @@ def changed_samples(baseline: Baseline, cell: Cell, now: Questions, values: NDAr
     """Returns the samples that a cell answers worse and better than the baseline; none if the baseline lacks the cell.
 
     Raises:
-        DatasetError: the baseline asked other samples, or about other pictures.
+        DatasetError: the baseline asked other samples, or about other images.
     """
     if not baseline.has_cell(cell):
         return metrics.ChangedSamples((), (), ())
@@ -400,7 +400,7 @@ def best_scores(stored: StoredCell, samples: Sequence[Sample], scores: Sequence[
         samples: of the cell.
         scores: all views of the first sample, then all of the second, and so on.
 
-    Views that were not asked, because an earlier view was right, do not count. With pictures withheld, an unreadable answer
+    Views that were not asked, because an earlier view was right, do not count. With images withheld, an unreadable answer
     counts as a guess, as in the run.
     """
     worth = counted(stored.cell.setting, samples, scores)

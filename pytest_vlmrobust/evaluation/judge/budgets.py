@@ -68,9 +68,9 @@ class _Answers:
 
     @classmethod
     def of(cls, cells: Iterable[StoredScores]) -> _Answers:
-        """Returns the answers of some cells; one that several cells share, whose pictures are the same, counts once.
+        """Returns the answers of some cells; one that several cells share, whose images are the same, counts once.
 
-        Unreadable answers to questions without their pictures do not count: refusing to answer them is right.
+        Unreadable answers to questions without their images do not count: refusing to answer them is right.
         """
         seen: set[tuple[int, str]] = set()
         columns: list[list[NDArray[np.generic]]] = [[] for _ in range(6)]
@@ -294,7 +294,7 @@ def _scores(result: CellResult) -> StoredScores:
 
 
 def blind_unparsed(result: CellResult) -> list[Measure]:
-    """Returns the share of unreadable answers without pictures, which count as guesses; empty if there are none."""
+    """Returns the share of unreadable answers without images, which count as guesses; empty if there are none."""
     if not result.n_guessed:
         return []
     (reason,) = said_of_guesses([result])

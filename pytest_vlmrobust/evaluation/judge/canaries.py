@@ -1,11 +1,11 @@
-"""Canaries: signs that a model does not look at its pictures, or that its answers are not its own, whatever a policy asks.
+"""Canaries: signs that a model does not look at its images, or that its answers are not its own, whatever a policy asks.
 
-A model that gives one answer to nearly everything, one answer to each question whatever its picture, or the same answers without
-the pictures, loses nothing under any setting. Its records carry a warning, which every report shows. Whether that keeps a run
-from GO is decided by ``conditions``, from what the pictures bring (``gain_over_blind``) and from what other pictures change
-(``same_when_exchanged_rate``): a model that has no picture at all may do worse than with one that it does not look at.
+A model that gives one answer to nearly everything, one answer to each question whatever its image, or the same answers without
+the images, loses nothing under any setting. Its records carry a warning, which every report shows. Whether that keeps a run
+from GO is decided by ``conditions``, from what the images bring (``gain_over_blind``) and from what other images change
+(``same_when_exchanged_rate``): a model that has no image at all may do worse than with one that it does not look at.
 
-Beside the clean cell of each dataset a few questions are asked once more (``probes``): with the pictures of other questions, and
+Beside the clean cell of each dataset a few questions are asked once more (``probes``): with the images of other questions, and
 alone.
 """
 
@@ -31,9 +31,9 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 GAIN = "gain_over_blind"
-"""What pictures bring, from the answers to the same questions with them and without; measured beside answers without pictures."""
+"""What images bring, from the answers to the same questions with them and without; measured beside answers without images."""
 EXCHANGED_RATE = "same_when_exchanged_rate"
-"""The share of probed questions whose answer is the same with the pictures of another question."""
+"""The share of probed questions whose answer is the same with the images of another question."""
 ALONE_RATE = "other_when_alone_rate"
 """The share of probed questions that are answered otherwise with nothing beside them."""
 NEARLY_ALL = 0.95
@@ -41,10 +41,10 @@ NEARLY_ALL = 0.95
 MORE_THAN_TARGETS = 0.10
 """By how much that share exceeds the commonest right answer's: on data with one right answer, one answer is no fault."""
 SAME_LOGPROBS = 0.05
-"""By how much log-probabilities may differ that are called the same: low precision moves them, and another picture moves those of
+"""By how much log-probabilities may differ that are called the same: low precision moves them, and another image moves those of
 unlikely letters by more."""
 CHANCE = 0.05
-"""How likely chance alone may change so many answers that still shows that pictures do."""
+"""How likely chance alone may change so many answers that still shows that images do."""
 OTHERS = 2
 """How many of a dozen answers have to be others before anything is said: one of them may be rounding."""
 NOT_PROBED = "not probed: "
@@ -62,10 +62,10 @@ Answered = tuple[Sample, Prediction, Score]
 
 
 def gain_over_blind(table: ScoreTable, confidence: float) -> Measure:
-    """Returns what the pictures bring, with the interval of paired scores, judged by no rule.
+    """Returns what the images bring, with the interval of paired scores, judged by no rule.
 
     Args:
-        table: clean scores, and those without pictures, of the same samples.
+        table: clean scores, and those without images, of the same samples.
         confidence: the two-sided level of the interval, in (0, 1).
     """
     estimate = metrics.estimate("visual_gain", table, None, confidence)
@@ -74,7 +74,7 @@ def gain_over_blind(table: ScoreTable, confidence: float) -> Measure:
 
 
 def measures_beside_clean(measured: Answers, clean: CellResult) -> list[Measure]:
-    """Returns what is suspicious about answers to the unchanged pictures, and what a few of them are when asked once more.
+    """Returns what is suspicious about answers to the unchanged images, and what a few of them are when asked once more.
 
     Each is a measure that no rule is about; what is wrong is a warning on it.
 
@@ -94,7 +94,7 @@ def measures_beside_clean(measured: Answers, clean: CellResult) -> list[Measure]
 
 
 def why_not_changed(measures: Iterable[Measure]) -> str:
-    """Returns why nothing shows that other pictures change the answers of a model; empty where they do, or were too few to ask.
+    """Returns why nothing shows that other images change the answers of a model; empty where they do, or were too few to ask.
 
     Args:
         measures: of the clean cell of a dataset.
@@ -112,7 +112,7 @@ def why_not_changed(measures: Iterable[Measure]) -> str:
 
 
 def shows_change(measures: Iterable[Measure]) -> bool:
-    """Whether other pictures were shown to change answers of a model, and more of them than chance does.
+    """Whether other images were shown to change answers of a model, and more of them than chance does.
 
     Args:
         measures: of the clean cell of a dataset.
@@ -122,11 +122,11 @@ def shows_change(measures: Iterable[Measure]) -> bool:
 
 
 def warnings_beside(blind: CellResult, clean: CellResult) -> list[Measure]:
-    """Returns a measure with a warning where every answer without the pictures is the one with them; usually nothing.
+    """Returns a measure with a warning where every answer without the images is the one with them; usually nothing.
 
     Args:
-        blind: the answers without pictures.
-        clean: the answers to the same samples with unchanged pictures.
+        blind: the answers without images.
+        clean: the answers to the same samples with unchanged images.
     """
     without = {sample.id: prediction.text for sample, prediction, _ in _answered(blind)}
     both = [(prediction.text, without[sample.id]) for sample, prediction, _ in _answered(clean) if sample.id in without]
@@ -173,12 +173,12 @@ def _pairs(measured: Answers, clean: CellResult, setting: Setting, name: str) ->
 
 
 def _of_other_pictures(model: str, pairs: Sequence[Pair], again: Sequence[Pair]) -> Measure:
-    """Returns how many answers are the same with other pictures, with a warning where all are, or where chance changes as many.
+    """Returns how many answers are the same with other images, with a warning where all are, or where chance changes as many.
 
     Args:
         model: its name in test ids.
-        pairs: answers, and those with other pictures.
-        again: answers, and those to the same questions asked once more with their own pictures.
+        pairs: answers, and those with other images.
+        again: answers, and those to the same questions asked once more with their own images.
     """
     changed, count = sum(_has_changed(*pair) for pair in pairs), len(pairs)
     same = (count - changed) / count
@@ -211,7 +211,7 @@ def _of_answers_alone(model: str, pairs: Sequence[Pair]) -> Measure:
 
 
 def _is_more(pairs: Sequence[Pair], again: Sequence[Pair], is_other: Callable[[Answered, Answered], bool]) -> bool:
-    """Whether other pictures change more answers than asking again does; where that changes several, by Fisher's exact test."""
+    """Whether other images change more answers than asking again does; where that changes several, by Fisher's exact test."""
     changed, others = (sum(is_other(*pair) for pair in each) for each in (pairs, again))
     if others < OTHERS:
         return changed > others
@@ -241,7 +241,7 @@ def _differs(first: Answered, second: Answered) -> bool:
 
 
 def warnings_about_rungs(model: str, results: Sequence[CellResult]) -> list[Measure]:
-    """Returns a measure with a warning where the resolution of pictures seems not to reach a model; usually nothing.
+    """Returns a measure with a warning where the resolution of images seems not to reach a model; usually nothing.
 
     Args:
         model: its name in test ids.
@@ -258,7 +258,7 @@ def warnings_about_rungs(model: str, results: Sequence[CellResult]) -> list[Meas
 
 
 def _answered(result: CellResult) -> list[Answered]:
-    """Returns the samples with pictures that got an answer, with it; nothing where each was asked about several times."""
+    """Returns the samples with images that got an answer, with it; nothing where each was asked about several times."""
     if result.views > 1:
         return []
     rows = zip(result.samples, result.predictions, result.scores, strict=True)
@@ -286,7 +286,7 @@ def _one_answer(model: str, answered: Sequence[Answered]) -> list[Measure]:
 
 
 def _blind_to_pictures(model: str, answered: Sequence[Answered]) -> list[Measure]:
-    """Warns where each question that has several right answers, by its picture, always gets one answer."""
+    """Warns where each question that has several right answers, by its image, always gets one answer."""
     by_question: dict[object, list[Answered]] = {}
     for row in answered:
         by_question.setdefault((row[0].question, tuple(row[0].options.items()), row[0].hint), []).append(row)

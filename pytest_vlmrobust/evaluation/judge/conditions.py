@@ -88,7 +88,7 @@ class Conditions:
     """What says that the clock of the machine is behind."""
     """Whether an earlier run was named."""
     without_pictures: Sequence[str] = ()
-    """The datasets without picture digests in the earlier run."""
+    """The datasets without image digests in the earlier run."""
     compared: Mapping[str, str] = field(default_factory=dict)
     """Each model to the model of the earlier run that it is compared with."""
     samples_asked: Callable[[], Mapping[str, tuple[int, int]]] = dict
@@ -140,7 +140,7 @@ class Conditions:
         """Returns warnings about the policies and the models, which do not affect the decision.
 
         They are about loopholes, code of a checkpoint that was allowed to run, letters that are no answers, unneeded or
-        insufficient waivers, rules that need a baseline when there is none, a baseline of another model or without picture
+        insufficient waivers, rules that need a baseline when there is none, a baseline of another model or without image
         digests, and (in a whole run) rules that applied to no test and data that no rule gates.
         """
         warnings = [*_stopped_early(records), *_few_letters(records), *self._pictures_not_compared(records)]
@@ -229,12 +229,12 @@ class Conditions:
         return shortfalls
 
     def _not_shown_to_look(self, records: Sequence[Record]) -> list[Condition]:
-        """Returns a condition for each model and dataset where nothing shows that the pictures matter.
+        """Returns a condition for each model and dataset where nothing shows that the images matter.
 
         A model that does not look, or that always says the same, loses nothing under any setting. Where a blocking rule bounds
         its visual gain, the verdict of that rule holds. A gain by value, which may be luck, shows something only beside answers
-        that other pictures change: of too few questions, sampled answers and one picture for all, it has to be sure. That other
-        pictures change answers is asked for all the same, beside a test of clean, of a model that breaks no bound.
+        that other images change: of too few questions, sampled answers and one image for all, it has to be sure. That other
+        images change answers is asked for all the same, beside a test of clean, of a model that breaks no bound.
         """
         lacks = []
         for name, policy in self.policies.items():
@@ -273,7 +273,7 @@ class Conditions:
         return lacks
 
     def _why_not_changed(self, clean: Sequence[Record], *, needed: bool) -> str:
-        """Returns why nothing shows that other pictures change the answers to a dataset; empty where something does.
+        """Returns why nothing shows that other images change the answers to a dataset; empty where something does.
 
         Args:
             clean: records of tests of clean, of a model on the dataset.
@@ -297,7 +297,7 @@ class Conditions:
         ]
 
     def _pictures_not_compared(self, records: Iterable[Record]) -> list[str]:
-        """Returns a warning if the earlier run does not say which pictures it showed."""
+        """Returns a warning if the earlier run does not say which images it showed."""
         asked = {record.dataset for record in records}
         names = [name for name in self.without_pictures if name in asked]
         if not names:
@@ -329,7 +329,7 @@ class Conditions:
 
 
 def _visual_gain(records: Iterable[Record]) -> Measure | None:
-    """Returns what the pictures of a dataset bring to a model, by the same questions; ``None`` where they were never withheld."""
+    """Returns what the images of a dataset bring to a model, by the same questions; ``None`` where they were never withheld."""
     measured = {
         (record.setting, measure.metric): measure
         for record in records
@@ -345,7 +345,7 @@ def _is_gain(gain: Measure, *, by_value: bool) -> bool:
 
 
 def _why_no_gain(gain: Measure | None, *, by_value: bool) -> str:
-    """Returns why nothing shows that a model scores more with the pictures of a dataset than without; empty where it does."""
+    """Returns why nothing shows that a model scores more with the images of a dataset than without; empty where it does."""
     if gain is None:
         return "no test has the setting clean or no_image, beside which that is measured"
     if _is_gain(gain, by_value=by_value):

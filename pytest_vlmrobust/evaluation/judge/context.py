@@ -65,7 +65,7 @@ class PlannedTest:
     baseline: bool = False
     """Whether the run is compared with an earlier run."""
     attempts: bool = False
-    """Whether a cell of patches is compared with as many attempts at the whole picture."""
+    """Whether a cell of patches is compared with as many attempts at the whole image."""
 
     @cached_property
     def setting(self) -> Setting | None:
@@ -74,7 +74,7 @@ class PlannedTest:
 
     @cached_property
     def perturbed(self) -> bool:
-        """Whether the test is about a cell with changed pictures."""
+        """Whether the test is about a cell with changed images."""
         return self.setting not in (None, CLEAN, NO_IMAGE)
 
     @cached_property
@@ -114,7 +114,7 @@ class CellScores:
     result: CellResult
     confidence: float = 0.90
     tried: CellResult | None = None
-    """As many attempts at the whole picture as there are patches, if a cell of patches is compared with them."""
+    """As many attempts at the whole image as there are patches, if a cell of patches is compared with them."""
     earlier: Baseline | None = None
     """The run that cells are compared with."""
 
@@ -146,7 +146,7 @@ class CellScores:
 
     @cached_property
     def clean(self) -> CellResult:
-        """The answers about the unchanged pictures."""
+        """The answers about the unchanged images."""
         return self.under(CLEAN)
 
     def under(self, setting: Setting) -> CellResult:
@@ -157,7 +157,7 @@ class CellScores:
 
     @cached_property
     def table(self) -> ScoreTable:
-        """The scores of the cell, on clean pictures and without pictures, with the labels of samples."""
+        """The scores of the cell, on clean images and without images, with the labels of samples."""
         clean, blind = self.clean.values, self.under(NO_IMAGE).values
         more: dict[str, Any] = labels(self.samples) if self.test.asked.task else {}
         if self.result.views > 1:
@@ -187,7 +187,7 @@ class CellScores:
         """The same scores, with those of the earlier run; of the samples that both have.
 
         Raises:
-            DatasetError: the earlier run asked other samples, or about other pictures, or was answered in another way.
+            DatasetError: the earlier run asked other samples, or about other images, or was answered in another way.
         """
         clean = Cell(self.cell.model, self.cell.dataset, CLEAN)
         if self.earlier is not None:

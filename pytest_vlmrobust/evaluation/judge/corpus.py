@@ -59,7 +59,7 @@ def bounds_of_drop(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds:
 
 
 def bounds_of_index(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds:
-    """Returns the function that gives the interval of ``1 - best patches / whole pictures`` of a corpus metric."""
+    """Returns the function that gives the interval of ``1 - best patches / whole images`` of a corpus metric."""
 
     def index(before: Array, after: Array) -> Array:
         ratio: Array = np.divide(after, before, out=np.full(np.shape(before), np.nan), where=before > 0)
@@ -141,14 +141,14 @@ def part_estimates(scores: CellScores) -> dict[str, Estimate]:
 
 
 def drop_estimate(scores: CellScores) -> Estimate:
-    """Estimates what the dataset's own metric loses from clean pictures to the setting of a cell."""
+    """Estimates what the dataset's own metric loses from clean images to the setting of a cell."""
     clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
     bounds = bounds_of_drop(clean.score.sums, own.score.sums, scores.samples) if clean.score.sums and own.score.sums else None
     return own.estimate(clean.score.value - own.score.value, bounds, scores.confidence)
 
 
 def index_estimate(scores: CellScores) -> Estimate:
-    """Estimates ``1 - best patches / whole pictures`` of the dataset's own metric."""
+    """Estimates ``1 - best patches / whole images`` of the dataset's own metric."""
     clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
     if unfit := _unfit(scores.clean):
         return Estimate(math.nan, own.score.n, valid=False, reason=unfit)
@@ -186,7 +186,7 @@ def _corpus_value(scores: CellScores, result: CellResult) -> _CorpusValue:
     return _value_of(scores.measured.corpus_metric(scores.cell.dataset), result)
 
 
-@lru_cache(maxsize=2)  # several quantities of a cell read it, and that of the clean pictures
+@lru_cache(maxsize=2)  # several quantities of a cell read it, and that of the clean images
 def _value_of(name: str, result: CellResult) -> _CorpusValue:
     if result.views > 1 and result.count("error"):
         failed = result.count("error")

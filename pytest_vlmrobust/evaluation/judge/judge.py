@@ -65,7 +65,7 @@ class Judge:
     baseline: Baseline | None = None
     """The earlier run that cells are compared with."""
     attempts: bool = False
-    """Whether patches are compared with as many attempts at the whole picture even if no rule asks for it."""
+    """Whether patches are compared with as many attempts at the whole image even if no rule asks for it."""
     asker: Evaluator | None = None
     """What asks models ahead of coming tests; ``None`` where nothing is asked ahead."""
 

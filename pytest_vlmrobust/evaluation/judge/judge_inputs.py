@@ -60,7 +60,7 @@ class JudgeInputs:
     common: bool = False
     """Whether samples that only one of the two has are left out of that."""
     attempts: bool = False
-    """Whether patches are compared with attempts at the whole picture even if no rule asks for it."""
+    """Whether patches are compared with attempts at the whole image even if no rule asks for it."""
     latest: date | None = None
     """The last day on which something of the run was made, where its clock is behind."""
     applied: Mapping[str, str] = field(default_factory=dict)

@@ -89,7 +89,7 @@ class PartialAnswers:
         return self.whole.corpus_metric(dataset)
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns the digests of pictures by sample id."""
+        """Returns the digests of images by sample id."""
         return self.whole.pictures(dataset)
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:

@@ -80,7 +80,7 @@ class Sources:
     answers: Answers
     """Those to all samples, or to a part of them."""
     reference: str | None = None
-    """The model whose errors normalise the mean corruption error; ``None`` is the same model without pictures."""
+    """The model whose errors normalise the mean corruption error; ``None`` is the same model without images."""
     confidence: float = 0.90
     data: TaskData = field(default_factory=StoredTasks)
     families: Mapping[str, Family] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Sources:
         return reads_of(planned, settings, self.answers.models, self.data, self.reference, self.attempts_of)
 
     def why_task_not_shown(self, model: str, dataset: str) -> str:
-        """Returns why a model is not shown to do a task on unchanged pictures; it is then not asked about changed ones."""
+        """Returns why a model is not shown to do a task on unchanged images; it is then not asked about changed ones."""
         if not self.task(dataset):
             return ""
         if (model, dataset) not in self.refusals:
@@ -143,7 +143,7 @@ class Measurement:
     facts: Callable[[], dict[str, Any]] = dict
     """What else the record says; ``measures`` are those that no rule is about."""
     why_not_passed: str = ""
-    """Why a bound that is kept shows nothing: the pictures are not needed for it."""
+    """Why a bound that is kept shows nothing: the images are not needed for it."""
 
 
 # One door for all tests that are not asked about.
@@ -203,7 +203,7 @@ def _baselines_of(sources: Sources, models: Iterable[str], dataset: str) -> list
 
 
 def _baseline_failures(policy: Policy, baselines: Iterable[CellResult]) -> list[Measure]:
-    """Returns the broken budget of failed inferences on original pictures, or without any.
+    """Returns the broken budget of failed inferences on original images, or without any.
 
     Whether the model does the task is then unknown: its inferences failed.
     """
@@ -487,7 +487,7 @@ def _why_not_passed(planned: Cell | SweepMetric, setting: str, sources: Sources)
 
 
 def _canaries(scores: CellScores, sources: Sources) -> list[Measure]:
-    """Returns what says whether a model looks at its pictures; tasks, which have floors, are left out."""
+    """Returns what says whether a model looks at its images; tasks, which have floors, are left out."""
     if sources.task(scores.cell.dataset):
         return []
     if scores.cell.setting not in BASELINES or not any(sample.images for sample in scores.samples):
@@ -505,7 +505,7 @@ def _task_notes(result: CellResult, sources: Sources) -> tuple[str, ...]:
 
 
 def _guess_notes(cell: Cell, named: Sequence[str], answers: Answers) -> tuple[str, ...]:
-    """Returns how many answers without pictures count as guesses, if a measure of the cell compares with them."""
+    """Returns how many answers without images count as guesses, if a measure of the cell compares with them."""
     if cell.setting != NO_IMAGE and not reads_blind(named):
         return ()
     return said_of_guesses([answers.result(Cell(cell.model, cell.dataset, NO_IMAGE))])
@@ -527,7 +527,7 @@ def attempts_note(result: CellResult) -> str:
 
 
 def _newly_wrong(scores: CellScores) -> tuple[str, ...]:
-    """Returns some samples that score less than on clean pictures."""
+    """Returns some samples that score less than on clean images."""
     if scores.cell.setting == CLEAN:
         return ()
     before, after = scores.clean.values, scores.result.values

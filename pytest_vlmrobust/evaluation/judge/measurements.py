@@ -54,7 +54,7 @@ _SUITES = {
 }
 """Family of the last step of a setting to the suite of metrics for its cells; corruptions for all others."""
 _WITHOUT_COMPARISON = "accuracy"
-"""The only metric of cells on clean pictures or without pictures, which have nothing to compare with."""
+"""The only metric of cells on clean images or without images, which have nothing to compare with."""
 UNPARSED_INCREASE = "unparsed_increase"
 REFUSED_SHARE = "refused_share"
 ANSWER_CHANGE_RATE = "answer_change_rate"
@@ -173,7 +173,7 @@ def judged_tests(
         planned: of one model.
         asked: what is known of its dataset.
         baseline: whether cells are compared with an earlier run.
-        attempts: whether cells of patches are compared with as many attempts at the whole picture.
+        attempts: whether cells of patches are compared with as many attempts at the whole image.
     """
     test = PlannedTest(planned, asked or DatasetFacts(), baseline, attempts)
     return [judged_test(test, each.name) for each in applying(test)]
@@ -202,7 +202,7 @@ def _is_summarised_by(metric: str, test: PlannedTest) -> bool:
 def _measures_cell(metric: Metric, test: PlannedTest) -> bool:
     if test.setting is None:
         return False
-    if metric.suite == BASELINE:  # clean pictures have no drop that could increase
+    if metric.suite == BASELINE:  # clean images have no drop that could increase
         return test.baseline and (test.setting != CLEAN or Needs.BASELINE_CLEAN not in metric.needs)
     if not test.perturbed:
         judges_clean = test.setting == CLEAN and set(metric.needs) == {Needs.PERTURBED, Needs.CONFIDENCES}
@@ -358,7 +358,7 @@ def label_preserving_drop(scores: CellScores) -> Estimate:
 
 
 def unparsed_increase(scores: CellScores) -> Estimate | None:
-    """Estimates the share of unreadable answers minus that on clean pictures, paired by sample.
+    """Estimates the share of unreadable answers minus that on clean images, paired by sample.
 
     ``None`` where no text was read: letters that are scored by their probability can always be read.
     """
@@ -378,7 +378,7 @@ def refused_share(scores: CellScores) -> Estimate | None:
 
 
 def answer_change_rate(scores: CellScores) -> Estimate:
-    """Estimates the share of answers that differ from those on clean pictures."""
+    """Estimates the share of answers that differ from those on clean images."""
     changed = [now != before for before, now in zip(_read(scores.clean), _read(scores.result), strict=True)]
     return _share(scores, changed, scores.result.values + scores.clean.values)
 
@@ -391,7 +391,7 @@ def _share(scores: CellScores, outcomes: Sequence[bool], known: NDArray[np.float
 
 
 def yes_rate_shift(scores: CellScores) -> Estimate:
-    """Estimates how much more often yes/no questions are answered with yes than on clean pictures, paired by sample."""
+    """Estimates how much more often yes/no questions are answered with yes than on clean images, paired by sample."""
     asked = [sample.task == "yes_no" for sample in scores.samples]
     now, before = (
         np.array(
@@ -433,10 +433,10 @@ def _readable(result: CellResult) -> NDArray[np.float64]:
 
 
 def preprocessing_gain(scores: CellScores) -> Estimate:
-    """Estimates what a preprocessed picture gains over the same small picture as it is (Res-Bench, Table 3).
+    """Estimates what a preprocessed image gains over the same small image as it is (Res-Bench, Table 3).
 
     Raises:
-        InfrastructureError: the small picture as it is could not be measured.
+        InfrastructureError: the small image as it is could not be measured.
     """
     rung = Setting(scores.cell.setting.steps[:1])
     before, after = scores.under(rung).values, scores.result.values
@@ -452,7 +452,7 @@ def preprocessing_gain(scores: CellScores) -> Estimate:
     return Estimate(value, len(after), low, high, math.nan if level is None else level, reason=reason, at=at)
 
 
-# Attacks: a wrong option that stands on the picture, or in a note beside it.
+# Attacks: a wrong option that stands on the image, or in a note beside it.
 
 
 ATTACK_RATE, WORD_DROP, TEXT_PREFERENCE = "attack_rate", "typographic_word_drop", "text_preference"
@@ -486,7 +486,7 @@ def attack_rate(scores: CellScores) -> Estimate:
 
 
 def text_preference(scores: CellScores) -> Estimate:
-    """Estimates, of the answers that follow either the note or the picture, the share that follows the note."""
+    """Estimates, of the answers that follow either the note or the image, the share that follows the note."""
     flags: list[bool | None] = []
     each = zip(
         scores.result.samples, scores.clean.scores, scores.result.scores, _read(scores.clean), _read(scores.result), strict=True

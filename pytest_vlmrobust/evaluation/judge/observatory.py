@@ -42,13 +42,13 @@ LABELS = {
 def why_task_not_shown(measured: Answers, model: str, dataset: str) -> str:
     """Returns why a model is not shown to do a task at all, or an empty string. Its losses are then meaningless.
 
-    It must score higher with the original pictures than without, and for boxes also higher than the prompt alone allows.
+    It must score higher with the original images than without, and for boxes also higher than the prompt alone allows.
     """
     return why_scores_do_not_show(baselines_table(measured, model, dataset), told_overlaps(measured.samples(dataset)))
 
 
 def why_scores_do_not_show(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
-    """Returns why scores with and without the original pictures do not show that a task is done, or an empty string.
+    """Returns why scores with and without the original images do not show that a task is done, or an empty string.
 
     Args:
         baselines: these scores.
@@ -63,9 +63,9 @@ def why_prompt_suffices(baselines: ScoreTable, prompt_overlaps: NDArray[np.float
 
 
 def why_pictures_not_needed(measured: Answers, model: str, dataset: str, setting: str) -> str:
-    """Returns why a test on original pictures must not pass (its boxes may come from the prompt alone), or an empty string.
+    """Returns why a test on original images must not pass (its boxes may come from the prompt alone), or an empty string.
 
-    The test may still fail. Changed pictures and families are not measured at all if :func:`why_task_not_shown` gives a reason.
+    The test may still fail. Changed images and families are not measured at all if :func:`why_task_not_shown` gives a reason.
     """
     on_originals = setting in {"", CLEAN_NAME} and model in measured.models
     if (prompt_overlaps := told_overlaps(measured.samples(dataset)) if on_originals else None) is None:
@@ -215,7 +215,7 @@ def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
 
 
 def asks_for_boxes(test: PlannedTest) -> bool:
-    """Whether a cell of a task asks for boxes; answers without the pictures need not give any."""
+    """Whether a cell of a task asks for boxes; answers without the images need not give any."""
     if not test.asked.task or test.setting in (None, NO_IMAGE):
         return False
     if test.asked.samples is None:
@@ -224,7 +224,7 @@ def asks_for_boxes(test: PlannedTest) -> bool:
 
 
 def asks_for_grid_cells(test: PlannedTest) -> bool:
-    """Whether a cell of a task asks for a cell of a grid; answers without the pictures need not name any."""
+    """Whether a cell of a task asks for a cell of a grid; answers without the images need not name any."""
     if not test.asked.task or test.setting in (None, NO_IMAGE) or asks_for_boxes(test):
         return False
     if test.asked.samples is None:
@@ -269,7 +269,7 @@ def _cell(text: str) -> tuple[int, int]:
 
 
 def notes(model: str, convention: str, result: CellResult) -> tuple[str, ...]:
-    """Returns how near neighbours were chosen, or whether another box convention fits better; for original pictures only."""
+    """Returns how near neighbours were chosen, or whether another box convention fits better; for original images only."""
     if result.cell.setting != CLEAN:
         return ()
     if not any(sample.localisation for sample in result.samples):

@@ -32,11 +32,11 @@ class PlannedTests:
     policies: Mapping[str, Policy]
     data: RunData
     grids: Sequence[int]
-    """How many patches on a side the suite of patches cuts pictures into."""
+    """How many patches on a side the suite of patches cuts images into."""
     reference: str | None = None
     """The model whose errors normalise the mean corruption error, if it is another one."""
     attempts: bool = False
-    """Whether every cell of patches is compared with attempts at the whole picture, whatever its policy says."""
+    """Whether every cell of patches is compared with attempts at the whole image, whatever its policy says."""
     compares: bool = False
     """Whether the run is compared with an earlier one."""
 
@@ -84,7 +84,7 @@ class PlannedTests:
         Args:
             tests: those that are to be compared.
             baseline: the earlier run, if there is one.
-            seed: that pictures are made with in this run.
+            seed: that images are made with in this run.
             today: what waivers are dated against.
 
         Raises:

@@ -56,7 +56,7 @@ class Reads:
 
     @property
     def of_settings(self) -> list[Cell]:
-        """Those with changed pictures that a summary metric is taken over."""
+        """Those with changed images that a summary metric is taken over."""
         cells = self.by_need.get(Needs.PERTURBED_BY_SETTING, ())
         return list(dict.fromkeys(cell for cell in cells if cell.setting not in BASELINES))
 
@@ -83,7 +83,7 @@ def reads_of(  # noqa: PLR0917 - all of them parts of one run
         settings: those that its summary metric is taken over; nothing for a cell.
         models: the models of the run.
         data: which datasets tasks make of collections.
-        reference: the model whose errors normalise the mean corruption error; ``None`` where it is the same one without pictures.
+        reference: the model whose errors normalise the mean corruption error; ``None`` where it is the same one without images.
         attempts: gives the cell of attempts that a cell of patches is compared with, where there is one.
     """
     if data.lacking(planned.dataset):
@@ -149,11 +149,11 @@ def _cells(models: Iterable[str], dataset: str, settings: Sequence[Setting]) -> 
 
 
 def reads_baselines_only(sweep: SweepMetric) -> bool:
-    """Whether a summary metric is computed from answers about unchanged pictures, and without any."""
+    """Whether a summary metric is computed from answers about unchanged images, and without any."""
     return set(metrics.get(sweep.metric).needs) <= WITHOUT_SETTINGS
 
 
-# Attempts: as many answers about the whole picture as there are patches, so that luck is the same on both sides of PCRI.
+# Attempts: as many answers about the whole image as there are patches, so that luck is the same on both sides of PCRI.
 #
 # They cost n * n - 1 inferences a sample, so they are requested only by the option or by a rule of the model's policy.
 
@@ -167,7 +167,7 @@ AttemptsOf: TypeAlias = Callable[[Cell], "Cell | None"]
 def attempts_of(cell: Cell, policy: Policy, *, always: bool) -> Cell | None:
     """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for.
 
-    ``fog:mid+patches:2`` is compared with ``fog:mid+attempts:2``: with the same picture, fog included.
+    ``fog:mid+patches:2`` is compared with ``fog:mid+attempts:2``: with the same image, fog included.
 
     Args:
         cell: of any setting.
@@ -205,7 +205,7 @@ def score_table(samples: Sequence[Sample], clean: NDArray[np.float64], **scores:
 
 
 def baselines_table(measured: Answers, model: str, dataset: str) -> ScoreTable:
-    """Returns the scores of a model with the unchanged pictures, and without any."""
+    """Returns the scores of a model with the unchanged images, and without any."""
     clean, blind = (measured.result(cell) for cell in _cells([model], dataset, BASELINES))
     return score_table(clean.samples, clean.values, no_image=blind.values)
 
@@ -245,7 +245,7 @@ def sweep_table(reads: Reads, measured: Answers, *, is_task: bool, everything: S
 
 
 def references(measured: Answers, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns the scores of all samples of a dataset with their pictures unchanged, and without them, each of shape (N,)."""
+    """Returns the scores of all samples of a dataset with their images unchanged, and without them, each of shape (N,)."""
     clean, blind = (measured.result(cell) for cell in _cells([about.model], about.dataset, BASELINES))
     return clean.values, blind.values
 
@@ -262,13 +262,13 @@ def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
 
 
 def pictures_by_category(samples: Sequence[Sample]) -> dict[str, int]:
-    """Returns how many source pictures each category of questions has."""
+    """Returns how many source images each category of questions has."""
     pairs = {(sample.category, sample.group or sample.id) for sample in samples if sample.category}
     return dict(sorted(Counter(category for category, _ in pairs).items()))
 
 
 def large_categories(samples: Sequence[Sample]) -> set[str]:
-    """Returns the categories that have enough source pictures to be compared."""
+    """Returns the categories that have enough source images to be compared."""
     return {name for name, count in pictures_by_category(samples).items() if count >= LEAST_PICTURES}
 
 

@@ -62,7 +62,7 @@ def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdic
 def judge_estimates(
     measurement: Measurement, policy: Policy, today: date, decided: Verdicts | None
 ) -> list[tuple[JudgedTest, Estimate, Measure]]:
-    """Judges each estimate; returns it as it was judged: one that keeps its bound without need of pictures is not valid."""
+    """Judges each estimate; returns it as it was judged: one that keeps its bound without need of images is not valid."""
     judged = []
     for test, estimate in measurement.estimates:
         measure = _judged(policy, test, estimate, today, decided)

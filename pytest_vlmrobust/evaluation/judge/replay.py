@@ -1,4 +1,4 @@
-"""Replay: scores the stored answers of a finished run again, without models, pictures or datasets."""
+"""Replay: scores the stored answers of a finished run again, without models, images or datasets."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Replay:
         return self._load_samples("", dataset)
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns the picture digests of each sample, by id; empty if it had no clean cell."""
+        """Returns the image digests of each sample, by id; empty if it had no clean cell."""
         if dataset not in self._pictures:
             self._pictures[dataset] = self.evidence.pictures(dataset)
         return self._pictures[dataset]

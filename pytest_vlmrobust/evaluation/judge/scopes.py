@@ -95,7 +95,7 @@ def is_summary(rule: Rule) -> bool:
 
 
 def shows_looking(rule: Rule) -> bool:
-    """Whether a rule requires that a model answers better with the pictures than without."""
+    """Whether a rule requires that a model answers better with the images than without."""
     return rule.metric == "visual_gain"
 
 

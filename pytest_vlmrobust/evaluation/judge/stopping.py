@@ -7,7 +7,7 @@ last one asks about all samples.
 
 The order follows from the prompt and the pixels of each sample, not from its place, its id or any option. It is the same for all
 cells of a model and a dataset, so that metrics of several cells find the same samples in each. Every verdict of a cell follows
-from its own answers in that order, so that it is the same whatever else the run asks, in any process. Unchanged pictures, by
+from its own answers in that order, so that it is the same whatever else the run asks, in any process. Unchanged images, by
 whose pixels samples are known, are asked about in full before a test may stop early.
 
 A failed inference leaves its test to all samples, as does a category or a metric that the samples so far lack. Budgets are judged
@@ -126,7 +126,7 @@ class Stopping:
         """Returns what may end a test that is asked about.
 
         ``None`` where the policy asks for all answers, an earlier run is compared with, so few samples are all asked, or nothing
-        can end before: tests of unchanged pictures, and of families.
+        can end before: tests of unchanged images, and of families.
         """
         about = reads.planned
         if policy.mode is not Mode.ADAPTIVE or sources.baseline is not None or sources.data.lacking(about.dataset):
@@ -273,7 +273,7 @@ class Stopping:
         return audits
 
     def _invalid_metrics(self, cell: Cell, tests: Sequence[JudgedTest]) -> dict[tuple[str, str], Estimate]:
-        """Returns which metrics do not apply to a cell, or to a category, by all answers with unchanged pictures and without."""
+        """Returns which metrics do not apply to a cell, or to a category, by all answers with unchanged images and without."""
         rules, answers = self.policy.rules, self.sources.answers
         ruled = {(test.metric, test.category) for test in tests for rule in rules if rule.metric == test.metric}
         if not (gated := [about for about in ruled if about[0] in CELL_LIMITS and metrics.get(about[0]).validity]):
@@ -335,7 +335,7 @@ class Stopping:
         if sweep.metric in LOW_ONLY:
             low = set(low_settings([str(cell.setting) for cell in cells]))
             cells = [cell for cell in cells if str(cell.setting) in low]
-        if cells and sweep.metric in OF_RUNGS:  # where all show the same pictures there is no curve
+        if cells and sweep.metric in OF_RUNGS:  # where all show the same images there is no curve
             first = self.order[:FIRST]
             return [] if same_pictures([self.sources.answers.result(cell, first) for cell in cells]) else cells
         return cells
@@ -519,7 +519,7 @@ class Stopping:
         return frozenset(ruled - {UNPARSED_INCREASE})
 
     def _fingerprints(self, dataset: str) -> tuple[str, ...]:
-        """Returns what the order of samples is made of; has a model asked about their unchanged pictures, which it takes."""
+        """Returns what the order of samples is made of; has a model asked about their unchanged images, which it takes."""
         model, known = self.reads.planned.model, self.sources.fingerprints
         if (model, dataset) not in known:
             answers = self.sources.answers
@@ -534,7 +534,7 @@ def without_strata(test: JudgedTest) -> JudgedTest:
 
 
 def _lacks_reference(about: Cell | SweepMetric, names: Iterable[str], sources: Sources) -> bool:
-    """Whether an inference failed on an unchanged picture, or without it, that a metric needs: no part has its value then."""
+    """Whether an inference failed on an unchanged image, or without it, that a metric needs: no part has its value then."""
     registered = set(metrics.names())
     needs = {need for name in names if name in registered for need in metrics.get(name).needs}
     read = [setting for need, setting in zip((Needs.CLEAN, Needs.NO_IMAGE), BASELINES, strict=True) if need in needs]

@@ -1,6 +1,6 @@
 """Grouping: which samples share a source image, and random numbers that are correlated within such a group.
 
-Answers of one group are drawn by a Gaussian copula: every random number that decides an answer (right or wrong, with the picture
+Answers of one group are drawn by a Gaussian copula: every random number that decides an answer (right or wrong, with the image
 and without, under each setting, of each patch) comes from a normal variable, and those of two samples of one group have the same
 correlation. The share of right answers does not depend on it.
 """
@@ -80,7 +80,7 @@ def draw_groups(codes: Codes, n: int, rng: np.random.Generator) -> tuple[Codes, 
 
 
 def large_only(labels: Sequence[str], groups: Sequence[Hashable]) -> list[str]:
-    """Returns the labels of samples without those of categories of too few source pictures to be compared, which are empty."""
+    """Returns the labels of samples without those of categories of too few source images to be compared, which are empty."""
     counts = Counter(label for label, _ in set(zip(labels, groups, strict=True)))
     return [label if counts[label] >= LEAST_PICTURES else "" for label in labels]
 

@@ -29,7 +29,7 @@ KEPT, BROKEN = "keeps-3se", "breaks-3se"
 _CELL_OF = {"worst_case_drop": "accuracy_drop", "worst_at_low": "accuracy_drop"}
 """Largest values over settings: the metric of a cell whose largest value they are."""
 _WHOLE = ("clean_accuracy", "accuracy_above_chance", "visual_gain")
-"""Metrics of answers to the pictures as they are."""
+"""Metrics of answers to the images as they are."""
 _NEARLY = 0.9
 """Standard errors of summary metrics are simulated, and those of another profile are a little different."""
 _OPEN = 0.6

@@ -9,7 +9,7 @@ and reach an overlap of 81 % (section 5.8); augmentations cost models next to no
 - How easily an identity is lost is the same in all tasks and under all settings, as of a sample in :mod:`~.profiles`, and so is
   in all cells of a grid whether it is found at all; the two are independent.
 - All augmentations cost the same, and so do all illusions. Where nothing is lost, as many answers turn right as turn wrong.
-- Without the pictures a model guesses, and of boxes it says what the prompt tells.
+- Without the images a model guesses, and of boxes it says what the prompt tells.
 - The overlap of boxes varies by :data:`SPREAD` between samples, and by half of that between settings; what is lost overlaps by 0.
 """
 
@@ -59,7 +59,7 @@ class TaskTable(ScoreTable):
     prompt_overlaps: Array | None = None
     """The overlap of boxes that the prompts alone give, shape (N,); None for tasks without boxes."""
     pointed: tuple[tuple[str, ...], ...] = ()
-    """For each identity the grid cells that answers named for the original pictures; empty without a grid."""
+    """For each identity the grid cells that answers named for the original images; empty without a grid."""
 
     @cached_property
     def refusal(self) -> str:
@@ -68,7 +68,7 @@ class TaskTable(ScoreTable):
 
     @cached_property
     def unseen(self) -> str:
-        """Why a test on original pictures must not pass, or an empty string."""
+        """Why a test on original images must not pass, or an empty string."""
         return observatory.why_prompt_suffices(self, self.prompt_overlaps)
 
     def estimate(self, test: JudgedTest, metric: metrics.Metric | None) -> Estimate:
@@ -104,11 +104,11 @@ class TaskTable(ScoreTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observer:
-    """A model by what it reaches on original pictures, and what is left of that. Fractions."""
+    """A model by what it reaches on original images, and what is left of that. Fractions."""
 
     name: str
     clean: Mapping[str, float]
-    """Task to accuracy, or mean overlap of boxes, with original pictures."""
+    """Task to accuracy, or mean overlap of boxes, with original images."""
     kept: Mapping[str, float] = field(default_factory=lambda: {AUGMENTED: 1.0, ILLUSIONS: 1.0})
     """Split to the share of it that is left."""
     position_gap: float = 0.0

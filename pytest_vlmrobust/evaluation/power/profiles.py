@@ -5,11 +5,11 @@ Nothing is published about single samples. What a draw assumes:
 - A sample has a latent difficulty: whether it flips under two settings is correlated by :data:`SHARED` on the scale of the
   normal quantile, the same for all settings (nothing is published about it).
 - The right option has a random letter, so that always naming the commonest one gets a little more than a guess.
-- Without its picture a sample that was wrong with it is right with the chance of a guess.
-- Sizes of the picture: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than
+- Without its image a sample that was wrong with it is right with the chance of a guess.
+- Sizes of the image: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than
   a larger one.
 - Samples are independent, or go together as a :class:`.grouping.Grouping` says.
-- Patches, and the whole picture shown again (:class:`Views`): published models neither need the context nor are they distracted
+- Patches, and the whole image shown again (:class:`Views`): published models neither need the context nor are they distracted
   by it, and guess anew as often as :data:`.published.TYPICAL` says.
 """
 
@@ -61,9 +61,9 @@ QUESTIONS = {"options": ("options",), "wording": ("wording", "directional"), "ty
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """How a model answers patches of a picture, and the whole picture when it is shown again, a little shifted.
+    """How a model answers patches of an image, and the whole image when it is shown again, a little shifted.
 
-    What it knows it says whenever the whole picture is shown, and of one patch, at random. Everything else is luck.
+    What it knows it says whenever the whole image is shown, and of one patch, at random. Everything else is luck.
     """
 
     knows: float | None = None
@@ -71,11 +71,11 @@ class Views:
     needs: float = 0.0
     """Of what it knows, the share that no patch shows."""
     finds: float = 0.0
-    """Of what it does not know, the share that one patch shows: the rest of the picture distracts."""
+    """Of what it does not know, the share that one patch shows: the rest of the image distracts."""
     anew: float = 1.0
     """Of the questions, the share to which luck answers anew in every view; to the others it answers the same in all."""
     shaken: bool = True
-    """Whether luck answers a shifted picture anew as it does patches; otherwise it has the same answer as before the shift."""
+    """Whether luck answers a shifted image anew as it does patches; otherwise it has the same answer as before the shift."""
 
 
 class Truth(Protocol):
@@ -132,7 +132,7 @@ class Profile:
     """How many samples the published numbers rest on."""
     clean: float
     blind: float
-    """Accuracy without the picture."""
+    """Accuracy without the image."""
     guess: float
     """Chance of a guess."""
     drops: Mapping[str, float]
@@ -274,7 +274,7 @@ class Profile:
         return dict(zip(self.settings(suite), scores.astype(float).T, strict=True))
 
     def _views(self, clean: NDArray[np.bool_], rng: Draws) -> tuple[dict[str, Array], Array]:
-        """Returns the answers to every patch of each grid, and to as many attempts at the whole picture, the first one clean."""
+        """Returns the answers to every patch of each grid, and to as many attempts at the whole image, the first one clean."""
         about, n = self.views, len(clean)
         knows = (self.clean - self.guess) / (1.0 - self.guess) if about.knows is None else about.knows
         knows = min(max(knows, 0.0), self.clean)

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 TYPICAL = Views(anew=0.4)
 """As PCRI Table 5 publishes it. Over 17 models and five multiple-choice benchmarks (without ScienceQA, whose sign is in doubt)
 the mean index is -0.153 at 2 x 2 and -0.238 at 3 x 3, and between these grids only luck is taken to grow. A sample that is not
-known is right by a guess in .25 of whole pictures, and in 1 - .75^4 = .68 and 1 - .75^9 = .92 of the best patches: the luck of
-2 x 2 is (.68 - .25) / (.92 - .68) = 1.80 times that growth, -0.153. That is the whole index, so that the rest of the picture
+known is right by a guess in .25 of whole images, and in 1 - .75^4 = .68 and 1 - .75^9 = .92 of the best patches: the luck of
+2 x 2 is (.68 - .25) / (.92 - .68) = 1.80 times that growth, -0.153. That is the whole index, so that the rest of the image
 neither helps nor distracts. Where 60 % are right, which is assumed, 53 % are not known, and .6 * .085 / (.241 * .53) = 40 % of
 these are guessed anew."""
 VIEWS = {
@@ -129,7 +129,7 @@ def typical(dataset: str = "MMBench") -> Profile:
 def context_profile(name: str, dataset: str = "MMBench") -> Profile:
     """Returns the typical model with the need of context that :data:`VIEWS` has under a name.
 
-    The distracted one is right on 60 % of the pictures, so that patches can do better, and as often as a guess without them.
+    The distracted one is right on 60 % of the images, so that patches can do better, and as often as a guess without them.
     """
     profile = replace(typical(dataset), name=name, views=VIEWS[name])
     knows = VIEWS[name].knows

@@ -46,7 +46,7 @@ class Recorded:
     patches: Mapping[str, Array]
     """Setting ``patches:n`` to the scores of every patch."""
     attempts: Array | None = None
-    """Scores of attempts at the whole picture, shape (N, M); None where the run made none."""
+    """Scores of attempts at the whole image, shape (N, M); None where the run made none."""
     labels: tuple[str, ...] = ()
     """The category of each sample, empty for none."""
     floors_within: Array | None = None
@@ -70,7 +70,7 @@ class Recorded:
 
     @property
     def _large(self) -> set[str]:
-        """The categories with enough source pictures to be compared."""
+        """The categories with enough source images to be compared."""
         return set(large_only(self.labels, self.groups)) - {""} if self.labels else set()
 
     def lacks(self, metric: str) -> str:

@@ -138,7 +138,7 @@ def images_needed(rule: Rule, each: int = 1) -> int | None:
 
 
 def _unchanged_table(images: int, each: int) -> ScoreTable:
-    """Returns the scores of a model that is always right, also earlier, but for questions without their pictures."""
+    """Returns the scores of a model that is always right, also earlier, but for questions without their images."""
     from pytest_vlmrobust.metrics.table import ScoreTable
 
     right = np.ones(images * each)
@@ -165,7 +165,7 @@ def undecidable(
         tests: what is planned for that model.
         sizes: dataset to its number of independent samples; others are left out.
         today: what waivers are dated against.
-        questions: dataset to its number of questions, where several are asked about one picture. At best their answers are
+        questions: dataset to its number of questions, where several are asked about one image. At best their answers are
             independent.
     """
     waivers = [waiver for waiver in policy.waivers if not waiver.is_expired(today)]
@@ -227,7 +227,7 @@ def sample_warnings(
     Args:
         policies: of the models.
         planned: model to what it will be judged by.
-        sizes: dataset to its numbers of source pictures and of questions.
+        sizes: dataset to its numbers of source images and of questions.
         today: what waivers are dated against.
     """
     pictures = {dataset: count for dataset, (count, _) in sizes.items()}
@@ -303,7 +303,7 @@ class _Plan:
     settings: tuple[str, ...]
     positions: int
     each: int
-    """Questions about each picture."""
+    """Questions about each image."""
 
     def undecided_rules(self, n: int, names: Iterable[str]) -> list[str]:
         """Returns the rules among ``names`` that pass too seldom, for every model that may keep them."""
@@ -399,7 +399,7 @@ class _Plan:
         rungs = [name for name in names if name.startswith("resolution:") and "+" not in name] if sheet == RESOLUTION else []
         drops = dict.fromkeys(names, 0.0)
         drops |= {name: model.curve * (1.0 - place / max(len(rungs) - 1, 1)) ** 2 for place, name in enumerate(rungs)}
-        if sheet not in ("", RESOLUTION):  # the Observatory: without its pictures nothing is known
+        if sheet not in ("", RESOLUTION):  # the Observatory: without its images nothing is known
             model = model._replace(truth=replace(model.truth, blind=model.truth.guess))
         table = _draw_table(n, drops, model, rng)
         places = [str(place) for place in np.arange(n) % self.positions]
@@ -446,7 +446,7 @@ def _draw_table(n: int, drops: Mapping[str, float], model: _Model, rng: np.rando
 
 
 def _views(n: int, setting: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
-    """Returns answers to patches, and to as many whole pictures, that differ by luck alone."""
+    """Returns answers to patches, and to as many whole images, that differ by luck alone."""
     count = int(setting.partition(":")[2]) ** 2
     table = _draw_table(n, {f"view:{place}": 0.0 for place in range(2 * count)}, model, rng)
     views = table.matrix()

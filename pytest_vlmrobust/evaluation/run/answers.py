@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Thumbnails(Protocol):
-    """Where the pictures of examples come from."""
+    """Where the images of examples come from."""
 
     def files(self, sample: Sample, setting: Setting) -> tuple[str, ...]:
-        """Returns the file of each picture of a view; empty names where there is no thumbnail, nothing where there are none."""
+        """Returns the file of each image of a view; empty names where there is no thumbnail, nothing where there are none."""
         ...
 
 
@@ -32,7 +32,7 @@ class Questions(Protocol):
         ...
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns the digests of their pictures by sample id; pictures that were not shown unchanged are missing.
+        """Returns the digests of their images by sample id; images that were not shown unchanged are missing.
 
         The same object each time, once none is missing.
         """

@@ -33,10 +33,10 @@ _RECENT_VIEWS, _RECENT_BYTES = 32, 16 * 2**20
 """Views that are kept for questions about the same pixels."""
 _BYTES_IN_WORK = 128 * 2**20
 """Pixels that may be worked on at the same time, or those of one question however many: to decode and to perturb them takes
-several times as much memory. What was never looked at counts as the largest pictures by now."""
+several times as much memory. What was never looked at counts as the largest images by now."""
 _POLL_SECONDS = 0.2
 _SWITCH_SECONDS = 0.0005
-"""How long one thread of Python may keep others waiting: with the usual 5 ms, threads that prepare a picture in tenths of a
+"""How long one thread of Python may keep others waiting: with the usual 5 ms, threads that prepare an image in tenths of a
 millisecond wait for lanes that call one short operation after the other, and then lanes for them."""
 
 
@@ -74,7 +74,7 @@ class Engine:
         self._made: dict[str, tuple[str, ...]] = {}
         """The digests of views that were made since the last batch, by recipe."""
         self._noted: dict[str, tuple[str, ...]] = {}
-        """Likewise what could not be done to their pictures."""
+        """Likewise what could not be done to their images."""
         self._recent: OrderedDict[str, Future[View]] = OrderedDict()
         self._model = ""
         self._backend: Guard | None = None
@@ -84,7 +84,7 @@ class Engine:
         self._in_work = 0
         """How many bytes of pixels are worked on."""
         self._sizes: dict[tuple[str, str], int] = {}
-        """How many the pictures of a sample had at most by now, by dataset and sample."""
+        """How many the images of a sample had at most by now, by dataset and sample."""
         self._largest = 0
         self._refused = False
         """Whether a question waits for its turn because it did not fit beside others."""
@@ -146,7 +146,7 @@ class Engine:
 
         Raises:
             BackendError: the model does not load, or is lost.
-            ImageError: a picture cannot be read; what was computed before its turn came is stored.
+            ImageError: an image cannot be read; what was computed before its turn came is stored.
             StoreError: the store cannot be read or written.
         """
         wait, left = Wait(self._notice), dict.fromkeys(askings)
@@ -242,18 +242,18 @@ class Engine:
         return question
 
     def _fits(self, question: Question) -> bool:
-        """Whether the pictures of a question may be worked on beside what is in work."""
+        """Whether the images of a question may be worked on beside what is in work."""
         fits = not self._preparing or self._in_work + self._foreseen_bytes(question) <= _BYTES_IN_WORK
         self._refused |= not fits
         return fits
 
     def _foreseen_bytes(self, question: Question) -> int:
-        """Returns how many bytes the pictures of a question will probably take."""
+        """Returns how many bytes the images of a question will probably take."""
         unknown = self._largest or _BYTES_IN_WORK
         return self._sizes.get((question.cell.dataset, question.asking.sample.id), unknown)
 
     def _weigh(self, question: Question, view: View) -> None:
-        """Counts a question with what its pictures take; whoever calls this holds the lock."""
+        """Counts a question with what its images take; whoever calls this holds the lock."""
         if view.images:
             name = (question.cell.dataset, question.asking.sample.id)
             self._sizes[name] = max(self._sizes.get(name, 0), view.bytes)

@@ -32,10 +32,10 @@ QUESTIONS = ("shapes", "words")
 COLLECTIONS = ("faces", "words")
 """The embedded data that a run asks from when none is named; collections at the size that suits its models."""
 UNHINTED = {"semi_guided": "unguided"}
-"""Task to the one that asks the same without the hint, about the same pictures."""
+"""Task to the one that asks the same without the hint, about the same images."""
 SMALL = "_160"
 SMALL_EDGE = 400
-"""Pictures up to this long edge, in pixels, are accompanied by small ones, and so are models that were trained on such."""
+"""Images up to this long edge, in pixels, are accompanied by small ones, and so are models that were trained on such."""
 
 
 class TaskData(Protocol):
@@ -83,7 +83,7 @@ class RunData:
     Args:
         named: as typed after ``--vlm-dataset``; the embedded ones where nothing is.
         data_dir: where names of benchmarks are looked up.
-        small: of the embedded collections, take those with small pictures.
+        small: of the embedded collections, take those with small images.
         sample: how much of each dataset is asked, as after ``--vlm-sample``; empty for all.
 
     Raises:
@@ -198,7 +198,7 @@ class RunData:
         return {name: why for name, why in found.items() if why}
 
     def sizes(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
-        """Returns how many source pictures and questions a run asks of datasets; those that cannot be read are left out.
+        """Returns how many source images and questions a run asks of datasets; those that cannot be read are left out.
 
         Args:
             names: of the datasets, in test ids.
@@ -290,7 +290,7 @@ class RunData:
         return task_dataset(task, collection, self._other(collection))
 
     def _other(self, collection: Collection) -> Collection:
-        """Returns the embedded collection of the other domain, with pictures of about the same size."""
+        """Returns the embedded collection of the other domain, with images of about the same size."""
         edge = collection.native_long_edge
         name = ("faces" if collection.domain == "word" else "words") + (SMALL if edge and edge <= SMALL_EDGE else "")
         found = self._collection(name)
@@ -299,7 +299,7 @@ class RunData:
         return found
 
     def _collection(self, typed: str) -> Collection | None:
-        """Returns the collection of that name, the same each time: it may have read pictures and embedded them."""
+        """Returns the collection of that name, the same each time: it may have read images and embedded them."""
         if typed not in self._opened:
             self._opened[typed] = resolve_collection(typed, data_dir=self.data_dir)
         return self._opened[typed]

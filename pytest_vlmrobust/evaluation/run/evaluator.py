@@ -43,7 +43,7 @@ from .results import HIGHEST, NO_ANSWER, CellResult, turns, view_indices
 from .views import Album, View, ViewMaker, of_view, view_count
 
 NAMED = 10
-"""Pictures that cannot be read and are named at most."""
+"""Images that cannot be read and are named at most."""
 _RESULTS = 8
 """Results of a cell that are kept: one for each size at which adaptive mode looks at it."""
 
@@ -91,7 +91,7 @@ class PartialCell:
     evaluated: set[int] = field(default_factory=set)
     """The samples that were asked about, by their places in the dataset."""
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Id of a sample that was asked about to what the setting could not do to its pictures."""
+    """Id of a sample that was asked about to what the setting could not do to its images."""
     n_inferred: int = 0
     seconds: float = 0.0
     results: dict[tuple[int, ...] | None, CellResult] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class Evaluator:
         self._exchanges: dict[str, Mapping[str, Sample]] = {}
         self._failed: dict[str, VlmRobustError] = {}
         self._unreadable: dict[str, list[str]] = {}
-        """Why pictures of a dataset cannot be read; looked for once one of them was not."""
+        """Why images of a dataset cannot be read; looked for once one of them was not."""
         self._loaded: dict[str, Dataset] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
         self._questions: dict[tuple[str, str, tuple[Step, ...]], Sequence[tuple[Sample, str]]] = {}
@@ -209,11 +209,11 @@ class Evaluator:
         return self._samples[dataset]
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns what tells the pictures of its samples from others, by id, of those that a model was shown as they are.
+        """Returns what tells the images of its samples from others, by id, of those that a model was shown as they are.
 
         Raises:
             DatasetError: there are no samples.
-            ImageError: a picture cannot be found.
+            ImageError: an image cannot be found.
         """
         if dataset not in self._pictures:
             samples = self.samples(dataset)
@@ -258,7 +258,7 @@ class Evaluator:
         return result
 
     def _more_unreadable(self, dataset: str, first: str) -> str:
-        """Returns a line that names the other pictures of a dataset that cannot be read, nothing where there are none."""
+        """Returns a line that names the other images of a dataset that cannot be read, nothing where there are none."""
         if dataset not in self._unreadable:
             self._unreadable[dataset] = picture_sizes(self.samples(dataset))[1]
         others = [why.partition(": ")[0] for why in self._unreadable[dataset] if why != first]
@@ -377,7 +377,7 @@ class Evaluator:
         return found
 
     def free(self) -> None:
-        """Frees weights and forgets cells and pictures, so that a report need not fit beside them.
+        """Frees weights and forgets cells and images, so that a report need not fit beside them.
 
         What is asked for later is made anew. Servers stay connected: what they say of how they ran is read later.
         """
@@ -469,7 +469,7 @@ class Evaluator:
         return asked
 
     def _exchanged(self, dataset: str, sample: Sample) -> Sample:
-        """Returns a sample with the pictures that it is shown when pictures are exchanged."""
+        """Returns a sample with the images that it is shown when images are exchanged."""
         other = self._pictures_from(dataset).get(sample.id)
         return sample if other is None else with_pictures_of(sample, other)
 
@@ -609,7 +609,7 @@ class Evaluator:
                 asking.key = key(asking, digests)
 
     def _keys_of(self, cell: Cell) -> Callable[[Asking, tuple[str, ...]], str]:
-        """Returns what gives the keys of answers in a cell, by the digests of all pictures of a sample."""
+        """Returns what gives the keys of answers in a cell, by the digests of all images of a sample."""
         if cell.model not in self._key_of:
             self._key_of[cell.model] = fingerprints_after(canonical_json(dict(self.model_fingerprint(cell.model))))
         key_of = self._key_of[cell.model]
@@ -649,7 +649,7 @@ class Evaluator:
         """Returns what is sent to the model for one view of a sample, whose key is then known.
 
         Raises:
-            ImageError: its picture cannot be read.
+            ImageError: its image cannot be read.
         """
         view = self._views.view(asking.sample, cell.setting) if view is None else view
         ref = self.models[cell.model]

@@ -41,7 +41,7 @@ class EvidenceSource(Protocol):
         ...
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns what tells the pictures of its samples from others, by id, of those that were shown as they are."""
+        """Returns what tells the images of its samples from others, by id, of those that were shown as they are."""
         ...
 
     def model_fingerprint(self, model: str) -> Mapping[str, Any]:
@@ -98,7 +98,7 @@ class EvidenceWriter:
     def __call__(self, result: CellResult) -> None:
         """Stores the answers of a cell, at once but for :meth:`joined`; before the first of a model and a dataset, what they are.
 
-        With the clean cell goes what tells pictures from others: by then it is known, whatever made or remembered them.
+        With the clean cell goes what tells images from others: by then it is known, whatever made or remembered them.
 
         Raises:
             StoreError: the evidence cannot be written.
@@ -147,7 +147,7 @@ LONGEST = 500
 
 
 def examples(clean: CellResult, result: CellResult, album: Thumbnails) -> tuple[Example, ...]:
-    """Returns samples that a setting turned wrong; of patches, those that only the whole picture or only a patch answers.
+    """Returns samples that a setting turned wrong; of patches, those that only the whole image or only a patch answers.
 
     Args:
         clean: the same samples without perturbation.
@@ -239,7 +239,7 @@ def _frame(score: Score) -> str:
 def _pictures(
     about: str, sample: Sample, files: Sequence[str], *, shown: Iterable[int] | None = None, frame: str = ""
 ) -> list[Picture]:
-    """Returns the pictures of one view that there are thumbnails of; ``shown`` are those worth showing, all by default."""
+    """Returns the images of one view that there are thumbnails of; ``shown`` are those worth showing, all by default."""
     names = image_names(sample)
     chosen = range(len(files)) if shown is None else shown
     return [

@@ -35,7 +35,7 @@ _SHOWN = 5
 class Shard:
     """One of several parts that together are all questions of a run.
 
-    Questions about one picture with one text are in one part under all settings: what is asked twice is asked in one place.
+    Questions about one image with one text are in one part under all settings: what is asked twice is asked in one place.
     """
 
     number: int
@@ -81,7 +81,7 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def holds(self, asking: Asking, cell: Cell) -> bool:
-        """Whether a question belongs to this part: by its text and the content of its pictures, before any setting."""
+        """Whether a question belongs to this part: by its text and the content of its images, before any setting."""
         pictures = [] if cell.setting == NO_IMAGE else [image.identity() for image in asking.sample.images]
         return derive_seed(0, "shard", asking.text, *pictures) % self.count == self.number - 1
 

@@ -1,7 +1,7 @@
-"""Floor: what can be scored without looking at a picture, by guessing or by the same answer to every question of a kind.
+"""Floor: what can be scored without looking at an image, by guessing or by the same answer to every question of a kind.
 
 A model that always says "No" is right whenever "No" is the answer. So chance comes from the targets of the
-samples that are asked: wherever a score has to exceed chance, and wherever an answer without the pictures counts as a guess. The
+samples that are asked: wherever a score has to exceed chance, and wherever an answer without the images counts as a guess. The
 luck of many attempts stays that of independent guesses: the same answer throughout is no luckier the tenth time.
 """
 

@@ -23,10 +23,10 @@ BASELINES = (CLEAN, NO_IMAGE)
 
 
 LADDER = "ladder"
-"""Stands for twelve rungs up to the size of a dataset's pictures, where all have one, and for the published ladder elsewhere."""
+"""Stands for twelve rungs up to the size of a dataset's images, where all have one, and for the published ladder elsewhere."""
 RUNGS = 12
 PATCHES = "patches"
-"""Stands for the grids that a run cuts pictures into."""
+"""Stands for the grids that a run cuts images into."""
 GRIDS = (2, 3)
 """The published grids that a run uses where nothing is said."""
 
@@ -41,7 +41,7 @@ def expand_settings(
 
     Args:
         names: of sets and settings.
-        native_long_edge: the long edge in pixels that all pictures of the dataset share, for ``ladder`` and ``preprocessing``.
+        native_long_edge: the long edge in pixels that all images of the dataset share, for ``ladder`` and ``preprocessing``.
         grids: patches on a side, for ``patches``.
 
     Raises:

@@ -1,7 +1,7 @@
 """Probes: a few questions that are asked once more in another way, because no score tells what their answers do.
 
-``exchanged`` shows a question with the pictures of another one, at the sizes of its own: a model that looks has other answers
-then, and one that is told no more than how large its pictures are has not. ``again`` asks a
+``exchanged`` shows a question with the images of another one, at the sizes of its own: a model that looks has other answers
+then, and one that is told no more than how large its images are has not. ``again`` asks a
 question with nothing beside it in its batch: an answer that depends on its neighbours is another one then. Answers to probes are
 kept in the store and in the evidence as all others are; no test is about them.
 """
@@ -30,7 +30,7 @@ _TRIED = 4 * PROBED
 
 
 def shown_setting(setting: Setting) -> Setting:
-    """Returns what is done to the pictures: nothing where the question is a probe."""
+    """Returns what is done to the images: nothing where the question is a probe."""
     return CLEAN if setting in PROBES else setting
 
 
@@ -52,10 +52,10 @@ def probed_places(setting: Setting, samples: Sequence[Sample]) -> list[int]:
 
 
 def exchanges(samples: Sequence[Sample]) -> dict[str, Sample]:
-    """Returns, by id, the samples whose pictures are exchanged, each with the one whose pictures it is shown.
+    """Returns, by id, the samples whose images are exchanged, each with the one whose images it is shown.
 
-    That is the next one with as many pictures, from another source, and with another right answer: two questions with one answer
-    may have it whichever picture is shown.
+    That is the next one with as many images, from another source, and with another right answer: two questions with one answer
+    may have it whichever image is shown.
     """
     pictured = [place for place, sample in enumerate(samples) if sample.images and sample.localisation is None]
     if len({str(samples[place].target) for place in pictured}) < 2 or len(pictured) < FEWEST:
@@ -73,7 +73,7 @@ def exchanges(samples: Sequence[Sample]) -> dict[str, Sample]:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """A picture at the size of another one."""
+    """An image at the size of another one."""
 
     picture: ImageSource
     like: ImageSource
@@ -102,7 +102,7 @@ class Resized:
 
 
 def with_pictures_of(sample: Sample, other: Sample) -> Sample:
-    """Returns a sample with the pictures of another one that has as many, each at the size of its own."""
+    """Returns a sample with the images of another one that has as many, each at the size of its own."""
     return replace(sample, images=tuple(map(Resized, other.images, sample.images)))
 
 

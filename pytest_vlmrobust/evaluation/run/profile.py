@@ -23,9 +23,9 @@ from .floor import floor
 SHOWN = 20
 """Questions that are drawn."""
 MEASURED = 20_000
-"""Pictures that are opened at most."""
+"""Images that are opened at most."""
 LONG_EDGE = 320
-"""Pixels of the longer side of a drawn picture at most."""
+"""Pixels of the longer side of a drawn image at most."""
 _COMMONEST = 5
 _QUALITY = 80
 
@@ -45,7 +45,7 @@ class Question:
     scorer: str
     category: str
     pictures: tuple[bytes, ...]
-    """A WebP of each, small enough for a page; empty where the picture cannot be read."""
+    """A WebP of each, small enough for a page; empty where the image cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Profile:
     refusal: str
     """Why a run with these data is refused; empty where it is not."""
     unread: tuple[str, ...]
-    """Which pictures cannot be read, and why."""
+    """Which images cannot be read, and why."""
     questions: tuple[Question, ...]
     """The first ones."""
 
@@ -141,7 +141,7 @@ def _counts(samples: Sequence[Sample]) -> Facts:
 
 
 def _repeats(samples: Sequence[Sample]) -> Facts:
-    """Returns how often the same question is asked about the same pictures, with the same answer and with another one."""
+    """Returns how often the same question is asked about the same images, with the same answer and with another one."""
     targets: dict[object, list[Sample]] = defaultdict(list)
     for sample in samples:
         options = tuple(sample.options.values())
@@ -170,7 +170,7 @@ def _identities(sample: Sample) -> tuple[str, ...]:
 
 
 def picture_sizes(samples: Iterable[Sample]) -> tuple[dict[str, tuple[int, int]], list[str]]:
-    """Returns width and height of different pictures, ``MEASURED`` at most, by identity; and why others cannot be read."""
+    """Returns width and height of different images, ``MEASURED`` at most, by identity; and why others cannot be read."""
     sizes: dict[str, tuple[int, int]] = {}
     unread: dict[str, str] = {}
     for image in (image for sample in samples for image in sample.images):

@@ -40,7 +40,7 @@ _COT = (
 
 
 def box_task(sample: Sample) -> str:
-    """Returns what comes after the pictures: their size, how boxes are written, those that are told, and what to find.
+    """Returns what comes after the images: their size, how boxes are written, those that are told, and what to find.
 
     Raises:
         ValueError: the sample does not say what is asked for.
@@ -196,7 +196,7 @@ def _filled(layout: str, **parts: str) -> str:
 def in_space_of(sample: Sample, convention: str, backend: Guard) -> Sample:
     """Returns a sample that asks for boxes with the space of a model's convention; any other one as it is.
 
-    What its processor makes of a picture is asked of the backend only where the convention depends on it.
+    What its processor makes of an image is asked of the backend only where the convention depends on it.
     """
     about = sample.localisation
     if about is None:
@@ -232,7 +232,7 @@ def _overlaps(told: tuple[_Named, ...], asked: tuple[_Named, ...], groups: tuple
 
 
 def _shares(boxes: Mapping[str, Box], size: tuple[int, int]) -> _Named:
-    """Returns boxes as fractions of a picture."""
+    """Returns boxes as fractions of an image."""
     width, height = size
     return tuple((name, (x1 / width, y1 / height, x2 / width, y2 / height)) for name, (x1, y1, x2, y2) in sorted(boxes.items()))
 

@@ -65,7 +65,7 @@ class Question:
     in_work: int = 0
     """How many bytes of pixels it is counted with while it is prepared."""
     pixels: int = 0
-    """How many numbers its pictures have: what the number of visual tokens grows with; known once it is ready."""
+    """How many numbers its images have: what the number of visual tokens grows with; known once it is ready."""
     prediction: Prediction | None = None
     error: BaseException | None = None
     leader: Question | None = None
@@ -92,7 +92,7 @@ class Limits:
     lanes: int
     """How many batches may be in work at the same time."""
     mixes: bool
-    """Whether a batch may be filled across cells, with questions whose pictures are alike in size."""
+    """Whether a batch may be filled across cells, with questions whose images are alike in size."""
 
     @property
     def bytes(self) -> int:
@@ -146,7 +146,7 @@ class Queue:
     def next_batch(self, limits: Limits) -> tuple[list[Question], bool]:
         """Takes the next batch out of the queue, if it is prepared; also returns whether questions of it failed, which are told.
 
-        The first of the queue is part of it, then come those that somebody waits for, then those whose pictures are most like
+        The first of the queue is part of it, then come those that somebody waits for, then those whose images are most like
         the first one's in size.
         """
         window = self._window(limits)

@@ -1,4 +1,4 @@
-"""Preprocessed: small pictures that are padded or enlarged before a model sees them, the settings of Res-Bench's Table 3."""
+"""Preprocessed: small images that are padded or enlarged before a model sees them, the settings of Res-Bench's Table 3."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .results import CellResult
 PREPROCESSING = "preprocessing"
 """The family of such steps, and what stands for the settings of Table 3 in a mark."""
 PADDED = {2: (3, 4, 6, 7, 8, 9, 11, 12), 4: (6, 7, 8, 9, 11, 12)}
-"""Twelfths of the size that a picture has before and after padding: 224 and 448 of 1344 pixels, as published."""
+"""Twelfths of the size that an image has before and after padding: 224 and 448 of 1344 pixels, as published."""
 ENLARGED = {2: (4, 8), 4: (8,)}
 """The same of enlarging, published for super-resolution."""
 TWELFTHS = 12
@@ -30,7 +30,7 @@ def preprocessing(native_long_edge: int | None = None) -> list[str]:
     Enlarging is plain interpolation, and super-resolution where a network of the user's own is registered for it.
 
     Args:
-        native_long_edge: the long edge in pixels of all pictures of a dataset; the published 1344 where nothing is said.
+        native_long_edge: the long edge in pixels of all images of a dataset; the published 1344 where nothing is said.
 
     >>> preprocessing(160)[:2]
     ['resolution:27+pad_white:40', 'resolution:27+pad_white:53']
@@ -65,24 +65,24 @@ def _networks() -> list[str]:
     return [name for name, record in REGISTRY.loaded_things().items() if record.family == PREPROCESSING and name not in built_in]
 
 
-# Rungs: what a model received of a resolution, which its processor may have undone, or small pictures never had.
+# Rungs: what a model received of a resolution, which its processor may have undone, or small images never had.
 
 
 LADDER_FAMILY = "ladder"
 _LADDERS = ("resolution", "resolution_lanczos")
 _DETAILS = ("image_grid_thw", "visual_tokens")
-"""What backends say about a picture after their processor, the most telling first."""
+"""What backends say about an image after their processor, the most telling first."""
 _FEWEST_RUNGS = 3
 
 
 def received(result: CellResult) -> str:
-    """Returns what reached the model of the pictures of a cell; an empty string when it does not say."""
+    """Returns what reached the model of the images of a cell; an empty string when it does not say."""
     kinds = list(dict.fromkeys(_seen(result) or ()))
     return first_few(kinds, 1)
 
 
 def same_pictures(results: Sequence[CellResult]) -> str:
-    """Returns why a ladder says nothing: all its rungs showed the very same pictures. An empty string where some differ."""
+    """Returns why a ladder says nothing: all its rungs showed the very same images. An empty string where some differ."""
     alike = list(_by_pictures(results).values())
     if len(alike) != 1 or len(alike[0]) == 1:
         return ""
@@ -90,7 +90,7 @@ def same_pictures(results: Sequence[CellResult]) -> str:
 
 
 def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
-    """Returns which rungs were one: the same pictures, or received by the model as one size, for every picture.
+    """Returns which rungs were one: the same images, or received by the model as one size, for every image.
 
     Where the model does not say what it received, that is said.
     """
@@ -116,7 +116,7 @@ def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
 def why_not_received(results: Sequence[CellResult]) -> tuple[int, str]:
     """Returns how many rungs a model could not tell apart, and why it seems so; 0 where it could, or where too few are known.
 
-    Rungs are looked at of which the pictures differ. Where the model does not say what it received of them, the length of its
+    Rungs are looked at of which the images differ. Where the model does not say what it received of them, the length of its
     prompts tells, for the questions are the same, and else its answers.
     """
     rungs = [alike[0] for alike in _by_pictures(results).values()]
@@ -136,7 +136,7 @@ def _named(results: Sequence[CellResult]) -> str:
 
 
 def _by_pictures(results: Sequence[CellResult]) -> dict[tuple[str, ...], list[CellResult]]:
-    """Returns the rungs by the keys of their answers, which tell pictures apart: equal ones asked about the same pixels."""
+    """Returns the rungs by the keys of their answers, which tell images apart: equal ones asked about the same pixels."""
     found: dict[tuple[str, ...], list[CellResult]] = {}
     for result in results:
         if result.cell.setting.name in _LADDERS:

@@ -21,7 +21,7 @@ from pytest_vlmrobust.store import Answer
 
 from .floor import floor
 
-# Guesses: what an answer without the pictures counts for where none can be read.
+# Guesses: what an answer without the images counts for where none can be read.
 #
 # A model that says "I cannot see an image" is right to do so. Counted as 0, its refusals would make the visual gain larger, and
 # shares of it smaller, than for a model that guesses; left out, the questions that are left would be a selection. So each counts
@@ -32,9 +32,9 @@ BLIND_UNPARSED = "blind_unparsed_rate"
 
 
 def is_guess(setting: Setting, sample: Sample, score: Score) -> bool:
-    """Whether a score counts as a guess: an unreadable answer to a question whose pictures were left out.
+    """Whether a score counts as a guess: an unreadable answer to a question whose images were left out.
 
-    A question that has no pictures is asked as it is, also without them: its answer is wrong where it cannot be read.
+    A question that has no images is asked as it is, also without them: its answer is wrong where it cannot be read.
     """
     return setting == NO_IMAGE and score.state == "unparsed" and bool(sample.images)
 
@@ -55,7 +55,7 @@ def counted(setting: Setting, samples: Sequence[Sample], scores: Sequence[Score]
 
 
 def said_of_guesses(results: Sequence[CellResult]) -> tuple[str, ...]:
-    """Returns, a sentence for each cell, how many answers without the pictures count as guesses; nothing where none do."""
+    """Returns, a sentence for each cell, how many answers without the images count as guesses; nothing where none do."""
     return tuple(
         f"{result.n_guessed} of {result.n_requested} answers of {result.cell.model} without the pictures could not be read and "
         "count as guesses"
@@ -65,7 +65,7 @@ def said_of_guesses(results: Sequence[CellResult]) -> tuple[str, ...]:
 
 
 def reads_blind(names: Sequence[str]) -> bool:
-    """Whether one of some metrics compares with answers without the pictures."""
+    """Whether one of some metrics compares with answers without the images."""
     known = set(metrics.names())
     return any(metrics.Needs.NO_IMAGE in metrics.get(name).needs for name in names if name in known)
 
@@ -158,7 +158,7 @@ MANY = 0.05
 def said_of_letters(result: CellResult) -> tuple[str, ...]:
     """Returns how many answers by letters are those of a model that would begin otherwise; nothing where none are.
 
-    Without its pictures a model is right to begin otherwise.
+    Without its images a model is right to begin otherwise.
     """
     if result.cell.setting == NO_IMAGE:
         return ()
@@ -184,7 +184,7 @@ class CellResult:
     n_inferred: int
     seconds: float
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Sample id to what the setting could not do to its pictures."""
+    """Sample id to what the setting could not do to its images."""
     views: int = 1
     """How often each sample was asked about."""
     keys: tuple[str, ...] = ()
@@ -213,7 +213,7 @@ class CellResult:
             answers: one for each view of each sample, ``NO_ANSWER`` for a view that was not asked about.
             views: how many each sample has.
             places: those of the samples in the dataset; ``None`` if they are all that it has.
-            notes: sample id to what the setting could not do to its pictures; those of further samples are left out.
+            notes: sample id to what the setting could not do to its images; those of further samples are left out.
             n_inferred: answers that the model gave while the cell was evaluated.
             seconds: how long that took.
         """
@@ -259,7 +259,7 @@ class CellResult:
     def by_view(self) -> NDArray[np.float64]:
         """Scores as numbers, shape (N, views); NaN where an inference failed or none was made.
 
-        An unreadable answer counts 0; without the pictures it counts what a guess does, see :func:`counted`.
+        An unreadable answer counts 0; without the images it counts what a guess does, see :func:`counted`.
         """
         numbers = np.array(counted(self.cell.setting, self.samples, self.scores), float)
         return _constant(numbers.reshape(len(self.samples), self.views))
@@ -284,7 +284,7 @@ class CellResult:
 
     @property
     def n_guessed(self) -> int:
-        """How many answers without the pictures count as guesses, because they cannot be read."""
+        """How many answers without the images count as guesses, because they cannot be read."""
         if self.cell.setting != NO_IMAGE or self.views > 1:
             return 0
         pairs = zip(self.samples, self.scores, strict=True)
@@ -297,7 +297,7 @@ class CellResult:
 
     @property
     def n_refused(self) -> int:
-        """How many answers count as wrong, because they were refused; those without the pictures count as guesses."""
+        """How many answers count as wrong, because they were refused; those without the images count as guesses."""
         if self.n_guessed:
             pairs = zip(self.samples, self.scores, strict=True)
             return sum(score.is_refusal and not is_guess(self.cell.setting, sample, score) for sample, score in pairs)

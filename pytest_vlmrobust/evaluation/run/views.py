@@ -37,33 +37,33 @@ KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
 """From recipes to the digests of the pixels that they gave before, of those that did."""
 
 _RUNG = "resolution"
-"""The setting that shows pictures at a long edge in pixels."""
+"""The setting that shows images at a long edge in pixels."""
 _LOOK_SECONDS = 1.0
-"""How long a picture on disk is taken for unchanged: a look at its file for each setting costs more than all else of a recipe."""
+"""How long an image on disk is taken for unchanged: a look at its file for each setting costs more than all else of a recipe."""
 _Look: TypeAlias = tuple[bool, str, tuple[str, ...]]
-"""What a view begins with: whether with pictures that somebody made of its rung, the seeds of its pictures, and these."""
+"""What a view begins with: whether with images that somebody made of its rung, the seeds of its images, and these."""
 _SOURCE_BYTES = 24 * 2**20
-"""Source pictures that are kept for further settings: about 27 of 640 x 480, and all that a task of the embedded ones shows."""
+"""Source images that are kept for further settings: about 27 of 640 x 480, and all that a task of the embedded ones shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
     """The pixels of one sample under one setting, and their digests.
 
-    Of a setting that makes several views of a picture (``patches:3``), view after view, in each all pictures of the sample.
+    Of a setting that makes several views of an image (``patches:3``), view after view, in each all images of the sample.
     """
 
     images: tuple[NDArray[np.uint8], ...]
     digests: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What the setting could not do to these pictures."""
+    """What the setting could not do to these images."""
     bytes: int = 0
-    """How much memory the pictures take, as they are shown or as they were, whichever is more."""
+    """How much memory the images take, as they are shown or as they were, whichever is more."""
 
 
 @cache
 def code_digest() -> str:
-    """Returns the SHA-256 of the code and libraries that turn a source picture into a view.
+    """Returns the SHA-256 of the code and libraries that turn a source image into a view.
 
     A recipe remembers which pixels it gave; it may do so only as long as nothing that makes pixels has changed.
     """
@@ -93,7 +93,7 @@ class ViewMaker:
         self._looks: dict[tuple[int | None, ...], tuple[float, tuple[Sample, ...], list[_Look]]] = {}
         """What samples begin with, as it was a moment ago: when, whose, and what."""
         self._first: dict[Path, str] = {}
-        """What each picture in a file was when a run first looked at it."""
+        """What each image in a file was when a run first looked at it."""
 
     def question(self, sample: Sample, setting: Setting) -> Sample:
         """Returns what is asked about a sample of the dataset: the steps of a setting that change a question are done.
@@ -151,7 +151,7 @@ class ViewMaker:
         """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
 
         Raises:
-            ImageError: a source picture cannot be read, or the setting cannot be done to it.
+            ImageError: a source image cannot be read, or the setting cannot be done to it.
         """
         if setting == NO_IMAGE:
             return View((), ())
@@ -168,7 +168,7 @@ class ViewMaker:
             try:
                 rendered[index] = perturb.render(sources[index], seed=seed)
             except ImageError as error:
-                where = getattr(shown[index], "where", "")  # file and row, of a picture that comes from a file
+                where = getattr(shown[index], "where", "")  # file and row, of an image that comes from a file
                 raise ImageError(f"{f'{where}: ' if where else ''}sample {sample.id!r}: {error}") from error
         count = view_count(setting)
         images = tuple(
@@ -184,14 +184,14 @@ class ViewMaker:
         )
 
     def picture_digests(self, samples: Sequence[Sample], known: KnownDigests) -> dict[str, PictureDigests]:
-        """Returns what tells the pictures of samples from others, by sample id; no picture is read for it.
+        """Returns what tells the images of samples from others, by sample id; no image is read for it.
 
         Args:
             samples: those are left out whose clean view was not made before.
             known: gives the digests of the pixels of recipes, as far as they are known.
 
         Raises:
-            ImageError: a source picture cannot be found.
+            ImageError: a source image cannot be found.
         """
         recipes = self.recipes(samples, CLEAN)
         pixels = known(set(recipes))
@@ -202,17 +202,17 @@ class ViewMaker:
         }
 
     def forget(self) -> None:
-        """Frees the source pictures; whoever needs one again reads it again."""
+        """Frees the source images; whoever needs one again reads it again."""
         with self._lock:
             self._sources.clear()
             self._held = 0
 
     def _identity(self, source: ImageSource) -> str:
-        """Returns what tells a picture from others.
+        """Returns what tells an image from others.
 
         Raises:
             ImageError: it, or one that it is put together of, cannot be found, or has changed: a clean and a perturbed answer
-                would be about two pictures.
+                would be about two images.
         """
         for part in (source.image,) if isinstance(source, Painted) else parts_of(source):
             self._identity(part)
@@ -222,7 +222,7 @@ class ViewMaker:
         return name
 
     def _source(self, source: ImageSource) -> NDArray[np.uint8]:
-        """Returns the source picture, kept for the other settings as long as memory allows; of a collage, what stands in it."""
+        """Returns the source image, kept for the other settings as long as memory allows; of a collage, what stands in it."""
         if isinstance(source, Collage):
             whole = source.joined([self._source(cell) for cell in source.cells])
             whole.flags.writeable = False
@@ -246,7 +246,7 @@ class ViewMaker:
         return image
 
 
-# Rungs: where somebody made the pictures of a rung beforehand, its step is done; whatever else a setting does begins with these.
+# Rungs: where somebody made the images of a rung beforehand, its step is done; whatever else a setting does begins with these.
 
 
 def _of_pixels(setting: Setting) -> Setting:
@@ -255,19 +255,19 @@ def _of_pixels(setting: Setting) -> Setting:
 
 
 def _rung(setting: Setting) -> int | None:
-    """Returns the long edge in pixels at which a setting begins; ``None`` where it begins with the picture as it is."""
+    """Returns the long edge in pixels at which a setting begins; ``None`` where it begins with the image as it is."""
     first = setting.steps[0]
     return int(first.level) if first.name == _RUNG and first.level and first.level.isdecimal() else None
 
 
 def _made(sample: Sample, setting: Setting) -> tuple[ImageSource, ...] | None:
-    """Returns the pictures of the rung that a setting begins with, where somebody made them."""
+    """Returns the images of the rung that a setting begins with, where somebody made them."""
     rung = _rung(setting)
     return None if rung is None else sample.sizes.get(rung)
 
 
 def _left(setting: Setting) -> tuple[Setting, Setting]:
-    """Returns what is left to do: to pictures as they are, and to those that somebody made of its rung."""
+    """Returns what is left to do: to images as they are, and to those that somebody made of its rung."""
     rest = setting if _rung(setting) is None else Setting(setting.steps[1:]) if setting.steps[1:] else CLEAN
     return setting, rest
 
@@ -284,7 +284,7 @@ def of_view(things: tuple[T, ...], view: int, count: int) -> tuple[T, ...]:
 
 
 def depends_on_seed(setting: Setting) -> bool:
-    """Whether the pictures of a setting are drawn by chance, so that another seed makes others."""
+    """Whether the images of a setting are drawn by chance, so that another seed makes others."""
     return setting not in (CLEAN, NO_IMAGE) and bool(perturbations.info(str(setting)).stochastic)
 
 
@@ -301,12 +301,12 @@ class Album:
     read_only: bool = False
 
     def files(self, sample: Sample, setting: Setting) -> tuple[str, ...]:
-        """Returns the file of each picture of a view, view after view as in ``View``; empty names where there is no thumbnail.
+        """Returns the file of each image of a view, view after view as in ``View``; empty names where there is no thumbnail.
 
-        Nothing at all where the view has no pictures, or what they were is not known and may not be found out.
+        Nothing at all where the view has no images, or what they were is not known and may not be found out.
 
         Raises:
-            ImageError: a source picture cannot be read.
+            ImageError: a source image cannot be read.
             StoreError: a thumbnail cannot be written.
         """
         if self.pictures is None:

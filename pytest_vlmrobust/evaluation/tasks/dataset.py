@@ -89,7 +89,7 @@ class TaskDataset:
 
     @property
     def native_long_edge(self) -> int | None:
-        """Long edge in pixels of every picture; None for collages, whose size differs from that of their pictures."""
+        """Long edge in pixels of every image; None for collages, whose size differs from that of their images."""
         edge = self.collection.native_long_edge
         side = GRIDS.get(self.task)
         if edge is None or side is None:
@@ -171,7 +171,7 @@ def task_dataset(
     Args:
         task: one of ``TASKS``.
         collection: the identities that are asked about.
-        other: a collection of the other domain with pictures of the same size, for candidates out of domain.
+        other: a collection of the other domain with images of the same size, for candidates out of domain.
         seed: decides about layouts and distractors; not about perturbations.
         id_prefix: comes before the identity in every sample's id.
 

@@ -1,4 +1,4 @@
-"""Image matching and grid pointing: which of the candidates, or which cell of a collage, shows whom the support picture shows?"""
+"""Image matching and grid pointing: which of the candidates, or which cell of a collage, shows whom the support image shows?"""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from pytest_vlmrobust.datasets.protocol import Entity
 from .material import Material, arrange, other_place
 from .pictures import Collage, cell_size
 
-# Image matching: which of four candidates shows the same face, or the same word, as the support picture?
+# Image matching: which of four candidates shows the same face, or the same word, as the support image?
 #
-# The candidates are the same entity, two near neighbours and one picture of the other domain (section 3.2, task 1).
+# The candidates are the same entity, two near neighbours and one image of the other domain (section 3.2, task 1).
 #
 # Who is perturbed. The paper calls the target "a perturbed version of the support entity" and says nothing of the other
 # three. As far as the released code shows, they are originals: it draws the neighbours of a word afresh, without any
-# perturbation, and looks for those of a face among originals; which pictures of faces it then showed cannot be told, as the
+# perturbation, and looks for those of a face among originals; which images of faces it then showed cannot be told, as the
 # generator of augmentations is not released. So the published numbers were most likely made with the target alone perturbed.
-# The odd one out is then right, which can be seen without a look at the support picture; or, for a model that goes by style,
+# The odd one out is then right, which can be seen without a look at the support image; or, for a model that goes by style,
 # wrong, as the support is an original like the three distractors. Neither is a matter of identity. Here all four candidates
 # are under the setting (``matching``); ``matching_published`` perturbs the target alone, for comparison with the published
 # numbers. Without a perturbation both ask the same.
 #
-# Illusions that are read from a folder must be there for every perturbed picture: for ``matching`` also for the distractors.
+# Illusions that are read from a folder must be there for every perturbed image: for ``matching`` also for the distractors.
 
 
 LETTERS = "ABCD"
 NEAR = len(LETTERS) - 2
-"""Number of near neighbours among the candidates, besides the target and the picture of the other domain."""
+"""Number of near neighbours among the candidates, besides the target and the image of the other domain."""
 
 
 def matching_question(noun: str) -> str:
-    """Returns the question, with the place of the support picture."""
+    """Returns the question, with the place of the support image."""
     return f"This picture shows a {noun}: {IMAGE_MARK}\nWhich option shows the same {noun}?"
 
 
 def _samples(material: Material, *, target_only: bool) -> Iterator[Sample]:
     """Yields one sample for each identity.
 
-    Over the identities each letter is the target, and each the picture of the other domain, equally often but for one.
+    Over the identities each letter is the target, and each the image of the other domain, equally often but for one.
 
     Raises:
         DatasetError: an identity has fewer than two neighbours, or there is nothing of the other domain.
@@ -76,19 +76,19 @@ def _sample(material: Material, entity: Entity, candidates: tuple[ImageSource, .
     )
 
 
-# Grid pointing: in which cell of a collage is the face, or the word, that the support picture shows?
+# Grid pointing: in which cell of a collage is the face, or the word, that the support image shows?
 #
 # Section 3.2, task 2. The support is under the setting; the collage holds originals: the target, near neighbours, and one
-# picture of the other domain. Every identity is asked about once with the target in each cell.
+# image of the other domain. Every identity is asked about once with the target in each cell.
 
 
 def near_count(side: int) -> int:
-    """Returns the number of near neighbours in a collage, besides the target and the picture of the other domain."""
+    """Returns the number of near neighbours in a collage, besides the target and the image of the other domain."""
     return side * side - 2
 
 
 def pointing_question(noun: str, side: int) -> str:
-    """Returns the question, with the places of the support picture and of the collage."""
+    """Returns the question, with the places of the support image and of the collage."""
     return (
         f"This picture shows a {noun}: {IMAGE_MARK}\nThis grid has {side} rows and {side} columns: {IMAGE_MARK}\n"
         f"Which cell [row,column] of the grid shows the same {noun}? [0,0] is at the top left."
@@ -105,7 +105,7 @@ def pointing(material: Material, *, side: int) -> Iterator[Sample]:
 
     The options are the cells in reading order, begun at a cell that goes round over the identities and is the same for all
     samples of one: so each letter is right once per identity, each letter stands for each cell equally often but for one, and a
-    model that always gives one letter always gives one cell. The picture of the other domain takes each cell once per identity;
+    model that always gives one letter always gives one cell. The image of the other domain takes each cell once per identity;
     where it stands beside the target goes round. The neighbours are shuffled anew for every sample.
 
     Raises:

@@ -1,26 +1,26 @@
-"""Attribute localisation: where in the query picture are the eyes, the nose and the mouth, or the word?
+"""Attribute localisation: where in the query image are the eyes, the nose and the mouth, or the word?
 
-Section 3.2, task 3. ``guided`` tells the boxes of everything in the support picture and asks for all in the query.
+Section 3.2, task 3. ``guided`` tells the boxes of everything in the support image and asks for all in the query.
 ``semi_guided`` tells one hint, the collection's, in the query itself, and asks for the rest: who knows faces can tell from a nose
 where the mouth is. ``unguided`` tells nothing and asks for the same, so that what the hint gains is measured on the same samples,
 which have the same ids. Of a word the hint is the top left corner of its box, and the whole box is asked for.
 
-In the paper the query is the very picture of the support, under the setting: who copies the boxes that guided localisation tells
-has them all right, also when no picture is shown. ``guided_published`` and ``semi_guided_published`` ask so, for comparison with
+In the paper the query is the very image of the support, under the setting: who copies the boxes that guided localisation tells
+has them all right, also when no image is shown. ``guided_published`` and ``semi_guided_published`` ask so, for comparison with
 the published numbers: blind copying answers the first with an overlap of 1, and the hint of the second is where it was told.
 
-Here the query is moved before the setting is applied: the same picture at 0.6 to 0.8 of its size and anywhere on the canvas, as
+Here the query is moved before the setting is applied: the same image at 0.6 to 0.8 of its size and anywhere on the canvas, as
 follows from the seed and the identity alone, the same for the three tasks and under every setting. What ``guided`` tells then
 says what to look for and how its box is drawn, but not where it is. Copied boxes overlap with the true ones by 0.04 on average
 over the embedded faces (0.06 for the nose, less for the rest) and by 0.34 over the embedded words, whose boxes are large for the
-room that there is; the best there is without a look, one scale and one shift for all, gets 0.06 and 0.40. Around a moved picture
+room that there is; the best there is without a look, one scale and one shift for all, gets 0.06 and 0.40. Around a moved image
 its outermost pixels go on: nothing shows where a word's white paper ends.
 
 The hint of ``semi_guided`` is of the query itself, so it does say where things are: one linear map of the told numbers, fitted
 to other identities and the same for all, overlaps by 0.60 to 0.62. What the prompt tells so is computed for the very samples that
 are asked (``evaluation.run.prompts``), and a model is not shown to do a task of boxes unless it overlaps clearly more.
 
-Illusions that are read from a folder must be there for the moved picture: ``Sample.images[1]`` of the task's samples.
+Illusions that are read from a folder must be there for the moved image: ``Sample.images[1]`` of the task's samples.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _Split = Callable[[_Boxes, str], tuple[_Boxes, _Boxes]]
 
 
 def question(noun: str, *, is_moved: bool) -> str:
-    """Returns the introduction of both pictures; the prompt continues with the hints and the question."""
+    """Returns the introduction of both images; the prompt continues with the hints and the question."""
     how = " at another size and in another place" if is_moved else ""
     return f"The first picture shows a {noun}: {IMAGE_MARK}\nThe second picture shows the same {noun}{how}: {IMAGE_MARK}"
 
@@ -126,7 +126,7 @@ boxes_for_rest = partial(_lacking, split=_one_hint)
 
 
 def _moving() -> frozenset[str]:
-    """Returns what moves things in a picture away from their boxes: kinds of change, and the geometric corruptions by name."""
+    """Returns what moves things in an image away from their boxes: kinds of change, and the geometric corruptions by name."""
     perturbations.names()  # registers those that are built in
     geometric = (name for name, corruption in REGISTRY.loaded_things().items() if corruption.family == "geometric")
     return frozenset({"left_right", "up_down", "position", *geometric})

@@ -1,7 +1,7 @@
 """Material: what tasks are made of, and the one way in which they draw from it.
 
 Nothing here depends on the order of the identities: layouts go round by rank, and ranks follow from a seed and the ids alone.
-What depends on an identity's id alone (which picture of the other domain, how the rest is shuffled) stays when others come or go;
+What depends on an identity's id alone (which image of the other domain, how the rest is shuffled) stays when others come or go;
 ranks, which keep the layouts in balance, do not.
 """
 
@@ -42,7 +42,7 @@ class Material:
 
     @property
     def noun(self) -> str:
-        """What prompts call the thing in a picture: ``face`` or ``word``."""
+        """What prompts call the thing in an image: ``face`` or ``word``."""
         return self.collection.domain
 
     @cached_property
@@ -72,7 +72,7 @@ class Material:
         return {name: value for name, value in keys.items() if value}
 
     def near(self, entity: Entity, count: int) -> list[ImageSource]:
-        """Returns pictures of ``count`` other identities that are easily taken for this one.
+        """Returns images of ``count`` other identities that are easily taken for this one.
 
         Raises:
             DatasetError: the collection has fewer.
@@ -86,7 +86,7 @@ class Material:
         return pictures
 
     def strange(self, entity: Entity) -> ImageSource:
-        """Returns a picture of the other domain, fitted to the size of the identity's own, so that size gives no hint.
+        """Returns an image of the other domain, fitted to the size of the identity's own, so that size gives no hint.
 
         Raises:
             DatasetError: the other collection is empty, or of the same domain.
@@ -126,11 +126,11 @@ class Material:
         )
 
 
-# Layout: where the target, the picture of the other domain and the near neighbours stand among the candidates.
+# Layout: where the target, the image of the other domain and the near neighbours stand among the candidates.
 
 
 def other_place(target: int, turn: int, count: int) -> int:
-    """Returns where the picture of the other domain stands among ``count`` candidates.
+    """Returns where the image of the other domain stands among ``count`` candidates.
 
     It is another place than ``target``, and a different one for every target of one ``turn``. Over ``count - 1`` turns in a
     row it takes every other place.

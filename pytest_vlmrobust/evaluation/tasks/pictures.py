@@ -1,4 +1,4 @@
-"""Pictures of tasks: a collage of k x k, one fitted to a size, and one moved on its canvas, put together when loaded."""
+"""Images of tasks: a collage of k x k, one fitted to a size, and one moved on its canvas, put together when loaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Fitting: a picture brought to a given size without distortion.
+# Fitting: an image brought to a given size without distortion.
 
 
 VERSION = 1
@@ -24,14 +24,14 @@ _WHITE = 255
 
 
 def fit(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Returns a picture scaled to fit (Lanczos, as the released code does) and, where its shape is another, centred on white.
+    """Returns an image scaled to fit (Lanczos, as the released code does) and, where its shape is another, centred on white.
 
     Args:
         picture: RGB, uint8, shape (H, W, 3).
         size: width and height that are wanted, in pixels.
 
     Returns:
-        RGB, uint8, shape (height, width, 3); the very pixels of a picture that has the size.
+        RGB, uint8, shape (height, width, 3); the very pixels of an image that has the size.
     """
     import numpy as np
 
@@ -47,7 +47,7 @@ def fit(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
 
 
 def resize(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Returns a picture (RGB, uint8, shape (H, W, 3)) at exactly ``size``, width and height in pixels (Lanczos)."""
+    """Returns an image (RGB, uint8, shape (H, W, 3)) at exactly ``size``, width and height in pixels (Lanczos)."""
     import numpy as np
     from PIL import Image
 
@@ -56,7 +56,7 @@ def resize(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A picture in another size, made when loaded."""
+    """An image in another size, made when loaded."""
 
     image: ImageSource
     size: tuple[int, int]
@@ -66,7 +66,7 @@ class Fitted:
         """Returns RGB pixels, uint8, shape (height, width, 3).
 
         Raises:
-            ImageError: the picture cannot be read.
+            ImageError: the image cannot be read.
         """
         return fit(self.image.load(), self.size)
 
@@ -81,18 +81,18 @@ class Fitted:
         return fingerprint(["fitted", VERSION, __version__, list(self.size), self.image.identity()])
 
 
-# Collage: k x k pictures as one, put together when loaded.
+# Collage: k x k images as one, put together when loaded.
 
 
 SMALLEST_EDGE = 160
-"""A cell is not made smaller than this, in pixels: a picture that fits is shown as it is."""
+"""A cell is not made smaller than this, in pixels: an image that fits is shown as it is."""
 
 
 def cell_size(size: tuple[int, int], side: int) -> tuple[int, int]:
-    """Returns width and height of a cell in a collage of ``side`` x ``side`` pictures of ``size``, in pixels.
+    """Returns width and height of a cell in a collage of ``side`` x ``side`` images of ``size``, in pixels.
 
-    As in the paper the collage is about as large as one picture: a cell's long edge is the picture's divided by ``side``,
-    rounded down, so that four pictures of 1024 px make a collage of 1024 px. It is not less than 160 px, or the picture's own
+    As in the paper the collage is about as large as one image: a cell's long edge is the image's divided by ``side``,
+    rounded down, so that four images of 1024 px make a collage of 1024 px. It is not less than 160 px, or the image's own
     edge where that is shorter, so that four of 160 px make one of 320 px, unscaled.
 
     >>> cell_size((1024, 1024), 2), cell_size((160, 160), 2), cell_size((1024, 512), 4)
@@ -105,9 +105,9 @@ def cell_size(size: tuple[int, int], side: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Collage:
-    """``side`` x ``side`` pictures, row by row, without gaps, in cells of ``cell`` (width, height) pixels.
+    """``side`` x ``side`` images, row by row, without gaps, in cells of ``cell`` (width, height) pixels.
 
-    A picture of another size than its cell is fitted into it, see ``fit``.
+    An image of another size than its cell is fitted into it, see ``fit``.
     """
 
     parts: tuple[ImageSource, ...]
@@ -116,19 +116,19 @@ class Collage:
 
     @property
     def cells(self) -> tuple[Fitted, ...]:
-        """The pictures as they are shown, row by row: few of them make many collages."""
+        """The images as they are shown, row by row: few of them make many collages."""
         return tuple(Fitted(part, self.cell) for part in self.parts)
 
     def load(self) -> NDArray[np.uint8]:
         """Returns the collage: RGB, uint8, shape (side * cell height, side * cell width, 3).
 
         Raises:
-            ImageError: one of the pictures cannot be read.
+            ImageError: one of the images cannot be read.
         """
         return self.joined([cell.load() for cell in self.cells])
 
     def joined(self, cells: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-        """Returns the collage of pictures that ``cells`` gave: RGB, uint8, shape (side * cell height, side * cell width, 3)."""
+        """Returns the collage of images that ``cells`` gave: RGB, uint8, shape (side * cell height, side * cell width, 3)."""
         import numpy as np
 
         rows = (cells[start : start + self.side] for start in range(0, len(cells), self.side))
@@ -146,11 +146,11 @@ class Collage:
         return fingerprint(["collage", *facts, *(part.identity() for part in self.parts)])
 
 
-# Moved pictures: the same picture smaller and elsewhere on a canvas of its own size, put together when loaded.
+# Moved images: the same image smaller and elsewhere on a canvas of its own size, put together when loaded.
 
 
 SCALES = (0.6, 0.8)
-"""Smallest and largest size of a moved picture, as a share of its own.
+"""Smallest and largest size of a moved image, as a share of its own.
 
 A larger one has less room to move in, and what is small becomes hard to see in a smaller one.
 """
@@ -158,24 +158,24 @@ A larger one has less room to move in, and what is small becomes hard to see in 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where a picture goes on a canvas of its own size; whole pixels, so that boxes move exactly as the pixels do."""
+    """Where an image goes on a canvas of its own size; whole pixels, so that boxes move exactly as the pixels do."""
 
     canvas: tuple[int, int]
-    """Width and height of the picture, and of the canvas."""
+    """Width and height of the image, and of the canvas."""
     size: tuple[int, int]
-    """Width and height of the picture on it."""
+    """Width and height of the image on it."""
     corner: tuple[int, int]
-    """Left and top edge of the picture on it."""
+    """Left and top edge of the image on it."""
 
     def box(self, box: Box) -> Box:
-        """Returns where a box of the picture is on the canvas."""
+        """Returns where a box of the image is on the canvas."""
         x, y = (small / whole for small, whole in zip(self.size, self.canvas, strict=True))
         left, top = self.corner
         return box[0] * x + left, box[1] * y + top, box[2] * x + left, box[3] * y + top
 
 
 def draw_move(canvas: tuple[int, int], rng: np.random.Generator) -> Move:
-    """Returns a move to a size in ``SCALES`` and a place with all of the picture on the canvas, every one equally likely."""
+    """Returns a move to a size in ``SCALES`` and a place with all of the image on the canvas, every one equally likely."""
     scale = rng.uniform(*SCALES)
     width, height = (max(1, round(edge * scale)) for edge in canvas)
     left, top = (int(rng.integers(0, room + 1)) for room in (canvas[0] - width, canvas[1] - height))
@@ -184,16 +184,16 @@ def draw_move(canvas: tuple[int, int], rng: np.random.Generator) -> Move:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A picture after a move. Around it, its outermost pixels go on to the edges: plain paper stays plain, and no frame shows."""
+    """An image after a move. Around it, its outermost pixels go on to the edges: plain paper stays plain, and no frame shows."""
 
     image: ImageSource
     move: Move
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns RGB pixels, uint8, of the shape of the picture.
+        """Returns RGB pixels, uint8, of the shape of the image.
 
         Raises:
-            ImageError: the picture cannot be read.
+            ImageError: the image cannot be read.
         """
         import numpy as np
 
@@ -215,7 +215,7 @@ class Moved:
 
 
 def parts_of(picture: ImageSource) -> tuple[ImageSource, ...]:
-    """Returns the pictures that one of these is put together of; none for any other, which is one of its own."""
+    """Returns the images that one of these is put together of; none for any other, which is one of its own."""
     match picture:
         case Collage(parts=parts):
             return parts

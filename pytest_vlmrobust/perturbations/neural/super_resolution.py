@@ -1,4 +1,4 @@
-"""Super-resolution by a checkpoint of your own: a network enlarges small pictures and invents the detail."""
+"""Super-resolution by a checkpoint of your own: a network enlarges small images and invents the detail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# A super-resolution checkpoint through spandrel: read without running its code, refused unless it enlarges RGB pictures.
+# A super-resolution checkpoint through spandrel: read without running its code, refused unless it enlarges RGB images.
 
 
 FEATURE = "super-resolution"
@@ -142,10 +142,10 @@ def super_resolution(
     """Registers enlarging by a super-resolution network as a perturbation: ``super_resolution:448``.
 
     Call it in ``conftest.py``. The level is the long edge in pixels, as of ``upscale_bicubic``, what it is to be compared with.
-    The checkpoint is read when the first picture is enlarged, once in a process, and without running code from it. The
+    The checkpoint is read when the first image is enlarged, once in a process, and without running code from it. The
     fingerprint of a setting has the checkpoint's SHA-256, the device and the versions of torch and spandrel.
 
-    The network runs in evaluation mode; on a CPU the same picture gives the same bytes with one build of torch on one machine.
+    The network runs in evaluation mode; on a CPU the same image gives the same bytes with one build of torch on one machine.
     Real checkpoints and GPUs were not available and were not checked. Res-Bench used DiffIR, which spandrel 0.4 does not load:
     with another network, results are not those of the paper.
 
@@ -162,14 +162,14 @@ def super_resolution(
 
     Raises:
         ModelError: there is no such file, or its name is not one of a checkpoint. (By the setting:) the file cannot be read
-            safely, or is not a network that enlarges a single RGB picture.
+            safely, or is not a network that enlarges a single RGB image.
         MissingExtra: (by the setting) spandrel is not installed.
         UsageError: ``tile`` or ``dtype`` makes no sense, or ``name`` cannot be used.
     """
     upscaler = Upscaler(typed_path(path).absolute(), tile=tile, device=device, dtype=dtype)
 
     def enlarge(image: Image, *, long_edge: int) -> Image:
-        """Enlarges the picture by a super-resolution network until its long edge has ``long_edge`` pixels.
+        """Enlarges the image by a super-resolution network until its long edge has ``long_edge`` pixels.
 
         The network is applied until that size is reached; a larger result is shrunk by averaging areas.
         """

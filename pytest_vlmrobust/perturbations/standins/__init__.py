@@ -1,13 +1,13 @@
-"""Stand-ins: procedural pictures that replace the diffusion illusions of the Perceptual Observatory.
+"""Stand-ins: procedural images that replace the diffusion illusions of the Perceptual Observatory.
 
-The paper's 15 illusions are pictures that Stable Diffusion paints under a ControlNet: the layout of a face or a word stays, and
+The paper's 15 illusions are images that Stable Diffusion paints under a ControlNet: the layout of a face or a word stays, and
 a scene, a style and a light of a prompt replace its appearance. They need gigabytes of weights, and neither prompts nor seeds
-are published. The 15 stand-ins here need neither. Each keeps the luminance of the picture at the size of its parts and replaces
+are published. The 15 stand-ins here need neither. Each keeps the luminance of the image at the size of its parts and replaces
 its colours and its fine texture by a technique (print, mosaic, paint, thread, folded paper) or a scene (stars, clouds, dunes, a
 forest at night, candles) of the kind that the published samples show.
 
 They can show whether a model still finds a layout when every colour and local texture is foreign, and they are the same on each
-machine. They add no objects that a model could name instead, follow no prompt, do not depend on the content of the picture, and
+machine. They add no objects that a model could name instead, follow no prompt, do not depend on the content of the image, and
 lack the statistics of diffusion models. A drop under stand-ins does not estimate a drop under the published illusions, and a
 table with both has to say so. Each name therefore says "standin".
 """

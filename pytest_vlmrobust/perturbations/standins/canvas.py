@@ -31,13 +31,13 @@ Curve = NDArray[np.float64]
 """A colour for each of 256 levels, shape (256, 3), in 0..255."""
 
 NARROWEST = 64
-"""The least range of grey levels that counts as full contrast: a dull picture gains at most a factor of 4."""
+"""The least range of grey levels that counts as full contrast: a dull image gains at most a factor of 4."""
 
 
 def grain(height: int, width: int, units: float, *, least: float) -> float:
-    """Returns the length in pixels of ``units`` / 400 of a image's size (the root of its area), at least ``least`` pixels.
+    """Returns the length in pixels of ``units`` / 400 of an image's size (the root of its area), at least ``least`` pixels.
 
-    Unlike ``pixels.scene_unit`` it goes below a pixel a unit: a stroke or a tile shrinks with a small picture as long as it can
+    Unlike ``pixels.scene_unit`` it goes below a pixel a unit: a stroke or a tile shrinks with a small image as long as it can
     be told for what it is, for at its full size it would bury what is to be kept.
     """
     return max(least, units * float(np.sqrt(height * width)) / 400.0)
@@ -49,7 +49,7 @@ def tone(image: Image, *, soften: float = 0.0, local: float = 0.5) -> Plane:
     Args:
         image: uint8 RGB, shape (H, W, 3).
         soften: the standard deviation in pixels of a Gaussian that blurs it; 0 keeps it sharp.
-        local: how much of the difference from the surroundings (a tenth of the picture) is added on top. Where tones are cut into
+        local: how much of the difference from the surroundings (a tenth of the image) is added on top. Where tones are cut into
             a few steps it should be 0: its gradual halos would become steps with contours of their own.
     """
     cv2 = opencv()
@@ -177,7 +177,7 @@ def light_image(image: Image, light: Plane) -> Image:
     return result
 
 
-# Cells: the picture divided into small pieces, each to be given one colour.
+# Cells: the image divided into small pieces, each to be given one colour.
 
 
 def voronoi(rng: np.random.Generator, height: int, width: int, size: float) -> Labels:
@@ -197,7 +197,7 @@ def voronoi(rng: np.random.Generator, height: int, width: int, size: float) -> L
 def number_cells(*indices: Labels) -> Labels:
     """Returns a number, from 0, for each combination of ``indices``.
 
-    Where combinations are sparse, as in a slanted grid on a very long picture, distant cells may share a number: there are never
+    Where combinations are sparse, as in a slanted grid on a very long image, distant cells may share a number: there are never
     more than some numbers to a pixel.
     """
     total, count = np.zeros_like(indices[0]), 1

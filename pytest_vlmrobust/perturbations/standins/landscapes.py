@@ -1,4 +1,4 @@
-"""Landscapes: land, sky and cities that look like the picture, by day and in the dark."""
+"""Landscapes: land, sky and cities that look like the image, by day and in the dark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .canvas import (
     tone,
 )
 
-# Land: woods and deserts that look like the picture.
+# Land: woods and deserts that look like the image.
 
 
 WOODS: tuple[tuple[Color, ...], ...] = (
@@ -54,7 +54,7 @@ DUNES: tuple[tuple[Color, ...], ...] = (
 def standin_night_forest(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as moonlit leaves behind dark trunks; a procedural stand-in for a diffusion illusion.
 
-    Leaves lie over one another in four directions, each as bright as the picture is where it hangs.
+    Leaves lie over one another in four directions, each as bright as the image is where it hangs.
     """
     height, width = image.shape[:2]
     leaf = grain(height, width, 6.5, least=4.0)
@@ -93,7 +93,7 @@ def standin_sand_dunes(image: Image, rng: np.random.Generator) -> Image:
 
 
 def _trunks(rng: np.random.Generator, height: int, width: int, leaf: float) -> Plane:
-    """Returns the silhouettes of trunks, some five to a image, 1 where one stands and 0 where none does."""
+    """Returns the silhouettes of trunks, some five to an image, 1 where one stands and 0 where none does."""
     places = slanted_coordinate(height, width, 0.0, 11 * leaf)
     places += 0.18 * drift(rng, height, width, cell=14 * leaf, octaves=2) + rng.random(dtype=np.float32)
     plot = np.floor(places).astype(np.int32)
@@ -105,7 +105,7 @@ def _trunks(rng: np.random.Generator, height: int, width: int, leaf: float) -> P
     return silhouette
 
 
-# Sky: stars and clouds that look like the picture.
+# Sky: stars and clouds that look like the image.
 
 
 NIGHTS: tuple[tuple[Color, ...], ...] = (
@@ -130,7 +130,7 @@ SKIES: tuple[tuple[tuple[Color, ...], tuple[Color, ...]], ...] = (
 def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as stars and gas in a night sky; a procedural stand-in for a diffusion illusion.
 
-    The lighter the picture, the denser and the brighter the stars and the gas between them; the brightest have rays.
+    The lighter the image, the denser and the brighter the stars and the gas between them; the brightest have rays.
     """
     height, width = image.shape[:2]
     unit = grain(height, width, 1.0, least=0.5)
@@ -149,7 +149,7 @@ def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
 def standin_clouds(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as clouds in a wide sky; a procedural stand-in for a diffusion illusion.
 
-    Cloud gathers where the picture is light, billows at its borders, is lit from above and lies in its own shadow below.
+    Cloud gathers where the image is light, billows at its borders, is lit from above and lies in its own shadow below.
     """
     height, width = image.shape[:2]
     unit = grain(height, width, 1.0, least=0.5)
@@ -194,7 +194,7 @@ def _billows(rng: np.random.Generator, height: int, width: int, size: float) -> 
     return stretch(total)
 
 
-# Light: dark pictures with little light.
+# Light: dark images with little light.
 
 
 ROOMS: tuple[tuple[Color, ...], ...] = (
@@ -217,7 +217,7 @@ FLAMES: tuple[tuple[Color, ...], ...] = (
 def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
     """Relights the image as a dark room with light through blinds; a procedural stand-in for a diffusion illusion.
 
-    One lamp beside the picture lights what faces it, taking light for height, and fades with the distance; the rest sinks into
+    One lamp beside the image lights what faces it, taking light for height, and fades with the distance; the rest sinks into
     tinted shadow. Slanted bars of the blinds and the grain of fast film lie over it.
     """
     height, width = image.shape[:2]
@@ -237,7 +237,7 @@ def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
 def standin_candles(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as rows of candles burning in the dark; a procedural stand-in for a diffusion illusion.
 
-    A flame burns as high and as bright as the picture is light there, on a stick of wax that it lights, and glows around it.
+    A flame burns as high and as bright as the image is light there, on a stick of wax that it lights, and glows around it.
     """
     height, width = image.shape[:2]
     size = grain(height, width, 10.0, least=6.0)
@@ -266,11 +266,11 @@ def _lamp(height: int, width: int, angle: float) -> Plane:
     return lamp
 
 
-# Isometric view: pictures built from columns, seen from above at an angle.
+# Isometric view: images built from columns, seen from above at an angle.
 #
 # Columns stand on squares which this view shows as rhombi, 1.73 edges wide and one edge high. Two coordinates count squares, one
 # towards the lower right and one towards the lower left; a point ``h`` edges above the ground appears ``h`` edges higher in the
-# picture, which is ``h`` further along both.
+# image, which is ``h`` further along both.
 
 
 PASTELS: tuple[tuple[Color, ...], ...] = (
@@ -296,7 +296,7 @@ Whole = NDArray[np.intp]
 def standin_isometric(image: Image, rng: np.random.Generator) -> Image:
     """Builds the image from pastel columns in isometric view; a procedural stand-in for a diffusion illusion.
 
-    A column is as high and as light as the picture is where its top appears, in six steps; its top catches the light, its two
+    A column is as high and as light as the image is where its top appears, in six steps; its top catches the light, its two
     sides less of it.
     """
     height, width = image.shape[:2]
@@ -324,8 +324,8 @@ def _squares(height: int, width: int, edge: float, start: Real) -> tuple[Plane, 
 def _number_squares(i: Labels, j: Labels) -> tuple[Labels, Whole, int]:
     """Returns the number of the square of each pixel, the two coordinates of each number, shape (2, N), and the numbers per row.
 
-    Squares are numbered row by row as they stand in the picture, where ``i + j`` is the row and ``i - j`` the place in it, with
-    room for those in front of the lowest: so numbers stay dense in a picture of any shape. The next square to the right is
+    Squares are numbered row by row as they stand in the image, where ``i + j`` is the row and ``i - j`` the place in it, with
+    room for those in front of the lowest: so numbers stay dense in an image of any shape. The next square to the right is
     ``per_row + 1`` further, the next to the left ``per_row - 1``.
     """
     row, place = i + j, i - j

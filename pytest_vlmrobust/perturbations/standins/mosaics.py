@@ -1,4 +1,4 @@
-"""Mosaics: pictures laid from small pieces, pieced together from patches of a texture, or made with needle and thread."""
+"""Mosaics: images laid from small pieces, pieced together from patches of a texture, or made with needle and thread."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .canvas import (
     voronoi,
 )
 
-# Mosaic: pictures laid from small pieces of one colour.
+# Mosaic: images laid from small pieces of one colour.
 
 
 TESSERAE: tuple[tuple[Color, ...], ...] = (
@@ -90,7 +90,7 @@ def standin_mosaic(image: Image, rng: np.random.Generator) -> Image:
 def standin_stained_glass(image: Image, rng: np.random.Generator) -> Image:
     """Sets the image in panes of coloured glass between strips of lead; a procedural stand-in for a diffusion illusion.
 
-    Lead runs around scattered panes and, thinner, along the borders between four tones, so contours of the picture are leaded
+    Lead runs around scattered panes and, thinner, along the borders between four tones, so contours of the image are leaded
     too. Each pane is one of three kinds of glass, and streaks run through it.
     """
     height, width = image.shape[:2]
@@ -143,10 +143,10 @@ def _bevel(u: Plane, v: Plane, size: float) -> Plane:
     return bevel
 
 
-# Texture: pictures pieced together from patches of a texture.
+# Texture: images pieced together from patches of a texture.
 #
 # Texture transfer after Efros & Freeman, "Image Quilting for Texture Synthesis and Transfer", SIGGRAPH 2001: patches of a texture
-# are chosen by how well they correspond to the picture, overlap, and are cut along the path on which they differ least. Here each
+# are chosen by how well they correspond to the image, overlap, and are cut along the path on which they differ least. Here each
 # patch is chosen by its correspondence alone and not also by its neighbours, so that all are chosen and cut at once.
 
 
@@ -167,7 +167,7 @@ def standin_quilted_texture(image: Image, rng: np.random.Generator) -> Image:
     """Quilts the image from patches of a pebble beach chosen by luminance; a procedural stand-in for a diffusion illusion.
 
     Of 1500 patches of a drawn beach, whose pebbles are darker on one side, each place takes the one whose quarters are most
-    nearly as light as the picture there; neighbours are cut along the path on which they differ least.
+    nearly as light as the image there; neighbours are cut along the path on which they differ least.
     """
     height, width = image.shape[:2]
     block = round(grain(height, width, 7.5, least=6.0))
@@ -242,7 +242,7 @@ def _before_cut(cost: NDArray[np.float32]) -> NDArray[np.bool_]:
     return before
 
 
-# Textile: pictures made with needle and thread.
+# Textile: images made with needle and thread.
 
 
 FLOSSES: tuple[tuple[Color, ...], ...] = (

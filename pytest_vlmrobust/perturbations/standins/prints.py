@@ -1,4 +1,4 @@
-"""Prints: pictures made of ink, of folded and cut paper, or of brush strokes."""
+"""Prints: images made of ink, of folded and cut paper, or of brush strokes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .canvas import (
     tone,
 )
 
-# Print: pictures made of ink on paper.
+# Print: images made of ink on paper.
 
 
 INKS: tuple[tuple[Color, Color, Color], ...] = (
@@ -136,7 +136,7 @@ def _contours(light: Plane, spacing: float) -> Plane:
     return ramp(blur_plane(light, 0.5 * spacing) - blur_plane(light, 0.2 * spacing), 0.03, 0.1)
 
 
-# Paper: pictures folded and cut from coloured sheets.
+# Paper: images folded and cut from coloured sheets.
 
 
 SHEETS: tuple[tuple[Color, ...], ...] = (
@@ -191,7 +191,7 @@ def _shift(plane: Plane, pixels: float) -> Plane:
     return np.pad(plane, ((step, 0), (step, 0)), mode="edge")[:-step, :-step]
 
 
-# Paint: pictures made of brush strokes.
+# Paint: images made of brush strokes.
 
 
 OILS: tuple[tuple[Color, ...], ...] = (

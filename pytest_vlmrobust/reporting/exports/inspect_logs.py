@@ -1,8 +1,8 @@
 """Inspect AI: a run as evaluation logs that `inspect view` and ``inspect_ai.log.read_eval_log`` read, a log for each cell.
 
-A cell is a task, its samples are samples, and the views of a setting with several pictures (``patches:2``) are epochs of which
+A cell is a task, its samples are samples, and the views of a setting with several images (``patches:2``) are epochs of which
 the best one counts. Missing stays missing: a failed inference is a sample with an error and a score that no metric counts, a view
-that was not asked about is not there, and a cell that ended in an error or left no verdict is a log that says so. Pictures are in
+that was not asked about is not there, and a cell that ended in an error or left no verdict is a log that says so. Images are in
 no log.
 """
 

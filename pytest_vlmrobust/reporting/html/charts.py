@@ -213,7 +213,7 @@ def _part(record: Record) -> str:
 
 
 def _is_ranked(record: Record) -> bool:
-    """Whether a setting may be ranked with others: those that shrink pictures first are an experiment of their own."""
+    """Whether a setting may be ranked with others: those that shrink images first are an experiment of their own."""
     return is_mapped(record) and LADDER not in record.family.split("+")
 
 
@@ -233,7 +233,7 @@ def by_value_note(measures: Iterable[Measure]) -> str:
 
 
 def resolution_curve(sweep: Sweep) -> Chart | None:
-    """Returns accuracy against the size of the pictures, with the rungs that reached the model as one marked."""
+    """Returns accuracy against the size of the images, with the rungs that reached the model as one marked."""
     cells = [record for record in sweep.cells if record.family == LADDER and record.level.isdecimal()]
     accuracies = [(record, accuracy) for record in cells if (accuracy := record.measure_of("accuracy")) is not None]
     known = sorted((pair for pair in accuracies if math.isfinite(pair[1].value)), key=lambda pair: int(pair[0].level))
@@ -281,13 +281,13 @@ def _rung_told(record: Record, accuracy: Measure) -> str:
 
 
 def collapsed_sizes(rungs: Iterable[Record]) -> set[str]:
-    """Returns what several rungs reached the model as: one size for all their pictures, and the same one."""
+    """Returns what several rungs reached the model as: one size for all their images, and the same one."""
     counts = Counter(record.received for record in rungs if record.received and " more" not in record.received)
     return {received for received, count in counts.items() if count > 1}
 
 
 def _levels(sweep: Sweep) -> list[tuple[str, float]]:
-    """Returns the accuracy on the pictures as they are and without any, where known."""
+    """Returns the accuracy on the images as they are and without any, where known."""
     names = {CLEAN_NAME: "as they are", NO_IMAGE_NAME: "without pictures"}
     cells = {setting: sweep.cell(setting) for setting in names}
     measures = {setting: record.measure_of("accuracy") for setting, record in cells.items() if record is not None}

@@ -106,7 +106,7 @@ def _draw(measures: Sequence[tuple[Sweep, Record, Measure, float | None]], axis:
     return drawing.ranking(bars, axis=axis, label=label, zero=False) if bars else Markup()
 
 
-# Patches: what each position of a grid contributes, and samples that only the whole picture or only a patch answers.
+# Patches: what each position of a grid contributes, and samples that only the whole image or only a patch answers.
 
 
 WHOLE_ONLY, PATCH_ONLY = "whole_only", "patch_only"
@@ -136,7 +136,7 @@ class Spatial:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What came back from a view of a sample: its pictures, and the answer."""
+    """What came back from a view of a sample: its images, and the answer."""
 
     pictures: list[Picture]
     reply: Reply | None
@@ -149,7 +149,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A sample of the table: the whole picture beside the grid of its patches; ``None`` stands for a patch not asked about."""
+    """A sample of the table: the whole image beside the grid of its patches; ``None`` stands for a patch not asked about."""
 
     record: Record
     example: Example
@@ -169,7 +169,7 @@ def spatial(sweep: Sweep) -> list[Spatial]:
 
 
 def table(sweep: Sweep) -> dict[str, list[Shown]]:
-    """Returns the samples that only the whole picture or only a patch answers, by which of the two."""
+    """Returns the samples that only the whole image or only a patch answers, by which of the two."""
     by_kind: dict[str, list[Shown]] = {kind: [] for kind in KINDS}
     for record in sweep.cells:
         for example in record.examples if record.family == PATCHES else ():

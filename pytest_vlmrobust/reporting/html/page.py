@@ -40,7 +40,7 @@ def asset(name: str) -> Markup:
 
 
 def security(style: str, script: str) -> str:
-    """Returns what a page may do: show pictures that it holds, and use its own style and script."""
+    """Returns what a page may do: show images that it holds, and use its own style and script."""
     return (
         "default-src 'none'; img-src data:; "
         f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'; base-uri 'none'; form-action 'none'"

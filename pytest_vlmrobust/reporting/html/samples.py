@@ -75,7 +75,7 @@ def _json(value: object) -> str:
 
 
 def _example(example: Example, places: Mapping[str, int], asked: dict[str, int]) -> dict[str, Any]:
-    """Returns an example with the places of its pictures and of what was asked, which joins ``asked`` when it is new."""
+    """Returns an example with the places of its images and of what was asked, which joins ``asked`` when it is new."""
     fields = dataclasses.asdict(example)
     text = _json(_readable({name: fields.pop(name) for name in _ASKED}))
     pictures = [{**picture, "file": places.get(picture["file"])} for picture in fields.pop("pictures")]
@@ -152,7 +152,7 @@ def embed_thumbnails(records: Sequence[Record], folder: Path | None, budget: int
 
 
 def picture_files(records: Iterable[Record]) -> set[str]:
-    """Returns the files of all pictures that records refer to."""
+    """Returns the files of all images that records refer to."""
     return {picture.file for record in records for example in record.examples for picture in example.pictures}
 
 

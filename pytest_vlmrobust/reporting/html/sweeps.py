@@ -65,7 +65,7 @@ def sweeps(records: Iterable[Record]) -> list[Sweep]:
 
 
 def baselines(sweep: Sweep) -> list[Line]:
-    """Returns the accuracy with clean pictures and with none, where their cells ran."""
+    """Returns the accuracy with clean images and with none, where their cells ran."""
     cells = [(words, sweep.cell(setting)) for setting, words in _BASELINES.items()]
     return [Line(words, record.measure_of("accuracy"), record) for words, record in cells if record is not None]
 

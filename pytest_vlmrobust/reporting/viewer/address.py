@@ -46,7 +46,7 @@ class Asked:
     under: str = ""
     """The setting under which it is looked at."""
     number: int = 0
-    """Which of its pictures."""
+    """Which of its images."""
     at: int = -1
     """Its place among the answers that are looked for."""
     among: str = "answers"

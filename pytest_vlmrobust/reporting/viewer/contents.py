@@ -1,4 +1,4 @@
-"""What the pages of the viewer hold of answers: models side by side, strips of settings, and pictures beside each other."""
+"""What the pages of the viewer hold of answers: models side by side, strips of settings, and images beside each other."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def setting_order(setting: str) -> tuple[int, str, float, str]:
 
 
 def words_of(text: str) -> str:
-    """Returns a text of a sample with words where it shows a picture."""
+    """Returns a text of a sample with words where it shows an image."""
     return text.replace(IMAGE_MARK, "[picture]")
 
 
@@ -85,7 +85,7 @@ def target_of(sample: Sample | None) -> str:
 
 
 def changed_picture(sample: Sample | None) -> int:
-    """Returns which picture stands for a sample: the first one that settings change."""
+    """Returns which image stands for a sample: the first one that settings change."""
     return next(iter(sample.perturbed or (0,)), 0) if sample else 0
 
 
@@ -162,7 +162,7 @@ def _bar(answer: Answer, letter: str) -> dict[str, Any]:
 def galleries(
     runs: Sequence[ShownRun], asked: Asked, under: str, answered: Sequence[str], seen: Mapping[Contender, Seen | None]
 ) -> list[dict[str, Any]]:
-    """Returns the pictures side by side: clean, then as shown, apart for runs whose models saw other pixels."""
+    """Returns the images side by side: clean, then as shown, apart for runs whose models saw other pixels."""
     found: list[dict[str, Any]] = []
     for setting in dict.fromkeys((CLEAN_NAME, under)):
         known: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -212,7 +212,7 @@ def _gallery(
 
 
 def strip(asked: Asked, marks: Sequence[Scored], people: Sequence[Contender], number: int) -> dict[str, list[dict[str, Any]]]:
-    """Returns all settings, by perturbation, each with the score of every model and one of its pictures."""
+    """Returns all settings, by perturbation, each with the score of every model and one of its images."""
     by_setting: dict[str, dict[tuple[str, str], Scored]] = {}
     for mark in marks:
         by_setting.setdefault(mark.cell.setting, {})[mark.cell.run, mark.cell.model] = mark
@@ -257,6 +257,6 @@ def dots(
 
 
 def mark_class(mark: Scored) -> str:
-    """Returns how an answer is drawn in a strip: a flip where a picture was shown, else what it is."""
+    """Returns how an answer is drawn in a strip: a flip where an image was shown, else what it is."""
     flipped = mark.flip == "harmful" and mark.state in ("right", "wrong") and mark.cell.setting != NO_IMAGE_NAME
     return "harmful" if flipped else mark.state

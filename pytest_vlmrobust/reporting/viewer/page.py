@@ -72,7 +72,7 @@ class Pages:
         return self._rendered("runs.html", asked, states, title="Runs", chosen=chosen, pages=pages, start=start)
 
     def answers(self, asked: Asked) -> str:
-        """Returns a page of answers, each with the clean picture beside the one that was shown."""
+        """Returns a page of answers, each with the clean image beside the one that was shown."""
         states, browser, cells = self._opened(asked)[1:]
         found = browser.answers(asked.wanted, asked.sort, self._judged(asked, states, cells))
         start, pages = _span(asked.page, len(found), ANSWERS_A_PAGE)
@@ -118,7 +118,7 @@ class Pages:
         )
 
     def sample(self, asked: Asked) -> str:
-        """Returns the page of one sample under one setting: pictures, answers side by side, and all settings as a strip.
+        """Returns the page of one sample under one setting: images, answers side by side, and all settings as a strip.
 
         Raises:
             UsageError: no run asked about it.
@@ -160,7 +160,7 @@ class Pages:
         )
 
     def picture(self, asked: Asked, *, small: bool) -> tuple[bytes, str]:
-        """Returns a picture of a sample and its media type.
+        """Returns an image of a sample and its media type.
 
         Raises:
             VlmRobustError: there is none; the message says why.

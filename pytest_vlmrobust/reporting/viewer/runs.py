@@ -31,11 +31,11 @@ _BROWSERS = 4
 
 
 class Shown(Protocol):
-    """The pictures of one sample under one setting."""
+    """The images of one sample under one setting."""
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """What tells each from others; view after view, in each all pictures of the sample."""
+        """What tells each from others; view after view, in each all images of the sample."""
         ...
 
     @property
@@ -45,12 +45,12 @@ class Shown(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the pictures of one view are called."""
+        """What the images of one view are called."""
         ...
 
     @property
     def changed(self) -> tuple[int, ...]:
-        """Which pictures of a view the setting changes."""
+        """Which images of a view the setting changes."""
         ...
 
     @property
@@ -60,14 +60,14 @@ class Shown(Protocol):
 
 
 class PictureSource(Protocol):
-    """What has the pictures of one run, or makes them again."""
+    """What has the images of one run, or makes them again."""
 
     def problem(self, dataset: str) -> str:
-        """Returns why there is no picture of a dataset; empty where there are."""
+        """Returns why there is no image of a dataset; empty where there are."""
         ...
 
     def shown(self, dataset: str, sample: str, setting: str) -> Shown:
-        """Returns what the pictures of a sample are."""
+        """Returns what the images of a sample are."""
         ...
 
     def picture(self, dataset: str, sample: str, setting: str, number: int, *, small: bool = False) -> tuple[bytes, str]:
@@ -118,7 +118,7 @@ class ShownRun:
 
     @cached_property
     def pictures(self) -> PictureSource:
-        """Where its pictures come from."""
+        """Where its images come from."""
         return self._open_pictures(self.directory)
 
     def state(self) -> RunState:
@@ -145,7 +145,7 @@ class ShownRun:
         )
 
     def thumbnail(self, dataset: str, sample: str, setting: str) -> bytes | None:
-        """Returns the thumbnail of an example of a record; for samples whose pictures cannot be made again.
+        """Returns the thumbnail of an example of a record; for samples whose images cannot be made again.
 
         Raises:
             StoreError: the run cannot be read.
@@ -181,7 +181,7 @@ class Runs:
 
         Args:
             find: gives their directories, the newest first; asked again for every page.
-            open_pictures: from the directory of a run to what has its pictures.
+            open_pictures: from the directory of a run to what has its images.
             together: whether all of them are looked at side by side where an address names none; else the first one alone.
         """
         self._find = find
