@@ -39,7 +39,7 @@ def test_levels_are_sizes_of_the_long_edge_as_of_bicubic_upscaling(weights: Path
     assert ours.levels == bicubic.levels
     assert ours.parameters("500") == {"long_edge": 500}
     assert (ours.family, ours.category, ours.keeps_size) == (bicubic.family, bicubic.category, False)
-    assert ours.doc.startswith("Enlarges the picture by a super-resolution network")
+    assert ours.doc.startswith("Enlarges the image by a super-resolution network")
     with pytest.raises(SettingError, match=r"no level 'large'"):
         perturbations.get("super_resolution:large")
 
