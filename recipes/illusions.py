@@ -80,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), default="float32")
     parser.add_argument("--seed", type=int, default=1234)
     options = parser.parse_args(arguments)
+    if options.steps < 1 or options.long_edge < 8:
+        parser.error(f"got --steps {options.steps} and --long-edge {options.long_edge}. Expected 1 or more, and 8 or more")
     try:
         render = load(options)
         count = make(
@@ -90,7 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             how=facts(options),
             seed=options.seed,
         )
-    except (VlmRobustError, OSError, ValueError) as error:  # what diffusers raises for directories of another kind
+    except ImportError as error:
+        print(f"illusions.py: {error}. Install it: pip install diffusers accelerate", file=sys.stderr)
+        return 4
+    except (VlmRobustError, OSError, ValueError, RuntimeError, AssertionError) as error:  # the last two: torch lacks the device
         print(f"illusions.py: {error}", file=sys.stderr)
         return 4
     print(f"{options.folder}: {count} new illusions")
@@ -107,11 +112,11 @@ def images(source: str) -> Iterator[tuple[str, Image]]:
         return
     seen: set[str] = set()
     for sample in datasets.resolve(source).samples():
-        for number, image in enumerate(sample.images):
+        for image in sample.images:
             pixels = perturbations.as_rgb(image.load())
             if (digest := pixels_digest(pixels)) not in seen:
                 seen.add(digest)
-                yield f"{len(seen):05}" if "/" in sample.id else f"{sample.id}-{number}", pixels
+                yield digest[:16], pixels
 
 
 def make(
