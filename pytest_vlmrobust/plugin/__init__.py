@@ -16,6 +16,7 @@ from .report import pytest_report_header as pytest_report_header
 from .selection import pytest_make_collect_report as pytest_make_collect_report
 from .selection import pytest_generate_tests as pytest_generate_tests
 from .selection import pytest_collection_modifyitems as pytest_collection_modifyitems
+from .selection import pytest_itemcollected as pytest_itemcollected
 from .report import pytest_report_collectionfinish as pytest_report_collectionfinish
 from .report import pytest_runtestloop as pytest_runtestloop
 from .fixtures import GatedTest as GatedTest

@@ -18,6 +18,7 @@ from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 from .options import only_sets_up, only_shows, register_profiles
 from .outcome import JUNIT, PRINTING, is_explained, or_exit, raised_in
 from .run import RUN, Run
+from .selection import CHECK_OF_A_METRIC
 from .workers import tell_controller
 
 if TYPE_CHECKING:
@@ -370,7 +371,7 @@ def pytest_report_teststatus(report: _Report, config: pytest.Config) -> tuple[st
 
 
 def _is_check_of_a_metric(report: _Report) -> bool:
-    return report.nodeid.partition("::")[0].endswith("test_metric_properties.py")
+    return CHECK_OF_A_METRIC in getattr(report, "keywords", ())
 
 
 @contextlib.contextmanager

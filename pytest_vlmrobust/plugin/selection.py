@@ -78,6 +78,14 @@ PLUGINS_REFUSED = {
     "Leave it out, or use -n N (pytest-xdist), whose workers send them back",
 }
 """Options of other plugins with which no gate can be GO, and what to do."""
+CHECK_OF_A_METRIC = "vlm_metric_check"
+"""The keyword of tests that check a metric on this installation."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks a check of a metric by a keyword, which travels with its reports."""
+    if "vlm_check_memory" in getattr(item, "fixturenames", ()):
+        item.keywords[CHECK_OF_A_METRIC] = True
 
 
 @pytest.hookimpl(trylast=True)
