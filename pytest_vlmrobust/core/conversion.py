@@ -130,8 +130,6 @@ def from_plain(data: object, kind: type[T]) -> T:
 
 def prepare(kind: type) -> None:
     """Loads what :func:`from_plain` needs for a type, which takes a part of a second and opens files."""
-    import pydantic_core  # noqa: F401 - its errors too
-
     _validator(kind)
 
 
@@ -152,7 +150,7 @@ def _in_words(problem: Mapping[str, Any], kind: type, names: Collection[str]) ->
     place, what, value = list(problem["loc"]), str(problem["type"]), f"{problem['input']!r:.100}"
     if what == "unexpected_keyword_argument":
         key = str(place.pop())[:100]
-        said = f"has the unknown key {key!r}.{did_you_mean(key, names)} It is of another release"
+        said = f"has the unknown key {key!r}.{did_you_mean(key, names) or ' It is of another release'}"
     elif what == "missing":
         said = "is absent"
     elif what == "enum":

@@ -13,7 +13,7 @@ from functools import partial
 from pytest_vlmrobust.core.sample import Sample
 
 from .registry import corruption
-from .wording import _QUOTED
+from .wording import QUOTED
 
 NAMES = ("negation", "antonym")
 directional = partial(corruption, family="directional", on="question", changes=("meaning",))
@@ -70,7 +70,7 @@ def antonym(sample: Sample) -> Sample:
     "and", "any" or "not".
     """
     question, target = sample.question, sample.target
-    if sample.task != "yes_no" or target not in _OPPOSITE or not _POLAR.fullmatch(question) or _QUOTED.search(question):
+    if sample.task != "yes_no" or target not in _OPPOSITE or not _POLAR.fullmatch(question) or QUOTED.search(question):
         return sample
     found = [(match, other) for words, other in _COMPLEMENTS for match in re.finditer(rf"\b{words}", question)]
     if len(found) != 1 or _UNCERTAIN.search(question):

@@ -23,45 +23,23 @@ _PROMPTCEPTION = "after Promptception (arXiv 2509.03986)"
 _PARC = "after PARC (arXiv 2506.14808)"
 wording = partial(corruption, family="wording", on="question")
 
-_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|\u2018[^\u2019]*\u2019|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
+QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|\u2018[^\u2019]*\u2019|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
 _WORD = re.compile(r"[A-Za-z]+")
 _CASED = re.compile(r"(?<![\w.])(?<!\d )[^\W\d_]+(?!\w)")
-_SHORT_WORDS = frozenset(
-    {
-        "am",
-        "an",
-        "as",
-        "at",
-        "be",
-        "by",
-        "do",
-        "he",
-        "if",
-        "in",
-        "is",
-        "it",
-        "me",
-        "my",
-        "no",
-        "of",
-        "on",
-        "or",
-        "so",
-        "to",
-        "up",
-        "us",
-        "we",
-    }
-)
+_SHORT_WORDS = {
+    *("am", "an", "as", "at", "be", "by", "do", "he", "if", "in", "is", "it", "me", "my", "no", "of", "on", "or"),
+    *("so", "to", "up", "us", "we"),
+}
 _END_MARKS = re.compile(r"[?.!:]+\s*$")
 _POINTS = re.compile(r"\b(above|below|following|preceding|previous)\b", re.IGNORECASE)
 """Words of an instruction that say where it stands."""
 _SHORTEST = 5
 """Letters of a word that is misspelt: shorter words turn into other words."""
 _NUMBERS = {
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"),
-    *("fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty", "fifty", "sixty"),
-    *("seventy", "eighty", "ninety", "hundred", "thousand", "million", "first", "second", "third", "fourth", "fifth"),
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty"),
+    *("forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "million", "first"),
+    *("second", "third", "fourth", "fifth"),
 }
 _OTHER_WORDS = {
     *("trail", "trial", "causal", "casual", "untied", "united", "dessert", "latter", "dinner", "supper", "loose", "matter"),
@@ -131,7 +109,7 @@ def typos(sample: Sample, rng: np.random.Generator, *, words: int) -> Sample:
     Numbers, names, short words and words of the options stay as they are.
     """
     kept = {word.casefold() for text in sample.options.values() for word in _WORD.findall(text)} | _NUMBERS
-    quoted = [match.span() for match in _QUOTED.finditer(sample.question)]
+    quoted = [match.span() for match in QUOTED.finditer(sample.question)]
     found = [
         match
         for match in _WORD.finditer(sample.question)
@@ -185,7 +163,7 @@ def whitespace(sample: Sample) -> Sample:
 def _outside_quotes(text: str, change: Callable[[str], str]) -> str:
     """Returns a text that is changed where it is not quoted."""
     parts, end = list[str](), 0
-    for quoted in _QUOTED.finditer(text):
+    for quoted in QUOTED.finditer(text):
         parts += [change(text[end : quoted.start()]), quoted[0]]
         end = quoted.end()
     return "".join([*parts, change(text[end:])])
