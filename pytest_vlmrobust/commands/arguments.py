@@ -26,11 +26,7 @@ class Commands(Protocol):
 def add_command(commands: Commands, name: str, about: str, *examples: str) -> argparse.ArgumentParser:
     """Adds a command that its own ``--help`` describes as the list of commands does, with examples.
 
-    Args:
-        commands: what it is added to.
-        name: the command.
-        about: what it is for, as a phrase without a capital and a full stop.
-        examples: whole command lines.
+    ``about`` is a phrase without a capital and a full stop; the examples are whole command lines.
     """
     described = f"{about[:1].upper()}{about[1:]}."
     epilog = "\n  ".join(["examples:" if len(examples) > 1 else "example:", *examples])
@@ -65,9 +61,6 @@ def run_directory(text: str) -> Path:
     """Reads a RUN: its directory, the name of a run of the store here, ``latest`` for the newest one, or ``previous``.
 
     A directory of that name comes first.
-
-    Raises:
-        UsageError: it is a name that neither a directory nor a run has, or there is no such run.
     """
     found = find_run(text)
     if found is None and Path(text).name == text:
@@ -80,8 +73,7 @@ def run_directory(text: str) -> Path:
 def find_run(text: str) -> Path | None:
     """Returns the directory that a RUN names; ``None`` where there is none.
 
-    Raises:
-        UsageError: it is ``latest`` or ``previous``, and there is no such run.
+    ``latest`` and ``previous`` are a UsageError where there is no such run.
     """
     named = typed_path(text)
     if named.exists():

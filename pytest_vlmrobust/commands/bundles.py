@@ -71,11 +71,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _compare_bundle(unpacked: Path) -> list[str]:
-    """Prints the notes on an unpacked bundle, and returns the differences.
-
-    Raises:
-        VlmRobustError: it cannot be read; the message names the file.
-    """
+    """Prints the notes on an unpacked bundle, and returns the differences."""
     from pytest_vlmrobust.evaluation.after.verification import (
         gate_contradictions,
         manifest_contradictions,

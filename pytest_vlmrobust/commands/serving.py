@@ -86,10 +86,7 @@ def _serve_command(options: argparse.Namespace) -> int:
 def serve_commands(ref: ModelRef, revision: str, port: int) -> list[str]:
     """Returns the lines for each engine: what to install, how to start it, and how to gate what it serves.
 
-    Args:
-        ref: a checkpoint.
-        revision: what tells its weights from others; the engine is added, for another one may answer otherwise.
-        port: where the server listens.
+    ``revision`` tells the weights from others; the engine is added, for another one may answer otherwise.
     """
     from pytest_vlmrobust.backends.serving import served_name, server_command
 

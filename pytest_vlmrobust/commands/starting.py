@@ -248,11 +248,7 @@ class _FirstGate(NamedTuple):
 
 
 def _named(options: argparse.Namespace) -> tuple[str, str]:
-    """Returns the model and the data; on a terminal, a name that was not given is asked for.
-
-    Raises:
-        UsageError: one of them is missing.
-    """
+    """Returns the model and the data; on a terminal, a name that was not given is asked for."""
     model, data = options.model, options.data
     if sys.stdin.isatty() and sys.stdout.isatty():
         model = model or input("model, such as ./my-checkpoint or openai:http://localhost:8000/v1#NAME: ").strip()
@@ -264,12 +260,7 @@ def _named(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
-    """Returns the files of a first gate, with bounds that the data can decide.
-
-    Raises:
-        DatasetError: the data cannot be read, or have malformed rows.
-        UsageError: they are too few for any bound.
-    """
+    """Returns the files of a first gate, with bounds that the data can decide."""
     import warnings
 
     from pytest_vlmrobust.datasets import resolve
@@ -365,15 +356,7 @@ def _from(directory: Path, name: str) -> str:
 
 
 def _package(text: str, directory: Path) -> str:
-    """Returns what a recipe gives to ``uv pip install``.
-
-    Args:
-        text: as typed.
-        directory: the repository that CI checks out.
-
-    Raises:
-        UsageError: it is neither an address nor a path that CI can install.
-    """
+    """Returns what a recipe gives to ``uv pip install``. ``directory`` is the repository that CI checks out."""
     matched = _PATH.fullmatch(text)
     if refused := [character for character in text if not character.isprintable() or character in _UNQUOTABLE]:
         problem = f"{refused[0]!r} is not written into a recipe"
@@ -400,11 +383,7 @@ def _package(text: str, directory: Path) -> str:
 
 
 def _refuse_secrets(address: str) -> None:
-    """Refuses an address with what may be a token: the recipe is committed.
-
-    Raises:
-        UsageError: it has a user, a password or a query.
-    """
+    """Refuses an address with what may be a token: the recipe is committed."""
     parts = urlsplit(address)
     if parts.password is None and not parts.query and (parts.username is None or "ssh" in parts.scheme):
         return

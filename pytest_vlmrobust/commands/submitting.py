@@ -109,10 +109,8 @@ def _submit(options: argparse.Namespace) -> int:
 def fill_steps(pytest_options: Sequence[str], shared: str, index: str) -> str:
     """Returns the shell steps of one part; its exit code is that of ``vlmrobust fill``, which a signal to the job reaches.
 
-    Args:
-        pytest_options: what follows ``pytest``.
-        shared: the directory that all jobs see.
-        index: the variable of the scheduler that numbers the parts; ``--vlm-shard`` reads it, too.
+    ``pytest_options`` follow ``pytest``, ``shared`` is the directory that all jobs see, and ``index`` the scheduler's variable
+    that numbers the parts (``--vlm-shard`` reads it, too).
     """
     return f"""\
 set -u

@@ -77,12 +77,7 @@ def _view(options: argparse.Namespace) -> int:
 
 
 def _found(places: Sequence[Path]) -> tuple[Callable[[], list[Path]], bool]:
-    """Returns what finds the runs, and whether they are to be seen side by side from the start.
-
-    Raises:
-        StoreError: a place holds no run.
-        UsageError: a store stands among others.
-    """
+    """Returns what finds the runs, and whether they are to be seen side by side from the start."""
     from pytest_vlmrobust.store.journal import FILE_NAME
 
     runs = [place for place in places if (place / FILE_NAME).is_file()]

@@ -107,13 +107,8 @@ its sides, or fractions of them; ``_yx`` puts y before x."""
 def box_space(convention: str, size: tuple[int, int], seen: tuple[int, int] | None = None) -> BoxSpace:
     """Returns the coordinates of a convention in an image.
 
-    Args:
-        convention: one of ``CONVENTIONS``; empty means ``pixels``.
-        size: width and height of the image as it is sent.
-        seen: width and height after the processor, for ``resized_pixels``; ``size`` by default.
-
-    Raises:
-        UnknownName: no such convention.
+    An empty convention means ``pixels``. ``size`` is width and height of the image as it is sent, ``seen`` after the processor
+    (for ``resized_pixels``; ``size`` by default).
     """
     named = convention or PIXELS
     if named not in CONVENTIONS:

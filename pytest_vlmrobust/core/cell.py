@@ -48,8 +48,7 @@ class Setting:
     def parse(cls, text: str) -> Setting:
         """Reads ``name[:level]``, several joined by ``+``; a level may give numbers: ``gaussian_blur:radius=1.7``.
 
-        Raises:
-            SettingError: an empty step, characters outside ``[a-z0-9_.]``, or a number that is not in its shortest spelling.
+        A name has characters of ``[a-z0-9_.]``, and a number its shortest spelling.
         """
         return cls(_steps(text))
 

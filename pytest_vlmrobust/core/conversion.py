@@ -37,9 +37,8 @@ DEEPEST = 100
 def read_json(content: bytes | str) -> Any:
     """Returns what a text of JSON holds; bytes are UTF-8, with or without a byte order mark.
 
-    Raises:
-        ValueError: it is not JSON; a key occurs twice, of which another reader may take the other value; a number is NaN or
-            infinite, or has thousands of digits; or lists and objects stand too deep inside each other.
+    It is a ValueError where a key occurs twice (another reader may take the other value), where a number is NaN or infinite or
+    has thousands of digits, and where lists and objects stand too deep inside each other.
     """
     too_deep = f"more than {DEEPEST} lists and objects stand inside each other"
     try:
@@ -53,11 +52,7 @@ def read_json(content: bytes | str) -> Any:
 
 
 def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns an object (``object_pairs_hook``).
-
-    Raises:
-        ValueError: a key occurs twice.
-    """
+    """Returns an object (``object_pairs_hook``); a key that occurs twice is a ValueError."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -66,11 +61,7 @@ def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def refuse_constant(constant: str) -> NoReturn:
-    """Refuses ``NaN`` and ``Infinity``, which Python reads (``parse_constant``).
-
-    Raises:
-        ValueError: always.
-    """
+    """Refuses ``NaN`` and ``Infinity``, which Python reads (``parse_constant``)."""
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -111,11 +102,7 @@ def to_plain(value: Any) -> Any:
 def from_plain(data: object, kind: type[T]) -> T:
     """Returns the dataclass that :func:`to_plain` made ``data`` of, or data that are what a typed dictionary says.
 
-    A typed dictionary may have other keys.
-
-    Raises:
-        TypeError: a value is of another type, a required key is absent, or a key is unknown; names the place, the value, and what
-            was expected.
+    A typed dictionary may have other keys. A TypeError names the place, the value, and what was expected.
     """
     from pydantic_core import ValidationError
 

@@ -280,26 +280,15 @@ class Entry:
 def read_document(path: Path, *, what: str, error: type[UsageError], expected: str, file: str = "") -> Entry:
     """Returns the top of the YAML document in a file.
 
-    Args:
-        path: the file.
-        what: what messages call it, ``models file``.
-        error: what is raised, by every entry too.
-        expected: what such a file begins with.
-        file: how messages cite it; its path by default.
-
-    Raises:
-        UsageError: of the class ``error``, as :func:`read_bytes` and :func:`parse_document`.
+    Messages call it ``what`` (``models file``) and cite it as ``file``, by default its path. ``error`` is the class that is
+    raised, by every entry too; ``expected`` says what such a file begins with.
     """
     content = read_bytes(path, what=what, error=error, file=file)
     return parse_document(content, file or str(path), error=error, expected=expected)
 
 
 def read_bytes(path: Path, *, what: str, error: type[UsageError], file: str = "") -> bytes:
-    """Returns a file's bytes.
-
-    Raises:
-        UsageError: of the class ``error``; the file is absent, cannot be read or is too large.
-    """
+    """Returns a file's bytes."""
     try:
         with path.open("rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
@@ -314,15 +303,8 @@ def read_bytes(path: Path, *, what: str, error: type[UsageError], file: str = ""
 def parse_document(content: bytes, file: str, *, error: type[UsageError], expected: str) -> Entry:
     """Returns the top of a YAML document.
 
-    Args:
-        content: the bytes of the file.
-        file: how messages cite it.
-        error: what is raised, by every entry too.
-        expected: what such a file begins with.
-
-    Raises:
-        UsageError: of the class ``error``: not UTF-8, not YAML, empty, more than one document, nested too deeply, or with aliases
-            that stand for too much; names file and line.
+    The arguments are those of :func:`read_document`. Refused are other encodings than UTF-8, no or several documents, deep
+    nesting, and aliases that stand for too much.
     """
     node = _compose(_decode(content, file, error), file, error)
     if node is None:

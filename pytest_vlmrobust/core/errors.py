@@ -102,11 +102,8 @@ class MissingExtra(VlmRobustError):
     def __init__(self, feature: str, package: str, *, extra: str = "", install: str = "") -> None:
         """Names what to install.
 
-        Args:
-            feature: what cannot be done without it.
-            package: what could not be imported.
-            extra: the extra of this project that brings it.
-            install: what to give to ``pip install`` where that is neither the package nor an extra.
+        ``extra`` is the extra of this project that brings the package; ``install`` is what to give to ``pip install`` where that
+        is neither.
         """
         needed = requirements_of(extra) or install or package
         super().__init__(f"{feature} needs the package {package!r}, which is not installed. Install it: pip install {needed}")
@@ -172,13 +169,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def typed_path(text: str | Path, folder: Path = Path(), *, given_as: str = "") -> Path:
     """Returns a path that somebody typed, with a home directory in place of ``~``; nothing needs to be there.
 
-    Args:
-        text: as typed.
-        folder: what it is relative to.
-        given_as: the option or variable that gave it, for the message.
-
-    Raises:
-        UsageError: this machine can have no such path.
+    ``folder`` is what it is relative to; ``given_as`` is the option or variable that gave it, for the message.
     """
     if problem := why_no_path(text, folder):
         named = " ".join(filter(None, (given_as, f"{str(text)!r:.200}")))
@@ -217,16 +208,7 @@ BY_AGE = ("latest", "previous")
 
 
 def run_by_age(name: str, runs: Sequence[Path], store: Path) -> Path:
-    """Returns the run of ``BY_AGE`` that a name means.
-
-    Args:
-        name: ``latest`` or ``previous``.
-        runs: of the store, the newest first.
-        store: where they are.
-
-    Raises:
-        UsageError: there are not so many runs.
-    """
+    """Returns the run of ``BY_AGE`` that a name means. ``runs`` are of the store, the newest first."""
     place = BY_AGE.index(name)
     if place >= len(runs):
         held = f"{len(runs)} run" if runs else "no run here"

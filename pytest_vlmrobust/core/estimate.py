@@ -79,18 +79,10 @@ def samples_to_decide(estimate: Estimate, *ends: float) -> SamplesNeeded:
     with z^2, as the bound of an event that was never seen, shrink with the sample size itself. Samples decide with a probability
     when that distance and as many standard errors of the value as its normal quantile ``z_power`` fit between the value and the
     bound. Without scores all of it counts as chance: ``n * ((z + z_power) / z)^2 * (half-width / distance to the bound)^2``, the
-    usual calculation for means. For the largest drop the counts are a little low, because the largest of noisy drops is.
-
-    Args:
-        estimate: a value with its interval.
-        ends: the finite ends of the bound, ascending: inside two ends both must be left behind, outside only the nearer one.
-
-    Returns:
-        The counts that decide with probability .5 and .9, each at least ``estimate.n``, or None with a reason: no finite value,
-        no interval, no sample, a value on the bound or so near that it takes more than a million, or a share of settings.
-
-    Raises:
-        ValueError: no end, or an infinite one.
+    usual calculation for means. For the largest drop the counts are a little low, because the largest of noisy drops is. Inside
+    two ends both must be left behind, outside only the nearer one; they are finite and ascend. The counts decide with probability
+    .5 and .9, and are at least ``estimate.n``. They are None with a reason for no finite value, no interval, no sample, a share
+    of settings, and a value on the bound or so near that it takes more than a million.
 
     >>> samples_to_decide(Estimate(0.03, 869, 0.015, 0.055, 0.90), 0.05)[:2]
     (1358, 4298)

@@ -18,9 +18,7 @@ AVIF comes last: Pillow knows it from 11.3 on.
 def open_picture(source: Path | IO[bytes]) -> Image.Image:
     """Opens an image file as Pillow does, if it is of one of the formats; no pixel is decoded yet.
 
-    Raises:
-        PIL.UnidentifiedImageError: it is of none of them.
-        OSError: the file cannot be read.
+    Any other is a PIL.UnidentifiedImageError.
     """
     from PIL import Image, UnidentifiedImageError
 

@@ -287,9 +287,7 @@ class Record:
     def from_json(cls, line: bytes | str) -> Record:
         """Reads what :meth:`to_json` wrote, or a record of results.json, which has its key beside the rest.
 
-        Raises:
-            ValueError: the line is not JSON.
-            TypeError: it is no record; names the place, the value and what was expected.
+        A TypeError names the place, the value and what was expected.
         """
         data = read_json(line)
         if isinstance(data, dict):

@@ -44,11 +44,7 @@ class Registry(Generic[T]):
         self._origins: dict[str, str] = {}
 
     def add(self, name: str, thing: T, *, replace: bool = False, origin: str = "") -> T:
-        """Registers ``thing`` under ``name``.
-
-        Raises:
-            UsageError: the name is taken and ``replace`` was not asked for.
-        """
+        """Registers ``thing`` under ``name``. A name that is taken is a UsageError unless ``replace`` is set."""
         if name in self._things and not replace:
             raise UsageError(
                 f"{self.kind} {name!r} is registered already{self._from(name)}. Choose another name, or pass replace=True"
@@ -58,12 +54,7 @@ class Registry(Generic[T]):
         return thing
 
     def get(self, name: str) -> T:
-        """Returns the thing called ``name``.
-
-        Raises:
-            UnknownName: nothing has that name; the message offers the nearest one.
-            UsageError: an installed package offers it and fails to import.
-        """
+        """Returns the thing called ``name``. An unknown one is an UnknownName that offers the nearest one."""
         if name not in self._things:
             entry = self._installed_entries().get(name)
             if entry is None:

@@ -19,11 +19,7 @@ class ImageSource(Protocol):
     """Where the pixels of a sample come from; decoded only when asked for."""
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns RGB pixels, uint8, shape (H, W, 3).
-
-        Raises:
-            ImageError: the image is absent or cannot be decoded; the message names the sample or the file.
-        """
+        """Returns RGB pixels, uint8, shape (H, W, 3)."""
         ...
 
     def identity(self) -> str:

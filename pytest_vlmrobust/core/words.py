@@ -13,10 +13,7 @@ from collections.abc import Iterable, Sequence
 def quantity(count: int, singular: str, plural: str = "") -> str:
     """Returns a count with its noun, and its verb where the words have one.
 
-    Args:
-        count: how many.
-        singular: the words after 1.
-        plural: the words after any other count; by default ``singular`` and an ``s``.
+    ``plural`` are the words after any other count; by default ``singular`` and an ``s``.
 
     >>> quantity(1, "test"), quantity(0, "test"), quantity(2, "test is open", "tests are open")
     ('1 test', '0 tests', '2 tests are open')
@@ -26,10 +23,6 @@ def quantity(count: int, singular: str, plural: str = "") -> str:
 
 def first_few(names: Iterable[str], most: int = 5) -> str:
     """Returns the first names, and how many more there are where not all are shown.
-
-    Args:
-        names: any number of them.
-        most: how many to show.
 
     >>> first_few("abcd", 2), first_few("ab", 2), first_few([], 2)
     ('a, b and 2 more', 'a, b', '')
@@ -99,12 +92,8 @@ def printable(text: str, most: int | None = None, *, kept: str = "") -> str:
     r"""Returns text in which every character that is not visible is spelled out as in Python's source.
 
     A terminal obeys control characters, marks of direction make a reader see other words than there are, and half a surrogate
-    pair can be written nowhere. Blanks of all widths stay.
-
-    Args:
-        text: anything.
-        most: characters of ``text`` to keep, all by default; the number of the others is appended.
-        kept: characters that stay though they are not visible, such as line breaks.
+    pair can be written nowhere. Blanks of all widths stay. ``most`` characters of the text stay, all by default, and the number
+    of the others is appended. Characters in ``kept`` stay though they are not visible, such as line breaks.
 
     >>> printable("a\x1b[2Jb\u202ec"), printable("abcdef", 2)
     ('a\\x1b[2Jb\\u202ec', 'ab … (4 more characters)')

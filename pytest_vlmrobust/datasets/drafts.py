@@ -285,12 +285,9 @@ def put_together(samples: Iterable[Sample], key: str, path: Path | str) -> tuple
     """Returns one sample for the rows of each question, and what a reader should know about them.
 
     It is the row with the largest images, and has those of every row by their long edge. Rows of one group are one question;
-    where a group has a size more than once (the same words about another image), rows are told apart by their order.
-
-    Args:
-        samples: one for each row, in the order of the file.
-        key: which of ``Sample.keys`` says for which long edge, in pixels, the images of a row were made.
-        path: the file, for messages.
+    where a group has a size more than once (the same words about another image), rows are told apart by their order. ``samples``
+    has one for each row, in the order of the file. ``key`` of ``Sample.keys`` says for which long edge, in pixels, the images of
+    a row were made.
     """
     questions: defaultdict[tuple[str, int], dict[int, Sample]] = defaultdict(dict)
     seen: Counter[tuple[str, int]] = Counter()

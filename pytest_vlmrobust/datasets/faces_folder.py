@@ -177,13 +177,7 @@ class FaceFolder:
 def write_table(folder: str | Path, table: str | Path) -> None:
     """Writes the table of a folder anew, with the boxes that MediaPipe found, so that later runs need neither it nor its model.
 
-    Args:
-        folder: the folder of identities.
-        table: the CSV file to write; paths in it are relative to where it stands. It must not exist.
-
-    Raises:
-        UsageError: the file exists, or cannot be written.
-        DatasetError: the folder cannot be read, see ``FaceFolder.entities``.
+    The table is a CSV file that must not exist; paths in it are relative to where it stands.
     """
     collection, target = FaceFolder(typed_path(folder), "faces"), typed_path(table)
     rows = [_table_row(entity, target.absolute().parent) for entity in collection.entities()]

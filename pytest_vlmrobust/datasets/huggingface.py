@@ -85,15 +85,8 @@ def is_saved(folder: Path) -> bool:
 def open_hub(typed: str, name: str, folders: Sequence[Path]) -> HubDataset:
     """Returns the dataset that ``typed`` means; it is loaded when its samples are asked for.
 
-    Args:
-        typed: ``hf:…``, or the path of a folder.
-        name: what it is called.
-        folders: where a record of the user's own is looked for, beside the folder itself.
-
-    Raises:
-        UsageError: ``typed`` is not written as it should be.
-        MissingExtra: the package ``datasets`` is not installed.
-        DatasetError: no record says which column is what, or the user's own cannot be read.
+    ``typed`` is ``hf:…`` or the path of a folder; ``folders`` are where a record of the user's own is looked for, beside the
+    folder itself.
     """
     source = parse(typed)
     if importlib.util.find_spec("datasets") is None:

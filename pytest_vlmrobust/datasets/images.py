@@ -133,11 +133,7 @@ def from_base64(text: str, where: str) -> bytes:
 
 
 def decode(data: bytes, where: str) -> NDArray[np.uint8]:
-    """Returns RGB pixels, uint8, shape (H, W, 3), of a complete image file in memory; the module's text has the rules.
-
-    Raises:
-        ImageError: the bytes are not an image, are cut short, have pixels without a fixed range, or too many of them.
-    """
+    """Returns RGB pixels, uint8, shape (H, W, 3), of a complete image file in memory; the module's text has the rules."""
     import numpy as np
 
     try:
@@ -153,8 +149,7 @@ def decode(data: bytes, where: str) -> NDArray[np.uint8]:
 def is_turned(picture: Path | bytes) -> bool:
     """Whether viewers show an image turned or mirrored, by its EXIF orientation, which ``decode`` does not apply.
 
-    Args:
-        picture: a file, or its first bytes. What cannot be opened is not turned: ``decode`` says what is wrong with it.
+    Takes a file or its first bytes. What cannot be opened is not turned: ``decode`` says what is wrong with it.
     """
     from PIL import ExifTags
 

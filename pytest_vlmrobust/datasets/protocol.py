@@ -52,8 +52,7 @@ class Dataset(Protocol):
     def samples(self) -> Sequence[Sample]:
         """Returns every sample, always in the same order.
 
-        Raises:
-            DatasetError: the data are empty or malformed; the message names file, line, value and what was expected.
+        Malformed data are a DatasetError that names file, line, value and what was expected.
         """
         ...
 
@@ -118,8 +117,7 @@ class Collection(Protocol):
     def entities(self) -> Sequence[Entity]:
         """Returns every identity, always in the same order.
 
-        Raises:
-            DatasetError: the data are empty or malformed; names file, row, value and what was expected.
+        Malformed data are a DatasetError that names file, row, value and what was expected.
         """
         ...
 
@@ -127,10 +125,7 @@ class Collection(Protocol):
         """Returns images of ``count`` other identities that are easily taken for this one, nearest first.
 
         They are drawn by the code that draws the entities, at the same size, and balanced over groups where there are any, so
-        that nothing but the identity tells them apart.
-
-        Raises:
-            DatasetError: the collection has fewer others.
+        that nothing but the identity tells them apart. A collection with fewer others raises DatasetError.
         """
         ...
 

@@ -99,15 +99,8 @@ def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: s
     registered, write it as a path: ``./shapes``.
     ``hf:ID[:config][@revision][#split]`` is read through the package ``datasets``.
 
-    Args:
-        name_or_path: as typed after ``--vlm-dataset``.
-        data_dir: the data folder; without it, the folders that ``VLMROBUST_DATA`` and ``LMUData`` name.
-        compat: ``"vlmevalkit"`` asks the questions of a TSV file with the options that VLMEvalKit's prompt shows.
-
-    Raises:
-        DatasetError: nothing of that name exists (the message lists where it was looked for), or a folder is ambiguous.
-        UsageError: ``compat`` for something that is no TSV file.
-        MissingExtra: data of the hub, and ``datasets`` is not installed.
+    Without ``data_dir``, the data folders are those that ``VLMROBUST_DATA`` and ``LMUData`` name. ``compat="vlmevalkit"`` asks
+    the questions of a TSV file with the options that VLMEvalKit's prompt shows.
     """
     typed = str(name_or_path)
     if not typed.strip():
@@ -131,11 +124,6 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
 
     It is read when needed. A TSV, and a CSV with the same columns, is read by the record in ``NAME.benchmark.yaml`` beside it,
     else by that of the benchmark whose name the file or the folder has.
-
-    Raises:
-        DatasetError: the path is something else, or the record cannot be read.
-        UsageError: ``compat`` for something that is no TSV file.
-        MissingExtra: a folder of ``datasets``, which is not installed.
     """
     from .files import FileDataset
 

@@ -93,17 +93,9 @@ def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, toget
     once, and 24 where each is asked about with the answer in each of four places. Groups of a category are taken in the order
     of ``rank_seed``, by which tasks lay out identities.
 
-    Args:
-        samples: the whole dataset, in any order.
-        spec: a count (``"200"``) or a percentage (``"20%"``, rounded to the nearest count, at least one), of samples or of
-            whole groups.
-        seed: another seed, another subset.
-        together: keys of ``Sample.keys`` by which samples belong together, or ``group`` for ``Sample.group``; a sample that lacks
-            a key goes by its group, and one without either stands alone.
-
-    Raises:
-        UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
-        DatasetError: there are no samples.
+    ``spec`` is a count (``"200"``) or a percentage (``"20%"``, rounded to the nearest count, at least one), of samples or of
+    whole groups. ``together`` are keys of ``Sample.keys``, or ``group`` for ``Sample.group``; a sample that lacks a key goes by
+    its group, and one without either stands alone.
     """
     everything = sorted(samples, key=lambda sample: sample.id)
     units = _units(everything, together)

@@ -25,10 +25,8 @@ def pixel_features(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
 
     The image is shrunk to 64 x 64 pixels and converted to CIELAB. Compared are the layout, 16 x 16 means of the three channels
     as distances from mid grey, and the colours, the square roots of an 8 x 8 x 8 histogram. Both have length 1, so that the
-    cosine of two images is the mean of the cosines of their layouts and of their colours.
-
-    Args:
-        picture: RGB, uint8, shape (H, W, 3).
+    cosine of two images is the mean of the cosines of their layouts and of their colours. The image is RGB, uint8, shape (H, W,
+    3).
     """
     import cv2
     import numpy as np
@@ -52,10 +50,7 @@ def unit_rows(features: NDArray[np.floating]) -> NDArray[np.float64]:
 def nearest(rows: NDArray[np.float64], groups: Sequence[str], index: int) -> list[int]:
     """Returns every other row, nearest first; rows of the same group come first, and equal ones keep their order.
 
-    Args:
-        rows: of length 1, shape (n, d).
-        groups: of each row.
-        index: of the row that the others are compared with.
+    Rows have length 1, shape (n, d).
     """
     import numpy as np
 
@@ -69,12 +64,8 @@ def circles(rows: NDArray[np.float64], groups: Sequence[str], size: int) -> list
     """Returns disjoint sets of ``size`` rows of one group that are near each other; rows left over are in none.
 
     Whoever is shown with the rest of its set is as often the one in the middle as any other is: of a row and those nearest to it
-    alone, it would be the row that is most like all others, which can be seen without knowing which one is meant.
-
-    Args:
-        rows: of length 1, shape (n, d).
-        groups: of each row.
-        size: of each set, at least 1.
+    alone, it would be the row that is most like all others, which can be seen without knowing which one is meant. Rows have
+    length 1, shape (n, d).
     """
     import numpy as np
 

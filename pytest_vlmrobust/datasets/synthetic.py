@@ -46,11 +46,8 @@ def layouts() -> tuple[str, ...]:
 def write(benchmark: str, folder: Path, *, pictures_apart: bool = False) -> Path:
     """Writes a small TSV in the layout of a benchmark and returns its path.
 
-    Args:
-        benchmark: one of ``layouts()``.
-        folder: where; it is made if it is not there.
-        pictures_apart: writes ``NAME_local.tsv`` with paths, and the images to ``images/NAME_local``, as VLMEvalKit does with
-            files above 1 GB.
+    ``benchmark`` is one of ``layouts()``. ``pictures_apart`` writes ``NAME_local.tsv`` with paths, and the images to
+    ``images/NAME_local``, as VLMEvalKit does with files above 1 GB.
     """
     if benchmark not in _FILES:
         raise UnknownName("layout", benchmark, _FILES)

@@ -96,11 +96,8 @@ COLUMNS = {
 def read_tsv(path: Path, name: str, *, compat: str = "", benchmark: Benchmark | None = None) -> Contents:
     """Returns the samples of a TSV file; images are decoded only when a sample's image is loaded.
 
-    Args:
-        path: the file.
-        name: what the dataset is called; decides whether ``index`` counts circular copies.
-        compat: ``"vlmevalkit"`` shows the options that VLMEvalKit's prompt shows.
-        benchmark: the record to read it by; without one, as the module says.
+    ``name`` decides whether ``index`` counts circular copies. ``compat="vlmevalkit"`` shows the options that VLMEvalKit's prompt
+    shows. Without a ``benchmark`` it is read as the module says.
     """
     if compat not in {"", COMPAT}:
         raise UnknownName("compat", compat, [COMPAT])

@@ -96,11 +96,7 @@ class FaceCollection:
         return self._entities
 
     def neighbours(self, entity: Entity, count: int) -> tuple[PortraitImage, ...]:
-        """Returns drawings of ``count`` other people who share all but a few features with the entity, nearest first.
-
-        Raises:
-            DatasetError: the entity is of another collection.
-        """
+        """Returns drawings of ``count`` other people who share all but a few features with the entity, nearest first."""
         family = self._families.get(entity.id)
         if family is None:
             raise DatasetError(f"{self.name} has no face {entity.id!r}; it has {self.count}, from face-000 on")

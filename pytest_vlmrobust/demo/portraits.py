@@ -163,15 +163,9 @@ def families(rng: np.random.Generator, *, evaluation: bool, size: int = FAMILY) 
 
     The members of a family share clothes, backdrop, pose, skin tone and most features. Every two differ in the same three
     features, at least one of them in ``BOLD``. Which member comes first is chance, so nothing but a picture of it tells which of
-    them is meant: neither the group (shared by all), nor what most of them have in common, nor which one is rare.
-
-    Args:
-        rng: consumed as needed.
-        evaluation: the split that every member is of; training is to draw the other.
-        size: members of a family, 1 to ``FAMILY``.
-
-    Raises:
-        ValueError: another size.
+    them is meant: neither the group (shared by all), nor what most of them have in common, nor which one is rare. ``rng`` is
+    consumed as needed. ``evaluation`` is the split that every member is of; training draws the other. A family has 1 to
+    ``FAMILY`` members.
     """
     if not 1 <= size <= FAMILY:
         raise ValueError(f"a family has 1 to {FAMILY} members, not {size}; relatives() yields more")
@@ -189,11 +183,7 @@ def relatives(rng: np.random.Generator, family: tuple[Portrait, ...]) -> Iterato
     They come in families of as many members, in which members differ in the same features as in the first one. What the others
     have in common was drawn anew, as often as the first one's, in three features that are the same for all; so members of two
     families differ in up to six. Where whole families are shown, nothing tells which is the first: were single portraits drawn
-    around a member instead, it would be the one in the middle.
-
-    Args:
-        rng: consumed as needed.
-        family: two members or more, as ``families`` yields them.
+    around a member instead, it would be the one in the middle. ``rng`` is consumed as needed; the family has two members or more.
     """
     base, known = family[0], {member.signature for member in family}
     varied = [name for name in VARIED if len({getattr(member, name) for member in family}) > 1]

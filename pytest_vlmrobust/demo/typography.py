@@ -197,8 +197,7 @@ BUILT_IN: tuple[Typeface, ...] = (
 def typefaces_in(folder: Path) -> tuple[FontFace, ...]:
     """Returns the fonts of a folder, named as their files, in the order of their names.
 
-    Raises:
-        DatasetError: no such folder, no font in it, or a font that cannot be read or lacks letters from a to z.
+    Each has to have the letters from a to z.
     """
     files = sorted(path for path in folder.glob("*") if path.suffix.lower() in SUFFIXES)
     if not files:
@@ -318,11 +317,7 @@ def print_of(word: str, style: Style, side: int) -> Print:
 
 
 def draw_print(what: Print) -> NDArray[np.uint8]:
-    """Draws a word: uint8 RGB, shape (side, side, 3).
-
-    Raises:
-        DatasetError: it does not fit, which cannot be for what ``print_of`` returns and its neighbours.
-    """
+    """Draws a word: uint8 RGB, shape (side, side, 3)."""
     import cv2
     import numpy as np
 

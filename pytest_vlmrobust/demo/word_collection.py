@@ -185,15 +185,8 @@ class PrintImage:
 class WordCollection:
     """Words of the evaluation split, evenly spread over categories, typefaces, casings, positions and rotations.
 
-    Args:
-        name: of the collection.
-        side: of the pictures, pixels.
-        count: of the words, all different.
-        seed: decides the words and their styles.
-        fonts: a folder of ``.ttf`` and ``.otf`` files that are used beside the package's own.
-
-    Raises:
-        DatasetError: ``side`` or ``count`` is too small.
+    ``side`` of the images is in pixels; ``count`` of the words are all different. ``fonts`` is a folder of ``.ttf`` and ``.otf``
+    files that are used beside the package's own.
     """
 
     name: str = "words"
@@ -221,11 +214,7 @@ class WordCollection:
         return self.side
 
     def entities(self) -> Sequence[Entity]:
-        """Returns the words, in the order of their numbers.
-
-        Raises:
-            DatasetError: there are not as many words, or the folder of fonts cannot be used.
-        """
+        """Returns the words, in the order of their numbers."""
         return self._entities
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
@@ -233,9 +222,6 @@ class WordCollection:
 
         The first of many are the same as few. Their own prints may be of either split. The first two and the word itself are the
         same three whichever of them is meant: that one is a word of the vocabulary and the others are not tells nothing then.
-
-        Raises:
-            DatasetError: the word is not of this collection, or has fewer neighbours.
         """
         what, family = self._prints.get(entity.id), self._families.get(entity.id)
         if what is None or family is None:

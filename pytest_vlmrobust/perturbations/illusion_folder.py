@@ -37,17 +37,9 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
     ``FOLDER/original`` is read once, and each illusion when it is needed. The fingerprint of a setting has the digest
     of the originals and of the variant's files, as they are when it is first asked for.
 
-    Args:
-        folder: the folder; the module's text has its layout.
-        name: the name in settings, when there are several folders.
-        replace: whether to take the place of a perturbation that was registered under that name before.
-
-    Returns:
-        the settings that exist from now on, sorted.
-
-    Raises:
-        UsageError: the folder does not have the layout, or a name in it cannot be used; or ``name`` cannot.
-        ImageError: (by the setting) the image is not among the originals, its variant is missing, or a file is not an image.
+    ``name`` tells several folders apart. ``replace`` takes the place of a perturbation of that name. Returned are the new
+    settings, sorted. A setting raises ImageError where an image is not among the originals, its variant is missing, or a file is
+    not an image.
     """
     stored = IllusionFolder(typed_path(folder).absolute(), name)
 

@@ -49,10 +49,8 @@ def split(setting: Setting) -> tuple[tuple[Step, ...], Setting]:
 def perturbed(sample: Sample, setting: str | Setting, *, seed: int) -> Sample:
     """Returns a sample after those steps of a setting that change questions; steps that change pixels are left to do.
 
-    Args:
-        sample: of a dataset.
-        setting: its steps draw as those of :class:`~pytest_vlmrobust.perturbations.Renderer` do.
-        seed: derive it from the sample, so that samples differ.
+    Steps draw as those of :class:`~pytest_vlmrobust.perturbations.Renderer` do: derive the seed from the sample, so that samples
+    differ.
     """
     parsed = Setting.parse(setting) if isinstance(setting, str) else setting
     steps, names = split(parsed)[0], list[str]()

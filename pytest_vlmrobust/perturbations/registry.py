@@ -77,11 +77,6 @@ def corruption(
         source: paper, table or page that defines it.
         version: raise it whenever the pixels change for the same input and seed.
         replace: whether to take the place of an own perturbation of that name, as when a notebook cell is run again.
-
-    Raises:
-        UsageError: the name is taken, reserved or cannot be spelled in a setting, a level is missing, the levels do not fit
-            the function's signature or hold more than numbers and text, ``changes`` names something unknown, or ``version`` is
-            no whole number of at least 1.
     """
     severities = {"low": low, "mid": mid, "high": high}
 

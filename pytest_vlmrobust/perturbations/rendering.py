@@ -50,17 +50,9 @@ class Renderer:
         again, also from its occurrence). So ``a+b`` is ``b`` applied to ``a``, and the levels of one perturbation share their
         draws: ``high`` is ``low`` made stronger, not another accident. The bytes depend on nothing but the
         image, the setting, the seed, the versions of the libraries and the kind of processor: not on process, thread, order or
-        batch. Another instruction set may round a sum otherwise, by one level.
-
-        Args:
-            image: uint8 RGB, shape (H, W, 3), sides from 1 to 32000; it is not changed.
-            seed: an integer; derive it from the sample, so that samples differ.
-
-        Raises:
-            TypeError: ``image`` is no uint8 array, or ``seed`` no integer; :func:`as_rgb` converts images.
-            ImageError: ``image`` has another shape, or a side that is 0 or too long.
-            UsageError: a perturbation that is not built in returned something else than such an array, or one of another size
-                or number than it declares.
+        batch. Another instruction set may round a sum otherwise, by one level. The image is uint8 RGB, shape (H, W, 3), with
+        sides from 1 to 32000 (:func:`as_rgb` converts images), and is not changed. Derive the seed from the sample, so that
+        samples differ.
         """
         return self.render(image, seed=seed).image
 
@@ -92,13 +84,8 @@ class Renderer:
 def get(setting: str | Setting) -> Renderer:
     """Returns the function that applies ``setting`` to an image; see :class:`Renderer`.
 
-    Several perturbations are joined by ``+`` and applied in order; ``clean`` copies.
-
-    Raises:
-        UnknownName: nothing has that name; the message offers the nearest one.
-        SettingError: the setting cannot be read, its level is absent or unknown (the message lists the levels), or it is not
-            about pixels alone, as ``no_image`` and perturbations of a whole question.
-        MissingExtra: it is a transform of a library that is not installed.
+    Several perturbations are joined by ``+`` and applied in order; ``clean`` copies. A setting that is not about pixels alone is
+    a SettingError: ``no_image``, and perturbations of a whole question.
 
     >>> get("flip_h+flip_h")(np.arange(6, dtype=np.uint8).reshape(1, 2, 3), seed=1234).tolist()
     [[[0, 1, 2], [3, 4, 5]]]
@@ -190,11 +177,8 @@ def as_rgb(image: Any) -> Image:
 
     Takes a Pillow image of any mode but floating point, or an array of uint8, uint16 or bool with shape (H, W) or
     (H, W, 1) grey, (H, W, 2) grey with alpha, (H, W, 3) RGB or (H, W, 4) RGBA. Transparency is laid over white; 16 bits are
-    scaled so that 65535 becomes 255, rounded. The orientation noted in EXIF data is not applied.
-
-    Raises:
-        TypeError: no image, or numbers whose range is not evident, such as floats.
-        ImageError: a shape that is no image's, or 32-bit values above 65535.
+    scaled so that 65535 becomes 255, rounded. The orientation noted in EXIF data is not applied. Floats are a TypeError, because
+    their range is not evident, and 32-bit values above 65535 an ImageError.
     """
     if isinstance(image, np.ndarray):
         return _from_array(image)

@@ -113,13 +113,8 @@ def _written(sample: Sample, text: str, area: float, drawn: tuple[str, tuple[flo
 def write(image: Image, *, text: str, shaped_by: str, area: float, left: float, top: float) -> Image:
     """Returns the image with a text in black on a white rectangle.
 
-    Args:
-        image: uint8 RGB, shape (H, W, 3).
-        text: on one line, as large as the rectangle allows.
-        shaped_by: the text whose shape the rectangle has.
-        area: of the image that the rectangle covers, as a share.
-        left: where it stands, as a share of the room that it leaves.
-        top: likewise.
+    The text is on one line, as large as the rectangle allows; the rectangle has the shape of ``shaped_by`` and covers ``area`` of
+    the image, as a share. ``left`` and ``top`` say where it stands, as shares of the room that it leaves.
     """
     import PIL.Image
 

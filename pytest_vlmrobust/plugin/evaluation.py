@@ -55,11 +55,7 @@ class RunEvaluation(RunInputs):
 
     @cached_property
     def tests(self) -> PlannedTests:
-        """What its tests need, and what they are judged by.
-
-        Raises:
-            UsageError: the options name something that cannot be used.
-        """
+        """What its tests need, and what they are judged by."""
         from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
 
         return PlannedTests(
@@ -90,8 +86,7 @@ class RunEvaluation(RunInputs):
     def sample_warnings(self, planned: Mapping[str, Sequence[JudgedTest]]) -> list[str]:
         """Returns, a sentence for each, the rules that too few samples are there for.
 
-        Args:
-            planned: model to what it will be judged by.
+        ``planned`` has, by model, what it will be judged by.
         """
         from pytest_vlmrobust.evaluation.power.sample_size import sample_warnings
 
@@ -163,11 +158,7 @@ class RunEvaluation(RunInputs):
         return Guard(lambda: self.open_backend(ref), ref.name, self.settings.vlm_timeout)
 
     def check_budget(self) -> None:
-        """Refuses to limit tokens that nobody counts.
-
-        Raises:
-            UsageError: a backend does not say how many tokens its answers take.
-        """
+        """Refuses to limit tokens that nobody counts."""
         if not self.settings.vlm_budget_tokens:
             return
         for name, ref in self.models.items():

@@ -30,12 +30,7 @@ class GatedTest:
     """The command line that runs the test alone; empty if unknown."""
 
     def check(self) -> None:
-        """Ends the test as the verdict says: pass, fail, xfail where waived, skip where not applicable.
-
-        Raises:
-            ThresholdExceeded: a bound is broken.
-            NotDecided: nothing is broken, and the evidence does not decide.
-        """
+        """Ends the test as the verdict says: pass, fail, xfail where waived, skip where not applicable."""
         __tracebackhide__ = True
         from pytest_vlmrobust.reporting.explanation import explain
 
@@ -79,9 +74,7 @@ def vlm_check_memory(pytestconfig: pytest.Config) -> CheckMemory:
 def _judge_and_record(request: pytest.FixtureRequest, test: str) -> GatedTest:
     """Returns what was measured and concluded about a test; ``test`` says of which kind it is.
 
-    Raises:
-        BackendError: too many inferences failed for a verdict.
-        VlmRobustError: nothing could be measured.
+    It is a BackendError where too many inferences failed for a verdict.
     """
     from pytest_vlmrobust.reporting.explanation import explain
     from pytest_vlmrobust.reporting.junit import properties

@@ -71,11 +71,7 @@ class RunInputs:
 
     @cached_property
     def models(self) -> dict[str, ModelRef]:
-        """The models by the name that stands in test ids.
-
-        Raises:
-            UsageError: a model that cannot be found or described.
-        """
+        """The models by the name that stands in test ids."""
         from pytest_vlmrobust.backends import model_ids, resolve
 
         names = self.settings.vlm
@@ -98,11 +94,7 @@ class RunInputs:
 
     @cached_property
     def clock(self) -> Clock:
-        """The day of the run, by which waivers are judged, and what says that it is a wrong one.
-
-        Raises:
-            PolicyError: a thresholds file that is absent.
-        """
+        """The day of the run, by which waivers are judged, and what says that it is a wrong one."""
         from pytest_vlmrobust.evaluation.judge.scopes import policy_files
         from pytest_vlmrobust.evaluation.run.clock import Clock
 
@@ -119,11 +111,7 @@ class RunInputs:
 
     @cached_property
     def policies(self) -> dict[str, Policy]:
-        """The policy of each model.
-
-        Raises:
-            UsageError: a thresholds file that cannot be read or honoured.
-        """
+        """The policy of each model."""
         from pytest_vlmrobust.evaluation.judge.scopes import policy_for
         from pytest_vlmrobust.policies import Mode
 
@@ -148,12 +136,7 @@ class RunInputs:
 
     @cached_property
     def baseline(self) -> Baseline | None:
-        """The earlier run that cells are compared with.
-
-        Raises:
-            UsageError: the directory holds no evidence of a run, or none of a model of this one; or the run is not named, or its
-                tests stopped early.
-        """
+        """The earlier run that cells are compared with."""
         from pytest_vlmrobust.evaluation.judge.baseline import Baseline
         from pytest_vlmrobust.evaluation.run.evidence import newest_runs
 
@@ -182,11 +165,7 @@ class RunInputs:
         return read_grids(self.settings.vlm_patches)
 
     def refuse_partial_baseline(self) -> None:
-        """Refuses to replace a baseline by a run that may stop early: later runs would be compared with a part of the samples.
-
-        Raises:
-            UsageError: ``--vlm-update-baseline`` where a policy is adaptive.
-        """
+        """Refuses to replace a baseline by a run that may stop early: later runs would be compared with a part of the samples."""
         from pytest_vlmrobust.policies import Mode
 
         stopping = [name for name, policy in self.policies.items() if policy.mode is Mode.ADAPTIVE]

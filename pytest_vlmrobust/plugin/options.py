@@ -243,11 +243,7 @@ class Settings:
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> Settings:
-        """Reads the options and ini values of a pytest run.
-
-        Raises:
-            pytest.UsageError: a value that is not a number, or out of range, where one is needed.
-        """
+        """Reads the options and ini values of a pytest run."""
         settings = cls(**{f.name: _resolve(config, f.name, f.default, f.metadata) for f in fields(cls)})
         for name in ("vlm_batch_size", "vlm_threads", "vlm_aa_sample", "vlm_ray_cpus"):
             if getattr(settings, name) != AUTO and getattr(settings, name) < 1:
@@ -269,13 +265,7 @@ class Settings:
         return settings
 
     def check(self) -> None:
-        """Refuses options that contradict each other, and an update of the baseline in continuous integration.
-
-        Raises:
-            UsageError: a baseline is to be updated in continuous integration or without a place for it, or a model is to be asked
-                again and must not be asked, or nobody knows in which batches it was asked first, or a run that only fills its
-                store is to do more, or a batch is to hold more than any may.
-        """
+        """Refuses options that contradict each other, and an update of the baseline in continuous integration."""
         from pytest_vlmrobust.backends.contract import MOST_IN_A_BATCH
 
         if self.vlm_update_baseline and os.environ.get("CI"):

@@ -104,10 +104,8 @@ class ProgressDisplay:
     def for_run(cls, config: pytest.Config, *, reports: bool) -> ProgressDisplay | None:
         """Returns the display of a process, or None where nothing should be printed (``--collect-only``).
 
-        Args:
-            config: How pytest was called; with ``-q`` only notices are shown. With ``-s`` there is no live row: what tests print
-                would stand in it.
-            reports: Whether this process reports; the workers of pytest-xdist only show notices.
+        With ``-q`` only notices are shown, as by the workers of pytest-xdist. With ``-s`` there is no live row: what tests print
+        would stand in it.
         """
         if config.option.collectonly:
             return None

@@ -73,11 +73,7 @@ class Run(RunEvaluation):
     # What the run was asked for.
 
     def check(self) -> None:
-        """Looks at everything the user named, without opening weights or data.
-
-        Raises:
-            UsageError: something of it cannot be used.
-        """
+        """Looks at everything the user named, without opening weights or data."""
         from pytest_vlmrobust.datasets import sampling
 
         if not self.only_plans:
@@ -92,12 +88,7 @@ class Run(RunEvaluation):
         self.data.check()
 
     def choose_rerun(self, sent: Mapping[str, object] | None = None) -> None:
-        """Looks for the tests that ``--vlm-rerun`` asks for; a worker takes them from what its controller ``sent``.
-
-        Raises:
-            UsageError: the store has no earlier run about the models of this one.
-            StoreError: its records cannot be read.
-        """
+        """Looks for the tests that ``--vlm-rerun`` asks for; a worker takes them from what its controller ``sent``."""
         from pytest_vlmrobust.evaluation.after.rerun import Rerun, find_rerun
 
         if sent is not None:
@@ -160,12 +151,7 @@ class Run(RunEvaluation):
         return own | self.workers_files
 
     def keep_sums(self, files: Iterable[Path]) -> None:
-        """Remembers what was just written for good: these files, and what stands in the run's own directory.
-
-        Raises:
-            OSError: a file is gone already, or cannot be read.
-            StoreError: the evidence is, or cannot.
-        """
+        """Remembers what was just written for good: these files, and what stands in the run's own directory."""
         from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME as SPENDING
         from pytest_vlmrobust.store.database import FILE_NAME
         from pytest_vlmrobust.store.run_directory import BASELINE, MANIFEST_FILE, file_sum
@@ -350,12 +336,7 @@ class Run(RunEvaluation):
         }
 
     def copy_to(self, directory: Path) -> list[Path]:
-        """Copies into a report what makes it a run: records, what judged them, and evidence; returns the files.
-
-        Raises:
-            OSError: one cannot be copied.
-            StoreError: the evidence cannot.
-        """
+        """Copies into a report what makes it a run: records, what judged them, and evidence; returns the files."""
         import shutil
 
         from pytest_vlmrobust.store.journal import FILE_NAME

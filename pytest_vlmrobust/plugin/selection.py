@@ -119,11 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
-    """Returns what a test function is about; empty if the run has no data or models of its kind.
-
-    Raises:
-        UsageError: no model, a test without marks, or a name in a mark that is not known.
-    """
+    """Returns what a test function is about; empty if the run has no data or models of its kind."""
     if not run.settings.vlm:
         raise UsageError(NO_MODEL)
     from pytest_vlmrobust.evaluation.run.plan import plan_cells, plan_families, plan_sweeps

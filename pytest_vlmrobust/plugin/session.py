@@ -234,10 +234,8 @@ def _collecting_seldom() -> Iterator[None]:
 def _ends_in_order() -> Iterator[Callable[[], None]]:
     """Makes a run that is ended from outside end with a decision.
 
-    A signal that somebody handles or ignores already, as below ``nohup``, is left to them.
-
-    Yields:
-        What is called once the run is concluded: such a signal, and Ctrl-C, then no longer keeps its files from being written.
+    A signal that somebody handles or ignores already, as below ``nohup``, is left to them. Yields what is called once the run is
+    concluded: such a signal, and Ctrl-C, then no longer keeps its files from being written.
     """
     main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
     numbers = [getattr(signal, name) for name in ENDINGS if main and hasattr(signal, name)]
@@ -274,8 +272,8 @@ _GUARDED = "vlm_guarded"
 def _guard_exit(say: Callable[[str], None]) -> Callable[[int | None], None]:
     """Keeps ``os._exit(0)`` from ending this process with the exit code of a GO, until the process is gone.
 
-    Returns:
-        What is called with the exit code of pytest when it is about to end: only after 0 may the process end by ``os._exit(0)``.
+    Returned is what is called with the exit code of pytest when it is about to end: only after 0 may the process end by
+    ``os._exit(0)``.
     """
     leave: Callable[[int], NoReturn] = getattr(os._exit, _GUARDED, os._exit)
     process, ended = os.getpid(), 0
@@ -385,9 +383,7 @@ _REPORT: pytest.StashKey[ReportDirectory] = pytest.StashKey()
 def _claim_report(config: pytest.Config, given: Callable[[str], Any]) -> None:
     """Takes the directory of the report: from now on it says nothing of an earlier run, whatever ends this one.
 
-    Args:
-        config: of pytest.
-        given: returns the value of an option, or of its ini value.
+    ``given`` returns the value of an option, or of its ini value.
     """
     if _REPORT in config.stash or not given("vlm_report"):
         return

@@ -63,8 +63,7 @@ class Budgets:
     def judge_failures(self, *, n_requested: int, n_errors: int) -> list[Verdict]:
         """Returns why the answers of a test say too little: none was asked for, none came, or one failed where none may.
 
-        Raises:
-            ValueError: counts that contradict each other.
+        Counts that contradict each other are a ValueError.
         """
         if not 0 <= n_errors <= n_requested:
             raise ValueError(f"{n_errors} errors of {n_requested} requested answers: expected 0 <= errors <= requested")
@@ -139,12 +138,9 @@ class Coverage:
     ) -> list[Condition]:
         """Returns what was not measured, whether or not that is allowed.
 
-        Args:
-            planned: Gated tests that the collected files hold.
-            selected: Those of them that were to run.
-            narrowed: An option that may leave out tests that are not counted, such as ``--lf``; empty without one.
-            samples: Dataset to the number of samples that were asked, and that it has; a dataset asked in full may be missing.
-            suites: The names of the test files that ran.
+        Of the ``planned`` gated tests that the collected files hold, ``selected`` were to run. ``narrowed`` is an option that may
+        leave out tests that are not counted, such as ``--lf``. ``samples`` are, by dataset, how many were asked and how many
+        there are; a dataset asked in full may be missing.
         """
         return [
             *self._of_tests(planned, selected, narrowed),
@@ -155,13 +151,8 @@ class Coverage:
     def condition(self, key: str, value: str, fact: str, requires: str, advice: str, *, allowed: bool) -> Condition:
         """Returns a condition that a key of this coverage is about.
 
-        Args:
-            key: of a thresholds file.
-            value: what it is there, or by default.
-            fact: what the run did not do.
-            requires: what GO requires where that is not allowed.
-            advice: what to do then.
-            allowed: whether it is.
+        ``fact`` is what the run did not do, ``requires`` what GO requires where that is not allowed, and ``advice`` what to do
+        then.
         """
         shortfall = f"{fact}, and {requires} ({self.cite(key, value)}): {advice}"
         return Condition(shortfall, Allowance(fact, self.allowed_by(key, value)), allowed)

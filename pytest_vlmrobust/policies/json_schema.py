@@ -42,10 +42,8 @@ def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
     """Returns the schema, draft 7, which editors know best.
 
     It accepts whatever the reader accepts, and refuses what the reader refuses but for what depends on other values, such as a
-    bound on the wrong side of its metric, or beyond what it can be.
-
-    Args:
-        metrics: those to offer, with their units; others are accepted, for a metric may be a user's own.
+    bound on the wrong side of its metric, or beyond what it can be. Metrics are offered with their units; others are accepted,
+    for a metric may be a user's own.
     """
     measured = {name: facts for name, facts in metrics.items() if not facts.unmeasured}
     values, units = _values(measured), _units(measured)

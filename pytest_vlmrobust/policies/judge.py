@@ -114,10 +114,7 @@ def judge_rule(
 def _not_shown(rule: Rule, verdict: Verdict, judged: JudgedEstimate | None = None) -> Verdict:
     """Returns MEASURED for a rule that blocks and lets an undecided verdict pass, with what it does not show.
 
-    Args:
-        rule: the one that was applied.
-        verdict: INCONCLUSIVE or NOT_APPLICABLE.
-        judged: what was compared with the bound; None where nothing was.
+    ``judged`` is what was compared with the bound; None where nothing was.
     """
     (low, high), _ = judged.telling if judged else ((math.nan, math.nan), "")
     open_rule = NotShown(
@@ -173,15 +170,9 @@ def verdict_of_part(
     The interval is judged whatever the rule judges in the end: the samples so far are a random part of the dataset, and so its
     value lies in an interval for the population at least as surely as the population's.
 
-    Args:
-        rule: one that applies.
-        estimate: from the answers so far.
-        waivers: those that cover the same test. Once the bound is shown to be broken, the question is whether a cap is kept.
-        today: the day by which waivers are judged.
-        tests: how many tests of the run share the rule.
-        share: the part of the rule's risks that this look may use.
-        asked: how many answers there are, as the reason says it: ``24 of 128 answers``.
-        category: which stratum the estimate is about; empty for the whole dataset.
+    Once the bound is shown to be broken, the question is whether the cap of a waiver is kept. ``tests`` is how many tests of the
+    run share the rule, ``share`` the part of its risks that this look may use, and ``asked`` how many answers there are, as the
+    reason says it: ``24 of 128 answers``. An empty category is the whole dataset.
     """
     treatment = rule.treatment
     spent = replace(
@@ -207,13 +198,8 @@ def early_verdict(
 ) -> Verdict | None:
     """Returns the verdict that follows from what is shown about the bound of a rule, and about the cap of a waiver.
 
-    Args:
-        rule: one that applies.
-        within: says of a bound whether it is shown to be kept, or broken.
-        waivers: those that cover the same test; expired ones count for nothing.
-        today: the day by which they are judged.
-        because: how it is shown.
-        category: which stratum the test is about; empty for the whole dataset.
+    ``within`` says of a bound whether it is shown to be kept, or broken, and ``because`` how. Expired waivers count for nothing.
+    An empty category is the whole dataset.
     """
     called = f"{rule.metric} ({category})" if category else rule.metric
     kept = within(rule.bound)

@@ -88,15 +88,9 @@ def load_policy(
     whole, and override key by key. The policy says what either changed. The ``defaults`` of a file are those of its own rules and
     of no others. Every file is checked in full, overridden parts included.
 
-    Args:
-        paths: One file or more.
-        known_metrics: The metrics that rules may name; with their facts, units, directions and scopes are checked as well.
-        ambiguous: Short names that mean several metrics, with the full names to choose from.
-        root: Files below this directory are cited relative to it.
-
-    Raises:
-        PolicyError: a file that cannot be read or honoured, with file, line, what was found and what was expected.
-        UnknownName: a metric that is not known, with the nearest one.
+    ``known_metrics`` are those that rules may name; with their facts, units, directions and scopes are checked as well.
+    ``ambiguous`` are short names that mean several metrics, with the full names to choose from. Files below ``root`` are cited
+    relative to it. A PolicyError names file, line, value and what was expected.
     """
     names = [_display_path(path, root) for path in paths]
     contents = [_bytes(path, name) for path, name in zip(paths, names, strict=True)]
@@ -110,12 +104,7 @@ def parse_policy(
     known_metrics: Mapping[str, MetricFacts] | Collection[str],
     ambiguous: Mapping[str, Collection[str]] | None = None,
 ) -> Policy:
-    """Reads the bytes of thresholds files as :func:`load_policy` does; ``names`` are how messages and records cite them.
-
-    Raises:
-        PolicyError: a file that cannot be honoured, with file, line, what was found and what was expected.
-        UnknownName: a metric that is not known, with the nearest one.
-    """
+    """Reads the bytes of thresholds files as :func:`load_policy` does; ``names`` are how messages and records cite them."""
     reader = _Reader(known_metrics, ambiguous or {})
     tops = [_read_top(content, name) for content, name in zip(contents, names, strict=True)]
     budgets, coverages = _read_budgets(tops), _read_coverage(tops)

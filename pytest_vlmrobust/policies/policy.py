@@ -191,8 +191,7 @@ class Policy:
     def sharing_budget(self, of: str) -> int:
         """Returns how many tests share the risk of a budget: its cells have one half, its datasets the other.
 
-        Args:
-            of: ``BUDGET_CELLS`` or ``BUDGET_DATASETS``.
+        ``of`` is ``BUDGET_CELLS`` or ``BUDGET_DATASETS``.
         """
         return 2 * max(1, self.shared_by.get(of, 1))
 

@@ -74,13 +74,9 @@ class Bound:
 def parse_quantity(raw: float | str, unit: str, reach: tuple[float, float] = EVERYTHING) -> float:
     """Returns a quantity of a thresholds file as a finite number: ``0.05``, ``"5pp"`` and ``"5%"`` are all 0.05.
 
-    Args:
-        raw: A number, or text as written.
-        unit: The unit of the metric; empty when nothing is known about it, and then nothing is refused on its account.
-        reach: The smallest and the largest value that the metric can have; a quantity beyond is refused, however it is written.
-
-    Raises:
-        ValueError: what was expected instead, as a sentence.
+    ``unit`` is that of the metric; it is empty when nothing is known about it, and then nothing is refused on its account.
+    ``reach`` is the smallest and the largest value that the metric can have; a quantity beyond is refused. The ValueError says as
+    a sentence what was expected instead.
     """
     value = _parse_text(raw, unit, reach) if isinstance(raw, str) else _parse_number(raw, unit, reach)
     if not _reaches(reach, value):

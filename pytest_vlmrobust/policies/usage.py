@@ -198,10 +198,7 @@ class UnmetRule:
 def unmet_rules(rules: Iterable[Rule], records: Iterable[Record], categories: Callable[[], Iterable[str]]) -> list[UnmetRule]:
     """Returns the blocking rules whose metric was measured, and never in their scope.
 
-    Args:
-        rules: of a policy.
-        records: what was measured for the models that it judges.
-        categories: returns those of the datasets of the run; only called for a rule about one.
+    ``records`` are of the models that the policy judges; ``categories`` is only called for a rule about one.
     """
     tests = {test for _, test in measured_tests(records)}
     blocking = [rule for rule in rules if rule.treatment.tier is Tier.BLOCK]

@@ -193,13 +193,8 @@ def better_convention(model: str, declared: str, samples: Sequence[Sample], pred
     Clearly better means: a mean overlap of at least ``LEAST_FIT`` that is higher by at least ``LEAST_GAIN``, a higher overlap for
     more than half of the samples, and so often higher rather than lower that chance would do it with a probability of at most
     ``ERROR_RATE`` (one-sided exact sign test over samples, Bonferroni over the other conventions). This takes at least ten
-    samples. The best of several conventions is named.
-
-    Args:
-        model: the model's name, for the sentence.
-        declared: the convention that is declared for it; empty for none, which is ``pixels``.
-        samples: questions about unperturbed images, of one task, so that they do not depend on one another.
-        predictions: the answers, in the same order.
+    samples. The best of several conventions is named. The declared one is empty for none, which is ``pixels``. Give questions
+    about unperturbed images, of one task, so that they do not depend on one another, and the answers in the same order.
     """
     spoken = declared or PIXELS
     if spoken not in CONVENTIONS:

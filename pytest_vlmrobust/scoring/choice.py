@@ -65,9 +65,7 @@ CHOICE_RULES: Final[Mapping[str, str]] = {
 def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
     """Returns the option that ``text`` answers with; never raises.
 
-    Args:
-        text: what the model wrote, thinking included.
-        options: upper-case letters to texts.
+    The text is what the model wrote, thinking included; the options are texts by upper-case letters.
 
     >>> extract_choice("The answer is **B**.", {"A": "cat", "B": "dog"})
     Extraction(answer='B', rule='statement')

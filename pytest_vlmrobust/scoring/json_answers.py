@@ -77,9 +77,7 @@ def read_json(text: str) -> Document:
 def read_value(text: str, position: int) -> Any:
     """Returns the value that begins at ``position``.
 
-    Raises:
-        ValueError: it cannot be read.
-        EOFError: the text ends in the middle of it.
+    It is an EOFError where the text ends in the middle of it, and a ValueError where it cannot be read.
     """
     return _Reader(text).value(position, 0)[0]
 

@@ -40,11 +40,9 @@ def names() -> list[str]:
 def score(sample: Sample, prediction: Prediction) -> Score:
     """Returns the score of ``prediction``: NaN when the inference failed, 0 and unparsed when no answer can be read.
 
-    Where the model was asked and gave none, the rule says why (``UNANSWERED``): a refusal is not searched for an answer.
-
-    Raises:
-        UnknownName: no scorer has the name ``sample.scorer`` or, where that is empty, ``sample.task``.
-        UsageError: nothing says how the sample is scored (``UNDECLARED``).
+    Where the model was asked and gave none, the rule says why (``UNANSWERED``): a refusal is not searched for an answer. The
+    scorer is ``sample.scorer`` or, where that is empty, ``sample.task``; it is a UsageError where nothing says how the sample is
+    scored (``UNDECLARED``).
     """
     _refuse_undeclared(sample)
     scorer = SCORERS.get(sample.scorer or sample.task)

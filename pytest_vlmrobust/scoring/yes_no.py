@@ -50,9 +50,7 @@ YES_NO_RULES: Final[Mapping[str, str]] = {
 def extract_yes_no(text: str, question: str = "") -> Extraction:
     """Returns ``"yes"`` or ``"no"`` as read from ``text``; never raises.
 
-    Args:
-        text: what the model wrote, thinking included.
-        question: what it was asked, where that is known: what "There is no dog, but there is a cat" answers depends on it.
+    What "There is no dog, but there is a cat" answers depends on the question, where that is known.
 
     >>> extract_yes_no("There is no dog, so yes")
     Extraction(answer='yes', rule='conclusion')

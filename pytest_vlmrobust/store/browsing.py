@@ -66,11 +66,7 @@ class Browser:
     """The answers of some runs; any number of threads may ask it. What cannot be read is a ``StoreError``."""
 
     def __init__(self, runs: Mapping[str, Path]) -> None:
-        """Remembers where runs are, by their names; nothing is opened before it is asked for.
-
-        Raises:
-            UsageError: there are too many of them.
-        """
+        """Remembers where runs are, by their names; nothing is opened before it is asked for."""
         if len(runs) > MOST_RUNS:
             raise UsageError(f"{len(runs)} runs are too many to look at side by side: choose up to {MOST_RUNS} of them")
         self.runs = dict(runs)
@@ -118,13 +114,7 @@ class Browser:
     def answers(self, wanted: Wanted, sort: str, cells: Collection[tuple[str, int]] | None = None) -> Found:
         """Returns the answers that are looked for, in order; of a sample under a setting of several views one key.
 
-        Args:
-            wanted: which ones.
-            sort: one of ``SORTS``.
-            cells: the runs and ids of cells that they may be of; ``None`` for all.
-
-        Raises:
-            StoreError: a run cannot be read, or it takes too long.
+        ``sort`` is one of ``SORTS``; ``cells`` are runs and ids of cells that they may be of, ``None`` for all.
         """
         with self._reading() as connection:
             key = ("answers", wanted, sort, None if cells is None else frozenset(cells), self._version(connection))
@@ -134,13 +124,7 @@ class Browser:
     def samples(self, wanted: Wanted, sort: str, cells: Collection[tuple[str, int]] | None = None) -> list[FoundSample]:
         """Returns the samples of the answers that are looked for; the ones that most settings harm come first.
 
-        Args:
-            wanted: which answers.
-            sort: ``data`` for the order of the data; anything else for the worst first.
-            cells: as of :meth:`answers`.
-
-        Raises:
-            StoreError: a run cannot be read, or it takes too long.
+        ``sort`` is ``data`` for the order of the data; anything else puts the worst first. ``cells`` as in :meth:`answers`.
         """
         order = "first" if sort == "data" else "harmed desc, wrong desc, first"
         with self._reading() as connection:

@@ -40,9 +40,7 @@ class StoreCopy:
     def __init__(self, store: Path, directory: Path) -> None:
         """Remembers both directories; nothing is opened yet.
 
-        Args:
-            store: on a local disk; a running pytest may write to it.
-            directory: of the copy, on any file system.
+        The store is on a local disk, and a running pytest may write to it; the directory of the copy may be on any file system.
         """
         self.store = store
         self.directory = directory
@@ -76,8 +74,7 @@ class StoreCopy:
     def update(self) -> int:
         """Puts the answers of the store into the copy, beside those that other processes put there; returns how many it has now.
 
-        Raises:
-            StoreError: the store cannot be read, or the copy cannot be written; then the earlier copy stays.
+        If it fails, the earlier copy stays.
         """
         if not (self.store / FILE_NAME).is_file():
             self._look()

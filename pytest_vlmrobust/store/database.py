@@ -174,9 +174,6 @@ def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> s
     """Opens the database, and creates it unless ``read_only``.
 
     Local disks only: the write-ahead log does not work on network file systems.
-
-    Raises:
-        StoreError: the file or its directory cannot be used, is no database of ours, is damaged or of another schema.
     """
     with explain_errors(path, "open", schema):
         connection = _connect_read_only(path, schema) if read_only else _connect_writable(path)
@@ -271,11 +268,7 @@ def _connect_read_only(path: Path, schema: DatabaseSchema) -> sqlite3.Connection
 
 
 def read_only_uri(path: Path, schema: DatabaseSchema = STORE) -> str:
-    """Returns the URI by which SQLite opens a database that nothing is written to, also on a read-only disk.
-
-    Raises:
-        StoreError: there is none, or a part of it lies in a log that cannot be merged there.
-    """
+    """Returns the URI by which SQLite opens a database that nothing is written to, also on a read-only disk."""
     if not path.exists():
         raise _nothing_to_read(path, schema)
     immutable = not os.access(path.parent, os.W_OK)  # SQLite cannot put its lock files beside the database then

@@ -184,11 +184,7 @@ class Evidence(Database):
 
     @classmethod
     def open(cls, directory: Path, *, read_only: bool = False) -> Evidence:
-        """Opens the evidence of a run's directory, and creates both unless ``read_only``.
-
-        Raises:
-            StoreError: it cannot be opened; the message says why and what to do.
-        """
+        """Opens the evidence of a run's directory, and creates both unless ``read_only``."""
         path = directory / FILE_NAME
         opened = cls(path, connect(path, read_only=read_only, schema=SCHEMA))
         if read_only:
@@ -241,11 +237,8 @@ class Evidence(Database):
     def put_samples(self, dataset: str, digest: str, samples: Sequence[Sample], metric: str = "accuracy") -> None:
         """Stores what was asked of a dataset, without its images; the same again changes nothing.
 
-        Args:
-            dataset: its name in test ids.
-            digest: of its content.
-            samples: in their order; the coordinates in which a model speaks of boxes are left out, see ``put_spaces``.
-            metric: what is reported for the dataset as a whole.
+        They are in their order, and leave out the coordinates in which a model speaks of boxes (see ``put_spaces``). ``digest``
+        is of the dataset's content; ``metric`` is what is reported for the dataset as a whole.
         """
         rows = [(dataset, place, sample.id, sample_to_json(sample)) for place, sample in enumerate(samples)]
         with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
@@ -258,8 +251,7 @@ class Evidence(Database):
     def put_pictures(self, dataset: str, pictures: Mapping[str, PictureDigests]) -> None:
         """Stores the image digests of samples, by sample id; storing the same again changes nothing.
 
-        Raises:
-            StoreError: it cannot be written, or another process of the run saw other images.
+        It is a StoreError where another process of the run saw other images.
         """
         rows = [(dataset, sample, digests.sources, digests.pixels) for sample, digests in pictures.items()]
         with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
@@ -301,14 +293,8 @@ class Evidence(Database):
     def put_cells(self, cells: Sequence[StoredCell], encoded: Mapping[str, str] = MappingProxyType({})) -> None:
         """Stores the answers of cells in one transaction; of a cell that was evaluated again, the last ones.
 
-        Answers about a part of its samples join those that are there.
-
-        Args:
-            cells: the answers of each; one cell may come in several parts.
-            encoded: predictions that were just read from a store, as the JSON that they have there, by key.
-
-        Raises:
-            StoreError: it cannot be written; nothing of them is stored then.
+        Answers about a part of its samples join those that are there. One cell may come in several parts. ``encoded`` are
+        predictions that were just read from a store, as the JSON that they have there, by key.
         """
         with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
             written = [self._put(stored, encoded) for stored in cells]
@@ -404,11 +390,7 @@ class Evidence(Database):
         return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in texts)
 
     def get_cell(self, cell: Cell, *, whole: bool = True) -> StoredCell:
-        """Returns the answers of a cell; with ``whole`` unset also where a part of its samples was asked about.
-
-        Raises:
-            StoreError: there are none, some are missing, or they cannot be read.
-        """
+        """Returns the answers of a cell; with ``whole`` unset also where a part of its samples was asked about."""
         with self._lock, _explain_errors(self.path, "read"):
             number, views, notes = self._whole(cell) if whole else self._views_and_notes(cell)
             rows = self._connection.execute(
@@ -542,10 +524,7 @@ class Evidence(Database):
     def _places(self, cell: Cell, views: int, numbers: Sequence[int]) -> tuple[int, ...]:
         """Returns the samples that have an answer to each of their views, by their places in the dataset.
 
-        Args:
-            cell: for messages.
-            views: of each sample.
-            numbers: the places of the answers among those to all views of all samples, sorted.
+        ``views`` are of each sample; ``numbers`` are the places of the answers among those to all views of all samples, sorted.
         """
         (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
         places = tuple(dict.fromkeys(number // views for number in numbers))

@@ -33,11 +33,7 @@ class Journal:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Opens the journal of a run directory, and creates both.
-
-        Raises:
-            StoreError: the file cannot be opened for writing.
-        """
+        """Opens the journal of a run directory, and creates both."""
         self.path = directory / FILE_NAME
         self._lock = threading.Lock()
         try:
@@ -100,10 +96,7 @@ class Journal:
 def read_journal(directory: Path) -> list[Record]:
     """Returns the records of a run in the order of writing, without a last line that was torn.
 
-    A test that ran again has several records; the last one holds.
-
-    Raises:
-        StoreError: there is no journal, or a whole line is no record; names file and line.
+    A test that ran again has several records; the last one holds. A whole line that is no record is a StoreError.
     """
     path = directory / FILE_NAME
     try:
@@ -114,11 +107,7 @@ def read_journal(directory: Path) -> list[Record]:
 
 
 def last_records(directory: Path) -> list[Record]:
-    """Returns one record for each test of a run, in the order in which tests first ended: the last one.
-
-    Raises:
-        StoreError: there is no journal, or a whole line is no record; names file and line.
-    """
+    """Returns one record for each test of a run, in the order in which tests first ended: the last one."""
     return list({record.key: record for record in read_journal(directory)}.values())
 
 
@@ -134,11 +123,7 @@ class JournalReader:
         self._lock = threading.Lock()
 
     def records(self) -> list[Record]:
-        """Returns one record for each test, the last one, in the order in which these were written.
-
-        Raises:
-            StoreError: there is no journal, or a whole line is no record; names file and line.
-        """
+        """Returns one record for each test, the last one, in the order in which these were written."""
         with self._lock:
             try:
                 with self.path.open("rb") as stream:

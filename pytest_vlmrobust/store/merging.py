@@ -45,13 +45,7 @@ def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
     """Puts what several stores hold into a new one: answers, what they belong to, and what images were made from.
 
     The new store appears once it is whole. Where two stores answer one question, the answers have to agree; then the first stays.
-
-    Args:
-        sources: directories of stores, at least one; they are only read.
-        out: the directory of the new store, which holds none yet.
-
-    Raises:
-        StoreError: a store cannot be read, is of another schema, or contradicts another one; ``out`` holds a store.
+    ``out`` may hold no store yet; the sources are only read.
     """
     path = out / FILE_NAME
     if path.exists():

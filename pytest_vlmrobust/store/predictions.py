@@ -47,13 +47,8 @@ class Store(Database):
     def open(cls, directory: Path, *, read_only: bool = False, clock: Callable[[], float] = time.time) -> Store:
         """Opens the store of a directory, and creates both unless ``read_only``.
 
-        Args:
-            directory: Where ``predictions.sqlite`` lies; on a local disk.
-            read_only: Never write; the directory may be read-only then, and has to hold a store.
-            clock: The time in seconds that all processes which share the store agree on; leases are measured by it.
-
-        Raises:
-            StoreError: the store cannot be opened; the message says why and what to do.
+        The directory is on a local disk. ``clock`` gives the time in seconds that all processes which share the store agree on;
+        leases are measured by it.
         """
         path = directory / FILE_NAME
         return cls(path, connect(path, read_only=read_only), read_only=read_only, clock=clock)
@@ -75,11 +70,7 @@ class Store(Database):
         return found
 
     def decoded(self, key: str, text: str) -> Prediction:
-        """Reads one of the predictions that :meth:`get_encoded` returns.
-
-        Raises:
-            StoreError: it is no prediction of this release.
-        """
+        """Reads one of the predictions that :meth:`get_encoded` returns."""
         return decode_prediction(text, lambda: f"{self.path}: the prediction {key!r}")
 
     def has(self, keys: Iterable[str]) -> set[str]:
@@ -102,12 +93,8 @@ class Store(Database):
     def put_many(self, predictions: Mapping[str, Prediction], *, context: Mapping[str, str | int | float]) -> int:
         """Stores a batch in one transaction, ends the leases on its keys, and returns how many of the answers were new.
 
-        Args:
-            predictions: Answers by key. Those with ``finish_reason`` ``"error"`` are left out, and keep their lease.
-            context: What the batch belongs to (model, dataset, setting ...): evidence, stored once and referred to by each row.
-
-        Raises:
-            StoreError: the store cannot be written; nothing of the batch is stored then.
+        Answers with ``finish_reason`` ``"error"`` are left out and keep their lease. ``context`` is what the batch belongs to
+        (model, dataset, setting ...), stored once and referred to by each row.
         """
         rows = [
             (key, encode_prediction(prediction)) for key, prediction in predictions.items() if prediction.finish_reason != "error"
@@ -296,11 +283,7 @@ def encode_prediction(prediction: Prediction) -> str:
 
 
 def decode_prediction(text: str, what: Callable[[], str]) -> Prediction:
-    """Reads what :func:`encode_prediction` wrote.
-
-    Raises:
-        StoreError: it is no prediction of this release; ``what`` says in the message what was read.
-    """
+    """Reads what :func:`encode_prediction` wrote. ``what`` says in a message what was read."""
     try:
         content: dict[str, Any]
         content, end = _DECODER.raw_decode(text)

@@ -58,12 +58,7 @@ def changes_to_json(before: Sample, after: Sample) -> str:
 def sample_from_json(content: str, changes: str = "{}") -> Sample:
     """Reads what :func:`sample_to_json` wrote; the images of the sample cannot be loaded.
 
-    Args:
-        content: the sample.
-        changes: what a setting changed in it, as :func:`changes_to_json` wrote it.
-
-    Raises:
-        StoreError: it is no sample of this release.
+    ``changes`` is what a setting changed in it, as :func:`changes_to_json` wrote it.
     """
     try:
         data = {**json.loads(content), **json.loads(changes)}
@@ -112,9 +107,7 @@ class Answer:
 def row_of(answer: Answer, encoded: str | None = None) -> tuple[str, str, float | None, str, str, str | None]:
     """Returns an answer as it is stored: key, prediction, value, state, rule, what was read.
 
-    Args:
-        answer: the answer.
-        encoded: its prediction as JSON, where somebody has that already.
+    ``encoded`` is its prediction as JSON, where somebody has that already.
     """
     score = answer.score
     value = None if math.isnan(score.value) else score.value
@@ -122,11 +115,7 @@ def row_of(answer: Answer, encoded: str | None = None) -> tuple[str, str, float 
 
 
 def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
-    """Reads what :func:`row_of` gave, with its place in the cell before it.
-
-    Raises:
-        StoreError: it is no answer; names file, cell and place.
-    """
+    """Reads what :func:`row_of` gave, with its place in the cell before it."""
     place, key, prediction, value, state, rule, answer = row
     what = f"answer {place} of {cell}"
     if state not in _STATES:
@@ -138,11 +127,7 @@ def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
 
 
 def value_of(path: Path, cell: Cell, place: int, value: object) -> float:
-    """Returns the value of a score, in [0, 1]; NaN for a null value.
-
-    Raises:
-        StoreError: it is something else; names file, cell and place.
-    """
+    """Returns the value of a score, in [0, 1]; NaN for a null value."""
     if value is None:
         return math.nan
     if not isinstance(value, float) or not 0 <= value <= _HIGHEST:
@@ -152,11 +137,7 @@ def value_of(path: Path, cell: Cell, place: int, value: object) -> float:
 
 
 def parse_json(path: Path, content: Any, kind: type[T], what: str) -> T:
-    """Returns the list or object that a JSON text holds.
-
-    Raises:
-        StoreError: the text holds something else; ``what`` says in the message what was read.
-    """
+    """Returns the list or object that a JSON text holds. ``what`` says in a message what was read."""
     try:
         return check_type(path, json.loads(content), kind, what)
     except (ValueError, TypeError, RecursionError) as error:
@@ -169,11 +150,7 @@ def text_of(path: Path, value: object, what: str) -> str:
 
 
 def check_type(path: Path, value: object, kind: type[T], what: str) -> T:
-    """Returns a value that is of a kind.
-
-    Raises:
-        StoreError: it is of another kind; ``what`` says in the message what was read.
-    """
+    """Returns a value that is of a kind. ``what`` says in a message what was read."""
     if not isinstance(value, kind):
         raise StoreError(f"{path}: {what} holds {value!r:.100}, expected {_KINDS[kind]}. {RUN_AGAIN}")
     return value

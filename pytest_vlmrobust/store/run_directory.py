@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 def replace_file(path: Path, content: bytes | Path) -> None:
     """Writes ``content``, or what the file of that name holds, beside ``path`` and puts it in its place when it is on disk.
 
-    Raises:
-        OSError: it cannot be written; what was there before is left as it was.
+    If it cannot be written, what was there before stays.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -184,13 +183,7 @@ class Manifest(TypedDict, total=False):
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
     """Writes ``manifest.json`` in place of an earlier one, and returns its path.
 
-    Args:
-        directory: The run directory; created if it is not there.
-        content: JSON-safe values; digests, seeds, versions, device. ``manifest_version`` is added.
-
-    Raises:
-        StoreError: the file cannot be written; an earlier one is left as it was.
-        TypeError, ValueError: ``content`` is not JSON-safe; nothing is written.
+    ``content`` is JSON-safe; ``manifest_version`` is added. If it cannot be written, an earlier one stays.
     """
     text = json.dumps({**content, _VERSION_KEY: SCHEMA_VERSION}, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     path = directory / MANIFEST_FILE
@@ -214,11 +207,7 @@ def _read_json(path: Path, noun: str) -> Any:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Returns the content of a run's ``manifest.json``, with its ``manifest_version``.
-
-    Raises:
-        StoreError: there is none, it is no manifest, or it is of a newer release.
-    """
+    """Returns the content of a run's ``manifest.json``, with its ``manifest_version``."""
     path = directory / MANIFEST_FILE
     content = _read_json(path, "manifest")
     version = content.get(_VERSION_KEY) if isinstance(content, dict) else None
@@ -311,11 +300,7 @@ def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple
 
 
 def read_docket(run: Path) -> dict[str, Any]:
-    """Returns the content of ``docket.json`` of a run.
-
-    Raises:
-        StoreError: there is none, or it is not what a run of this release wrote.
-    """
+    """Returns the content of ``docket.json`` of a run."""
     path = run / DOCKET_FILE
     data = _read_json(path, "docket")
     version = data.get(_KEY) if isinstance(data, dict) else None
@@ -332,9 +317,6 @@ def planned_tests(run: Path) -> dict[str, str]:
     """Returns the model (or family of models) of each test that was to run, by its node id.
 
     There is none where the run ended before it measured anything.
-
-    Raises:
-        StoreError: ``docket.json`` is not what a run of this release wrote.
     """
     if not (run / DOCKET_FILE).exists():
         return {}

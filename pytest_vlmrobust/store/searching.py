@@ -123,10 +123,8 @@ class Search:
     def __init__(self, connection: sqlite3.Connection, numbers: Mapping[str, int], cells: Sequence[BrowsedCell]) -> None:
         """Remembers where it searches.
 
-        Args:
-            connection: where the runs are attached, and which :func:`prepare` has seen.
-            numbers: the numbers of the runs that are attached, by their names.
-            cells: all cells of these runs.
+        The connection is one that :func:`prepare` has seen, with the runs attached by their ``numbers``; ``cells`` are all cells
+        of these runs.
         """
         self._connection = connection
         self._numbers = numbers

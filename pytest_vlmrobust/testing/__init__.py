@@ -56,16 +56,10 @@ def check_metric(metric: MetricLike, *, examples: int = 100, check: str = "") ->
     nothing changes and for images that add nothing. Its interval contains the value, and contains the truth at the declared rate:
     see :data:`INTERVALS`. Verdicts on it are monotone: see :data:`LAWS`.
 
-    Args:
-        metric: a registered metric, by name, record or function; or any function whose parameters are named as in
-            :class:`~pytest_vlmrobust.metrics.Needs` (``clean``, ``perturbed``, ``perturbed_by_setting``, ``no_image`` ...).
-        examples: how many generated score tables to try for each check.
-        check: name of one of :data:`CHECKS`; when empty, all checks that concern the metric run.
-
-    Raises:
-        AssertionError: a property does not hold; the message shows the smallest scores found and what came out.
-        UnknownName: no metric, or no check, has that name.
-        UsageError: the name of a parameter is not one of the needs.
+    The metric is a registered one, by name, record or function, or any function whose parameters are named as in
+    :class:`~pytest_vlmrobust.metrics.Needs` (``clean``, ``perturbed``, ``perturbed_by_setting``, ``no_image`` ...). Each check
+    tries so many ``examples`` of score tables. ``check`` names one of :data:`CHECKS`; when empty, all that concern the metric
+    run. The AssertionError of a property that does not hold shows the smallest scores that break it and what came out.
     """
     __tracebackhide__ = True
     record = _record(metric)

@@ -305,16 +305,9 @@ def check_backend(backend: Backend, *, check: str = "", sees: bool = True, toler
     Its fingerprint stays the same, what it says of itself is JSON, and how it is asked is said by numbers and truths. Each
     check asks for itself: a server is asked some two hundred times.
 
-    Args:
-        backend: one that is open; it is closed and left open again.
-        check: name of one of :data:`BACKEND_CHECKS`; when empty, all run.
-        sees: whether it looks at images; a script may not.
-        tolerance: by how much a log-probability may move with the batch, by rounding: in half precision some hundredths.
-
-    Raises:
-        AssertionError: a promise is not kept; the message shows request and answer.
-        BackendError: it cannot be asked, or returns another number of answers than it was asked for.
-        UnknownName: no check has that name.
+    The backend is open; it is closed and left open again. ``check`` names one of :data:`BACKEND_CHECKS`; when empty, all run.
+    ``sees`` is whether it looks at images; a script may not. ``tolerance`` is by how much a log-probability may move with the
+    batch, by rounding: in half precision some hundredths. The AssertionError of a broken promise shows request and answer.
     """
     __tracebackhide__ = True
     if check and check not in BACKEND_CHECKS:

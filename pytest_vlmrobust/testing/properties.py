@@ -48,9 +48,7 @@ for _name, _examples in PROFILES.items():
 def examples_of(profile: str | None = None) -> int:
     """Returns how many examples a Hypothesis profile tries for each property.
 
-    Args:
-        profile: the value of ``--hypothesis-profile``; when empty, that of the environment variable ``VLMROBUST_PROFILE``, else
-            ``vlm-fast``.
+    An empty profile is that of the environment variable ``VLMROBUST_PROFILE``, else ``vlm-fast``.
     """
     if profile:
         return settings.get_profile(profile).max_examples

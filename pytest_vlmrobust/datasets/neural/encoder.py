@@ -81,10 +81,7 @@ class ImageEncoder:
         """Returns one embedding for each image, float32, shape (images, d).
 
         That of a dual encoder is what it compares with text. Else it is what the encoder pools, or, where the checkpoint has no
-        weights for that, the mean over its last hidden states.
-
-        Args:
-            pictures: RGB, uint8, shape (H, W, 3).
+        weights for that, the mean over its last hidden states. The images are RGB, uint8, shape (H, W, 3).
         """
         import torch
 

@@ -43,8 +43,7 @@ MOST_FACES = 2
 def face_finder(model: Path) -> Iterator[Callable[[NDArray[np.uint8]], list[dict[str, Box]]]]:
     """Gives a function from an image, RGB, uint8, shape (H, W, 3), to the boxes of each face in it, as ``boxes_of``.
 
-    Args:
-        model: MediaPipe's face landmarker, a ``.task`` file.
+    ``model`` is MediaPipe's face landmarker, a ``.task`` file.
     """
     if find_spec("mediapipe") is None:
         raise MissingExtra("finding the boxes of faces", "mediapipe", extra="faces")
@@ -74,11 +73,8 @@ def face_finder(model: Path) -> Iterator[Callable[[NDArray[np.uint8]], list[dict
 def boxes_of(points: NDArray[np.float64], size: tuple[int, int]) -> dict[str, Box]:
     """Returns the boxes of ``left_eye``, ``right_eye``, ``nose`` and ``mouth``, cut off at the edges of the image.
 
-    Left and right are the viewer's, whether or not the image is mirrored. What is outside of the image has no box.
-
-    Args:
-        points: the landmarks of one face as fractions of width and height, shape (468 or more, 2).
-        size: width and height of the image in pixels.
+    Left and right are the viewer's, whether or not the image is mirrored. What is outside of the image has no box. ``points`` are
+    the landmarks of one face as fractions of width and height, shape (468 or more, 2); ``size`` is width and height in pixels.
     """
     pixels = np.clip(points, 0.0, 1.0) * size
     left, right = sorted(EYES, key=lambda eye: float(pixels[list(eye), 0].mean()))

@@ -47,11 +47,7 @@ class CleanImage:
 
 
 def read_image(path: Path) -> CleanImage:
-    """Returns the image in a file of a format that is opened here: turned as its EXIF data says, the first frame of several.
-
-    Raises:
-        ImageError: the file does not exist, is not an image, is truncated, or has more pixels than Pillow considers safe.
-    """
+    """Returns the image in a file of a format that is opened here: turned as its EXIF data says, the first frame of several."""
     import PIL.Image
 
     if not path.is_file():

@@ -33,11 +33,6 @@ def show(
     """Writes a gallery of an image file as an HTML page, in one step, and returns it.
 
     Without ``sets`` and ``settings`` it shows :data:`DEFAULT_SETS`. ``tile`` is the width of an image in pixels, 64 to 400.
-
-    Raises:
-        UsageError: the name or the width is refused, there is nothing to show, or ``out`` cannot be written.
-        UnknownName, SettingError: a set or a setting does not exist.
-        ImageError: the image cannot be read, or has sides that no setting can work on.
     """
     if out.suffix.lower() != ".html":
         raise UsageError(f"{out}: no format is called {out.suffix!r}. Expected a name that ends in .html (a browser prints it)")

@@ -149,22 +149,12 @@ def super_resolution(
     Real checkpoints and GPUs were not available and were not checked. Res-Bench used DiffIR, which spandrel 0.4 does not load:
     with another network, results are not those of the paper.
 
-    Args:
-        path: a checkpoint that spandrel knows, ``.safetensors``, or a pickle of tensors alone.
-        name: the name in settings, when there are several networks.
-        tile: longest side in pixels that the network sees at once, surroundings not counted; less needs less memory.
-        device: a torch device, such as ``cuda:0``.
-        dtype: ``float32``, ``float16`` or ``bfloat16``.
-        replace: whether to take the place of a perturbation that was registered under that name before.
-
-    Returns:
-        the settings of the sizes in Res-Bench's Table 3; any other size can be named too.
-
-    Raises:
-        ModelError: there is no such file, or its name is not one of a checkpoint. (By the setting:) the file cannot be read
-            safely, or is not a network that enlarges a single RGB image.
-        MissingExtra: (by the setting) spandrel is not installed.
-        UsageError: ``tile`` or ``dtype`` makes no sense, or ``name`` cannot be used.
+    ``path`` is a checkpoint that spandrel knows: ``.safetensors``, or a pickle of tensors alone. ``tile`` is the longest side in
+    pixels that the network sees at once, surroundings not counted; less needs less memory. ``device`` is a torch device such as
+    ``cuda:0``; ``dtype`` is ``float32``, ``float16`` or ``bfloat16``. ``name`` tells several networks apart, and ``replace``
+    takes the place of a perturbation of that name. Returned are the settings of the sizes in Res-Bench's Table 3; any other size
+    can be named too. A setting raises ModelError where the file cannot be read safely or is not a network that enlarges a single
+    RGB image, and MissingExtra without spandrel.
     """
     upscaler = Upscaler(typed_path(path).absolute(), tile=tile, device=device, dtype=dtype)
 

@@ -46,11 +46,9 @@ def grain(height: int, width: int, units: float, *, least: float) -> float:
 def tone(image: Image, *, soften: float = 0.0, local: float = 0.5) -> Plane:
     """Returns the layout: luma in [0, 1], stretched to full contrast, shape (H, W).
 
-    Args:
-        image: uint8 RGB, shape (H, W, 3).
-        soften: the standard deviation in pixels of a Gaussian that blurs it; 0 keeps it sharp.
-        local: how much of the difference from the surroundings (a tenth of the image) is added on top. Where tones are cut into
-            a few steps it should be 0: its gradual halos would become steps with contours of their own.
+    ``soften`` is the standard deviation in pixels of a Gaussian that blurs it; 0 keeps it sharp. ``local`` is how much of the
+    difference from the surroundings (a tenth of the image) is added on top. Where tones are cut into a few steps it should be 0:
+    its gradual halos would become steps with contours of their own.
     """
     cv2 = opencv()
     grey = luma(image)

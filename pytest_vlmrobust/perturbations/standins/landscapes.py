@@ -350,12 +350,9 @@ def _cast(ids: Labels, per_row: int, right: Plane, left: Plane, heights: Table) 
     Seen from the ground up, a line rises from a column, passes over one beside it, and over the one diagonally in front. It meets
     the side of a column that is as high as the line is where it leaves it, and the top of a lower column.
 
-    Args:
-        ids: the number of the column under the foot of each line.
-        per_row: how many numbers a row has; see ``_number_squares``.
-        right: how far the foot is along the base of its column, in [0, 1).
-        left: the same along the other coordinate.
-        heights: the height of each column in edges, below 1.
+    ``ids`` is the number of the column under the foot of each line, and ``per_row`` how many numbers a row has (see
+    ``_number_squares``). ``right`` and ``left`` say how far the foot is along the base of its column, in [0, 1); ``heights`` are
+    of the columns in edges, below 1.
     """
     over_right = right > left
     near, far = 1.0 - np.maximum(right, left), 1.0 - np.minimum(right, left)
