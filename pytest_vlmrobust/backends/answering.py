@@ -95,16 +95,6 @@ def answer_by_halves(
     """Returns the predictions of a batch; on failure its halves are tried, down to the one request that fails.
 
     Out of memory and a poisoned request are met alike: what can be answered is, and what cannot yields an error prediction.
-
-    Args:
-        batch: One batch.
-        answer: Answers a batch whole, or raises.
-        recover: Called after a failure, when nothing refers to the failed tensors any more.
-        fatal: The exception after which the device answers nothing any more; None when the library has none.
-
-    Raises:
-        VlmRobustError: what ``answer`` raised on purpose.
-        Exception: one of ``fatal``.
     """
     try:
         return answer(batch)

@@ -29,13 +29,7 @@ class BatchSize:
     """The size of the next batch, and what it rests on."""
 
     def __init__(self, asked: int | str, has_room: Callable[[], bool], *, largest: int = LARGEST) -> None:
-        """Begins with ``asked``, or with ``START`` where that is ``auto``.
-
-        Args:
-            asked: A number, which stays, or ``auto``.
-            has_room: Whether a batch twice as large as the last ones would fit into memory.
-            largest: How far it may grow.
-        """
+        """Begins with ``asked``, or with ``START`` where that is ``auto``."""
         self.now = START if isinstance(asked, str) else asked
         """How many requests the next batch may have."""
         self._asked = asked
@@ -84,11 +78,7 @@ class BatchSize:
 
 
 def room_for_twice(loaded_bytes: int | None) -> bool:
-    """Returns whether ``SPARE`` times what batches needed so far is free; False where the system does not tell.
-
-    Args:
-        loaded_bytes: What the process held once its weights were loaded, as :func:`held_bytes` said; None where it did not.
-    """
+    """Returns whether ``SPARE`` times what batches needed so far is free; False where the system does not tell."""
     peak, free = _field(PROC / "self/status", "VmHWM"), free_bytes()
     if loaded_bytes is None or peak is None or free is None:
         return False

@@ -127,11 +127,7 @@ def completion(
 
 
 def text_prediction(reply: Any, method: str) -> Prediction:
-    """Returns the text of a reply as a prediction.
-
-    Raises:
-        Malformed: the reply is not what the protocol says.
-    """
+    """Returns the text of a reply as a prediction."""
     choice, content, finish = _parts(reply)
     sent, details = _message(choice), facts_of(reply)
     refusal = sent.get("refusal")
@@ -151,10 +147,6 @@ def letter_prediction(reply: Any, letters: Sequence[str]) -> Prediction:
     A letter's log-probability is that of its most probable token among those that the server lists, blanks around it apart,
     also as a tokenizer spells them (``▁A``, ``ĠA``). One
     that is not listed is less probable than every listed token, so that it is never the answer where another one is listed.
-
-    Raises:
-        Malformed: the reply is not what the protocol says.
-        NoLogprobs: it has no log-probabilities.
     """
     choice, content, finish = _parts(reply)
     sent = _message(choice)
@@ -174,11 +166,7 @@ def letter_prediction(reply: Any, letters: Sequence[str]) -> Prediction:
 
 
 def first_logprobs(choice: Mapping[str, Any]) -> list[tuple[str, float]] | None:
-    """Returns the tokens that are listed for the first place, with their log-probabilities; None where the server gives none.
-
-    Raises:
-        Malformed: what it gives is not what the protocol says.
-    """
+    """Returns the tokens that are listed for the first place, with their log-probabilities; None where the server gives none."""
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if content is None:
@@ -196,11 +184,7 @@ def first_logprobs(choice: Mapping[str, Any]) -> list[tuple[str, float]] | None:
 
 
 def first_choice(reply: Any) -> Mapping[str, Any]:
-    """Returns the one answer of a reply.
-
-    Raises:
-        Malformed: there is none.
-    """
+    """Returns the one answer of a reply."""
     choices = reply.get("choices") if isinstance(reply, dict) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise Malformed("a reply without choices")
@@ -209,11 +193,7 @@ def first_choice(reply: Any) -> Mapping[str, Any]:
 
 
 def said(reply: Any) -> str:
-    """Returns all that a reply says, thoughts included: what tells one model from another.
-
-    Raises:
-        Malformed: the reply is not what the protocol says.
-    """
+    """Returns all that a reply says, thoughts included: what tells one model from another."""
     sent = _message(first_choice(reply))
     return "\n".join(str(sent[name]) for name in (*_THOUGHTS, "content", "refusal") if sent.get(name))
 
@@ -224,11 +204,7 @@ def thoughts_field(message: Mapping[str, Any]) -> str:
 
 
 def thinks_first(choice: Mapping[str, Any]) -> bool:
-    """Whether an answer has thoughts and nothing else yet.
-
-    Raises:
-        Malformed: the answer is not what the protocol says.
-    """
+    """Whether an answer has thoughts and nothing else yet."""
     sent = _message(choice)
     return not str(sent.get("content") or "").strip() and bool(thoughts_field(sent))
 

@@ -82,16 +82,8 @@ class Filtered(Exception):
 class Client:
     """A model on one server.
 
-    Args:
-        url: The base URL.
-        ref: The model. Without its ``key_variable`` the key is that of ``OPENAI_API_KEY``, which may be absent; beside
-            ``headers`` no key is sent then, for it may belong to another server.
-        limit: Seconds that a call may take.
-        learned: Keys of ``LEARNED`` that are known of the server.
-        learn: Called with one that the server shows.
-
-    Raises:
-        BackendError: a variable is named and not set, or no header can hold its value.
+    Its key is that of ``OPENAI_API_KEY`` where no ``key_variable`` is named; beside ``headers`` none is sent then, for it may
+    belong to another server.
     """
 
     def __init__(
@@ -142,13 +134,7 @@ class Client:
         )
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Returns the reply to a chat completion, as JSON, with a mark where it repeats the key.
-
-        Raises:
-            Failure: there is none.
-            Filtered: a filter of the server keeps the question from the model.
-            BackendError: there will never be one.
-        """
+        """Returns the reply to a chat completion, as JSON, with a mark where it repeats the key."""
         sent = self._completed(arguments)
         try:
             raw = await self._client.chat.completions.with_raw_response.create(model=self._model, **sent)

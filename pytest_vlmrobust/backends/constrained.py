@@ -49,12 +49,7 @@ def biased_body(messages: Sequence[Mapping[str, Any]], tokens: Mapping[str, Sequ
 
 
 def structured_prediction(reply: Any, choices: Sequence[str]) -> Prediction:
-    """Returns the choice in the object of a reply.
-
-    Raises:
-        Malformed: the reply is not what the protocol says.
-        Unconstrained: it is another answer.
-    """
+    """Returns the choice in the object of a reply."""
 
     def read(text: str) -> str:
         try:
@@ -68,12 +63,7 @@ def structured_prediction(reply: Any, choices: Sequence[str]) -> Prediction:
 
 
 def biased_prediction(reply: Any, choices: Sequence[str]) -> Prediction:
-    """Returns the choice that the token of a reply begins.
-
-    Raises:
-        Malformed: the reply is not what the protocol says.
-        Unconstrained: it begins none, or several.
-    """
+    """Returns the choice that the token of a reply begins."""
 
     def read(text: str) -> str:
         begun = [choice for choice in choices if text.strip() and choice.startswith(text.strip())]
@@ -93,15 +83,7 @@ def _chosen(reply: Any, method: str, read: Callable[[str], str]) -> Prediction:
 
 
 async def constraint_of(ask: Witness, tokens: LetterTokens | None) -> str:
-    """Returns the method by which a server is kept to letters, or an empty string.
-
-    Args:
-        ask: asks the server.
-        tokens: those of the letters A to D; None where nobody knows them.
-
-    Raises:
-        Failure: it cannot be asked.
-    """
+    """Returns the method by which a server is kept to letters, or an empty string."""
     if await keeps_to_schema(ask):
         return STRUCTURED_CHOICE
     if tokens is not None and not tokens.reason and await keeps_to_bias(ask, tokens):
@@ -110,20 +92,12 @@ async def constraint_of(ask: Witness, tokens: LetterTokens | None) -> str:
 
 
 async def keeps_to_schema(ask: Witness) -> bool:
-    """Returns whether a server answers with the letter that a schema leaves.
-
-    Raises:
-        Failure: it cannot be asked.
-    """
+    """Returns whether a server answers with the letter that a schema leaves."""
     return await _obeys(ask, lambda messages, letter: structured_body(messages, [letter]), structured_prediction)
 
 
 async def keeps_to_bias(ask: Witness, tokens: LetterTokens) -> bool:
-    """Returns whether a server answers with the letter whose tokens are raised.
-
-    Raises:
-        Failure: it cannot be asked.
-    """
+    """Returns whether a server answers with the letter whose tokens are raised."""
     return await _obeys(ask, lambda messages, letter: biased_body(messages, {letter: tokens.ids[letter]}), biased_prediction)
 
 

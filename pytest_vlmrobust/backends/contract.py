@@ -231,16 +231,7 @@ _ENDS = ("stop", "length", "error", *UNANSWERED)
 
 
 def accepted(predictions: object, requests: Sequence[Request], model: str) -> list[Prediction]:
-    """Returns what a backend answered, with a failed prediction in the place of each answer that breaks its contract.
-
-    Args:
-        predictions: what ``infer`` returned.
-        requests: what it was asked, in order.
-        model: the model's name in test ids, for messages.
-
-    Raises:
-        BackendError: it is not one prediction per request, so that nobody knows which belongs to which.
-    """
+    """Returns what a backend answered, with a failed prediction in the place of each answer that breaks its contract."""
     if not isinstance(predictions, Sequence) or len(predictions) != len(requests):
         given = f"{len(predictions)} answers" if isinstance(predictions, Sequence) else f"a {type(predictions).__name__}"
         raise BackendError(
@@ -349,18 +340,7 @@ class Guard:
     """
 
     def __init__(self, opening: Callable[[], Backend], model: str, seconds: float = 0.0) -> None:
-        """Opens the backend.
-
-        Args:
-            opening: what opens it.
-            model: the model's name in test ids, for messages.
-            seconds: what each call may take; 0 for any time.
-
-        Raises:
-            ModelError: ``opening`` raises what is no error of ours, or does not return in time.
-            UsageError: it says that the backend cannot be opened as it was asked for.
-            MissingExtra: what the backend needs is not installed.
-        """
+        """Opens the backend."""
         self._model, self._seconds = model, seconds
         self.given_up = False
         """Whether a call did not return in time: a thread is still in the backend, so that nothing may touch it."""
@@ -539,18 +519,7 @@ class Guard:
     # The limit, and the words.
 
     def _within(self, method: str, late: str, call: Callable[[], T], seconds: float | None = None) -> T:
-        """Returns what a call of the backend does, on a thread that is left behind where it takes too long.
-
-        Args:
-            method: whose call it is.
-            late: what the model has not done then, behind its name.
-            call: what calls it.
-            seconds: what it may take; by default as long as any other call.
-
-        Raises:
-            BackendError: it raises, or does not return within the time limit, now or before; ModelError of a factory.
-            KeyboardInterrupt: somebody ended the run meanwhile.
-        """
+        """Returns what a call of the backend does, on a thread that is left behind where it takes too long."""
         limit = self._seconds if seconds is None else seconds
         kind = ModelError if method == _FACTORY else BackendError
         if self.given_up:
@@ -578,12 +547,7 @@ class Guard:
             raise
 
     def _in_words(self, method: str, call: Callable[[], T]) -> T:
-        """Returns what a call does, or raises an error that says what the backend raised.
-
-        Raises:
-            BackendError: it raised what is no error of ours, or ModelError where it is a factory.
-            KeyboardInterrupt: a signal came meanwhile that ends the run, whatever the backend made of it.
-        """
+        """Returns what a call does, or raises an error that says what the backend raised."""
         process, found, error, said = os.getpid(), list[T](), None, ""
         with _interrupts() as came:
             try:

@@ -41,9 +41,6 @@ def device_for(requested: str) -> str:
     """Returns the device for ``requested``: itself, or what ``auto`` stands for on this machine.
 
     ``auto`` is ``cuda`` when torch is built for it and the driver reports a GPU, ``mps`` on Apple silicon, else ``cpu``.
-
-    Raises:
-        MissingExtra: torch is not installed.
     """
     if requested != "auto":
         return requested
@@ -62,11 +59,7 @@ def device_class(device: str) -> str:
 
 
 def torch_is_built_for_cuda() -> bool:
-    """Returns whether the installed torch carries CUDA, as its version file says.
-
-    Raises:
-        MissingExtra: torch is not installed.
-    """
+    """Returns whether the installed torch carries CUDA, as its version file says."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         raise MissingExtra("running a model", "torch")
@@ -130,10 +123,6 @@ def lease_one(folder: Path, gpus: Sequence[str]) -> Leased:
     """Returns the first GPU whose lock is free; where none is, one that as few processes as possible share.
 
     A GPU has a lock for each process that may share it: the second one is tried when the first of every GPU is taken.
-
-    Args:
-        folder: Where processes that look out for each other keep their locks; made where it is not there.
-        gpus: The names of the GPUs, in the order in which torch numbers them: what stands for a GPU in every process.
     """
     if not gpus:
         return Leased("cuda")  # whoever loads the weights says what is wrong
@@ -152,11 +141,7 @@ def lease_one(folder: Path, gpus: Sequence[str]) -> Leased:
 
 
 def _free_locks(folder: Path, gpus: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Yields how many others share a GPU, its number and the lock that was free.
-
-    Raises:
-        OSError: the folder cannot be written to, or its file system has no locks.
-    """
+    """Yields how many others share a GPU, its number and the lock that was free."""
     for share in itertools.count():
         for number, name in enumerate(gpus):
             lock = _locked(folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', name)}.{share}.lock")
@@ -168,9 +153,6 @@ def _locked(path: Path) -> int | None:
     """Returns a descriptor of the file with its lock held; None while another process holds it.
 
     On Windows the lock is on the first byte, elsewhere on the file. On both it goes with the process that holds it.
-
-    Raises:
-        OSError: the file cannot be opened, or the file system has no locks.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -228,11 +210,7 @@ def usable_cores() -> int:
 
 
 def require_device(device: str, requested: str) -> None:
-    """Checks that torch can use ``device``; imports torch.
-
-    Raises:
-        BackendError: it cannot; the message says which option to give.
-    """
+    """Checks that torch can use ``device``; imports torch."""
     import torch
 
     kind = device_class(device)

@@ -49,50 +49,24 @@ def checkpoint_digests(folder: Path, cache: Path | None = None, *, run: str = ""
         cache: A JSON file that remembers digests, see :class:`DigestCache`; None hashes every file.
         run: The run whose digests alone are taken from the cache; empty takes those of any run.
         code: Whether Python code of the checkpoint may run, which then decides as well.
-
-    Raises:
-        BackendError: the directory is absent, a part of the checkpoint is missing or is a Git LFS pointer, a file changed while
-            it was read, or a load would read what is not in the directory.
     """
     _require_complete(folder)
     return _digests(folder, _deciding_files(folder, code=code), cache, run)
 
 
 def checkpoint_state(folder: Path, *, code: bool = False) -> dict[str, list[int]]:
-    """Returns what the file system says about each file that decides: it changes with any of them, and no weights are read.
-
-    Raises:
-        BackendError: as :func:`checkpoint_digests`.
-    """
+    """Returns what the file system says about each file that decides: it changes with any of them, and no weights are read."""
     _require_complete(folder)
     return {str(file): _stamp(file) for file in _deciding_files(folder, code=code)}
 
 
 def adapter_digests(folder: Path, cache: Path | None = None, *, run: str = "") -> dict[str, str]:
-    """Returns the SHA-256 of each file of a LoRA adapter that peft saved: its configuration and its weights.
-
-    Args:
-        folder: its directory.
-        cache: as for :func:`checkpoint_digests`.
-        run: as for :func:`checkpoint_digests`.
-
-    Raises:
-        BackendError: the directory holds no such adapter, or a file of it is damaged.
-    """
+    """Returns the SHA-256 of each file of a LoRA adapter that peft saved: its configuration and its weights."""
     return _digests(folder, _adapter_files(folder), cache, run)
 
 
 def directory_digests(folder: Path, cache: Path | None = None, *, run: str = "") -> dict[str, str]:
-    """Returns the SHA-256 of every file below a directory, but for hidden ones and what Python compiled.
-
-    Args:
-        folder: a directory of which nobody says which of its files decide.
-        cache: as for :func:`checkpoint_digests`.
-        run: as for :func:`checkpoint_digests`.
-
-    Raises:
-        BackendError: a file is a Git LFS pointer, or changed while it was read.
-    """
+    """Returns the SHA-256 of every file below a directory, but for hidden ones and what Python compiled."""
     below = ((path, path.relative_to(folder).parts) for path in folder.rglob("*"))
     files = [path for path, parts in below if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in parts)]
     for file in files:
@@ -101,11 +75,7 @@ def directory_digests(folder: Path, cache: Path | None = None, *, run: str = "")
 
 
 def adapter_state(folder: Path) -> dict[str, list[int]]:
-    """Returns what the file system says about each file of an adapter, as :func:`checkpoint_state` does.
-
-    Raises:
-        BackendError: as :func:`adapter_digests`.
-    """
+    """Returns what the file system says about each file of an adapter, as :func:`checkpoint_state` does."""
     return {str(file): _stamp(file) for file in _adapter_files(folder)}
 
 
@@ -115,11 +85,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def base_of(folder: Path) -> str:
-    """Returns the model that an adapter was made for, as its configuration names it; empty where it does not.
-
-    Raises:
-        BackendError: the configuration of the adapter is damaged.
-    """
+    """Returns the model that an adapter was made for, as its configuration names it; empty where it does not."""
     return str(_read_json(folder / _ADAPTER, "the configuration of an adapter").get("base_model_name_or_path") or "")
 
 
@@ -234,9 +200,7 @@ def _stamp(file: Path) -> list[int]:
 class DigestCache:
     """Remembers digests of files by absolute path, as long as the file system says that nothing about them changed.
 
-    Args:
-        path: The JSON file; None remembers nothing.
-        run: The run whose digests alone are believed; empty believes those of any run. Processes of one run share them.
+    Only digests that ``run`` took are believed; without a run, those of any.
     """
 
     def __init__(self, path: Path | None, *, run: str = "") -> None:
@@ -246,11 +210,7 @@ class DigestCache:
         self._changed = False
 
     def digest(self, file: Path) -> str:
-        """Returns the SHA-256 of a file's bytes, hashed anew when the file changed.
-
-        Raises:
-            BackendError: it changed while it was read.
-        """
+        """Returns the SHA-256 of a file's bytes, hashed anew when the file changed."""
         key, stamp = str(file.resolve()), _stamp(file)
         *known, digest, run = self._known.get(key, ["", ""])
         if known == stamp and (not self._run or run == self._run):
@@ -317,9 +277,6 @@ def commit_of(hub_id: str, revision: str, *, offline: bool) -> str:
 
     A commit stands for itself. What is in the local cache is used before the hub is asked, so that a branch that moved on
     does not change a model half-way through a series of runs; the manifest says which commit it was.
-
-    Raises:
-        BackendError: not in the cache, and the hub cannot be asked or does not have it.
     """
     if _COMMIT.match(revision):
         return revision

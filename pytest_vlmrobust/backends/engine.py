@@ -76,11 +76,7 @@ class ChatBackend:
         return control_tokens_of(self.ref.location, self.ref.revision)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns how the model is asked; the identity of its weights is added by :func:`open_backend`.
-
-        Raises:
-            BackendError: it is not known how choices are answered, and the engine does not say.
-        """
+        """Returns how the model is asked; the identity of its weights is added by :func:`open_backend`."""
         answer = {"encoding": ENCODING_VERSION, "answer": self.answer_method()}
         return {"backend": self.ref.backend, **({"version": self.version} if self.version else {}), **answer}
 
@@ -89,11 +85,7 @@ class ChatBackend:
         return {"name": self.name, "model": dataclasses.asdict(self.ref), "fingerprint": dict(self.fingerprint())}
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
-        """Returns one prediction per request, in order; see :class:`Backend`.
-
-        Raises:
-            BackendError: the engine is lost, or does not give each body one reply.
-        """
+        """Returns one prediction per request, in order; see :class:`Backend`."""
         problems = [malformed(request) for request in requests]
         methods = [self.method_of(request) for request in requests]
         asked = [place for place, problem in enumerate(problems) if not problem]
@@ -120,12 +112,7 @@ class ChatBackend:
         return text_body(messages, limit=request.max_new_tokens, generation=self._generation, seed=seed)
 
     def read(self, reply: Any, request: Request, method: str) -> Prediction:
-        """Returns what a reply says.
-
-        Raises:
-            Malformed: it is not what the protocol says.
-            NoLogprobs: it lacks the log-probabilities of letters.
-        """
+        """Returns what a reply says."""
         return letter_prediction(reply, request.choices) if method == LETTER_LOGITS else text_prediction(reply, method)
 
     def method_of(self, request: Request) -> str:
@@ -136,11 +123,7 @@ class ChatBackend:
         return "sample" if self._generation.samples else "generate"
 
     def answer_method(self) -> str:
-        """Returns how choices are answered, the same for all runs of a store: by letters where answers begin with one.
-
-        Raises:
-            BackendError: the engine does not answer a question about an image.
-        """
+        """Returns how choices are answered, the same for all runs of a store: by letters where answers begin with one."""
         with self._looking:
             self._answer = self._answer or self._decided()
         return self._answer

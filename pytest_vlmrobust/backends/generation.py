@@ -63,10 +63,6 @@ def generation_for(ref: ModelRef) -> Generation:
     """Returns the generation parameters of a model: those of its prompt mode, overridden by its own.
 
     The evaluation sends ``max_new_tokens`` with each request; a backend bounds a request's text by that alone.
-
-    Raises:
-        ModelError: an unknown prompt mode or parameter, a value out of its range, or letters that are asked for in a mode
-            that writes text.
     """
     if ref.prompt_mode not in BY_MODE:
         hint = did_you_mean(ref.prompt_mode, PROMPT_MODES)

@@ -28,11 +28,7 @@ def decoding_of(ref: ModelRef) -> dict[str, Any]:
 
 
 def identity_of(ref: ModelRef, options: BackendOptions) -> dict[str, Any]:
-    """Returns everything about a model that its entry in the models file decides, with digests of the files it names.
-
-    Raises:
-        BackendError: a file is absent or changes while it is read, or the hub cannot say which commit is meant.
-    """
+    """Returns everything about a model that its entry in the models file decides, with digests of the files it names."""
     adapter: dict[str, Any] = {}
     if ref.adapter:
         adapter["adapter"] = adapter_digests(Path(ref.adapter), options.digest_cache, run=options.digests_of)
@@ -66,11 +62,7 @@ class IdentifiedBackend:
         return getattr(self._backend, member)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns what the backend says, and the identity of its model.
-
-        Raises:
-            BackendError: as :func:`identity_of`.
-        """
+        """Returns what the backend says, and the identity of its model."""
         said = self._backend.fingerprint()
         if not issubclass(type(said), Mapping) or not said:
             return said  # refused where it is read

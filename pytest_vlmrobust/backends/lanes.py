@@ -50,13 +50,7 @@ class Lanes:
     """The lanes of one loaded model; their threads end when they are closed, or when nobody has a reference to them."""
 
     def __init__(self, answerer: Answerer, most: int, begin: Callable[[], None]) -> None:
-        """Keeps the model; threads start as work comes that finds none free.
-
-        Args:
-            answerer: what the first lane computes with, and other lanes with twins of it.
-            most: how many lanes there are at most.
-            begin: called in each thread before its first piece of work.
-        """
+        """Keeps the model; threads start as work comes that finds none free."""
         self.answerer = answerer
         self.width = most
         """How many pieces of work may be computed at the same time by now."""
@@ -80,13 +74,7 @@ class Lanes:
             self._open()
 
     def run(self, work: Work[T]) -> T:
-        """Returns what a lane computes, once one is free; any thread may call it.
-
-        Raises:
-            BackendError: the lanes are closed.
-            Exception: whatever ``work`` raises.
-            KeyboardInterrupt: somebody ended the run; the lane is told that nobody waits any more.
-        """
+        """Returns what a lane computes, once one is free; any thread may call it."""
         call = _Call(work)
         with self._lock:
             self.meetings += self._asked > 0
@@ -116,11 +104,7 @@ class Lanes:
                     self._turns.release()
 
     def close(self, seconds: float | None = None) -> None:
-        """Ends each thread after its work, and waits for them.
-
-        Args:
-            seconds: for how long at most, ``END_SECONDS`` by default; a thread that takes longer is left behind.
-        """
+        """Ends each thread after its work, and waits for them."""
         with self._lock:
             self._end()
         latest = time.monotonic() + (END_SECONDS if seconds is None else seconds)

@@ -44,12 +44,6 @@ def letter_tokens(choices: Sequence[str], prompt: str, encode: Encode, decode: D
     write a letter differently at the start of a text. A variant that changes the prompt's own tokens, or whose first token is
     white space alone, stands for no letter. When a letter has no variant left, or a token begins two of the choices, the
     first token cannot decide between them.
-
-    Args:
-        choices: The offered letters.
-        prompt: A rendered prompt with its generation prompt.
-        encode: Text to token ids, special tokens recognised and none added.
-        decode: Token ids to text.
     """
     before = encode(prompt)
     ids = {choice: _first_tokens(choice, prompt, before, encode, decode) for choice in choices}

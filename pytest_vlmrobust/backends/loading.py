@@ -57,12 +57,7 @@ class ModelSource:
 
 
 def load_processor(source: ModelSource, image_backend: str) -> Any:
-    """Returns the processor of a model, with the image backend asked for and padding on the left.
-
-    Raises:
-        BackendError: the model's image processor has no such backend, or there is no chat template.
-        ImportError: a package is missing that this family cannot do without.
-    """
+    """Returns the processor of a model, with the image backend asked for and padding on the left."""
     processor = _assembled(source, image_backend)
     found = getattr(processor.image_processor, "backend", "unknown")
     if found != image_backend:
@@ -82,20 +77,12 @@ def load_processor(source: ModelSource, image_backend: str) -> Any:
 
 
 def limit_pixels(processor: Any, least: int | None, most: int | None) -> None:
-    """Sets how many pixels an image may have after resizing, for processors that resize by area.
-
-    Raises:
-        BackendError: this processor resizes otherwise, or did not take the limits.
-    """
+    """Sets how many pixels an image may have after resizing, for processors that resize by area."""
     limit_image_pixels(processor.image_processor, least, most)
 
 
 def limit_image_pixels(images: Any, least: int | None, most: int | None) -> None:
-    """Does what ``limit_pixels`` does, to an image processor.
-
-    Raises:
-        BackendError: as ``limit_pixels``.
-    """
+    """Does what ``limit_pixels`` does, to an image processor."""
     if least is None and most is None:
         return
     if "min_pixels" not in type(images).valid_kwargs.__annotations__:
@@ -119,10 +106,6 @@ def load_image_processor(source: ModelSource, image_backend: str) -> Any:
 
 def picture_size(images: Any, grid: Sequence[int]) -> tuple[int, int] | None:
     """Returns width and height in pixels of an image after an image processor that cut it into a grid of patches.
-
-    Args:
-        images: the image processor.
-        grid: patches in time, down and across, before any are merged: a row of its ``image_grid_thw``.
 
     Returns:
         None where the processor does not say how large a patch is.
@@ -289,9 +272,6 @@ def load(source: ModelSource, placement: Placement, system_prompt: str = "") -> 
 
     An adapter is not merged: its layers compute beside those of the model, as peft trained them. Merged into half precision,
     small changes would be lost in rounding.
-
-    Raises:
-        BackendError: something is missing, damaged, or does not fit this installation; the message says what to do.
     """
     require_device(placement.device, placement.requested_device)
     lease = Leased(placement.device, _spread_by_workers()) if placement.spreads else leased(placement.device)
@@ -339,11 +319,7 @@ def load(source: ModelSource, placement: Placement, system_prompt: str = "") -> 
 
 
 def load_tokenizer(source: ModelSource) -> tuple[Any, str]:
-    """Loads the tokenizer alone; returns it with a rendered prompt that ends where the model's answer begins.
-
-    Raises:
-        BackendError: as ``load``.
-    """
+    """Loads the tokenizer alone; returns it with a rendered prompt that ends where the model's answer begins."""
     try:
         processor = load_processor(source, "pil")
         return processor.tokenizer, _plain_prompt(processor, source)
@@ -354,11 +330,7 @@ def load_tokenizer(source: ModelSource) -> tuple[Any, str]:
 
 
 def _refuse_foreign_code(source: ModelSource) -> None:
-    """Refuses a checkpoint that has code of another one run, of which no revision is said.
-
-    Raises:
-        BackendError: it does.
-    """
+    """Refuses a checkpoint that has code of another one run, of which no revision is said."""
     from transformers import PretrainedConfig, ProcessorMixin
     from transformers.models.auto.image_processing_auto import get_image_processor_config
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
@@ -379,11 +351,7 @@ def _refuse_foreign_code(source: ModelSource) -> None:
 
 
 def load_images_part(source: ModelSource, placement: Placement) -> Any:
-    """Loads the image processor alone, with the pixel limits asked for.
-
-    Raises:
-        BackendError: as ``load``.
-    """
+    """Loads the image processor alone, with the pixel limits asked for."""
     try:
         if source.runs_code:
             _refuse_foreign_code(source)
@@ -491,11 +459,7 @@ def _placed(source: ModelSource, placement: Placement) -> dict[str, Any]:
 
 
 def _require_fit(report: Mapping[str, Any], what: str, model: Any) -> None:
-    """Refuses weights that do not cover what they are for: the library fills up with random numbers and carries on.
-
-    Raises:
-        BackendError: tensors have other shapes, or are missing.
-    """
+    """Refuses weights that do not cover what they are for: the library fills up with random numbers and carries on."""
     kind = type(model).__name__
     for name, given, needed in sorted(report["mismatched_keys"], key=lambda mismatch: str(mismatch[0])):
         raise BackendError(
@@ -523,11 +487,7 @@ def _apply_adapter(model: Any, folder: str) -> None:
 
 
 def _devices_of(model: Any, placement: Placement) -> tuple[str, ...]:
-    """Returns the devices that compute, the first one first.
-
-    Raises:
-        BackendError: the GPUs got no weights.
-    """
+    """Returns the devices that compute, the first one first."""
     if not placement.spreads:
         return (placement.device,)
     if not (gpus := dict.fromkeys(place for place in _places(model) if place != "cpu")):
@@ -548,11 +508,7 @@ def _spread_by_workers() -> str:
 
 
 def _require_room(source: ModelSource, placement: Placement) -> None:
-    """Refuses published weights that are larger than the memory they would go to.
-
-    Raises:
-        BackendError: they are; it says what was computed, and what to do.
-    """
+    """Refuses published weights that are larger than the memory they would go to."""
     published = published_at(source.location)
     if published is None:
         return
@@ -582,11 +538,7 @@ def _require_room(source: ModelSource, placement: Placement) -> None:
 
 
 def _refuse_adapter_on_hub(source: ModelSource) -> None:
-    """Refuses a hub repository with an adapter: the library would apply it to a model of a revision that nobody says.
-
-    Raises:
-        BackendError: it has one.
-    """
+    """Refuses a hub repository with an adapter: the library would apply it to a model of a revision that nobody says."""
     from transformers.utils import find_adapter_config_file
 
     if not Path(source.location).is_dir() and find_adapter_config_file(source.location, **source.where):

@@ -266,11 +266,7 @@ def read_models(path: Path) -> dict[str, ModelRef]:
 
 
 def check_dtype(dtype: str, where: str) -> str:
-    """Returns ``dtype`` unchanged.
-
-    Raises:
-        ModelError: it is none of the known ones.
-    """
+    """Returns ``dtype`` unchanged."""
     if dtype not in DTYPES:
         raise ModelError(f"{where}: unknown dtype {dtype!r}.{did_you_mean(dtype, DTYPES)} Expected one of {', '.join(DTYPES)}")
     return dtype

@@ -66,12 +66,7 @@ class OpenAIBackend(ChatBackend):
     """One model on one server, or on several that are replicas."""
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
-        """Opens nothing yet.
-
-        Raises:
-            MissingExtra: the client is not installed.
-            ModelError: the generation parameters cannot be honoured.
-        """
+        """Opens nothing yet."""
         super().__init__(ref, options)
         self._served = Served.of(ref.location)
         self._limit = ref.time_limit or TIME_LIMIT
@@ -141,10 +136,6 @@ class OpenAIBackend(ChatBackend):
         """Returns everything that determines an answer, as far as anybody outside of a server can know it.
 
         The server is asked only where the store does not remember by which method it answers.
-
-        Raises:
-            BackendError: the server cannot be asked, or it was seen to change its model under this name.
-            OfflineError: it must not be asked, and nobody knows by which method it answered.
         """
         with self._opening:
             if self._fingerprint is None:
@@ -182,9 +173,6 @@ class OpenAIBackend(ChatBackend):
 
         A request with ``choices`` is answered by the most probable letter where the server begins its answers with letters, and
         gives their log-probabilities; else it is kept to a letter, or answers with text; by the same method for all requests.
-
-        Raises:
-            BackendError: no server can be asked, or one serves another model than the first.
         """
         return self.infer_prepared([self.prepare(request) for request in requests])
 
@@ -197,11 +185,7 @@ class OpenAIBackend(ChatBackend):
         return Prepared(request, messages, bytes=sum(sizes))
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        """Returns what ``infer`` would return for the same requests; any number of threads may call it at once.
-
-        Raises:
-            BackendError: as ``infer``.
-        """
+        """Returns what ``infer`` would return for the same requests; any number of threads may call it at once."""
         if not prepared:
             return []
         replicas = self._ready()
@@ -271,11 +255,7 @@ class OpenAIBackend(ChatBackend):
         return LETTERS if known.letters else known.constraint or TEXT
 
     def _tokens(self, choices: tuple[str, ...]) -> LetterTokens | None:
-        """Returns which tokens begin each choice; None where no tokenizer is declared.
-
-        Raises:
-            BackendError: the tokenizer does not load.
-        """
+        """Returns which tokens begin each choice; None where no tokenizer is declared."""
         if not self.ref.tokenizer:
             return None
         with self._tokenizing:
@@ -347,12 +327,7 @@ class OpenAIBackend(ChatBackend):
         await health_check(self._witness(replica, persistent=False))
 
     async def _admit(self, replica: Replica[Client]) -> None:
-        """Looks whether a server can be asked, and whether it has the model that the store remembers.
-
-        Raises:
-            Failure: it cannot be asked now.
-            BackendError: it never can, or it has another model.
-        """
+        """Looks whether a server can be asked, and whether it has the model that the store remembers."""
         known = self._memory.read()
         if known is not None and self._method() == LOGIT_BIAS and not self.ref.tokenizer:
             raise BackendError(
@@ -530,12 +505,7 @@ class OpenAIBackend(ChatBackend):
                 self._notice(f"{url} {words.format(prediction.details[name])}")
 
     async def _predicted(self, replica: Replica[Client], prepared: Prepared, method: str) -> Prediction:
-        """Returns the answer of a server to a request.
-
-        Raises:
-            Failure: it gave none.
-            BackendError: it will never give any.
-        """
+        """Returns the answer of a server to a request."""
         request = prepared.request
         if not self._answered:
             self._memory.note(checked=False)
@@ -570,11 +540,7 @@ class OpenAIBackend(ChatBackend):
         return dataclasses.replace(prediction, method=_SAMPLED if sampled else prediction.method, details=details)
 
     def body(self, messages: Sequence[Mapping[str, Any]], request: Request, method: str) -> dict[str, Any]:
-        """Returns the arguments of the call that asks a request.
-
-        Raises:
-            Failure: no bias tells its choices apart.
-        """
+        """Returns the arguments of the call that asks a request."""
         if method == STRUCTURED_CHOICE:
             return structured_body(messages, request.choices)
         if method != LOGIT_BIAS:
@@ -585,13 +551,7 @@ class OpenAIBackend(ChatBackend):
         return biased_body(messages, tokens.ids)
 
     def read(self, reply: Any, request: Request, method: str) -> Prediction:
-        """Returns what a reply says.
-
-        Raises:
-            Malformed: it is not what the protocol says.
-            NoLogprobs: it lacks the log-probabilities of letters.
-            Unconstrained: it is none of the choices to which the server was kept.
-        """
+        """Returns what a reply says."""
         if method not in _CONSTRAINTS:
             return super().read(reply, request, method)
         return (structured_prediction if method == STRUCTURED_CHOICE else biased_prediction)(reply, request.choices)

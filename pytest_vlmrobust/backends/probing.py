@@ -108,12 +108,7 @@ class ModelProbe:
 
 
 def probe(ref: ModelRef, options: BackendOptions) -> ModelProbe:
-    """Returns what a model can do; loads its weights, or asks its servers.
-
-    Raises:
-        UnknownName: its servers list other models, and do not answer under this name.
-        MissingExtra: what its backend needs is not installed.
-    """
+    """Returns what a model can do; loads its weights, or asks its servers."""
     backend = Guard(lambda: open_backend(ref, options), ref.name)
     servers: tuple[ServerProbe, ...] = ()
     seen = partial(ModelProbe, ref.name, ref.backend, ref.revision, deployment=ref.deployment)
@@ -221,11 +216,7 @@ def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
 
 
 def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
-    """Returns the fields of a ModelProbe that are seen in answers.
-
-    Raises:
-        BackendError: the model does not load, or gives no answers.
-    """
+    """Returns the fields of a ModelProbe that are seen in answers."""
     small, large = SIDES
     choice, told_about = partial(_choice, ref.framed(_QUESTION)), partial(_told, ref.framed(_OPEN))
     red, blue, checks = _plain(_RED, small), _plain(_BLUE, small), _checks(small)
@@ -263,12 +254,7 @@ def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
 
 
 def _reach(asked: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]], tokens: Mapping[str, int]) -> tuple[bool, str]:
-    """Returns whether images reach a model, and what shows it.
-
-    Args:
-        asked: for each question the answer about an image, another one about the same image, and those about others.
-        tokens: what is counted for an image, by its size.
-    """
+    """Returns whether images reach a model, and what shows it."""
     counted = any(count > 0 for count in tokens.values())
     apart = [(_apart(first, again), max(_apart(first, other) for other in others)) for first, again, others in asked]
     if any(shown > max(_ROUNDING, 2 * noise) for noise, shown in apart):
@@ -312,11 +298,7 @@ def _speed(backend: Guard, choice: Callable[..., Request], picture: NDArray[np.u
 
 
 def _asked(backend: Guard, request: Request) -> Prediction:
-    """Returns the answer to a request that stands alone, as rounding depends on what is beside it.
-
-    Raises:
-        BackendError: there is none.
-    """
+    """Returns the answer to a request that stands alone, as rounding depends on what is beside it."""
     (answer,) = backend.infer([request])
     if answer.finish_reason == "error":
         raise BackendError(f"the model does not answer {request.text.splitlines()[0]!r}: {answer.error}")

@@ -63,11 +63,7 @@ class Published:
         return {dtype: self.billions * size for dtype, size in _BYTES.items()} if self.billions else {}
 
     def ref(self, name: str) -> ModelRef:
-        """Returns it as a model that runs in this process.
-
-        Raises:
-            ModelError: it does not.
-        """
+        """Returns it as a model that runs in this process."""
         if not self.hub_id:
             raise ModelError(
                 f"--vlm {name!r}: its weights are not published. Gate it where its makers serve it, or at any proxy that speaks "

@@ -93,12 +93,9 @@ class Patches:
     __slots__ = ("planes", "table", "times")
 
     def __init__(self, planes: NDArray[np.uint8], table: NDArray[np.float32], times: int) -> None:
-        """Keeps the values of patches.
+        """Keeps the values of patches, of shape (3, patches, side * side), and the number that stands for each, (3, 256).
 
-        Args:
-            planes: channel by channel, shape (3, patches, side * side).
-            table: the number that stands for each value of each channel, shape (3, 256).
-            times: how many times in a row a model of videos is shown an image.
+        A model of videos is shown an image ``times`` times in a row.
         """
         self.planes, self.table, self.times = planes, table, times
 
@@ -145,11 +142,7 @@ class Patches:
 
 
 def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> tuple[Patches, NDArray[np.int64]]:
-    """Returns patches and grids of images, uint8 of shape (H, W, 3) each, as the processor's own class makes them.
-
-    Raises:
-        ValueError: the library's, of an image more than 200 times as long as wide.
-    """
+    """Returns patches and grids of images, uint8 of shape (H, W, 3) each, as the processor's own class makes them."""
     import numpy as np
     from PIL import Image
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize

@@ -98,17 +98,7 @@ class RayBackend:
     """One model on the actors of a Ray cluster, each of which loads its weights at its first inference."""
 
     def __init__(self, ref: ModelRef, options: BackendOptions, cluster: Cluster, open_backend: Open) -> None:
-        """Connects to nothing yet.
-
-        Args:
-            ref: the model.
-            options: where and how to infer; actors are given the part of them that concerns answers.
-            cluster: where the actors run.
-            open_backend: opens the backend that actors host, from its registered name.
-
-        Raises:
-            MissingExtra: Ray is not installed.
-        """
+        """Connects to nothing yet."""
         self.ref, self._options, self._cluster, self._opener = ref, options, cluster, open_backend
         self._hosted = open_backend(ref, options)
         """In this process it says what determines answers, and never loads weights."""
@@ -159,9 +149,6 @@ class RayBackend:
         """Returns that of the hosted backend: an answer is the same one wherever it was computed.
 
         Actors whose node has another one, by its files, its libraries or its device, are not asked.
-
-        Raises:
-            BackendError: the model's files are absent here, incomplete or unreachable.
         """
         return self._hosted.fingerprint()
 
@@ -173,19 +160,11 @@ class RayBackend:
         return {**known, "loaded": {**self._loaded, **ran}} if self._answers else known
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
-        """Returns one prediction per request, in order; see :class:`Backend`.
-
-        Raises:
-            BackendError: there is no cluster, no actor can run the model, or actors are lost again and again.
-        """
+        """Returns one prediction per request, in order; see :class:`Backend`."""
         return self.infer_prepared([self.prepare(request) for request in requests])
 
     def prepare(self, request: Request) -> Prepared:
-        """Returns a request that is in Ray's object store, from which any actor takes it, and another one if that is lost.
-
-        Raises:
-            BackendError: as ``infer``.
-        """
+        """Returns a request that is in Ray's object store, from which any actor takes it, and another one if that is lost."""
         if why := malformed(request):
             return Prepared(request, failure=why)
         self._open()
@@ -194,11 +173,7 @@ class RayBackend:
         return Prepared(request, ray.put(request), bytes=sum(image.nbytes for image in request.images))
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        """Returns what ``infer`` would return for the same requests; any number of threads may call it at once.
-
-        Raises:
-            BackendError: as ``infer``.
-        """
+        """Returns what ``infer`` would return for the same requests; any number of threads may call it at once."""
         sound = [one for one in prepared if not one.failure]
         answers = iter(accepted(self._asked(sound), [one.request for one in sound], self.name) if sound else ())
         return [failed_prediction(one.failure) if one.failure else next(answers) for one in prepared]
@@ -223,11 +198,7 @@ class RayBackend:
     # A batch: asked as a whole, then one by one.
 
     def _asked(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        """Returns the answers to a batch. What loses actors time after time is a failed request, and spoils no other.
-
-        Raises:
-            BackendError: no request can be answered.
-        """
+        """Returns the answers to a batch. What loses actors time after time is a failed request, and spoils no other."""
         why = ""
         for _ in range(_TRIES):
             try:
@@ -239,12 +210,7 @@ class RayBackend:
         return [failed_prediction(f"{quantity(_TRIES, 'actor')} that were asked this alone were lost: {why}")]
 
     def _answered(self, inputs: Sequence[Any]) -> list[Prediction]:
-        """Returns the answers of one actor.
-
-        Raises:
-            Lost: it gave none.
-            BackendError: no request can be answered.
-        """
+        """Returns the answers of one actor."""
         import ray
 
         actor = self._borrowed()
@@ -279,11 +245,7 @@ class RayBackend:
         return 2 if self._prepares else 1
 
     def _borrowed(self) -> Actor:
-        """Returns the actor with the least in flight, and counts a batch for it; waits where all have enough.
-
-        Raises:
-            BackendError: there is none, and none can be expected.
-        """
+        """Returns the actor with the least in flight, and counts a batch for it; waits where all have enough."""
         self._open()
         with self._changed:
             while True:
@@ -305,11 +267,7 @@ class RayBackend:
                 self._changed.wait(_LOOK_SECONDS)
 
     def _require_hope(self) -> None:
-        """Refuses to wait for actors that will not come; whoever calls this holds the lock.
-
-        Raises:
-            BackendError: there are none.
-        """
+        """Refuses to wait for actors that will not come; whoever calls this holds the lock."""
         states = {actor.state for actor in self._actors}
         if states & {"ready", "looking"}:
             self._alive_at = time.monotonic()

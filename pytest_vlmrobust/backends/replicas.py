@@ -38,13 +38,9 @@ _LONGEST_AMONG_ANSWERS = 4.0
 class Failure(Exception):
     """A request got no answer.
 
-    Args:
-        kind: ``busy`` (the server asks for fewer requests), ``overloaded`` (it cannot take the request now), ``faulty`` (it
-            failed, or what it sent cannot be read), ``broken`` (it broke off the connection), ``slow`` (no answer in time),
-            ``unreachable`` (it is down) or ``refused`` (it will not answer this request).
-        reason: in words.
-        retry_after: seconds after which the server wants to be asked again; None where it does not say.
-        limits: how many time limits passed, one after the other, until it was clear.
+    Kinds: ``busy`` (the server asks for fewer requests), ``overloaded`` (it cannot take it now), ``faulty`` (it failed, or its
+    reply cannot be read), ``broken`` (the connection broke off), ``slow`` (no answer in time), ``unreachable`` (it is down) and
+    ``refused`` (it will not answer this request). ``limits`` counts the time limits that passed, one after the other.
     """
 
     def __init__(self, kind: str, reason: str, retry_after: float | None = None, *, limits: int = 0) -> None:
@@ -114,14 +110,6 @@ class Replicas(Generic[Client]):
     All of it runs on one event loop in a thread of its own, although callers block: a coroutine can be given up at its time limit
     whatever the server does meanwhile, also where it sends one byte a minute, which no time limit of a socket ends. And what
     64 requests in flight share needs no locks.
-
-    Args:
-        replicas: at least one.
-        admit: Looks at a replica before it is asked for the first time, and after it was out of reach.
-            Raises :class:`Failure` where it cannot be asked, and BackendError where it serves another model.
-        health_check: Asks a replica a question that it answers unless it is down. Raises as ``admit`` does.
-        limit: Seconds that a request may take. A model that cannot be reached for as long is lost.
-        notice: Told in words what becomes of replicas.
     """
 
     def __init__(
@@ -170,11 +158,7 @@ class Replicas(Generic[Client]):
             raise
 
     async def open(self) -> None:
-        """Looks at every replica, and waits until one can be asked; the others are tried again later.
-
-        Raises:
-            BackendError: nothing listens at any, none can be asked in time, or one serves another model than the first.
-        """
+        """Looks at every replica, and waits until one can be asked; the others are tried again later."""
         self._require_wanted()
         self._require_any()
         health = zip(self.all, await self._health(*self.all), strict=True)
@@ -275,11 +259,7 @@ class Replicas(Generic[Client]):
 
     @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[Replica[Client]]:
-        """Gives an admitted replica, with one more request in flight; waits until there is one.
-
-        Raises:
-            BackendError: none can be asked any more.
-        """
+        """Gives an admitted replica, with one more request in flight; waits until there is one."""
         while True:
             replica = await self._chosen()
             try:
@@ -292,11 +272,7 @@ class Replicas(Generic[Client]):
                     self._changed.notify_all()
 
     async def _chosen(self) -> Replica[Client]:
-        """Returns the free replica with the least in flight, and counts a request for it; waits where none is free.
-
-        Raises:
-            BackendError: none can be asked any more.
-        """
+        """Returns the free replica with the least in flight, and counts a request for it; waits where none is free."""
         async with self._changed:
             while True:
                 self._require_any()
@@ -422,11 +398,7 @@ def _is_down(replica: Replica[Any], failure: Failure) -> str:
 
 
 async def persistently(call: Callable[[], Awaitable[Answer]], key: str, limit: float) -> Answer:
-    """Returns what a call to one server returns, which is tried again where that may help.
-
-    Raises:
-        Failure: it got no answer, or nothing listens there.
-    """
+    """Returns what a call to one server returns, which is tried again where that may help."""
     tries: Counter[str] = Counter()
     while True:
         try:
@@ -438,11 +410,7 @@ async def persistently(call: Callable[[], Awaitable[Answer]], key: str, limit: f
 
 
 async def _wait_after(failure: Failure, key: str, tries: Counter[str], limit: float, longest: float = _LONGEST_PAUSE) -> None:
-    """Counts a failure, and waits before the request is tried again.
-
-    Raises:
-        Failure: it is not tried again.
-    """
+    """Counts a failure, and waits before the request is tried again."""
     tries[failure.kind] += 1
     count, most = tries[failure.kind], _TRIES.get(failure.kind)
     if most is not None and count >= most:
@@ -458,11 +426,7 @@ async def _wait_after(failure: Failure, key: str, tries: Counter[str], limit: fl
 
 
 async def within(seconds: float, call: Awaitable[Answer]) -> Answer:
-    """Returns what a call returns.
-
-    Raises:
-        Failure: it took longer.
-    """
+    """Returns what a call returns."""
     try:
         async with asyncio.timeout(seconds):
             return await call

@@ -37,11 +37,7 @@ def names() -> list[str]:
 
 
 def builtin_model(name: str) -> ModelRef | None:
-    """Returns the built-in model called ``name``, or None.
-
-    Raises:
-        ModelError: it has to be served.
-    """
+    """Returns the built-in model called ``name``, or None."""
     if name in MODELS:
         return MODELS.get(name)()
     found = PUBLISHED.get(name)
@@ -110,11 +106,7 @@ def model_id(name: str) -> str:
 
 
 def model_ids(names: Iterable[str]) -> list[str]:
-    """Returns the test-id name of each model.
-
-    Raises:
-        ModelError: two of them would share one, so that their tests could not be told apart.
-    """
+    """Returns the test-id name of each model."""
     taken: dict[str, str] = {}
     for name in names:
         short = model_id(name)
@@ -197,11 +189,7 @@ def _is_written_as_path(name: str) -> bool:
 
 
 def _with_base(ref: ModelRef) -> ModelRef:
-    """Returns a model whose directory holds an adapter alone as the model that the adapter was made for, with that adapter.
-
-    Raises:
-        ModelError: that model is not a directory of this machine.
-    """
+    """Returns a model whose directory holds an adapter alone as the model that the adapter was made for, with that adapter."""
     folder = Path(ref.location)
     if not is_adapter(folder):
         return ref

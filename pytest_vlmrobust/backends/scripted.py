@@ -59,13 +59,7 @@ class ScriptedBackend:
     """Answers each request by a function; deterministic as far as the function is."""
 
     def __init__(self, script: Script, *, version: str, name: str = "scripted") -> None:
-        """Takes a function from a request to its answer.
-
-        Args:
-            script: Returns text, or a whole prediction. What it raises becomes that request's error.
-            version: Names the script's behaviour in the fingerprint; change it when the answers change.
-            name: The model's short name.
-        """
+        """Takes a function from a request to its answer; a new ``version`` says that the answers changed."""
         self._script = script
         self._version = version
         self._name = name
@@ -77,18 +71,7 @@ class ScriptedBackend:
     def from_file(
         cls, path: str | Path, *, name: str = "scripted", answers: AnswerKey | None = None, answer: str = ""
     ) -> ScriptedBackend:
-        """Returns the backend that follows the rules of a YAML or JSON file.
-
-        Args:
-            path: the file.
-            name: The model's short name.
-            answers: What is asked, with what is right; rules that declare a behaviour need it.
-            answer: One of ``ANSWERS``: by ``text``, a rule with a ``letter`` writes it. Empty for what each rule says.
-
-        Raises:
-            ModelError: the file is absent, a rule cannot be understood, or letters are asked for and no rule answers with one;
-                names the file and the rule.
-        """
+        """Returns the backend that follows the rules of a YAML or JSON file."""
         path = Path(path)
         rules = _read_rules(path, answers, writes_letters=answer == "text")
         if answer == "letters" and not rules.has_letters:

@@ -57,9 +57,6 @@ def read_typed(text: str) -> tuple[Served, str]:
 
     >>> read_typed("http://a/v1,http://b/v1/#org/m@2024-06")
     (Served(urls=('http://a/v1', 'http://b/v1'), model='org/m'), '2024-06')
-
-    Raises:
-        ValueError: it is something else; says what, in words.
     """
     urls, mark, name = text.partition("#")
     model, at, revision = name.rpartition("@")
@@ -71,11 +68,7 @@ def read_typed(text: str) -> tuple[Served, str]:
 
 
 def read_urls(texts: Iterable[str]) -> tuple[str, ...]:
-    """Returns base URLs as they are kept.
-
-    Raises:
-        ValueError: one of them is none, or holds what must not be written down; says which, in words.
-    """
+    """Returns base URLs as they are kept."""
     urls = [text.strip().rstrip("/") for text in texts]
     for url in urls:
         shown = without_secrets(url)
@@ -133,13 +126,7 @@ class Remembered:
 
 
 class Memory:
-    """One file that remembers a served model.
-
-    Args:
-        folder: of the store; None remembers for this process alone.
-        identity: of the model.
-        name: of the file; by default as the identity says.
-    """
+    """One file that remembers a served model; without a folder this process alone does."""
 
     def __init__(self, folder: Path | None, identity: Mapping[str, Any], name: str = "") -> None:
         self._identity = dict(identity)
@@ -157,11 +144,7 @@ class Memory:
         return (self._path or Path()).with_suffix(".changed")
 
     def read(self) -> Remembered | None:
-        """Returns what is remembered, or None.
-
-        Raises:
-            BackendError: the file is not what a run wrote.
-        """
+        """Returns what is remembered, or None."""
         if self._path is None or not self._path.is_file():
             return self._here
         try:
@@ -219,11 +202,7 @@ class Memory:
 
 
 def merge_memories(folders: Iterable[Path], out: Path) -> None:
-    """Puts what several stores remember of served models into the folder of a new one.
-
-    Raises:
-        BackendError: a file is not what a run wrote, or two stores saw different models under one name.
-    """
+    """Puts what several stores remember of served models into the folder of a new one."""
     for folder in folders:
         for file in sorted(folder.glob("*.json")):
             there = Memory(folder, {}, file.name).read()

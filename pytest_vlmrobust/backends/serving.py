@@ -55,13 +55,7 @@ os._exit(code if code >= 0 else 1)
 
 
 def server_command(program: str, ref: ModelRef, port: int) -> list[str]:
-    """Returns the command that serves a checkpoint on this machine alone.
-
-    Args:
-        program: one of ``PROGRAMS``.
-        ref: the checkpoint.
-        port: where the server listens.
-    """
+    """Returns the command that serves a checkpoint on this machine alone."""
     limits = {name: getattr(ref, name) for name in ("min_pixels", "max_pixels") if getattr(ref, name) is not None}
     hub = [] if Path(ref.location).is_dir() or not ref.revision else ["--revision", ref.revision]
     common = ["--dtype", ref.dtype, "--host", "127.0.0.1", "--port", str(port)]
@@ -114,11 +108,7 @@ class Server:
         atexit.register(self.stop)
 
     def wait(self, seconds: float) -> None:
-        """Waits until it answers.
-
-        Raises:
-            BackendError: it ends before, or takes longer.
-        """
+        """Waits until it answers."""
         latest = time.monotonic() + seconds
         while not self._answers():
             if (code := self._process.poll()) is not None:
@@ -169,12 +159,7 @@ class ServingBackend(OpenAIBackend):
     _has_declared_urls = False
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
-        """Starts nothing yet.
-
-        Raises:
-            MissingExtra: the client is not installed.
-            ModelError: the program of the server is not found, or several processes would each start one.
-        """
+        """Starts nothing yet."""
         super().__init__(ref, options)
         self._server: Server | None = None
         program = PROGRAMS[ref.serve]

@@ -109,10 +109,6 @@ class TransformersBackend:
         bfloat16 where rows are padded), and a run that had to use smaller batches would otherwise start from nothing. Neither is
         ``preprocessing``: both ways give the same bits; nor ``max_memory``, which moves layers between devices of one kind, and
         weights that wait for them in the memory of the machine are computed on a GPU all the same.
-
-        Raises:
-            BackendError: the checkpoint is absent or incomplete, or the hub cannot say which commit is meant.
-            MissingExtra: torch or transformers is not installed.
         """
         with self._fingerprinting:
             if self._fingerprint is None:
@@ -159,9 +155,6 @@ class TransformersBackend:
 
         A request with ``choices`` is answered by the most probable letter after one prefill, in direct mode and where the
         letters' first tokens differ; else with text.
-
-        Raises:
-            BackendError: the model does not load, or its device is lost.
         """
         return self.infer_prepared([Prepared(request, failure=malformed(request)) for request in requests])
 
@@ -201,11 +194,7 @@ class TransformersBackend:
         return placement.device == "cpu" and placement.dtype == "float32"
 
     def prepare(self, request: Request) -> Prepared:
-        """Returns a request with its images preprocessed and its prompt as tokens, for families whose rows can be made alone.
-
-        Raises:
-            BackendError: the model does not load.
-        """
+        """Returns a request with its images preprocessed and its prompt as tokens, for families whose rows can be made alone."""
         from .loading import quiet
 
         if why := malformed(request):
@@ -222,11 +211,7 @@ class TransformersBackend:
         return Prepared(request, row, bytes=sum(values.nbytes for values in row.values()))
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        """Returns what ``infer`` would return for the same requests; as many threads as there are lanes may call it at once.
-
-        Raises:
-            BackendError: as ``infer``.
-        """
+        """Returns what ``infer`` would return for the same requests; as many threads as there are lanes may call it at once."""
         if not prepared:
             return []
         import torch
@@ -248,9 +233,6 @@ class TransformersBackend:
         """Returns width and height in pixels of what the processor makes of an image of that size; loads no weights.
 
         None where the processor does not tell: it makes the same of images of all sizes, or cuts them into tiles.
-
-        Raises:
-            BackendError: the model's files are absent, incomplete or unreachable, or its image processor does not load.
         """
         if (width, height) not in self._sizes:
             from .loading import quiet, size_after
@@ -372,11 +354,7 @@ class TransformersBackend:
             return self._lanes
 
     def _require_unchanged(self) -> None:
-        """Refuses weights that are not those of the fingerprint: answers would be kept under the name of others.
-
-        Raises:
-            BackendError: a file of the checkpoint changed since it was fingerprinted.
-        """
+        """Refuses weights that are not those of the fingerprint: answers would be kept under the name of others."""
         if not self._state:
             return
         now = self._state_now()

@@ -37,12 +37,7 @@ class VllmBackend(ChatBackend):
     traits = Traits(counts_tokens=True, batch_size=256)  # vLLM makes its own batches of what it is given
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
-        """Loads nothing yet.
-
-        Raises:
-            MissingExtra: vLLM is not installed.
-            ModelError: an option of the engine is decided elsewhere.
-        """
+        """Loads nothing yet."""
         super().__init__(ref, options)
         if importlib.util.find_spec("vllm") is None:
             raise MissingExtra("backend: vllm", "vllm")
@@ -58,12 +53,7 @@ class VllmBackend(ChatBackend):
         self._lora: Any = None
 
     def complete(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
-        """Returns the reply to each body; the first call loads the weights.
-
-        Raises:
-            BackendError: they do not load.
-            ModelError: vLLM has no option of a name in ``engine``.
-        """
+        """Returns the reply to each body; the first call loads the weights."""
         llm = self._engine()
         from vllm import SamplingParams
 

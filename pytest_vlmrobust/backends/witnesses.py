@@ -105,11 +105,7 @@ class FirstToken:
 
 
 async def first_token(ask: Witness) -> FirstToken:
-    """Returns how a server begins its answer to the first of two fixed choices that it answers by a letter, else to the first.
-
-    Raises:
-        Failure: it cannot be asked.
-    """
+    """Returns how a server begins its answer to the first of two fixed choices that it answers by a letter, else to the first."""
     begins = await _begins(ask, LETTERS_QUESTION)
     if begins.token is None or begins.is_letter or begins.is_thought:
         return begins
@@ -137,9 +133,6 @@ async def first_answers(ask: Witness) -> dict[str, str]:
     """Returns the answers by question, of those questions that a server answers the same way twice.
 
     Servers that compute in batches of changing sizes may answer some in two ways: these would tell nothing.
-
-    Raises:
-        Failure: it cannot be asked.
     """
     answers = {question: await _answer(ask, question) for question in QUESTIONS}
     again = {question: await _answer(ask, question) for question in QUESTIONS}
@@ -147,11 +140,7 @@ async def first_answers(ask: Witness) -> dict[str, str]:
 
 
 async def health_check(ask: Witness) -> None:
-    """Asks one of the fixed questions; a refusal is an answer as well.
-
-    Raises:
-        Failure: there is no answer.
-    """
+    """Asks one of the fixed questions; a refusal is an answer as well."""
     try:
         await _answer(ask, QUESTIONS[0])
     except Failure as failure:
@@ -160,11 +149,7 @@ async def health_check(ask: Witness) -> None:
 
 
 async def differing(ask: Witness, witnesses: Mapping[str, str]) -> tuple[str, str, str] | None:
-    """Returns a question that is now answered in another way, twice, with the answer as it was and as it is.
-
-    Raises:
-        Failure: the server cannot be asked.
-    """
+    """Returns a question that is now answered in another way, twice, with the answer as it was and as it is."""
     for question, then in witnesses.items():
         now = await _answer(ask, question)
         if now != then and await _answer(ask, question) != then:
