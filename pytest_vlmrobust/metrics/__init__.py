@@ -89,6 +89,7 @@ from .observatory import (
     signed_group_gap,
     transfer_retention,
 )
+from .options import answer_agreement, letter_pull
 from .patches import (
     RCI_BANDS,
     Correlation,
@@ -177,6 +178,7 @@ __all__ = [
     "accuracy_above_chance",
     "accuracy_drop",
     "always_lost_rate",
+    "answer_agreement",
     "applicable",
     "area_under_risk_coverage",
     "baseline_drop",
@@ -222,6 +224,7 @@ __all__ = [
     "identity_drop_by_split",
     "intersection_over_union",
     "largest_downward_step",
+    "letter_pull",
     "linear_trend",
     "macro_accuracies",
     "mean_baseline_drop",

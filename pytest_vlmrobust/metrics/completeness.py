@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.words import first_few
 from .record import Metric
 from .registry import REGISTRY, names
 from .scores import Scores, SettingLike, parse_setting
-from .table import LABELS, Needs, ScoreTable
+from .table import BY_LETTER, LABELS, Needs, ScoreTable
 
 # Fragments of the sentences in an estimate's reason.
 
@@ -35,6 +35,9 @@ _NOUNS = {
     Needs.FLOORS: "scores without looking",
     Needs.CONFIDENCES: "probabilities of letters",
     Needs.CLEAN_CONFIDENCES: "probabilities of letters on clean pictures",
+    Needs.SAME_BY_SETTING: "answers under any setting",
+    Needs.CHOSEN_BY_LETTER: "letters of answers",
+    Needs.RIGHT_BY_LETTER: "letters of right options",
     Needs.WHOLE_ATTEMPTS: "scores of further attempts at the whole image",
 }
 
@@ -43,6 +46,7 @@ _OTHERS = {
     Needs.BASELINE_BY_SETTING: ("baseline", "the earlier run did not measure"),
     Needs.UNHINTED_BY_SETTING: ("unhinted", "without the hint, nothing was measured under"),
     Needs.BASE_BY_SETTING: ("base", "the model without thinking was not measured under"),
+    Needs.SAME_BY_SETTING: ("same answer", "there are no answers under"),
 }
 """Other scores of the same samples by setting: their name in messages, and the message for a missing setting."""
 
@@ -121,6 +125,8 @@ def _arrays(need: Needs, table: ScoreTable, setting: str | None, chosen: tuple[s
     if need in _OTHERS:
         others, (prefix, _) = table.argument(need, setting) or {}, _OTHERS[need]
         return {f"{prefix} {name}": others[name] for name in chosen if name in others}
+    if need in BY_LETTER:
+        return {f"{need.value} {letter}": values for letter, values in (table.argument(need, setting) or {}).items()}
     read = {
         Needs.CLEAN: {"clean": table.clean},
         Needs.NO_IMAGE: {} if table.no_image is None else {"no_image": table.no_image},

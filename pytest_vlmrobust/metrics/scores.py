@@ -16,6 +16,7 @@ from .statistics.clusters import Clusters
 Scores: TypeAlias = NDArray[np.float64]
 SettingLike: TypeAlias = str | Setting
 BySetting: TypeAlias = Mapping[str, ArrayLike] | Mapping[Setting, ArrayLike]
+ByLetter: TypeAlias = Mapping[str, ArrayLike]
 
 ROUNDING = 1e-9
 """Differences below this are float rounding, not a difference: scores are sums of at most some thousand numbers in [0, 1]."""
@@ -87,6 +88,17 @@ def by_setting(mapping: BySetting, name: str = "perturbed_by_setting") -> dict[s
         checked[setting] = scores
     if len(set(map(len, checked.values()))) > 1:
         require_equal_lengths({name_scores(name, setting): len(values) for setting, values in checked.items()})
+    return checked
+
+
+def by_letter(mapping: ByLetter, name: str) -> dict[str, Scores]:
+    """Returns the scores of every letter as float64, shape (N,).
+
+    Raises:
+        ValueError: unequal lengths, or what :func:`as_scores` refuses.
+    """
+    checked = {letter: as_scores(values, name_scores(name, letter)) for letter, values in mapping.items()}
+    require_equal_lengths({name_scores(name, letter): len(values) for letter, values in checked.items()})
     return checked
 
 

@@ -12,7 +12,17 @@ import numpy as np
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 
-from .scores import Scores, as_scores, by_setting, mean, name_scores, parse_setting, require_equal_lengths, stack_settings
+from .scores import (
+    Scores,
+    as_scores,
+    by_letter,
+    by_setting,
+    mean,
+    name_scores,
+    parse_setting,
+    require_equal_lengths,
+    stack_settings,
+)
 from .statistics.clusters import Clusters
 
 RESOLUTION = "resolution"
@@ -24,8 +34,11 @@ _OTHERS = {
     "unhinted_by_setting": "unhinted",
     "base_by_setting": "base",
     "confidences": "confidence",
+    "same_by_setting": "same answer",
+    "chosen_by_letter": "chosen",
+    "right_by_letter": "right",
 }
-"""Fields with other scores of the same samples by setting, and how messages call them."""
+"""Fields with other scores of the same samples by setting or letter, and how messages call them."""
 
 
 class Needs(Enum):
@@ -75,6 +88,12 @@ class Needs(Enum):
     """Probability of the chosen letter among the letters, under the setting of the cell, shape (N,)."""
     CLEAN_CONFIDENCES = "clean_confidences"
     """The same without perturbation, shape (N,)."""
+    SAME_BY_SETTING = "same_by_setting"
+    """1 where the answer under a setting names the same option as the clean one, else 0: setting to shape (N,)."""
+    CHOSEN_BY_LETTER = "chosen_by_letter"
+    """Share of the orders of a question in which a letter is the answer: letter to shape (N,)."""
+    RIGHT_BY_LETTER = "right_by_letter"
+    """Share of these orders in which the option of that letter is right: letter to shape (N,)."""
     WHOLE_ATTEMPTS = "whole_attempts"
     """Scores of as many attempts at the whole image as there are patches, shape (N, n*n): the first one and n*n - 1 more."""
 
@@ -90,7 +109,7 @@ class Needs(Enum):
         These are labels that samples are compared by, the same questions asked in another way, probabilities of letters, and
         inferences that no published protocol makes.
         """
-        return self in LABELS | COMPANIONS | CONFIDENCE or (self in BY_PATCH and self is not Needs.PATCHES)
+        return self in LABELS | COMPANIONS | CONFIDENCE | OF_ANSWERS or (self in BY_PATCH and self is not Needs.PATCHES)
 
 
 BY_PATCH = frozenset({Needs.PATCHES, Needs.WHOLE_ATTEMPTS})
@@ -101,6 +120,9 @@ COMPANIONS = frozenset({Needs.UNHINTED_BY_SETTING, Needs.BASE_BY_SETTING})
 """Scores of the same samples asked in another way."""
 CONFIDENCE = frozenset({Needs.CONFIDENCES, Needs.CLEAN_CONFIDENCES})
 """Probabilities of answers."""
+BY_LETTER = frozenset({Needs.CHOSEN_BY_LETTER, Needs.RIGHT_BY_LETTER})
+OF_ANSWERS = BY_LETTER | {Needs.SAME_BY_SETTING}
+"""What answers were, whether right or wrong: read by metrics of the order of options."""
 WITHOUT_SCORES = LABELS | {Needs.RESOLUTIONS}
 """Needs that are not scores."""
 
@@ -156,6 +178,12 @@ class ScoreTable:
     """The scores of the same samples by the same model without thinking, shape (N,); ``clean`` is a setting too."""
     confidences: Mapping[str, Scores] | None = None
     """Setting to the probability of each sample's chosen letter among its letters, shape (N,); ``clean`` is a setting too."""
+    same_by_setting: Mapping[str, Scores] | None = None
+    """Setting to 1 where the answer names the same option as the clean one, else 0, shape (N,)."""
+    chosen_by_letter: Mapping[str, Scores] | None = None
+    """Letter to the share of a question's orders in which it is the answer, shape (N,)."""
+    right_by_letter: Mapping[str, Scores] | None = None
+    """Letter to the share of these orders in which its option is right, shape (N,)."""
     clusters: Clusters = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -168,7 +196,7 @@ class ScoreTable:
                 checked[name] = as_scores(single, name)
         for name in _OTHERS:
             if (others := getattr(self, name)) is not None:
-                checked[name] = by_setting(others, name)
+                checked[name] = (by_letter if name.endswith("by_letter") else by_setting)(others, name)
         if self.patches_by_setting is not None:
             checked["patches_by_setting"] = {
                 str(parse_setting(key)): as_scores(values, name_scores("patches_by_setting", str(key)), axes=2)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, estimate
-from pytest_vlmrobust.metrics.table import BY_PATCH, COMPANIONS, CONFIDENCE, LABELS, WITHOUT_SCORES
+from pytest_vlmrobust.metrics.table import BY_PATCH, COMPANIONS, CONFIDENCE, LABELS, OF_ANSWERS, WITHOUT_SCORES
 
 Scores: TypeAlias = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ _SCALES = (_RIGHT_OR_WRONG, _RIGHT_OR_WRONG, (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 
 """Right or wrong, as most benchmarks score, with ties in every example; graded; and the soft scores of VQA, which are not sums of
 powers of two."""
 _PICKS = 2**16
-_MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING, Needs.BASELINE_BY_SETTING, *COMPANIONS}
+_MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING, Needs.BASELINE_BY_SETTING, *COMPANIONS, *OF_ANSWERS}
 _WITHOUT_SAMPLES = {Needs.RESOLUTIONS, Needs.ACCURACIES}
 _WRONG_WHEN_PERFECT = {Needs.NO_IMAGE, Needs.FLOORS, Needs.REFERENCE_BY_SETTING}
 _FOLLOWERS = {Needs.PERTURBED, Needs.REFERENCE_CLEAN, Needs.BASELINE, Needs.BASELINE_CLEAN}
@@ -387,7 +387,7 @@ def _table_fields(
         given["reference_by_setting"] = {name: scores(samples) for name in names}
     if Needs.REFERENCE_CLEAN in needs:
         given["reference_by_setting"]["clean"] = np.maximum(scores(samples), scores(samples))
-    for need in needs & COMPANIONS:
+    for need in needs & (COMPANIONS | OF_ANSWERS):
         given[need.value] = {name: scores(samples) for name in names}
     if needs & {Needs.BASELINE, Needs.BASELINE_CLEAN, Needs.BASELINE_BY_SETTING}:
         given["baseline_by_setting"] = {name: scores(samples) for name in ("clean", *names)}

@@ -247,6 +247,16 @@ def circular_accuracy(clean: Row, by_setting: BySetting) -> Fraction:
     return mean([min(scores) for scores in zip(clean, *by_setting.values(), strict=True)])
 
 
+def answer_agreement(same: BySetting) -> Fraction:
+    """Returns the mean of the lowest flag of each sample."""
+    return mean([min(flags) for flags in zip(*same.values(), strict=True)])
+
+
+def letter_pull(chosen: BySetting, right: BySetting) -> Fraction:
+    """Returns the largest difference of the two means of a letter."""
+    return max(abs(mean(shares) - mean(right[letter])) for letter, shares in chosen.items())
+
+
 def wording_range(clean: Row, by_setting: BySetting) -> Fraction:
     """Returns the highest less the lowest mean."""
     means = [mean(scores) for scores in (clean, *by_setting.values())]
@@ -408,6 +418,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "accuracy_above_chance": drop,
     "accuracy_drop": drop,
     "always_lost_rate": always_lost_rate,
+    "answer_agreement": answer_agreement,
     "area_under_risk_coverage": risk_coverage,
     "baseline_drop": drop,
     "baseline_flip_rate": flips,
@@ -432,6 +443,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "identity_accuracy": lambda by_setting: mean(average_over_settings(by_setting)),
     "identity_drop": mean_drop,
     "largest_downward_step": largest_downward_step,
+    "letter_pull": letter_pull,
     "mean_baseline_drop": mean_baseline_drop,
     "mean_corruption_error": mean_corruption_error,
     "mean_drop": mean_drop,

@@ -52,6 +52,8 @@ ELSEWHERE = {
     *("area_under_risk_coverage", "risk_coverage_increase", "coverage_at_90_precision"),
 }
 """What needs probabilities of letters: tests/unit/metrics/test_confidence.py simulates it."""
+OF_LETTERS = {"answer_agreement", "letter_pull"}
+"""What needs letters of answers: tests/unit/metrics/test_options.py simulates it."""
 SHARES_OF_ANSWERS = {
     *("answer_change_rate", "yes_rate_shift", "refused_share", "attack_rate", "text_preference", "typographic_word_drop"),
     *("directional_accuracy", "directional_sensitivity"),
@@ -59,7 +61,7 @@ SHARES_OF_ANSWERS = {
 """Estimated as an accuracy or a drop of flags, which are simulated."""
 AGAINST_A_REFERENCE = {"relative_mean_corruption_error", "effective_robustness", "coverage_at_90_precision_drop"}
 """Without an interval, and not in the study: rules judge their value."""
-NOT_SIMULATED = ELSEWHERE | SHARES_OF_ANSWERS | AGAINST_A_REFERENCE
+NOT_SIMULATED = ELSEWHERE | OF_LETTERS | SHARES_OF_ANSWERS | AGAINST_A_REFERENCE
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,9 @@ def _table(seed: int, *, graded: bool = False, clustered: bool = False, n: int =
         unhinted_by_setting={name: scores(n, rate=0.6) for name in SETTINGS + RESOLUTIONS},
         base_by_setting={name: scores(n, rate=0.6) for name in SETTINGS + RESOLUTIONS},
         confidences={name: rng.random(n).round(2) for name in ("clean", *SETTINGS)},
+        same_by_setting={name: scores(n, rate=0.8) for name in SETTINGS + RESOLUTIONS},
+        chosen_by_letter={name: scores(n, rate=0.3) for name in "ABC"},
+        right_by_letter={name: scores(n, rate=0.3) for name in "ABC"},
     )
 
 

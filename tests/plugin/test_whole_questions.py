@@ -100,6 +100,8 @@ def test_a_model_that_reads_written_words_is_no_go(project: Project, rules: list
 
 FRAGILE = [BLIND, {"setting": "option_order:*", "right": 0.4}, {"right": 1.0}]
 """Of a model that often follows the letter of the right option, which is then another option's."""
+LETTER = [BLIND, {"task": "choice", "sample": "*[02468]-*", "answer": "A"}, {"right": 1.0}]
+"""Of a model that says A to every second question."""
 FORMAT = [BLIND, {"setting": "option_format:*", "right": 0.6}, {"right": 1.0}]
 """Of a model that is lost without ``A.`` before an option."""
 DEAF = [BLIND, {"setting": "negation", "right": 0.0}, {"right": 1.0}]
@@ -111,6 +113,8 @@ DEAF = [BLIND, {"setting": "negation", "right": 0.0}, {"right": 1.0}]
     [
         ("options", SOUND, 0, "circular_accuracy", 1.0),
         ("options", FRAGILE, 1, "circular_accuracy", 0.4),
+        ("options", FRAGILE, 1, "answer_agreement", 0.4),
+        ("options", LETTER, 1, "letter_pull", 0.4),
         ("wording", SOUND, 0, "wording_range", 0.0),
         ("wording", FORMAT, 1, "wording_range", 0.3),  # questions without options are written as before
         ("wording", SOUND, 0, "directional_sensitivity", 1.0),

@@ -44,7 +44,7 @@ from pytest_vlmrobust.evaluation.run.results import (
     savings,
 )
 from pytest_vlmrobust.metrics.completeness import arrays_read
-from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.table import OF_ANSWERS, ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import canaries, observatory
@@ -412,6 +412,8 @@ def _settings_read(sweep: SweepMetric, reads: Reads, table: ScoreTable, sources:
         read |= {CLEAN_NAME, NO_IMAGE_NAME}
     if metrics.Needs.REFERENCE_BY_SETTING in metric.needs and sources.reference is None:
         read.add(NO_IMAGE_NAME)
+    if OF_ANSWERS & {*metric.needs}:
+        read |= {CLEAN_NAME, *table.by_setting}
     return [setting for setting in dict.fromkeys((*BASELINES, *reads.settings)) if str(setting) in read]
 
 

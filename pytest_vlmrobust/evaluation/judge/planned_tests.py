@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.cell import Cell, Planned, Setting
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.data import RunData
-from pytest_vlmrobust.evaluation.run.plan import expand_settings
+from pytest_vlmrobust.evaluation.run.plan import ORDERS, expand_settings
 from pytest_vlmrobust.evaluation.run.selection import SelectedTest, Selection
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
@@ -46,7 +46,8 @@ class PlannedTests:
         Raises:
             VlmRobustError: there is no such dataset, or no such setting.
         """
-        return expand_settings(names, self.data.open(dataset).native_long_edge, self.grids)
+        edge = self.data.open(dataset).native_long_edge
+        return expand_settings(names, edge, self.grids, self.data.most_options(dataset) if ORDERS in names else 0)
 
     def settings_of(self, test: SelectedTest) -> tuple[Setting, ...]:
         """Returns the settings that a summary metric is taken over; none for a test of one cell."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import eq
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,8 +24,9 @@ from pytest_vlmrobust.evaluation.run.data import TaskData
 from pytest_vlmrobust.evaluation.run.families import families, twin
 from pytest_vlmrobust.evaluation.run.floor import floor
 from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
+from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics import Needs
-from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
+from pytest_vlmrobust.metrics.table import LEAST_PICTURES, OF_ANSWERS, ScoreTable
 from pytest_vlmrobust.perturbations.typographic import NONSENSE, WRONG
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
@@ -231,6 +233,8 @@ def sweep_table(reads: Reads, measured: Answers, *, is_task: bool, everything: S
         more["categories"] = [sample.category if sample.category in large else "" for sample in samples]
     if Needs.FLOORS in needs:
         more |= floors(samples)
+    if needs & OF_ANSWERS:
+        more |= _of_answers(results[Needs.CLEAN][str(CLEAN)], results[own])
     return score_table(
         samples,
         values[Needs.CLEAN][str(CLEAN)],
@@ -242,6 +246,30 @@ def sweep_table(reads: Reads, measured: Answers, *, is_task: bool, everything: S
         patches_by_setting={name: result.by_view for name, result in results[own].items() if result.views > 1},
         **more,
     )
+
+
+def _of_answers(clean: CellResult, others: Mapping[str, CellResult]) -> dict[str, Any]:
+    """Returns which option and which letter each answer names, as fields of a table; NaN where an inference failed."""
+    asked = {name: result for name, result in others.items() if result.views == 1}
+    known = {name: result.values * 0.0 + clean.values * 0.0 for name, result in asked.items()}
+    same = {name: np.array([*map(eq, clean.read, result.read)], float) + known[name] for name, result in asked.items()}
+    letters = sorted({letter for sample in clean.samples for letter in sample.options})
+    chosen, right = ({letter: np.zeros(len(clean.samples)) for letter in letters} for _ in range(2))
+    orders = np.zeros(len(clean.samples))
+    for result in (clean, *asked.values()):
+        for place, (sample, score) in enumerate(zip(result.samples, result.scores, strict=True)):
+            if result is not clean and not sample.original_letters:  # a question that has no such order
+                continue
+            orders[place] += np.nan if score.state == "error" else 1.0
+            if score.answer in sample.options:
+                targets = [sample.target] if isinstance(sample.target, str) else sample.target
+                chosen[score.answer][place] += 1.0
+                for letter in targets:
+                    right[letter][place] += 1.0 / len(targets)
+    by_letter = {"chosen_by_letter": chosen, "right_by_letter": right}
+    return {"same_by_setting": same} | {
+        name: {letter: counts / orders for letter, counts in of.items()} for name, of in by_letter.items()
+    }
 
 
 def references(measured: Answers, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -8,6 +8,7 @@ Nothing is published about single samples. What a draw assumes:
 - Without its image a sample that was wrong with it is right with the chance of a guess.
 - Sizes of the image: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than
   a larger one.
+- In another order of its options, a question that is wrong both times gets the same wrong option.
 - Samples are independent, or go together as a :class:`.grouping.Grouping` says.
 - Patches, and the whole image shown again (:class:`Views`): published models neither need the context nor are they distracted
   by it, and guess anew as often as :data:`.published.TYPICAL` says.
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 SHARED = 0.5
 """Correlation of the latent scores by which one sample flips under two settings: assumed."""
-CORRUPTIONS = "corruptions"
+CORRUPTIONS, OPTIONS = "corruptions", "options"
 CHURN = 0.015
 """The share of answers that turns right by luck, and of those that turn wrong, of a model that loses nothing."""
 CATEGORIES = 20
@@ -55,7 +56,7 @@ _NOT_DRAWN = {
 }
 """Metrics to why no simulated answers give them."""
 _GRIDS = (2, 3)
-QUESTIONS = {"options": ("options",), "wording": ("wording", "directional"), "typographic": ("typographic", "note_wrong")}
+QUESTIONS = {OPTIONS: ("options",), "wording": ("wording", "directional"), "typographic": ("typographic", "note_wrong")}
 """Suites that change questions, with their settings. All profiles follow the question and lose nothing but by luck."""
 
 
@@ -206,6 +207,8 @@ class Profile:
             "categories": _categories(labels, groups),
         }
         whole = {suite: self._table(scores, shared, draws) for suite, scores in drawn.items()}
+        if OPTIONS in whole:
+            whole[OPTIONS] = with_letters(whole[OPTIONS], self.guess, rng)
         if patches:
             best = {name: views.max(axis=1) for name, views in patches.items()}
             more = {"patches_by_setting": patches, "whole_attempts": attempts}
@@ -307,6 +310,22 @@ class Profile:
         return ScoreTable(
             by_setting=scores, baseline_by_setting=earlier, reference_by_setting=dict.fromkeys(scores, blind), **shared
         )
+
+
+def with_letters(table: ScoreTable, guess: float, rng: np.random.Generator) -> ScoreTable:
+    """Returns the table with the options and letters that answers name; each setting is the next order of the options."""
+    count, n = max(round(1.0 / guess), 2), table.samples
+    right = rng.integers(count, size=n)
+    named = np.where(
+        np.stack([table.clean, *table.by_setting.values()]) > 0.0, right, (right + rng.integers(1, count, n)) % count
+    )
+    shifts = np.arange(len(named))[:, None]
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:count]
+    chosen, correct = (
+        {letter: ((of - shifts) % count == place).mean(axis=0) for place, letter in enumerate(letters)} for of in (named, right)
+    )
+    same = {name: (scores == table.clean).astype(float) for name, scores in table.by_setting.items()}
+    return replace(table, same_by_setting=same, chosen_by_letter=chosen, right_by_letter=correct)
 
 
 def not_drawn(metric: str) -> str:

@@ -22,9 +22,9 @@ from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP
 from pytest_vlmrobust.evaluation.judge.scopes import ANY
 from pytest_vlmrobust.evaluation.judge.strata import SUITE as RESOLUTION
-from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
+from pytest_vlmrobust.evaluation.run.plan import LADDER, ORDERS, PATCHES, expand_settings
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
-from pytest_vlmrobust.metrics.table import CONFIDENCE
+from pytest_vlmrobust.metrics.table import CONFIDENCE, OF_ANSWERS
 from pytest_vlmrobust.policies import JudgedBy, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
 
 from . import profiles, published
@@ -380,6 +380,8 @@ class _Plan:
             return test.setting
         if _WITHOUT_SETTINGS.issuperset(record.needs) or test.setting == CLEAN_NAME:
             return CLEAN_NAME
+        if OF_ANSWERS.intersection(record.needs):
+            return ORDERS
         if record.suite == RESOLUTION or test.family.startswith(LADDER):
             return RESOLUTION
         return test.setting if record.scope == "sweep" and test.setting else ""
@@ -407,6 +409,8 @@ class _Plan:
         if sheet == CLEAN_NAME:
             clean = {CLEAN_NAME: table.clean}
             table = replace(table, by_setting=clean, baseline_by_setting=clean)  # no loss, so the same answers earlier
+        if sheet == ORDERS:
+            table = profiles.with_letters(table, model.truth.guess, rng)
         return replace(table, positions=places, people=people)
 
     def _settings_of(self, sheet: str) -> list[str]:

@@ -243,6 +243,10 @@ class RunData:
         """Returns the categories and the slices of the samples of datasets; those that cannot be read are left out."""
         return {stratum for name in dict.fromkeys(names) for sample in self._chosen(name, "") for stratum in sample.strata}
 
+    def most_options(self, name: str) -> int:
+        """Returns how many options the largest choice set of a dataset has; 0 of one that cannot be read."""
+        return max((len(sample.options) for sample in self._chosen(name, "")), default=0)
+
     def _chosen(self, name: str, sample: str) -> Sequence[Sample]:
         """Returns the samples that a run asks about; none of a dataset that cannot be read: the tests that need it say why."""
         try:

@@ -29,20 +29,27 @@ PATCHES = "patches"
 """Stands for the grids that a run cuts images into."""
 GRIDS = (2, 3)
 """The published grids that a run uses where nothing is said."""
+ORDERS = "options"
+"""Stands for every cyclic order of the largest choice set of a dataset, and of four options at least."""
+FEWEST_OPTIONS = 4
 
 
 def expand_settings(
-    names: Iterable[str], native_long_edge: int | None = None, grids: Sequence[int] = GRIDS
+    names: Iterable[str],
+    native_long_edge: int | None = None,
+    grids: Sequence[int] = GRIDS,
+    most_options: int = FEWEST_OPTIONS,
 ) -> tuple[Setting, ...]:
     """Returns the settings that ``names`` stand for: a setting, or a set of them.
 
-    Sets are those of perturbations, such as ``robustbench``, and three that depend on the run: ``ladder``, ``preprocessing``
-    and ``patches``.
+    Sets are those of perturbations, such as ``robustbench``, and four that depend on the run: ``ladder``, ``preprocessing``,
+    ``patches`` and ``options``.
 
     Args:
         names: of sets and settings.
         native_long_edge: the long edge in pixels that all images of the dataset share, for ``ladder`` and ``preprocessing``.
         grids: patches on a side, for ``patches``.
+        most_options: how many options the largest choice set of the dataset has, for ``options``.
 
     Raises:
         UnknownName: neither a set nor a perturbation has that name.
@@ -50,7 +57,7 @@ def expand_settings(
     """
     found: dict[Setting, None] = {}
     for name in names:
-        for member in _members(name, native_long_edge, grids):
+        for member in _members(name, native_long_edge, grids, most_options):
             setting = Setting.parse(member)
             if setting not in BASELINES:
                 _check(setting)
@@ -97,13 +104,15 @@ def ladder(native_long_edge: int) -> list[str]:
     return list(dict.fromkeys(f"resolution:{edge}" for edge in edges))
 
 
-def _members(name: str, native_long_edge: int | None, grids: Sequence[int]) -> list[str]:
+def _members(name: str, native_long_edge: int | None, grids: Sequence[int], most_options: int) -> list[str]:
     if name == LADDER:
         return perturbations.names("resolution") if native_long_edge is None else ladder(native_long_edge)
     if name == PREPROCESSING:
         return preprocessing(native_long_edge)
     if name == PATCHES:
         return [f"{PATCHES}:{n}" for n in grids]
+    if name == ORDERS:
+        return [f"option_order:{shift}" for shift in range(1, max(most_options, FEWEST_OPTIONS))]
     return perturbations.names(name) if name in SETS else [name]
 
 

@@ -277,6 +277,15 @@ class CellResult:
         """The probability of each chosen letter among the letters, shape (N,); NaN of an answer without such probabilities."""
         return _constant(np.array([prediction.confidence for prediction in self.predictions], float))
 
+    @cached_property
+    def read(self) -> list[str]:
+        """Each answer as it was read, by the letters of the data, or its text where nothing was read."""
+        each = zip(self.samples, self.scores, self.predictions, strict=True)
+        return [
+            " ".join(prediction.text.split()) if score.answer is None else sample.original_letters.get(score.answer, score.answer)
+            for sample, score, prediction in each
+        ]
+
     @property
     def n_unasked(self) -> int:
         """How many views were not asked about."""

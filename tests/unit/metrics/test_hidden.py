@@ -144,12 +144,3 @@ def test_the_worst_category_errs_as_seldom_as_it_says_with_clusters(name: str, d
     low, high = _rates_of_errors(400, draw, name, 0.25 if name.endswith("drop") else 0.75)
     assert high <= 0.05 + 0.022
     assert low <= 0.05 + 0.022
-
-
-def test_circular_accuracy_is_the_peers() -> None:
-    """VLMEvalKit gives all rows of a question 0 unless each is a hit, and takes the mean over questions."""
-    draw = np.random.default_rng(5)
-    hits = draw.integers(0, 2, (60, 4))
-    orders = {f"option_order:{place}": hits[:, place] for place in (1, 2, 3)}
-    groups = [list(map(int, row)) for row in hits]
-    assert metrics.circular_accuracy(hits[:, 0], orders) == sum(all(row) for row in groups) / len(groups)

@@ -100,6 +100,12 @@ def test_a_property_that_no_family_has_is_refused() -> None:
         plan_families({}, ["d"], ["scale_gian"], ["clean"])
 
 
+@pytest.mark.parametrize(("most", "orders"), [(0, 3), (4, 3), (7, 6), (26, 25)])
+def test_options_have_as_many_orders_as_the_largest_choice_set(most: int, orders: int) -> None:
+    found = [str(setting) for setting in expand_settings(["options"], most_options=most)]
+    assert found == [f"option_order:{shift}" for shift in range(1, orders + 1)]
+
+
 def test_patches_are_the_grids_of_the_run() -> None:
     assert spelled(["patches"]) == ["patches:2", "patches:3"]
     assert [str(setting) for setting in expand_settings(["patches"], grids=(2, 5))] == ["patches:2", "patches:5"]

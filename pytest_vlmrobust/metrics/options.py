@@ -1,0 +1,113 @@
+"""What answers follow when options change their letters: the option, or the letter."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .accuracy import Bounds
+from .registry import metric
+from .scores import ByLetter, BySetting, Scores, by_letter, by_setting
+from .statistics.clusters import one_sided
+from .statistics.means import BoundedMeanTest
+from .statistics.paired import largest_bounds, mean_interval
+from .table import Needs, ScoreTable
+
+_MOVES = "a letter that is chosen too often pulls more with each answer, and one that is chosen too seldom pulls less"
+
+
+def answer_agreement_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of questions with one answer: Clopper and Pearson's exact tails, by whole source images."""
+    return mean_interval(_agreeing(table.required(Needs.SAME_BY_SETTING)), table.clusters, confidence)
+
+
+@metric(
+    suite="options",
+    better="higher",
+    bounds=(0.0, 1.0),
+    perfect=1.0,
+    reference="the companion of CircularEval (MMBench, Liu et al. 2024) that needs no right answer (ours)",
+    unsuited="A model that is always wrong in the same way has 1. Use `circular_accuracy` for answers that are also right.",
+    interval=answer_agreement_interval,
+    monotone={Needs.SAME_BY_SETTING: 1},
+)
+def answer_agreement(same_by_setting: BySetting) -> float:
+    """Share of the questions whose answer names the same option in every order, right or wrong.
+
+    It reads no right answers. Answers that cannot be read are compared by their text. Guessing among four gets 1.6 %.
+
+    Formula: ``mean over questions i of min over settings s of same_si``
+
+    Returns:
+        A fraction in [0, 1]; NaN for no settings, no samples or a failed inference.
+
+    >>> answer_agreement({"option_order:1": [1, 1, 0], "option_order:2": [1, 0, 0]})
+    0.3333333333333333
+    """
+    agreeing = _agreeing(by_setting(same_by_setting, "same_by_setting"))
+    return float(agreeing.mean()) if len(agreeing) else math.nan
+
+
+def letter_pull_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the largest of all letters by guarded Student's t: above without correction, below by Bonferroni's."""
+    excess = _excess(table.required(Needs.CHOSEN_BY_LETTER), table.required(Needs.RIGHT_BY_LETTER))
+    both = np.hstack([excess, -excess])
+    low, high = largest_bounds([BoundedMeanTest.of_losses(both, table.clusters)], both.shape[1], one_sided(confidence))
+    return max(low, 0.0), max(high, 0.0)
+
+
+def pulling_letter(table: ScoreTable) -> str:
+    """Returns which letter is chosen most often beyond its share of right options, or least often."""
+    chosen, right = (table.argument(need, None) or {} for need in (Needs.CHOSEN_BY_LETTER, Needs.RIGHT_BY_LETTER))
+    means = {letter: (float(chosen[letter].mean()), float(right[letter].mean())) for letter in chosen}
+    letter = max(means, key=lambda name: abs(means[name][0] - means[name][1]), default="")
+    if not letter or means[letter][0] == means[letter][1]:
+        return ""
+    return f"{letter} is {means[letter][0]:.1%} of the answers and {means[letter][1]:.1%} of the right options"
+
+
+@metric(
+    suite="options",
+    better="lower",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
+    reference="after the imbalance of answers in Zheng et al. 2024 (PriDe, ICLR), by the largest of all letters (ours)",
+    unsuited="A model that follows letters in both ways alike, A here and D there, has a small one. Use `answer_agreement` "
+    "for all answers that follow no option.",
+    interval=letter_pull_interval,
+    note=pulling_letter,
+    not_monotone={Needs.CHOSEN_BY_LETTER: _MOVES, Needs.RIGHT_BY_LETTER: _MOVES},
+)
+def letter_pull(chosen_by_letter: ByLetter, right_by_letter: ByLetter) -> float:
+    """How much more often, or less often, a letter is answered than its option is right, for the letter that is worst.
+
+    All orders count. Over every cyclic order each letter is right equally often. So what a model does not know pulls no letter,
+    as long as it chooses by the option. Orders whose answer cannot be read are left out.
+
+    Formula: ``max over letters L of |share of answers L - share of right options L|``
+
+    Args:
+        chosen_by_letter: letter to the share of orders in which it is the answer, shape (N,).
+        right_by_letter: letter to the share of orders in which its option is right, shape (N,).
+
+    Returns:
+        A fraction in [0, 1]; NaN for no letters, no samples or a failed inference.
+
+    >>> letter_pull({"A": [1, 1], "B": [0, 0]}, {"A": [0.5, 0.5], "B": [0.5, 0.5]})
+    0.5
+    """
+    excess = _excess(by_letter(chosen_by_letter, "chosen_by_letter"), by_letter(right_by_letter, "right_by_letter"))
+    return float(abs(excess.mean(axis=0)).max()) if excess.size else math.nan
+
+
+def _agreeing(same: dict[str, Scores]) -> Scores:
+    """Returns the lowest flag of each sample, shape (N,); NaN where one is missing."""
+    return np.min([*same.values()], axis=0) if same else np.zeros(0)
+
+
+def _excess(chosen: dict[str, Scores], right: dict[str, Scores]) -> Scores:
+    """Returns by how much each letter is chosen more often than it is right, shape (N, letters)."""
+    if {*chosen} != {*right}:
+        raise ValueError(f"letters that are chosen {sorted(chosen)} and right {sorted(right)} differ. Give both for each letter")
+    return np.stack([chosen[letter] - right[letter] for letter in chosen], axis=1) if chosen else np.zeros((0, 0))
