@@ -9,9 +9,10 @@ import re
 import secrets
 import shutil
 import socket
+import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,21 +22,23 @@ from .test_submitting import BATCH, MIDDLE, Part, environment, wait_until
 
 pytestmark = pytest.mark.slow
 DAEMONS = ("munged", "slurmctld", "slurmd")
-PROGRAMS = ("sbatch", "scancel", "scontrol", "squeue")
+PROGRAMS = ("sbatch", "scancel", "scontrol", "squeue", "unshare")
+NODES = ("n0", "n1")
+ALONE = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
+"""Runs the daemon of a node in its own process namespace: killing it kills all of the node, as a power cut does."""
 CONFIGURATION = """
 ClusterName=private
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 CryptoType=crypto/munge
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/%n.pid
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -49,57 +52,63 @@ JobRequeue=1
 KillWait=30
 OverTimeLimit=0
 SchedulerParameters=sched_interval=2,batch_sched_delay=0
-NodeName={host} NodeAddr=127.0.0.1 CPUs=2
+NodeName=n0 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
 
 
 class Cluster:
-    """A SLURM of one node, in a directory of its own."""
+    """A SLURM of two nodes, in a directory of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.variables = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
-        self._daemons: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Starts the daemons, and waits until the node takes jobs; skips the tests where they cannot run."""
-        for name in ("state", "spool"):
+        """Starts the daemons, and waits until the nodes take jobs; skips the tests where they cannot run."""
+        for name in ("state", *NODES):
             (self.folder / name).mkdir()
         key = self.folder / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
         host = socket.gethostname().partition(".")[0]
-        text = CONFIGURATION.format(folder=self.folder, host=host, ports=free_ports(2))
+        text = CONFIGURATION.format(folder=self.folder, host=host, ports=free_ports(3))
         (self.folder / "slurm.conf").write_text(text)
         files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "seed-file": "seed", "log-file": "log"}
-        self._run("munged", "--foreground", "--force", *(f"--{name}={self.folder}/munge.{end}" for name, end in files.items()))
-        self._wait((self.folder / "munge.socket").exists)
-        self._run("slurmctld", "-D", "-f", self.variables["SLURM_CONF"])
-        self._wait(lambda: "is UP" in self.call("scontrol", "ping", check=False))
-        self._run("slurmd", "-D", "-f", self.variables["SLURM_CONF"])
-        self._wait(lambda: self.is_idle)
+        munge = [f"--{name}={self.folder}/munge.{end}" for name, end in files.items()]
+        self._run("munged", ("munged", "--foreground", "--force", *munge), (self.folder / "munge.socket").exists)
+        self._run("slurmctld", ("slurmctld", "-D"), lambda: "is UP" in self.call("scontrol", "ping", check=False))
+        for name in NODES:
+            self.start_node(name)
+
+    def start_node(self, name: str) -> None:
+        """Starts a node, and waits until it takes jobs."""
+        self._run(name, (*ALONE, "slurmd", "-D", "-N", name), lambda: "State=IDLE " in self._nodes(name))
+
+    def kill_node(self, name: str) -> None:
+        """Kills all processes of a node at once, and tells SLURM, which notices by itself after ``SlurmdTimeout``."""
+        self._daemons[name].kill()
+        self._daemons[name].wait()
+        self.call("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
 
     def stop(self) -> None:
         """Ends all jobs and daemons."""
         try:
-            if len(self._daemons) == len(DAEMONS):
+            if len(self._daemons) == len(NODES) + 2:
                 self.call("scancel", "--signal=KILL", "--full", "--user=root", check=False)
                 self.call("scancel", "--user=root", check=False)
                 wait_until(lambda: not self.call("squeue", "--noheader"), "all jobs were over")
         finally:
-            for _, process in reversed(self._daemons):
-                process.terminate()
-                try:
-                    process.wait(30)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            for process in reversed(self._daemons.values()):
+                process.kill()
+                process.wait()
 
     @property
     def is_idle(self) -> bool:
-        """Whether the node takes jobs, and has none."""
-        return "State=IDLE " in self.call("scontrol", "--oneliner", "show", "node")
+        """Whether the nodes take jobs, and have none."""
+        return self._nodes().count("State=IDLE ") == len(NODES)
 
     def call(self, *command: str, check: bool = True, cwd: Path | None = None, variables: Mapping[str, str] | None = None) -> str:
         """Returns what a program of SLURM prints."""
@@ -112,23 +121,22 @@ class Cluster:
     def submit(self, part: Part, *command: str) -> str:
         """Submits a part, and returns the number of its job."""
         self.call(*command, cwd=part.path, variables=environment(part.path))
-        return max(self.call("squeue", "--noheader", "--name=vlmrobust-fill", "--format=%A").split(), key=int)
+        return max(self.call("squeue", "--noheader", "--name=vlmrobust-fill", "--format=%F").split(), key=int)
 
-    def state(self, job: str) -> str:
-        """Returns the state of the part of a job, such as ``RUNNING``."""
-        found = re.search(r"JobState=(\w+)", self.call("scontrol", "--oneliner", "show", "job", f"{job}_0"))
+    def state(self, job: str, part: int = 0, key: str = "JobState") -> str:
+        """Returns the state of a part of a job, such as ``RUNNING``, or what else SLURM says of it."""
+        found = re.search(rf"\b{key}=(\w+)", self.call("scontrol", "--oneliner", "show", "job", f"{job}_{part}"))
         assert found
         return found[1]
 
-    def _run(self, *command: str) -> None:
-        name = command[0]
+    def _nodes(self, *names: str) -> str:
+        return self.call("scontrol", "--oneliner", "show", "node", *names)
+
+    def _run(self, name: str, command: Sequence[str], condition: Callable[[], object]) -> None:
+        """Starts a daemon, and waits for what it does first."""
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=self.variables)
-        self._daemons.append((name, process))
-
-    def _wait(self, condition: Callable[[], object]) -> None:
-        """Waits for what the last daemon does first."""
-        name, process = self._daemons[-1]
+        self._daemons[name] = process
         wait_until(lambda: process.poll() is not None or condition(), f"{name} was up")
         if process.poll() is not None:
             log = (self.folder / f"{name}.log").read_text(errors="replace")
@@ -193,6 +201,69 @@ def test_a_part_that_is_requeued_goes_on_and_is_judged(cluster: Cluster, project
     (log,) = project.path.glob("judge-*.log")
     assert "\nGO " in log.read_text()
     assert json.loads(results.read_text())["decision"] == "GO"
+
+
+LARGEST = 2
+"""The part of four that has most questions."""
+
+
+def campaign(cluster: Cluster, project: Project) -> tuple[Part, str]:
+    """Submits a gate in four parts, of which the largest one is running and has a copy, and returns it and its job."""
+    part = Part(project, parts=4)
+    part.copy = part.shared / f"parts/{LARGEST}/predictions.sqlite"
+    script = project.path / "jobs/fill.sbatch"
+    script.write_text(script.read_text().replace("cli fill", "cli fill --every 1"))
+    job = cluster.submit(part, "bash", "jobs/submit.sh")
+    wait_until(lambda: cluster.state(job, LARGEST) == "RUNNING", "the largest part was running")
+    part.take(1)
+    wait_until(lambda: part.copied >= BATCH, "it had a copy")
+    return part, job
+
+
+def judged(cluster: Cluster, part: Part) -> str:
+    """Waits until all jobs are over, and returns the decision."""
+    part.take(0)
+    wait_until(lambda: not cluster.call("squeue", "--noheader"), "all jobs were over")
+    return str(json.loads((part.shared / "report/results.json").read_text())["decision"])
+
+
+def answers(part: Part) -> list[str]:
+    """Returns the keys of the answers in all parts."""
+    keys = []
+    for number in range(4):
+        store = part.shared / f"parts/{number}/predictions.sqlite"
+        with contextlib.closing(sqlite3.connect(f"{store.as_uri()}?mode=ro", uri=True)) as connection:
+            keys += [key for (key,) in connection.execute("select key from predictions")]
+    assert len(set(keys)) == len(keys), "no part has an answer of another"
+    return keys
+
+
+def test_a_campaign_of_four_parts_survives_a_node_that_dies(cluster: Cluster, project: Project) -> None:
+    part, job = campaign(cluster, project)
+    node = cluster.state(job, LARGEST, "BatchHost")
+    cluster.kill_node(node)
+    kept = part.copied
+    wait_until(lambda: cluster.state(job, LARGEST, "Restarts") == "1", "SLURM had put the part into the queue again")
+    cluster.call("scontrol", "update", f"JobId={job}_{LARGEST}", "StartTime=now")  # else SLURM waits for two minutes
+    assert judged(cluster, part) == "GO", "by the other node alone"
+    cluster.start_node(node)
+    keys = answers(part)
+    assert f"goes on from {kept} answers" in (part.path / f"fill-{job}_{LARGEST}.log").read_text()
+    assert len(keys) <= part.inferred <= len(keys) + 2 * BATCH, "only what had not been copied was asked twice"
+    assert len(list(part.path.glob("judge-*.log"))) == 1, "the gate is judged once, after the part that ran again"
+
+
+def test_a_campaign_of_four_parts_is_incomplete_without_one_of_them_and_goes_on(cluster: Cluster, project: Project) -> None:
+    part, job = campaign(cluster, project)
+    cluster.call("scancel", f"{job}_{LARGEST}")
+    wait_until(lambda: cluster.state(job, LARGEST) == "CANCELLED", "the part was over")
+    assert judged(cluster, part) == "INCOMPLETE"
+    kept, before = answers(part), part.inferred
+    cluster.submit(part, "bash", "jobs/submit.sh")
+    assert judged(cluster, part) == "GO"
+    keys = answers(part)
+    assert set(kept) < set(keys)
+    assert part.inferred - before == len(keys) - len(kept), "only what was missing is asked"
 
 
 @pytest.mark.parametrize(
