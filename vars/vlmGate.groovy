@@ -8,7 +8,7 @@ def call(Map given = [:]) {
         policy: '', // the policy, as after --vlm-thresholds
         suites: '', // files and folders of suites, separated by spaces
         options: '', // more options of pytest, separated by spaces; none may have a space inside
-        report: 'report', // folder of the report, which becomes the artifact
+        report: 'report', // folder of the report, new or of an earlier gate, which becomes the artifact
         warn: [10], // exit codes that make the build unstable only: 10 (INCONCLUSIVE), 11 (INCOMPLETE), both, or none
         torch: 'cpu', // build of torch: cpu, without 6 GB of CUDA, or auto on an agent with a GPU
     ]
@@ -30,20 +30,25 @@ def call(Map given = [:]) {
     ]
     int code = 11
     withEnv(variables) {
+        sh '''
+            : "${VLM_PACKAGE:?is empty. Write into the Jenkinsfile, as package, where pytest-vlmrobust comes from: no package index has it}"
+            python -m venv .venv
+            .venv/bin/pip install "uv>=0.7.14"
+            .venv/bin/uv pip install --no-cache --python .venv "$VLM_PACKAGE"
+            # the image has no libGL, and this build of OpenCV needs none
+            .venv/bin/pip install --force-reinstall --no-deps opencv-python-headless
+        '''
         try {
-            sh '''
-                rm -rf "$VLM_REPORT" # of an earlier build: it must not be published where the install fails
-                : "${VLM_PACKAGE:?is empty. Write into the Jenkinsfile, as package, where pytest-vlmrobust comes from: no package index has it}"
-                python -m venv .venv
-                .venv/bin/pip install "uv>=0.7.14"
-                .venv/bin/uv pip install --no-cache --python .venv "$VLM_PACKAGE"
-                # the image has no libGL, and this build of OpenCV needs none
-                .venv/bin/pip install --force-reinstall --no-deps opencv-python-headless
-            '''
             // answers stay in .vlmrobust in the workspace: a model that did not change is not asked again
             code = sh(returnStatus: true, script: '''
                 code=0
-                rm -rf "$VLM_REPORT"
+                if [ -n "$(ls -A "$VLM_REPORT" 2> /dev/null)" ]; then # of an earlier job: it must not count or be published as this one's
+                  if ! grep -qs '"report": true' "$VLM_REPORT/manifest.json"; then
+                    echo "report: $VLM_REPORT holds files, and no report of an earlier gate. Name a new or empty folder: all of it is replaced" >&2
+                    exit 4
+                  fi
+                  rm -rf "$VLM_REPORT"
+                fi
                 set -f
                 set -- $VLM_SUITES $VLM_OPTIONS --vlm-junit-plain
                 if [ -n "$VLM_POLICY" ]; then set -- "--vlm-thresholds=$VLM_POLICY" "$@"; fi

@@ -29,7 +29,7 @@ services = pytest.mark.parametrize("service", GATES)
 MARKER = "<!-- vlmrobust comment: vlm-gate -->"
 LEFT_BY_C = "{python} -c 'import ctypes; ctypes.CDLL(None)._exit(0)'"
 """What ends a gate with 0 in its middle, whatever Python does."""
-CONCLUDES = "mkdir report; echo x > report/results.json"
+CONCLUDES = """mkdir report; echo x > report/results.json; echo '"report": true' > report/manifest.json"""
 
 
 def text_of(service: str) -> str:
@@ -215,9 +215,23 @@ def test_exit_code_0_counts_only_of_a_run_that_concluded(
     """An earlier job has left its report and a run that is GO, as a workspace or a cache does."""
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "results.json").write_text("of an earlier job", encoding="utf-8")
+    write_manifest(tmp_path / "report", {"run": "earlier", "report": True})
     path = programs(tmp_path / "bin", pytest=gate.format(python=sys.executable), vlmrobust=report)
     done = done_by(service, tmp_path, path)
     assert done.returncode == (0 if passes else 11), done.stdout + done.stderr
+
+
+@services
+@pytest.mark.parametrize("report", ["docs", ".", "{here}/docs"])
+def test_a_folder_without_a_report_is_not_deleted(service: str, report: str, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "manifest.json").write_text('{"name": "of a web page"}', encoding="utf-8")
+    path = programs(tmp_path / "bin", pytest="touch called", vlmrobust="exit 0")
+    done = done_by(service, tmp_path, path, report=report.format(here=tmp_path))
+    assert done.returncode == 4
+    assert "holds files, and no report of an earlier gate" in done.stderr
+    assert (tmp_path / "docs" / "manifest.json").exists()
+    assert not (tmp_path / "called").exists()
 
 
 @services
