@@ -121,7 +121,7 @@ def is_out_of_memory(error: Exception) -> bool:
 def failure_reason(error: Exception) -> str:
     """Returns why a request failed, on one line, with what to do where memory ran out."""
     first = (str(error).strip().splitlines() or ["(no message)"])[0]
-    reason = f"{type(error).__name__}: {first}"
+    reason = "; ".join([f"{type(error).__name__}: {first.rstrip('.')}", *getattr(error, "__notes__", ())])
     if is_out_of_memory(error):
         reason += ". One request alone does not fit: lower max_pixels for this model, use a smaller dtype, or a larger device"
     return reason
@@ -246,15 +246,21 @@ class Answerer:
     def _processed(self, requests: Sequence[Request], texts: Sequence[str]) -> Any:
         users = [message(request.images, text) for request, text in zip(requests, texts, strict=True)]
         conversations = [conversation(self._loaded.system_prompt, user) for user in users]
-        with self._tokenizing:
-            return self._loaded.processor.apply_chat_template(
-                conversations,
-                add_generation_prompt=True,
-                tokenize=True,
-                return_dict=True,
-                return_tensors="pt",
-                processor_kwargs={"padding": True},
-            )
+        processor = self._loaded.processor
+        try:
+            with self._tokenizing:
+                return processor.apply_chat_template(
+                    conversations,
+                    add_generation_prompt=True,
+                    tokenize=True,
+                    return_dict=True,
+                    return_tensors="pt",
+                    processor_kwargs={"padding": True},
+                )
+        except Exception as error:
+            place = f"{processor.tokenizer.name_or_path}/preprocessor_config.json"
+            error.add_note(f"raised by the model's {type(processor).__name__}: check its settings in {place}")
+            raise
 
     def encoded(self, batch: list[Job]) -> tuple[Any, list[Details]]:
         """Returns what a model takes for a batch, and what is worth telling about each row; any thread may call it."""

@@ -122,8 +122,8 @@ def _init(options: argparse.Namespace) -> int:
         raise UsageError("--package: it is written into a recipe. Name the service as well: --ci github, gitlab or jenkins")
     notes: list[str] = []
     commands = _EXAMPLES
-    if options.model or options.data:
-        first = _first_gate(*_named(options), options.directory)
+    if named := _named(options):
+        first = _first_gate(*named, options.directory)
         copies, notes, commands = first.files, first.notes, _FIRST_COMMANDS
     else:
         copies = {
@@ -247,12 +247,21 @@ class _FirstGate(NamedTuple):
     notes: list[str]
 
 
-def _named(options: argparse.Namespace) -> tuple[str, str]:
-    """Returns the model and the data; on a terminal, a name that was not given is asked for."""
+def _named(options: argparse.Namespace) -> tuple[str, str] | None:
+    """Returns the model and the data; None where the shipped suites are to be copied.
+
+    On a terminal, what was not given is asked for, and no model means to copy.
+
+    Raises:
+        UsageError: one of them is missing.
+    """
     model, data = options.model, options.data
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        model = model or input("model, such as ./my-checkpoint or openai:http://localhost:8000/v1#NAME: ").strip()
-        data = data or input("questions, such as questions.jsonl: ").strip()
+    if sys.stdin.isatty() and sys.stdout.isatty() and not (options.ci and not model and not data):
+        begin = not model and not data
+        model = model or input(f"Model, such as ./my-checkpoint{' (Enter: copy the shipped suites)' if begin else ''}: ").strip()
+        data = data or (model and input("Questions, such as questions.jsonl: ").strip())
+    if not model and not data:
+        return None
     if not model or not data:
         missing = "--data FILE, the questions to ask" if model else "--model NAME, what to gate"
         raise UsageError(f"a first gate needs a model and data: add {missing}")

@@ -35,6 +35,11 @@ class Outcome(StrEnum):
     MEASURED = "MEASURED"
     """No rule applies, or what applies only warns: a number was measured and is reported. Never counts as a pass."""
 
+    @property
+    def counted(self) -> str:
+        """What the word is behind a count: no verdict is named where there is none."""
+        return "not judged" if self is Outcome.MEASURED else self.value
+
 
 WORST_FIRST = (
     Outcome.FAIL,

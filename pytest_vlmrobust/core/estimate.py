@@ -115,7 +115,7 @@ def _samples_to_leave(estimate: Estimate, end: float) -> SamplesNeeded:
     distance = abs(end - estimate.value)
     half = estimate.high - estimate.value if estimate.value < end else estimate.value - estimate.low
     if distance <= _SAME:
-        return SamplesNeeded(None, None, "the value lies on the bound, which no number of samples decides")
+        return SamplesNeeded(None, None, "the value lies on the bound, which no number of questions decides")
     if math.isinf(half):
         return SamplesNeeded(None, None, "the interval has no end towards the bound")
     if half <= distance:
@@ -141,7 +141,7 @@ def _samples_to_leave(estimate: Estimate, end: float) -> SamplesNeeded:
 
     least, most = enough(EVEN), enough(NEARLY_SURE)
     if most > PRACTICAL:
-        return SamplesNeeded(None, None, "the value is at the bound: no practical number of samples decides it")
+        return SamplesNeeded(None, None, "the value is at the bound: no practical number of questions decides it")
     return SamplesNeeded(least, most)
 
 

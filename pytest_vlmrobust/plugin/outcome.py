@@ -176,6 +176,8 @@ class Collector:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Notes that pytest was ended: by a person, by ``pytest.exit``, or by a number of failures."""
         self._run.stop(f"pytest was interrupted ({_first_line(excinfo.value)})")
+        if "evaluator" in vars(self._run):
+            self._run.evaluator.interrupt()
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Notes that pytest itself failed, and whether that was because it could not print."""

@@ -255,7 +255,7 @@ class ProgressDisplay:
         answers = answers if tests or not self.live else []
         rate, eta = f"{self._pace.per_second:.0f} answers/s", self._eta()
         counts = Counter(record.outcome for record in self._outcomes.values())
-        tally = [f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST if counts[outcome]]
+        tally = [f"{counts[outcome]} {outcome.counted}" for outcome in WORST_FIRST if counts[outcome]]
         line = ""
         kept: set[str] = set()
         for part in [*bar, *tally, *eta, rate, *answers, on_one_line(what)]:

@@ -662,7 +662,9 @@ def _names_gate(config: pytest.Config) -> bool:
 def _why_nothing_ran(run: Run) -> str:
     """Returns that there are no gated tests, or which of them have no data because all named datasets are of one kind."""
     if not run.settings.vlm_dataset or (run.data.questions and run.data.collections):
-        nothing = ". No gated test was collected: name suites that exist, or let vlmrobust init write some here"
+        nothing = (
+            ". No suite was found here. Write one: vlmrobust init --model MODEL --data QUESTIONS, or name the suites that exist"
+        )
         return "" if run.selection.planned else nothing
     if run.data.questions:
         return (

@@ -9,7 +9,6 @@ from datetime import date
 
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, NotShown, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded, samples_to_decide
-from pytest_vlmrobust.core.words import quantity
 
 from .rules import Bound, JudgedBy, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver, decimals_needed
 
@@ -290,12 +289,12 @@ def _comparison(judged: JudgedEstimate) -> str:
 
 
 def _samples_in_words(needed: SamplesNeeded) -> str:
-    """Returns ``about 400 to 900 samples would decide it``: half the time and nine times in ten if the value is the true one."""
+    """Returns ``about 400 to 900 questions would decide it``: half the time, nine times in ten if the value is the true one."""
     if needed.least is None or needed.most is None:
-        return f"samples needed: {needed.reason}"
+        return f"questions needed: {needed.reason}"
     least, most = _rounded_up(needed.least), _rounded_up(needed.most)
-    between = f"{least} to " if least < most else ""
-    return f"about {between}{quantity(most, 'sample')} would decide it"
+    between = f"{least:,} to " if least < most else ""
+    return f"about {between}{most:,} question{'s' * (most != 1)} would decide it"
 
 
 def _rounded_up(count: int) -> int:

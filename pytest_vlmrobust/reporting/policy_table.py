@@ -26,25 +26,28 @@ def render_policy(policy: Policy, *, width: int, color: bool) -> str:
     """Returns a policy as text: a line for each rule, a line for each waiver, and what else has to hold."""
     buffer = io.StringIO()
     console = text_console(buffer, width=max(80, width), color=color)
-    folder = _shared_folder([*(rule.source for rule in policy.rules), *(waiver.source for waiver in policy.waivers)])
-    console.print(_rules(policy, folder, console.width))
+    shared = _shared([*(rule.source for rule in policy.rules), *(waiver.source for waiver in policy.waivers)])
+    console.print(_rules(policy, shared, console.width))
     if policy.waivers:
         console.print()
-        console.print(_waivers(policy, folder, console.width))
+        console.print(_waivers(policy, shared, console.width))
     console.print()
-    if folder:
-        print_sentence(console, f"where: in {_plain(folder)}")
+    if shared:
+        print_sentence(console, f"where: {'line of' if shared.endswith(':') else 'in'} {_plain(shared[:-1])}")
     _conditions(console, policy)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 
-def _shared_folder(sources: Sequence[str]) -> str:
-    """Returns the folder of all files, which no row needs to name; empty where it is the current one or there are several."""
-    folders = {source.rpartition("/")[0] for source in sources}
-    return folders.pop() if len(folders) == 1 else ""
+def _shared(sources: Sequence[str]) -> str:
+    """Returns the file, or else the folder, that all lines are in and no row needs to name; empty where there is none."""
+    for sign in ":/":
+        places = {found + sign if found else "" for found in (source.rpartition(sign)[0] for source in sources)}
+        if len(places) == 1:
+            return places.pop()
+    return ""
 
 
-def _rules(policy: Policy, folder: str, width: int) -> Table:
+def _rules(policy: Policy, shared: str, width: int) -> Table:
     rows = []
     for rule in policy.rules:
         unless = f" unless {_scope(rule.unless)}" if rule.unless else ""
@@ -55,13 +58,13 @@ def _rules(policy: Policy, folder: str, width: int) -> Table:
                 f"{_scope(rule.where)}{unless}",
                 _bound(rule.bound),
                 _treatment(rule),
-                _within(rule.source, folder),
+                rule.source.removeprefix(shared),
             )
         )
     return _table(("rule", "metric", _SCOPE, "bound", "judged by", "where"), rows, width)
 
 
-def _waivers(policy: Policy, folder: str, width: int) -> Table:
+def _waivers(policy: Policy, shared: str, width: int) -> Table:
     rows = [
         (
             waiver.id,
@@ -69,15 +72,11 @@ def _waivers(policy: Policy, folder: str, width: int) -> Table:
             _scope(waiver.where),
             f"{waiver.cap:g}",
             waiver.expires.isoformat(),
-            _within(waiver.source, folder),
+            waiver.source.removeprefix(shared),
         )
         for waiver in policy.waivers
     ]
     return _table(("waiver", "metric", _SCOPE, "cap", "until", "where"), rows, width)
-
-
-def _within(source: str, folder: str) -> str:
-    return source.removeprefix(f"{folder}/") if folder else source
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:

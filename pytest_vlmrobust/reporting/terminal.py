@@ -311,7 +311,7 @@ def _asides(console: Console, view: RunView, room: int) -> None:
     lines = [*(("warning", line) for line in warnings), *(("did not apply", line) for line in idle)]
     lines += [("note", line) for line in notes]
     sentences = [f"[yellow]{kind}[/] {_plain(line)}" for kind, line in lines]
-    if sum(sentence_rows(console, sentence) for sentence in sentences) <= room:
+    if sum(sentence_rows(console, sentence) for sentence in sentences) <= max(room, 0):
         for sentence in sentences:
             print_sentence(console, sentence)
     else:

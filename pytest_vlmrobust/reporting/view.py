@@ -618,7 +618,7 @@ def in_words(counts: Iterable[tuple[Outcome, int]]) -> str:
     >>> in_words([(Outcome.FAIL, 1), (Outcome.PASS, 3)])
     '1 FAIL, 3 PASS'
     """
-    return ", ".join(f"{count} {outcome}" for outcome, count in counts)
+    return ", ".join(f"{count} {outcome.counted}" for outcome, count in counts)
 
 
 def _severity(record: Record) -> tuple[int, bool, float, str]:

@@ -153,7 +153,7 @@ def questions(n: int, cluster: int = 1, categories: int = 0) -> tuple[Sample, ..
 
 def rule_of(metric: str, most: float, judge: JudgedBy = JudgedBy.POINT, name: str = "r", **changes: object) -> Rule:
     """Returns a rule that bounds a metric from above at a risk of 5 % each way."""
-    # what is undecided is only said: counting the samples that would decide it takes longer than the rest
+    # what is undecided is only said: counting the questions that would decide it takes longer than the rest
     treatment = Treatment(judge=judge, on_inconclusive=OnInconclusive.WARN)
     rule = Rule(name, metric, Bound(high=most), "benchmark", treatment=treatment)
     return replace(rule, **changes)  # type: ignore[arg-type]

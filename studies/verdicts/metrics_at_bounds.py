@@ -166,7 +166,7 @@ class Question:
 
     def _verdict(self, found: Estimate, end: float, tests: int) -> Outcome:
         bound = Bound(high=end) if self.side == "<=" else Bound(low=end)
-        # what is undecided is only said here: counting the samples that would decide it takes as long as the rest
+        # what is undecided is only said here: counting the questions that would decide it takes as long as the rest
         treatment = Treatment(judge=self.judge, on_inconclusive=OnInconclusive.WARN)
         rule = Rule("simulated", self.metric, bound, "studies/verdicts/metrics_at_bounds.py", treatment=treatment)
         return judge_rule(rule, found, (), _TODAY, tests).outcome

@@ -3,7 +3,7 @@
     python studies/verdicts/samples_needed.py [RUNS] [METRIC ...]
 
 For each metric, runs of 200 samples are drawn from the mean of the published models on MMBench, and judged by bounds one, two and
-three standard errors beyond the true value. Those that do not pass say "about LEAST to MOST samples would decide it"; at the
+three standard errors beyond the true value. Those that do not pass say "about LEAST to MOST questions would decide it"; at the
 median of each of the two, further runs say how often the bound is kept. For shares of settings no number is said.
 """
 

@@ -37,7 +37,7 @@ def test_what_a_go_does_not_show_stands_in_every_report(project: Project) -> Non
     )
     reason = re.compile(
         r"model-data-invert: accuracy_drop \d\.\d{3} \[-?\d\.\d{3}, \d\.\d{3}\], too few questions to tell if (<=|&lt;=) 0\.150 "
-        r"\(rule small-drop, policy\.yaml:6\); about .* samples? would decide it"
+        r"\(rule small-drop, policy\.yaml:6\); about .* questions? would decide it"
     )
     for name in REPORTS:
         assert reason.search((project.path / "report" / name).read_text(encoding="utf-8").replace("&#95;", "_")), name

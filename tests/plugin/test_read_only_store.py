@@ -148,7 +148,9 @@ def test_what_failed_in_such_a_run_is_found_again(filled: Project, seal: Callabl
     filled.run(*offline, models=("worse",))
     (run,) = runs_in(filled.path / ".vlmrobust-runs")
     result = filled.run(*offline, "--vlm-rerun=failed", models=("worse",))
-    result.stdout.fnmatch_lines([f"vlm: --vlm-rerun failed: 2 tests to run again of run {run.name} (2 FAIL, 2 MEASURED, 4 PASS)"])
+    result.stdout.fnmatch_lines(
+        [f"vlm: --vlm-rerun failed: 2 tests to run again of run {run.name} (2 FAIL, 2 not judged, 4 PASS)"]
+    )
     result.assert_outcomes(failed=2, deselected=6)
 
 

@@ -40,7 +40,7 @@ def test_only_what_failed_runs_again(any_project: Project) -> None:
     assert again.ret == 1
     again.assert_outcomes(failed=3, deselected=0 if "-n2" in any_project.arguments else TESTS - 3)
     assert header(again).startswith("vlm: --vlm-rerun failed: 3 tests to run again of run 2")
-    assert header(again).endswith("(3 FAIL, 2 MEASURED, 3 PASS)")
+    assert header(again).endswith("(3 FAIL, 2 not judged, 3 PASS)")
     again.stdout.fnmatch_lines(["only 3 of 8 tests ran*", "NO-GO*"])
 
 
@@ -58,7 +58,7 @@ def test_nothing_to_run_again_is_said_and_is_five(any_project: Project) -> None:
     assert any_project.run().ret == 0
     again = any_project.run("--vlm-rerun=failed")
     assert again.ret == 5
-    again.stdout.fnmatch_lines(["--vlm-rerun failed: nothing to run again of run *(2 MEASURED, 6 PASS)*"])
+    again.stdout.fnmatch_lines(["--vlm-rerun failed: nothing to run again of run *(2 not judged, 6 PASS)*"])
 
 
 def test_errors_are_not_failures(project: Project) -> None:

@@ -101,7 +101,7 @@ def find_rerun(verdicts: str, outcome: Outcome, models: Sequence[str], places: S
     if runs:
         newest = _newest_outcomes(runs)
         counts = Counter(name for outcomes in newest.values() for name in list(map(str, outcomes)) or [_LOST])
-        ended = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+        ended = ", ".join(f"{count} {name if name == _LOST else Outcome(name).counted}" for name, count in sorted(counts.items()))
         chosen = tuple(nodeid for nodeid, outcomes in newest.items() if outcome in (outcomes or [Outcome.ERROR]))
         return Rerun(verdicts, runs[0].repeats or runs[0].directory.name, chosen, ended, since=len(runs) - 1)
     searched = " or ".join(str(place.parent if place.name == RUNS else place) for place in places)

@@ -182,6 +182,14 @@ class Engine:
             seconds = [self._fresh.pop(key) for key in dict.fromkeys(keys) if key in self._fresh]
         return len(seconds), sum(seconds)
 
+    def interrupt(self) -> None:
+        """Says what the end of an interrupted run waits for; takes no lock, which the interrupt may have left held."""
+        self._interrupted = True
+        if self._computing or self._preparing:
+            self._notice(
+                f"stopping: {self._model} still works on a batch, and stores its answers. This takes {BATCH_SECONDS:g} s at most"
+            )
+
     def rest(self) -> None:
         """Waits for what is being computed, forgets what is expected, and does nothing until it turns to a model again.
 

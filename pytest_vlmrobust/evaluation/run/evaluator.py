@@ -388,6 +388,10 @@ class Evaluator:
         remote = self._remote()
         self._close_backends(backend for backend in self._backends.values() if backend not in remote)
 
+    def interrupt(self) -> None:
+        """Says what the run still waits for, if anything, now that somebody has ended it."""
+        self._engine.interrupt()
+
     def close(self) -> None:
         """Frees the models and stops working ahead."""
         for remote in self._remote():

@@ -665,3 +665,15 @@ def test_a_device_that_cannot_quantise_is_said(
     assert "'cpu'" in said
     assert "are supported by the bitsandbytes version you have installed" in said
     assert said.endswith("Take a device that it supports, or leave 'quantization' out")
+
+
+def test_a_processor_that_raises_names_its_file(copied: Callable[[str], Path], request_for: Callable[..., Request]) -> None:
+    folder = copied("qwen2_vl")
+    file = "preprocessor_config.json" if (folder / "preprocessor_config.json").exists() else "processor_config.json"
+    content = json.loads((folder / file).read_text())
+    content.get("image_processor", content)["image_mean"] = None
+    (folder / file).write_text(json.dumps(content))
+    backend = TransformersBackend(resolve(str(folder)), BackendOptions(device="cpu"))
+    (prediction,) = backend.infer([request_for("k", (40, 40))])
+    assert "image_mean" in prediction.error
+    assert f"check its settings in {folder}/" in prediction.error

@@ -205,6 +205,24 @@ def test_first_gate_needs_a_model_and_data(given: str, missing: str, tmp_path: P
     assert missing in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("typed", "file"),
+    [(["scripted:model.yaml", "questions.jsonl"], "policy.yaml"), ([""], "suites/test_patches.py")],
+    ids=["a model", "Enter alone"],
+)
+def test_init_asks_on_a_terminal(typed: list[str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_questions(tmp_path, images=40)
+    (tmp_path / "model.yaml").write_text(SOUND, encoding="utf-8")
+    answers = iter(typed)
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True)
+    assert main(["init"]) == 0
+    assert not list(answers)
+    assert (tmp_path / file).is_file()
+
+
 def test_first_gate_names_paths_as_its_ini_file_sees_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_questions(tmp_path / "data", images=40)

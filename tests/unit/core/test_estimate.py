@@ -44,8 +44,8 @@ def test_outside_a_range_the_nearer_end_counts() -> None:
 @pytest.mark.parametrize(
     ("estimate", "reason"),
     [
-        (_estimate(0.05, 0.02, 0.08), "the value lies on the bound, which no number of samples decides"),
-        (_estimate(0.0501, 0.02, 0.08), "the value is at the bound: no practical number of samples decides it"),
+        (_estimate(0.05, 0.02, 0.08), "the value lies on the bound, which no number of questions decides"),
+        (_estimate(0.0501, 0.02, 0.08), "the value is at the bound: no practical number of questions decides it"),
         (_estimate(math.nan, math.nan, math.nan), "the value is undefined"),
         (Estimate(0.03, 869), "there is no interval"),
         (_estimate(0.03, 0.01, 0.06, n=0), "there is no sample"),

@@ -400,16 +400,16 @@ def test_the_undecided_says_how_many_samples_would_decide() -> None:
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.samples_needed_least == math.ceil(869 * (1.6448536 * 0.0152 / 0.02) ** 2) == 1359
     assert verdict.samples_needed == math.ceil(869 * ((1.6448536 + 1.2815516) * 0.0152 / 0.02) ** 2) == 4299
-    assert verdict.reason.endswith("; about 1400 to 4300 samples would decide it")
+    assert verdict.reason.endswith("; about 1,400 to 4,300 questions would decide it")
     on_it = judged(normal(0.05, 0.01), rule(treatment=INTERVAL))
     assert on_it.samples_needed is None
-    assert on_it.reason.endswith("; samples needed: the value lies on the bound, which no number of samples decides")
+    assert on_it.reason.endswith("; questions needed: the value lies on the bound, which no number of questions decides")
 
 
 def test_of_a_share_of_settings_nobody_knows_how_many_samples_would_decide() -> None:
     verdict = judged(replace(normal(0.03, 0.0152), counts_settings=True), rule(treatment=INTERVAL))
     assert (verdict.outcome, verdict.samples_needed, verdict.samples_needed_least) == (Outcome.INCONCLUSIVE, None, None)
-    assert verdict.reason.endswith("; samples needed: not known for a share of settings, which noise carries across its line")
+    assert verdict.reason.endswith("; questions needed: not known for a share of settings, which noise carries across its line")
 
 
 def test_without_the_scores_a_wider_interval_stands_in_and_a_narrower_one_does_not() -> None:
@@ -555,7 +555,7 @@ def test_an_outcome_without_a_sentence_is_that_of_the_verdict(
 def test_samples_that_are_needed_are_a_range_only_where_it_has_two_ends() -> None:
     said = [_samples_in_words(SamplesNeeded(least, most)) for least, most in ((400, 900), (400, 400), (3, 7))]
     assert said == [
-        "about 400 to 900 samples would decide it",
-        "about 400 samples would decide it",
-        "about 3 to 7 samples would decide it",
+        "about 400 to 900 questions would decide it",
+        "about 400 questions would decide it",
+        "about 3 to 7 questions would decide it",
     ]

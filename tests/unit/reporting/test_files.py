@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monke
 
 
 def test_what_is_not_passed_comes_with_its_reason() -> None:
-    why = "does not decide; about 97 to 310 samples would decide it"
+    why = "does not decide; about 97 to 310 questions would decide it"
     undecided = dataclasses.replace(record("m-d-fog:mid", Outcome.INCONCLUSIVE), reason=why)
     lines = summary(RunView([record("m-d-fog:low"), undecided], NOTHING)).splitlines()
     assert f"- INCONCLUSIVE `m-d-fog:mid`: {why}" in lines

@@ -19,13 +19,14 @@ waivers:
 """
 EXPECTED = """\
 rule  metric         of                             bound  judged by        where
-low   accuracy_drop  low, mid unless fog:low      <= 0.05  interval, warns  p.yaml:5
-all   pcri           all                      -0.4 .. 0.4  point            p.yaml:6
-seen  visual_gain    tiny; [abc]*                 >= 0.07  interval         p.yaml:7
+low   accuracy_drop  low, mid unless fog:low      <= 0.05  interval, warns  5
+all   pcri           all                      -0.4 .. 0.4  point            6
+seen  visual_gain    tiny; [abc]*                 >= 0.07  interval         7
 
 waiver  metric         of    cap  until       where
-W1      accuracy_drop  fog  0.09  2999-01-01  p.yaml:9
+W1      accuracy_drop  fog  0.09  2999-01-01  9
 
+where: line of p.yaml
 budgets: at most 0.0% failed inferences, 2.0% unreadable answers, 5.0% refused answers
 coverage that GO requires: all tests that are collected, among them those of corruptions, patches; 20% of the samples
 """
@@ -47,12 +48,12 @@ def test_on_a_narrow_terminal_only_scopes_take_several_rows(tmp_path: Path) -> N
     policy = load_policy([tmp_path / "folder" / "p.yaml"], known_metrics=["accuracy_drop", "pcri", "visual_gain"], root=tmp_path)
     rows = re.sub(r"\x1b\[[0-9;]*m", "", render_policy(policy, width=80, color=True)).splitlines()
     assert rows[1:5] == [
-        "low   accuracy_drop  low, mid unless          <= 0.05  interval, warns  p.yaml:5",
+        "low   accuracy_drop  low, mid unless             <= 0.05  interval, warns  5",
         "                     fog:low",
-        "all   pcri           all                  -0.4 .. 0.4  point            p.yaml:6",
-        "seen  visual_gain    tiny; [abc]*             >= 0.07  interval         p.yaml:7",
+        "all   pcri           all                     -0.4 .. 0.4  point            6",
+        "seen  visual_gain    tiny; [abc]*                >= 0.07  interval         7",
     ]
-    assert "where: in folder" in rows
+    assert "where: line of folder/p.yaml" in rows
     assert max(map(len, rows)) <= 80
 
 

@@ -330,6 +330,7 @@ def test_six_failures_fit_on_a_screen_and_v_says_more() -> None:
     assert "-v prints" not in one
     full = render_terminal(RunView(failed, facts), width=80, color=False, full=True)
     assert full.count("To waive it") == 6
+    assert "\n: see" not in render_terminal(RunView(failed, facts), width=80, color=False, rows=5)  # nothing was counted
 
 
 def pasted(page: str) -> str:

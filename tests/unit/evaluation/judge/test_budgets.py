@@ -193,7 +193,7 @@ def test_too_few_samples_leave_a_budget_open_and_say_how_many_would_decide(world
     assert record.outcome is Outcome.INCONCLUSIVE
     open_one = record.measures[0]
     assert open_one.metric == "unparsed_rate"
-    assert "samples would decide it" in open_one.reason
+    assert "questions would decide it" in open_one.reason
     assert open_one.samples_needed is not None
     assert open_one.samples_needed > 100
     assert judged(world, BY_VALUE, *SETTINGS) == [], "2.5 % of these answers"
@@ -209,7 +209,7 @@ def test_a_built_in_budget_that_is_not_decided_passes_and_is_said(world: World) 
     assert (unread.outcome, unread.bound) == (Outcome.INCONCLUSIVE, "<= 0.05")
     assert unread.low < 0.025
     assert unread.high > 0.05
-    assert unread.reason.endswith("samples would decide it: no answer could be read in 5 of 200 texts")
+    assert unread.reason.endswith("questions would decide it: no answer could be read in 5 of 200 texts")
     assert len(RunView([record], RunFacts()).open_rules) == 1, "nothing was refused, so that nothing is said of it"
 
 

@@ -389,6 +389,29 @@ def test_closing_ends_the_threads(world: World) -> None:
     assert threading.active_count() == before
 
 
+def test_an_interrupt_says_what_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator, backend = opened(world, lanes=2, mixes=False)
+    reached, released, infer, notices = threading.Event(), threading.Event(), backend.infer_prepared, list[str]()
+
+    def held(prepared: Sequence[Prepared]) -> list[Prediction]:
+        if prepared[0].request.setting != "clean":
+            reached.set()
+            assert released.wait(60)
+        return infer(prepared)
+
+    backend.infer_prepared = held  # type: ignore[method-assign]
+    monkeypatch.setattr(evaluator._engine, "_notice", notices.append)
+    evaluator.expect(map(Want, CELLS))
+    evaluator.result(cell("clean"))
+    assert reached.wait(60)
+    evaluator.interrupt()
+    released.set()
+    assert [notice.partition(",")[0] for notice in notices] == ["stopping: model still works on a batch"]
+    evaluator.close()
+    evaluator.interrupt()
+    assert len(notices) == 1  # nothing is waited for any more
+
+
 def test_closing_lets_go_of_what_an_interrupt_left_locked(world: World) -> None:
     evaluator, backend = opened(world, lanes=2, mixes=False)
     reached, infer = threading.Event(), backend.infer_prepared
