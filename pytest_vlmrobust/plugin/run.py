@@ -377,7 +377,7 @@ class Run(RunEvaluation):
         """
         from pytest_vlmrobust.core.errors import VlmRobustError
         from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
-        from pytest_vlmrobust.evaluation.judge.replay import Replay
+        from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
         from pytest_vlmrobust.store import Evidence
         from pytest_vlmrobust.store.database import FILE_NAME
         from pytest_vlmrobust.store.run_directory import DOCKET_FILE
@@ -388,7 +388,7 @@ class Run(RunEvaluation):
         try:
             inputs = JudgeInputs.read(directory)
             with Evidence.open(directory, read_only=True) as evidence:
-                records = inputs.budget_records(Replay(evidence, inputs.models))
+                records = inputs.budget_records(StoredAnswers(evidence, inputs.models))
         except VlmRobustError as error:
             self.stop("; ".join(filter(None, (self.stopped, f"the budgets could not be judged: {error}"))))
             return

@@ -23,7 +23,7 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
+from pytest_vlmrobust.evaluation.judge.stored_answers import NoThumbnails
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import Bound, JudgedBy, Mode, Policy, Rule, Scope, Treatment, Waiver
 from pytest_vlmrobust.policies.budgets import Budgets

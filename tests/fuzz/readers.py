@@ -282,17 +282,17 @@ def _database(path: Path) -> bytes:
 
 def _read_evidence(path: Path) -> None:
     from pytest_vlmrobust.core.prediction import ModelRef
-    from pytest_vlmrobust.evaluation.judge.replay import Replay
+    from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
     from pytest_vlmrobust.store import Evidence
 
     with Evidence.open(path.parent, read_only=True) as evidence:
-        replay = Replay(evidence, {"m": ModelRef("m", "scripted", "")})
+        answers = StoredAnswers(evidence, {"m": ModelRef("m", "scripted", "")})
         evidence.models()
         evidence.datasets()
         evidence.foreign()
         for cell in evidence.cells():
-            replay.pictures(cell.dataset)
-            assert replay.stored(cell).values is not None
+            answers.pictures(cell.dataset)
+            assert answers.partial(cell).values is not None
 
 
 @functools.cache

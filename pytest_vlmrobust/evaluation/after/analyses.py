@@ -17,11 +17,11 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import first_few
-from pytest_vlmrobust.evaluation.judge.baseline import best_scores
 from pytest_vlmrobust.evaluation.judge.reads import floors, groups_of
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
 from pytest_vlmrobust.evaluation.run.families import DIRECT, families, family_name
+from pytest_vlmrobust.evaluation.run.results import CellResult, positions
 from pytest_vlmrobust.metrics.scores import five_numbers
 from pytest_vlmrobust.metrics.severity import ALL
 from pytest_vlmrobust.metrics.statistics.paired import interval_of
@@ -313,8 +313,6 @@ def chain_lengths(pair: tuple[str, str], cells: Sequence[tuple[Setting, Chains, 
 
 
 _PATCHES = "patches"
-_UNASKED = "unasked"
-"""The state of a patch that was not asked about, because an earlier one was right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,10 +348,10 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
         except StoreError as error:  # a part of the samples was asked, or no clean image
             index = Estimate(math.nan, 0, reason=str(error))
         else:
-            best = best_scores(stored, samples, [answer.score for answer in stored.answers])
+            result = CellResult.of(cell, samples, stored.answers, views=stored.views, places=None, notes={})
             table = ScoreTable(
                 np.array(clean),
-                patches_by_setting={str(cell.setting): np.array(best)[:, None]},
+                patches_by_setting={str(cell.setting): result.values[:, None]},
                 groups=groups_of(samples),
                 chances=chances(samples),
                 **floors(samples),
@@ -361,9 +359,7 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
             index = metrics.estimate("pcri", table, setting=str(cell.setting))
             if not index.valid:
                 index = Estimate(math.nan, index.n, reason=index.reason)
-            if not any(answer.score.state == _UNASKED for answer in stored.answers):
-                scores = np.array([answer.score.value for answer in stored.answers]).reshape(-1, stored.views)
-                contributions = metrics.patch_contribution(scores)
+            contributions = positions(result)
         yield PatchIndex(name, cell.dataset, ", ".join(tasks), int(cell.setting.level or 0), index, contributions)
 
 

@@ -160,16 +160,17 @@ class _Pair:
         return _with_model(self.then.model(cell.model), cell)
 
     def _is_part(self, run: Baseline, cell: Cell) -> bool:
-        stored = run.evidence.get_cell(self._then(cell) if run is self.then else cell, whole=False)
-        return stored.places is not None and len(stored.places) < len(run.samples(cell.dataset))
+        return run.partial(self._then(cell) if run is self.then else cell).places is not None
 
     def _stored(self, run: Baseline, cell: Cell) -> dict[tuple[str, int], tuple[float | None, str]]:
         """Returns value and state of each stored answer by sample and view; a missing value is ``None``, which equals itself."""
-        stored, samples = run.evidence.get_cell(cell, whole=False), run.evidence.samples(cell.dataset, cell.model)
-        scores = {divmod(place, stored.views): answer.score for place, answer in stored.rows}
+        result = run.checked(cell, whole=False)
         return {
-            (samples[number].id, view): (None if math.isnan(score.value) else score.value, score.state)
-            for (number, view), score in scores.items()
+            (result.samples[index // result.views].id, index % result.views): (
+                None if math.isnan(score.value) else score.value,
+                score.state,
+            )
+            for index, score in enumerate(result.scores)
         }
 
     def _cell(self, cell: Cell) -> CellChange:
@@ -213,7 +214,7 @@ class _Pair:
         return rows_of(table, self.then.kept(dataset, self.now))
 
     def _scores(self, cell: Cell) -> NDArray[np.float64]:
-        return np.array(self.now.own_scores(cell), float)
+        return self.now.checked(cell).values
 
 
 def _groups(samples: Sequence[Sample]) -> list[str]:

@@ -24,6 +24,7 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
@@ -223,10 +224,10 @@ class _Scores:
             _AbsentError: clean images were not asked about in full.
             StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
         """
-        known: dict[Setting, list[float]] = {}
+        known: dict[Setting, NDArray[np.float64]] = {}
         for cell in self._asked():
             try:
-                known[cell.setting] = self.entry.run.own_scores(cell)
+                known[cell.setting] = self.entry.run.checked(cell).values
             except StoreError:
                 part = self.entry.run.evidence.get_cell(cell, whole=False)
                 asked = len(part.places or ())
@@ -239,15 +240,15 @@ class _Scores:
             )
         suite = set(perturbations.names(self.paper.settings)) if self.paper.settings else None
         single = {
-            str(setting): np.array(scores)
+            str(setting): scores
             for setting, scores in known.items()
             if setting not in _BASELINES and not _is_patches(setting) and (suite is None or str(setting) in suite)
         }
-        patches = {str(setting): np.array(scores)[:, None] for setting, scores in known.items() if _is_patches(setting)}
+        patches = {str(setting): scores[:, None] for setting, scores in known.items() if _is_patches(setting)}
         return ScoreTable(
-            np.array(known[CLEAN]),
+            known[CLEAN],
             single,
-            np.array(known[NO_IMAGE]) if NO_IMAGE in known else None,
+            known.get(NO_IMAGE),
             patches_by_setting=patches or None,
             groups=groups_of(self.samples),
             chances=chances(self.samples),

@@ -22,7 +22,7 @@ from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.canaries import NOT_PROBED, SAMPLED
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest, changed_policies
-from pytest_vlmrobust.evaluation.judge.replay import Replay, Rescored
+from pytest_vlmrobust.evaluation.judge.stored_answers import Rescored, StoredAnswers
 from pytest_vlmrobust.evaluation.run.manifest import model_origin
 from pytest_vlmrobust.policies import Mode
 from pytest_vlmrobust.policies.policy import policy_content
@@ -184,14 +184,14 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
     try:
         with Evidence.open(run, read_only=True) as evidence:
             problems += foreign_evidence(evidence, inputs)
-            replay = Replay(evidence, inputs.models)
+            stored = StoredAnswers(evidence, inputs.models)
             for name in evidence.datasets():
-                replay.samples(name)  # what cannot be read is no difference: it ends here
-            answers, unreadable = _answers(replay, inputs)
-            judge = inputs.judge(replay, baseline)
+                stored.samples(name)  # what cannot be read is no difference: it ends here
+            answers, unreadable = _answers(stored, inputs)
+            judge = inputs.judge(stored, baseline)
             differences, notes, count = _compare_records(judge, inputs, records, unrecorded)
-            differences += _compare_budgets(inputs.budget_records(replay), records)
-            problems += unreadable + _rescored_lines(replay.rescored) + differences
+            differences += _compare_budgets(inputs.budget_records(stored), records)
+            problems += unreadable + _rescored_lines(stored.rescored) + differences
             problems += _of_baseline(baseline) if baseline is not None else []
     finally:
         if baseline is not None:
@@ -200,7 +200,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
     return Verification(tuple(problems), tuple(notes), answers, count, hashes)
 
 
-def _answers(replay: Replay, inputs: JudgeInputs) -> tuple[int, list[str]]:
+def _answers(stored: StoredAnswers, inputs: JudgeInputs) -> tuple[int, list[str]]:
     """Scores the answers of all cells again; returns their number, and the cells that cannot be scored.
 
     Where tests may stop early, a cell may lack samples: whether a verdict rests on one is seen when it is judged again.
@@ -209,11 +209,11 @@ def _answers(replay: Replay, inputs: JudgeInputs) -> tuple[int, list[str]]:
         StoreError: answers cannot be read, which is no difference: it ends here.
     """
     count, problems = 0, []
-    for cell in [*replay.evidence.cells(), *replay.evidence.probes()]:
+    for cell in [*stored.evidence.cells(), *stored.evidence.probes()]:
         try:
             policy = inputs.policies.get(cell.model)
             in_part = cell.setting in PROBES or (policy is not None and policy.mode is Mode.ADAPTIVE)
-            count += len((replay.stored(cell) if in_part else replay.result(cell)).scores)
+            count += len((stored.partial(cell) if in_part else stored.result(cell)).scores)
         except UsageError as error:
             problems.append(f"{cell}: its answers cannot be scored again: {error}")
     return count, problems
@@ -224,7 +224,7 @@ def _of_baseline(baseline: Baseline) -> list[str]:
     problems = []
     for cell in baseline.evidence.cells():
         try:
-            baseline.own_scores(cell)
+            baseline.checked(cell)
         except UsageError as error:
             problems.append(f"{cell}: its answers cannot be scored again: {error}")
     return [f"{BASELINE}: {problem}" for problem in problems + _rescored_lines(baseline.rescored)]

@@ -14,65 +14,55 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, did_you_mean
-from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.answers import Questions
 from pytest_vlmrobust.evaluation.run.families import DIRECT
 from pytest_vlmrobust.evaluation.run.prompts import scorable_choices
-from pytest_vlmrobust.evaluation.run.results import counted
+from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import depends_on_seed
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import scoring_rules
-from pytest_vlmrobust.store import Evidence, StoredCell, last_records, read_manifest
+from pytest_vlmrobust.store import Evidence, last_records, read_manifest
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
-from .replay import Rescored, rescore
+from .stored_answers import Rescored, StoredAnswers
 
 _MOST = 3
 """How many ids a message names."""
 
 
 @dataclass(eq=False)
-class Baseline:
-    """The scores of an earlier run on the samples of this run."""
+class Baseline(StoredAnswers):
+    """The answers of an earlier run, whose scores are compared with those of this run on the same samples."""
 
-    evidence: Evidence
-    trusting: bool = False
+    trusting: bool = field(default=False, kw_only=True)
     """Whether stored scores that differ from recomputed ones are noted in ``rescored`` instead of refused."""
-    common: bool = False
+    common: bool = field(default=False, kw_only=True)
     """Whether samples that only one of the runs has are left out instead of refused."""
-    rescored: list[Rescored] = field(default_factory=list)
-    """Answers whose stored score differs from the recomputed score."""
+    _paired: dict[str, _Pairing] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._cells = set(self.evidence.cells())
-        self._models = sorted({cell.model for cell in self._cells})
-        self._samples: dict[str, tuple[Sample, ...]] = {}
-        self._pictures = {name: self.evidence.pictures(name) for name in self.evidence.datasets()}
-        self._paired: dict[str, _Pairing] = {}
-        self._best: dict[Cell, list[float]] = {}
-        self._answered: dict[Cell, frozenset[str]] = {}
+    @cached_property
+    def _cells(self) -> set[Cell]:
+        return set(self.evidence.cells())
+
+    @cached_property
+    def _models(self) -> list[str]:
+        return sorted({cell.model for cell in self._cells})
 
     @classmethod
     def open(cls, run: Path, *, trusting: bool = False, common: bool = False, known: Iterable[str] = ()) -> Baseline:
         """Opens the evidence of a run: a directory below ``runs`` of a store, or a ``--vlm-report`` directory.
 
-        Args:
-            run: the directory.
-            trusting: whether stored scores that differ from recomputed ones are only noted, see ``rescored``.
-            common: whether samples that only one of the runs has are left out instead of refused.
-            known: names that ``run`` may have been meant for.
-
-        Raises:
-            UsageError: the directory has no evidence, or the evidence is empty.
+        ``known`` are names that may have been meant.
         """
         if not (run / "predictions.sqlite").is_file():
             raise UsageError(
                 f"{str(run)!r} holds no predictions.sqlite: expected the directory of a run, its name in the store, or a "
                 f"directory that --vlm-report wrote.{did_you_mean(run.name, known)}"
             )
-        baseline = cls(Evidence.open(run, read_only=True), trusting, common)
+        baseline = cls(Evidence.open(run, read_only=True), trusting=trusting, common=common)
         if not baseline._cells:
             raise UsageError(f"{str(run)!r}: the run measured nothing that could be compared with")
         return baseline
@@ -121,21 +111,7 @@ class Baseline:
     @property
     def without_pictures(self) -> tuple[str, ...]:
         """The datasets without image digests in the earlier run: it had no clean cell."""
-        return tuple(name for name, digests in self._pictures.items() if not digests)
-
-    def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples of a dataset that the earlier run asked about.
-
-        Raises:
-            StoreError: the run asked nothing of the dataset, or its samples cannot be read.
-        """
-        if dataset not in self._samples:
-            self._samples[dataset] = self.evidence.samples(dataset)
-        return self._samples[dataset]
-
-    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns the image digests of each sample, by id, as far as the earlier run stored them."""
-        return self._pictures.get(dataset, {})
+        return tuple(name for name in self.evidence.datasets() if not self.pictures(name))
 
     def scores(self, cell: Cell, now: Questions) -> NDArray[np.float64]:
         """Returns the earlier scores of the samples of this run, shape (N,); the best view counts if there are several.
@@ -149,7 +125,7 @@ class Baseline:
             UnknownName: the scorer of a sample is not registered.
         """
         places = self._places(cell.dataset, now)
-        best = self.own_scores(self._earlier_cell(cell))
+        best = self.checked(self._earlier_cell(cell)).values
         return np.array([np.nan if place is None else best[place] for place in places], float)
 
     def kept(self, dataset: str, now: Questions) -> list[bool]:
@@ -173,22 +149,17 @@ class Baseline:
         shared = quantity(sum(kept), "common sample")
         return (f"{dataset} {ON_COMMON} {shared}: {alone} of this run and {gone} of the baseline are left out",)
 
-    def own_scores(self, cell: Cell) -> list[float]:
-        """Returns the recomputed scores of a cell of the earlier run, a number for each sample; see :meth:`scores`.
+    def checked(self, cell: Cell, *, whole: bool = True) -> CellResult:
+        """Returns the answers of a cell of the earlier run; without ``whole`` also where it asked about a part of the samples.
 
         Raises:
             StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
             UnknownName: the scorer of a sample is not registered.
         """
-        if cell not in self._best:
-            stored = self.evidence.get_cell(cell)
-            samples = self.evidence.samples(cell.dataset, cell.model, cell.setting)
-            scores, differing = rescore(self.evidence, stored, samples)
-            self.rescored += differing
-            if differing and not self.trusting:
-                raise StoreError(self._refusal(differing))
-            self._best[cell] = best_scores(stored, samples, scores)
-        return self._best[cell]
+        result = self.result(cell) if whole else self.partial(cell)
+        if differing := [] if self.trusting else [each for each in self.rescored if each.cell == cell]:
+            raise StoreError(self._refusal(differing))
+        return result
 
     def refuse_seed(self, seed: int | None, cells: Iterable[Cell]) -> None:
         """Refuses a run whose stochastic settings made different images.
@@ -211,16 +182,9 @@ class Baseline:
             )
 
     def answered_by(self, cell: Cell) -> frozenset[str]:
-        """Returns how the choices of a cell of this run were answered, see :func:`answered_by`.
-
-        Raises:
-            StoreError: its answers cannot be read.
-        """
-        if cell not in self._answered:
-            stored, samples = self.evidence.get_cell(cell, whole=False), self.evidence.samples(cell.dataset, cell.model)
-            asked = samples if stored.places is None else [samples[place] for place in stored.places]
-            self._answered[cell] = answered_by(asked, [answer.prediction for answer in stored.answers], stored.views)
-        return self._answered[cell]
+        """Returns how the choices of a cell of this run were answered, see :func:`answered_by`."""
+        result = self.partial(cell)
+        return answered_by(result.samples, result.predictions, result.views)
 
     def refuse_answers(self, cell: Cell, now: frozenset[str]) -> None:
         """Refuses another run that answered choices in another way.
@@ -390,20 +354,3 @@ def changed_samples(baseline: Baseline, cell: Cell, now: Questions, values: NDAr
     kept = baseline.kept(cell.dataset, now)
     names = [sample.id for sample, own in zip(now.samples(cell.dataset), kept, strict=True) if own]
     return metrics.changed_samples(names, baseline.scores(cell, now)[kept], values[kept])
-
-
-def best_scores(stored: StoredCell, samples: Sequence[Sample], scores: Sequence[Score]) -> list[float]:
-    """Returns the score of each sample: that of its best view, NaN if an inference failed.
-
-    Args:
-        stored: the cell.
-        samples: of the cell.
-        scores: all views of the first sample, then all of the second, and so on.
-
-    Views that were not asked, because an earlier view was right, do not count. With images withheld, an unreadable answer
-    counts as a guess, as in the run.
-    """
-    worth = counted(stored.cell.setting, samples, scores)
-    values = [value if score.state != "unasked" else 0.0 for value, score in zip(worth, scores, strict=True)]
-    rows = [values[start : start + stored.views] for start in range(0, len(values), stored.views)]
-    return [float("nan") if any(value != value for value in row) else max(row) for row in rows]  # noqa: PLR0124 - NaN

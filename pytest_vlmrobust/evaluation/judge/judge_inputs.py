@@ -21,8 +21,8 @@ from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.budgets import budget_records
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
 from pytest_vlmrobust.evaluation.run.data import StoredTasks
 from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
@@ -66,10 +66,10 @@ class JudgeInputs:
     applied: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each policy as the run recorded it; filled by :meth:`read` only."""
 
-    def judge(self, replay: Replay, baseline: Baseline | None = None) -> Judge:
+    def judge(self, answers: StoredAnswers, baseline: Baseline | None = None) -> Judge:
         """Returns what judges the tests of the run from its evidence."""
         return Judge(
-            replay,
+            answers,
             self.policies,
             self.today,
             self.reference,
@@ -79,7 +79,7 @@ class JudgeInputs:
             attempts=self.attempts,
         )
 
-    def budget_records(self, replay: Replay) -> list[Record]:
+    def budget_records(self, answers: StoredAnswers) -> list[Record]:
         """Judges the budgets of each model over all of its answers about a dataset; one that keeps them has no record.
 
         Raises:
@@ -87,7 +87,7 @@ class JudgeInputs:
         """
         policies = {name: policy for name, policy in self.policies.items() if name in self.models}
         datasets = {test.about.dataset for test in self.tests}
-        return budget_records(replay.evidence, policies, datasets, self.today, self.judge(replay).sources.why_task_not_shown)
+        return budget_records(answers.evidence, policies, datasets, self.today, self.judge(answers).sources.why_task_not_shown)
 
     def write(self, run: Path) -> str:
         """Writes ``docket.json``, whose SHA-256 it returns, and the bytes of the policy files into the directory of a run.

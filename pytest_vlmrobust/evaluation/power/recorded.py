@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 from pytest_vlmrobust.evaluation.judge.reads import family_and_level
-from pytest_vlmrobust.evaluation.judge.replay import Replay
+from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
 from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.floor import floor
@@ -129,19 +129,19 @@ def recorded_models(run: Path) -> list[Recorded]:
 
     inputs = JudgeInputs.read(run)
     with Evidence.open(run, read_only=True) as evidence:
-        replay = Replay(evidence, inputs.models)
+        answers = StoredAnswers(evidence, inputs.models)
         cells: dict[tuple[str, str], list[Cell]] = {}
         for cell in evidence.cells():
             if cell.dataset not in inputs.tasks:
                 cells.setdefault((cell.model, cell.dataset), []).append(cell)
-        models = [_recorded_model(replay, own) for own in cells.values() if {CLEAN, NO_IMAGE} <= {cell.setting for cell in own}]
+        models = [_recorded_model(answers, own) for own in cells.values() if {CLEAN, NO_IMAGE} <= {cell.setting for cell in own}]
     if not models:
         raise UsageError(f"{run}: no model of this run answered questions with and without their pictures: nothing to draw from")
     return models
 
 
-def _recorded_model(replay: Replay, cells: Iterable[Cell]) -> Recorded:
-    results = {cell.setting: replay.result(cell) for cell in cells}
+def _recorded_model(answers: StoredAnswers, cells: Iterable[Cell]) -> Recorded:
+    results = {cell.setting: answers.result(cell) for cell in cells}
     broken = next((result.cell for result in results.values() if np.isnan(result.values).any()), None)
     if broken is not None:
         raise UsageError(f"{broken}: inferences failed, and scores are missing. Complete the run: pytest --vlm-rerun errors")

@@ -22,8 +22,8 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.canaries import gain_over_blind, why_not_changed
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.ledger import Ledger
 from pytest_vlmrobust.evaluation.run.probes import FEWEST, PROBED, exchanges
@@ -147,7 +147,7 @@ def by_text(request: Request) -> str:
     return LETTERS[int(request.text.split("Number ")[1].split("?")[0]) % 2]
 
 
-def measures(world: World, evaluator: Evaluator | Replay) -> dict[str, Measure]:
+def measures(world: World, evaluator: Evaluator | StoredAnswers) -> dict[str, Measure]:
     judge = Judge(evaluator, {"model": world_policy(world)}, date(2026, 6, 1))
     return {measure.metric: measure for measure in record_of(judge, "clean").measures}
 
@@ -337,7 +337,7 @@ def test_probes_are_asked_once_kept_and_computed_again(world: World) -> None:
     evidence = world.kept[-1]
     assert [str(one) for one in evidence.cells()] == ["model-data-clean", "model-data-no_image"]
     assert [str(one) for one in evidence.probes()] == ["model-data-again", "model-data-exchanged"]
-    assert measures(world, Replay(evidence, world.refs)) == found
+    assert measures(world, StoredAnswers(evidence, world.refs)) == found
     before = len(world.model.asked)
     world.directory = world.directory / "run" / "store"
     assert measures(world, world.evaluator()) == found

@@ -37,8 +37,8 @@ from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
 from pytest_vlmrobust.evaluation.judge.looks import look_sizes, risk_shares, with_risk
 from pytest_vlmrobust.evaluation.judge.reads import unseen_names
-from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.judge.stored_answers import NoThumbnails
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.sequential import max_drop, pair_order
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, Mode, Policy, Rule, Scope, Treatment, Waiver, load_policy

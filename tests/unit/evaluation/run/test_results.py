@@ -21,10 +21,10 @@ from pytest_vlmrobust.core.errors import OfflineError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.evaluation.after.comparison import compare
-from pytest_vlmrobust.evaluation.judge.baseline import Baseline, best_scores
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.evidence import examples
 from pytest_vlmrobust.evaluation.run.results import (
@@ -428,13 +428,12 @@ def test_every_reader_of_a_run_counts_alike(world: World) -> None:
     expected = [0.5, 0.0, 0.0, 0.0, 0.5, 0.0]
     live = world.evaluator().result(cell("no_image")).values
     with Evidence.open(run, read_only=True) as evidence:
-        replay = Replay(evidence, world.refs)
-        again = replay.result(cell("no_image")).values
+        answers = StoredAnswers(evidence, world.refs)
+        again = answers.result(cell("no_image")).values
         stored = evidence.get_cell(cell("no_image"))
         assert [answer.score.value for answer in stored.answers] == [0.0] * 6  # raw: what was read
-        assert replay.rescored == []
-        earlier = best_scores(stored, evidence.samples("data"), [answer.score for answer in stored.answers])
-    for found in (live, again, earlier):
+        assert answers.rescored == []
+    for found in (live, again):
         assert list(found) == expected
     baseline = Baseline.open(run)
     assert list(baseline.scores(cell("no_image"), world.evaluator())) == expected

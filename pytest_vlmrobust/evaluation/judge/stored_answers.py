@@ -1,4 +1,4 @@
-"""Replay: scores the stored answers of a finished run again, without models, images or datasets."""
+"""The stored answers of a finished run, scored again without models, images or datasets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.evaluation.run.results import HIGHEST, NOT_PREDICTED, UNASKED, CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.scoring import score
-from pytest_vlmrobust.store import Evidence, StoredCell
+from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.questions import RUN_AGAIN
 
 _SAME = 1e-12
@@ -52,14 +52,14 @@ class NoThumbnails:
 
 
 @dataclass(eq=False)
-class Replay:
+class StoredAnswers:
     """Gives the results of a run's cells from its evidence.
 
     Every prediction is scored again and compared with its stored score. No model is called.
     """
 
     evidence: Evidence
-    models: Mapping[str, ModelRef]
+    models: Mapping[str, ModelRef] = field(default_factory=dict)
     album: NoThumbnails = field(default_factory=NoThumbnails)
     inferred: int = 0
     recalled: int = 0
@@ -70,19 +70,11 @@ class Replay:
     _pictures: dict[str, Mapping[str, PictureDigests]] = field(default_factory=dict)
 
     def corpus_metric(self, dataset: str) -> str:
-        """Returns the name of the metric that is reported for a dataset as a whole.
-
-        Raises:
-            StoreError: the run asked nothing of the dataset.
-        """
+        """Returns the name of the metric that is reported for a dataset as a whole."""
         return self.evidence.corpus_metric(dataset)
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples of a dataset that the run asked about.
-
-        Raises:
-            StoreError: the run asked nothing of the dataset.
-        """
+        """Returns the samples of a dataset that the run asked about."""
         return self._load_samples("", dataset)
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
@@ -102,7 +94,7 @@ class Replay:
             if cell not in self._results or self._results[cell].places is not None:
                 self._results[cell] = self._result(self.evidence.get_cell(cell))
             return self._results[cell]
-        result = self.stored(cell)
+        result = self.partial(cell)
         if missing := set(places) - set(range(len(result.samples)) if result.places is None else result.places):
             samples = self._load_samples(cell.model, cell.dataset)
             first = samples[min(missing)].id
@@ -112,25 +104,27 @@ class Replay:
             )
         return result.part(places)
 
-    def stored(self, cell: Cell) -> CellResult:
-        """Returns all stored answers of a cell, about those samples that the run asked about.
-
-        Raises:
-            StoreError: the run has no answers of the cell, or not one for each view of a sample.
-            UnknownName: a sample is scored by what is not registered here.
-        """
+    def partial(self, cell: Cell) -> CellResult:
+        """Returns all stored answers of a cell, as :meth:`result` does, also where the run asked about a part of the samples."""
         if cell not in self._results:
             self._results[cell] = self._result(self.evidence.get_cell(cell, whole=False))
         return self._results[cell]
 
     def _result(self, stored: StoredCell) -> CellResult:
+        _check_views(self.evidence, stored)
         everything = self._load_samples(stored.cell.model, stored.cell.dataset, stored.cell.setting)
         whole = stored.places is None or len(stored.places) == len(everything)
         places = None if whole else stored.places
         samples = everything if places is None else tuple(everything[place] for place in places)
-        scores, differing = rescore(self.evidence, stored, samples)
-        self.rescored += differing
-        answers = [dataclasses.replace(answer, score=score) for answer, score in zip(stored.answers, scores, strict=True)]
+        answers: list[Answer] = []
+        for index, answer in enumerate(stored.answers):
+            number, view = divmod(index, stored.views)
+            settled = any(earlier.score.value == HIGHEST for earlier in answers[index - view :])
+            score = _recompute_score(samples[number], answer.prediction, settled=settled)
+            answers.append(dataclasses.replace(answer, score=score))
+            letter = answer.prediction.text if answer.prediction.contradicts_itself else None
+            if letter is not None or not _same_score(score, answer.score):
+                self.rescored.append(Rescored(stored.cell, samples[number].id, view, answer.score, score, letter))
         return CellResult.of(stored.cell, samples, answers, views=stored.views, places=places, notes=stored.notes)
 
     def _load_samples(self, model: str, dataset: str, setting: Setting = CLEAN) -> tuple[Sample, ...]:
@@ -139,34 +133,6 @@ class Replay:
         if (model, dataset) not in self._samples:
             self._samples[model, dataset] = self.evidence.samples(dataset, model)
         return self._samples[model, dataset]
-
-
-def rescore(evidence: Evidence, stored: StoredCell, samples: Sequence[Sample]) -> tuple[list[Score], list[Rescored]]:
-    """Returns recomputed scores of a cell's answers, and the answers whose stored letter or score differs.
-
-    If an answer has log-probabilities, its letter is taken from them, never from its text.
-
-    Args:
-        evidence: where the cell is from.
-        stored: its answers.
-        samples: of the dataset, with boxes in the coordinates of the model.
-
-    Raises:
-        StoreError: the number of views differs from that of the setting.
-        UnknownName: the scorer of a sample is not registered.
-    """
-    _check_views(evidence, stored)
-    scores: list[Score] = []
-    differing: list[Rescored] = []
-    for place, answer in enumerate(stored.answers):
-        number, view = divmod(place, stored.views)
-        settled = any(earlier.value == HIGHEST for earlier in scores[place - view :])
-        rescored = _recompute_score(samples[number], answer.prediction, settled=settled)
-        scores.append(rescored)
-        letter = answer.prediction.text if answer.prediction.contradicts_itself else None
-        if letter is not None or not _same_score(rescored, answer.score):
-            differing.append(Rescored(stored.cell, samples[number].id, view, answer.score, rescored, letter))
-    return scores, differing
 
 
 def _check_views(evidence: Evidence, stored: StoredCell) -> None:
@@ -180,7 +146,10 @@ def _check_views(evidence: Evidence, stored: StoredCell) -> None:
 
 
 def _recompute_score(sample: Sample, prediction: Prediction, *, settled: bool) -> Score:
-    """Returns the score of an answer; ``settled``: an earlier view was right, so this view may be unasked."""
+    """Returns the score of an answer; ``settled``: an earlier view was right, so this view may be unasked.
+
+    If an answer has log-probabilities, its letter is taken from them, never from its text.
+    """
     if prediction == NOT_PREDICTED:
         return UNASKED if settled else Score.unscored("not asked, and no earlier view was right")
     if prediction.contradicts_itself:
