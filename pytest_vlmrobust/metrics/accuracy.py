@@ -210,12 +210,6 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
 def interval_of_gain(clean: Scores, blind: Scores, clusters: Clusters, confidence: float) -> tuple[float, float]:
     """Bounds mean(clean - blind): tails of flips for 0/1 scores, the score test for guesses among them, guarded t otherwise.
 
-    Args:
-        clean: shape (N,) with N > 0, each in [0, 1].
-        blind: shape (N,), the same samples without their images.
-        clusters: which of the N samples move together.
-        confidence: two-sided level in (0, 1).
-
     Returns:
         ``(low, high)``.
     """
@@ -320,13 +314,6 @@ def interval_of_gain_share(
     and the lower end holds whatever a few samples may gain. Without a guard, when 3 % of samples are lost
     under nine tenths of the settings, the upper end errs two to three times as often as it says.
 
-    Args:
-        clean: shape (N,) with N > 0, each in [0, 1].
-        perturbed: shape (N,), the same samples.
-        blind: shape (N,), the same samples without their images.
-        clusters: which of the N samples move together.
-        confidence: two-sided level in (0, 1).
-
     Returns:
         ``(low, high)``; a side is infinite where the gain cannot be told from 0.
     """
@@ -411,15 +398,8 @@ class Unseeing(NamedTuple):
 def unseeing(guesses: ArrayLike, answers: Mapping[str, ArrayLike]) -> Unseeing:
     """Chooses the better of guessing and of always giving one of several answers; guessing where no answer is better.
 
-    Args:
-        guesses: expected score of a guess at each of N samples of one kind of task, shape (N,).
-        answers: answer to what each sample scores with it, shape (N,).
-
     Returns:
         The scores of the best one; those of ``guesses`` for no samples.
-
-    Raises:
-        ValueError: unequal lengths, or a score outside [0, 1].
 
     Source: RCI appendix A.2 and PCRI appendix A.2 for the majority; the caller chooses which answers are tried.
 

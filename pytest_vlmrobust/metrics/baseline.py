@@ -149,9 +149,6 @@ def mean_baseline_drop(perturbed_by_setting: BySetting, baseline_by_setting: ByS
     Returns:
         A fraction in [-1, 1]; negative for an improvement; NaN for no settings, no samples or a missing score.
 
-    Raises:
-        ValueError: a setting without scores of the earlier run, or what every metric refuses.
-
     >>> mean_baseline_drop({"fog:low": [1, 0], "fog:mid": [0, 0]}, {"fog:low": [1, 1], "fog:mid": [1, 0]})
     0.5
     """
@@ -169,14 +166,6 @@ class ChangedSamples(NamedTuple):
 
 def changed_samples(ids: Sequence[str], baseline: ArrayLike, current: ArrayLike) -> ChangedSamples:
     """Lists the samples that score less than in an earlier run, and those that score more, in their order.
-
-    Args:
-        ids: the name of each sample, N names.
-        baseline: shape (N,), each in [0, 1], the scores of the earlier run.
-        current: shape (N,), the scores of this run under the same setting.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> changed_samples(["a", "b", "c"], [1, 0, 1], [0, 1, 1])
     ChangedSamples(broken=('a',), fixed=('b',), unknown=())

@@ -32,9 +32,6 @@ def intersection_over_union(box: Box, other: Box) -> float:
     Returns:
         A fraction in [0, 1]; NaN if both boxes are empty (undefined) or a coordinate is NaN.
 
-    Raises:
-        ValueError: not four numbers, a box turned inside out, or an infinite coordinate.
-
     >>> intersection_over_union((0, 0, 2, 2), (1, 0, 3, 2))
     0.3333333333333333
     """
@@ -62,10 +59,6 @@ def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overl
 
     Returns:
         Three fractions in [0, 1]; NaN without attributes, and ``mean_iou_of_found`` without any box.
-
-    Raises:
-        ValueError: unequal lengths, a true box that is none, or a predicted one with another number of coordinates or an infinite
-            one.
 
     Source: The Perceptual Observatory section 3.3 (mIoU); the zeros are ours.
 
@@ -132,9 +125,6 @@ def told_overlap(told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], 
 
     Returns:
         Shape (N,), fractions in [0, 1]; 0 where no other group has the same request, NaN without a request.
-
-    Raises:
-        ValueError: unequal numbers of samples, or boxes of another shape.
 
     >>> shifts = [[0.0], [0.1], [0.2], [0.3]]
     >>> corners, boxes = np.tile([0.1, 0.2, 0.1, 0.2], (4, 1)), np.tile([0.1, 0.2, 0.4, 0.6], (4, 1))

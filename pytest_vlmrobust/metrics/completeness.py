@@ -57,16 +57,8 @@ def applicable(table: ScoreTable, setting: SettingLike | None = None, suite: str
     Needs are optional if not every dataset or run has them: see :attr:`Needs.optional`. A gap between positions or groups of
     people is left out unless at least two of them are known. :func:`estimate` reports anything else that is missing.
 
-    Args:
-        table: scores of N samples.
-        setting: the setting, for metrics of one setting; None for those of the sweep.
-        suite: returns the metrics of this suite and those of every suite; None for all metrics.
-
     Returns:
         Names of metrics, in the order of :func:`names`.
-
-    Raises:
-        SettingError: text that is not a setting.
 
     >>> table = ScoreTable([1, 1], {"fog:low": [1, 0]}, positions=["[0,0]", "[0,1]"])
     >>> [name for name in applicable(table, "fog:low", "observatory") if name.endswith("gap")]

@@ -100,14 +100,7 @@ _SIGNS = 2.0 * ((np.arange(2**BINS)[:, None] >> np.arange(BINS)) & 1) - 1.0
 
 
 def calibration_bounds(scores: Scores, confidences: Scores, clusters: Clusters, confidence: float) -> Bounds:
-    """Bounds the calibration error, which noise makes too large.
-
-    Args:
-        scores: shape (N,) with N > 0.
-        confidences: of the same answers, shape (N,).
-        clusters: which of the N samples move together.
-        confidence: two-sided level in (0, 1).
-    """
+    """Bounds the calibration error, which noise makes too large."""
     gaps, tail = _gaps(scores, confidences), one_sided(confidence)
     curve = np.concatenate([np.zeros((len(gaps), 1)), gaps.cumsum(axis=1)], axis=1)  # the gaps are its steps
     low = StepTest.of(curve, clusters).lower(tail)

@@ -135,9 +135,6 @@ def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
     Returns:
         A fraction in [-1, 1]; NaN for no samples or a missing score.
 
-    Raises:
-        ValueError: no setting at level low, or what every metric refuses.
-
     >>> mean_drop_at_low([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "rain:low": [1, 1, 1, 0], "fog:high": [0, 0, 0, 0]})
     0.125
     """
@@ -247,9 +244,6 @@ def worst_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Returns:
         A fraction in [-1, 1]; NaN for no samples or a missing score.
-
-    Raises:
-        ValueError: no setting at level low, or what every metric refuses.
     """
     return _largest(_low_losses(clean, perturbed_by_setting))
 
@@ -283,9 +277,6 @@ def benign_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Returns:
         A fraction in [0, 1]; NaN for no samples or a missing score.
-
-    Raises:
-        ValueError: no setting at level low, or what every metric refuses.
     """
     losses = _low_losses(clean, perturbed_by_setting)
     return _share(losses < BENIGN - ROUNDING, losses)
@@ -317,11 +308,6 @@ def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relat
     The comparison is strict, and on sums of scores so that rounding does not matter.
 
     Formula: ``share of the settings s with drop(s) > 0.10 mean(clean), with drop(s) = mean(clean - perturbed_s)``
-
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-        relative: the share of the clean accuracy that a setting may cost.
 
     Returns:
         A fraction in [0, 1]; NaN for no settings, no samples, a missing score, or where no clean answer is right.
@@ -503,9 +489,6 @@ def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting:
         A ratio of at least 0: 1.0 equals the reference, below 1 is more robust. NaN where the reference makes no errors under
         a perturbation (undefined), for no settings, no samples or a missing score.
 
-    Raises:
-        ValueError: the reference lacks a setting, or what every metric refuses.
-
     >>> mean_corruption_error({"fog:low": [1, 1, 0, 1]}, {"fog:low": [1, 0, 0, 1]})
     0.5
     """
@@ -625,9 +608,6 @@ def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: ByS
 
     Returns:
         Perturbation to a ratio of at least 0; NaN where the reference makes no errors (undefined) or a score is missing.
-
-    Raises:
-        ValueError: the reference lacks a setting, or what every metric refuses.
 
     Source: VLM-RobustBench section 5.7 and appendix B.3.
 

@@ -40,17 +40,10 @@ def scale_gain(parameters: Sequence[float], scores: Sequence[float]) -> float:
     With two models it is their difference over the number of doublings between them. The paper does not say how it averages over
     more than two; the slope weighs each step by the doublings it spans.
 
-    Args:
-        parameters: number of parameters of each model of a family, in any unit and order.
-        scores: the score of each, an accuracy or a mean overlap.
-
     Formula: ``sum over models k of w_k scores_k, with w the least-squares weights of log2(parameters)``
 
     Returns:
         Score per doubling; NaN for fewer than two sizes or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, or a size that is no positive number.
 
     >>> round(scale_gain([3, 6, 12], [0.50, 0.55, 0.70]), 3)
     0.1
@@ -66,15 +59,8 @@ def scale_consistency(parameters: Sequence[float], scores: Sequence[float]) -> f
 
     Formula: ``share of the steps k with scores_(k+1) >= scores_k, models in ascending size``
 
-    Args:
-        parameters: number of parameters of each model of a family, in any unit and order, all different.
-        scores: the score of each; an equal score is no loss.
-
     Returns:
         A fraction in [0, 1]; NaN for fewer than two models or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a size that is no positive number, or two models of one size.
 
     >>> scale_consistency([3, 72, 7], [0.5, 0.6, 0.7])
     0.5
@@ -102,15 +88,8 @@ def size_trend(parameters: Sequence[float], drops: Sequence[float]) -> SizeTrend
     The paper does not name its unit: its slopes and R^2 follow from its mean drops per tenfold size, and not per doubling or per
     parameter.
 
-    Args:
-        parameters: number of parameters of each model of a family, in any unit and order.
-        drops: the mean drop of each.
-
     Returns:
         Slope and R^2; NaN for fewer than two sizes or a missing drop, and R^2 also where all drops are equal.
-
-    Raises:
-        ValueError: unequal lengths, or a size that is no positive number.
 
     Source: VLM-RobustBench appendix A.3.
 
@@ -141,17 +120,8 @@ def scale_gain_interval(
 
     The slope of the means is the mean of those slopes. For two models and 0/1 scores it is the interval of their difference.
 
-    Args:
-        parameters: number of parameters of each model of a family, in any unit and order.
-        scores_by_model: the scores of each on the same samples, shape (models, N), each in [0, 1].
-        confidence: two-sided level in (0, 1).
-        source_images: source image of each sample; None when all samples are independent.
-
     Returns:
         ``(low, high)``, score per doubling; NaN for fewer than two sizes, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a size that is no positive number, a level outside (0, 1) or a score outside [0, 1].
 
     >>> low, high = scale_gain_interval([4, 16], [[0] * 36 + [1] * 833, [1] * 36 + [0] * 13 + [1] * 820])
     >>> round(2 * low, 4), round(2 * high, 4)
@@ -178,18 +148,8 @@ def scale_consistency_interval(
     A step counts as lost, or as kept, only where the scores of its two models show it: tails of flips for 0/1 scores, guarded
     Student's t for graded ones. A family of few sizes therefore has a wide interval unless its steps are large.
 
-    Args:
-        parameters: number of parameters of each model of a family, in any unit and order, all different.
-        scores_by_model: the scores of each on the same samples, shape (models, N), each in [0, 1].
-        confidence: two-sided level in (0, 1).
-        source_images: source image of each sample; None when all samples are independent.
-
     Returns:
         ``(low, high)``, fractions in [0, 1]; NaN for fewer than two models, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a size that is no positive number, two models of one size, a level outside (0, 1) or a score
-            outside [0, 1].
 
     >>> scale_consistency_interval([3, 7, 72], [[0] * 50 + [1] * 50, [1] * 100, [1] * 50 + [0] * 50])
     (0.5, 0.5)
@@ -288,9 +248,6 @@ class FamilyProperty:
         Returns:
             An :class:`Estimate`, NaN with a reason where something is missing or the property is undefined. ``reason`` also names
             the steps in size that lose.
-
-        Raises:
-            ValueError: unequal lengths, a size that is no positive number, or a level or a score out of range.
         """
         one_sided(confidence)
         models = pair_scores(**{f"scores[{model}]": model_scores for model, model_scores in enumerate(scores)})

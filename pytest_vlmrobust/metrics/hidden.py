@@ -73,12 +73,9 @@ def worst_category_drop(clean: ArrayLike, perturbed_by_setting: BySetting, categ
     category had. A gate leaves out categories of fewer than 30 source images and names them, because they show nothing
     either way; it does not apply where fewer than two are left.
 
-    Formula: ``max over categories c of mean(clean_i - m_i over samples i of c), with m_i = mean over settings s of perturbed_si``
+    A sample without a known category (empty text) is left out.
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-        categories: N categories, anything that can be compared for equality; a sample without one (empty text) is left out.
+    Formula: ``max over categories c of mean(clean_i - m_i over samples i of c), with m_i = mean over settings s of perturbed_si``
 
     Returns:
         A fraction in [-1, 1]; NaN for no category, no settings, no samples or a missing score.
@@ -123,11 +120,9 @@ def worst_category_accuracy(perturbed_by_setting: BySetting, categories: Sequenc
 
     A gate leaves out categories of fewer than 30 source images, as for `worst_category_drop`.
 
-    Formula: ``min over categories c of mean(m_i over samples i of c), with m_i = mean over settings s of perturbed_si``
+    A sample without a known category (empty text) is left out.
 
-    Args:
-        perturbed_by_setting: setting to scores, shape (N,).
-        categories: N categories, anything that can be compared for equality; a sample without one (empty text) is left out.
+    Formula: ``min over categories c of mean(m_i over samples i of c), with m_i = mean over settings s of perturbed_si``
 
     Returns:
         A fraction in [0, 1]; NaN for no category, no settings, no samples or a missing score.
@@ -177,12 +172,9 @@ def worst_group(table: ScoreTable) -> str:
 def worst_group_drop(clean: ArrayLike, perturbed_by_setting: BySetting, people: Sequence[Hashable]) -> float:
     """Largest mean drop of any group of people.
 
-    Formula: ``max over groups g of mean(clean_i - m_i over samples i of g), with m_i = mean over settings s of perturbed_si``
+    A sample without a known group (empty text) is left out.
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-        people: N groups, anything that can be compared for equality; a sample of an unknown one (empty text) is left out.
+    Formula: ``max over groups g of mean(clean_i - m_i over samples i of g), with m_i = mean over settings s of perturbed_si``
 
     Returns:
         A fraction in [-1, 1]; NaN for no group, no settings, no samples or a missing score.

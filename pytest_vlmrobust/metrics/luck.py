@@ -45,9 +45,6 @@ def pcri_neutral(whole_score: ArrayLike, options: ArrayLike, attempts: int) -> f
     Returns:
         At most 0; NaN if the full-image score is 0 (undefined), without questions or for a missing score.
 
-    Raises:
-        ValueError: fewer than one option or attempt, a score outside [0, 1], or unequal lengths.
-
     Source: PCRI equation 1 for the model described.
 
     >>> round(pcri_neutral(0.8, 4, 4), 3), round(pcri_neutral(0.8, 4, 9), 3)
@@ -190,9 +187,6 @@ def pcri_matched(whole: ArrayLike, patches: ArrayLike, whole_attempts: ArrayLike
 
     Returns:
         At most 1; NaN if no attempt at a whole image is right (undefined), for no samples, no patches or a missing score.
-
-    Raises:
-        ValueError: unequal lengths or numbers of attempts, or what every metric refuses.
 
     >>> pcri_matched([1, 0], [[1, 0], [0, 1]], [[1, 1], [0, 1]])
     0.0

@@ -111,16 +111,8 @@ def identity_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 def identity_drop_by_split(clean: ArrayLike, perturbed_by_setting: BySetting, splits: Mapping[str, str]) -> dict[str, float]:
     """Averages the accuracy drop over the perturbations of each split: augmentations and illusions, say.
 
-    Args:
-        clean: shape (N,), each in [0, 1], on original images.
-        perturbed_by_setting: setting to scores, shape (N,).
-        splits: setting to the name of its split (``"id"``, ``"ood"``), for every setting.
-
     Returns:
         Split to mean drop, a fraction in [-1, 1]; NaN for no samples or a missing score.
-
-    Raises:
-        ValueError: a setting without a split, or what every metric refuses.
 
     Source: The Perceptual Observatory section 3.3 (identity matching robustness).
 
@@ -183,11 +175,9 @@ def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
     Unreadable answers count as wrong here, as everywhere; the published code leaves them out of this gap, which flatters a model
     that seldom answers. Noise widens the gap between positions that are alike, the more so the more positions there are.
 
-    Formula: ``max over positions p of mean(scores at p) - min over positions p of mean(scores at p)``
+    A sample without a known position (empty text) is left out.
 
-    Args:
-        scores: shape (N,), each in [0, 1].
-        positions: N positions, anything that can be compared for equality; a sample at an unknown one (empty text) is left out.
+    Formula: ``max over positions p of mean(scores at p) - min over positions p of mean(scores at p)``
 
     Returns:
         A fraction in [0, 1]; NaN for fewer than two positions, no samples or a missing score.
@@ -226,11 +216,9 @@ people_metric = partial(
 def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
     """Largest minus smallest mean score over groups of people; see :func:`signed_group_gap` for which of two is ahead.
 
-    Formula: ``max over groups g of mean(scores of g) - min over groups g of mean(scores of g)``
+    A sample without a known group (empty text) is left out.
 
-    Args:
-        scores: shape (N,), each in [0, 1]: right or wrong, or an overlap.
-        groups: N groups, anything that can be compared for equality; a sample of an unknown one (empty text, NaN) is left out.
+    Formula: ``max over groups g of mean(scores of g) - min over groups g of mean(scores of g)``
 
     Returns:
         A fraction in [0, 1], without sign; NaN for fewer than two groups, no samples or a missing score.
@@ -252,9 +240,6 @@ def signed_group_gap(scores: ArrayLike, groups: Sequence[Hashable], first: Hasha
 
     Returns:
         A fraction in [-1, 1]; NaN when a group has no sample, or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, one group twice, a score outside [0, 1], or another shape.
 
     Source: The Perceptual Observatory section 3.3 (gender bias).
 
@@ -280,17 +265,8 @@ def group_means(
 ) -> dict[Hashable, GroupMean]:
     """Returns the mean score at each position, or of each group, with its own interval: Wilson's for 0/1 scores.
 
-    Args:
-        scores: shape (N,), each in [0, 1]; an unreadable answer is wrong, not missing.
-        labels: N positions or groups.
-        confidence: two-sided level in (0, 1) of each interval on its own.
-        source_images: source image of each sample; None when all samples are independent.
-
     Returns:
         Label to mean, interval and number of samples, in order of appearance.
-
-    Raises:
-        ValueError: unequal lengths, a missing score (which position it would change is unknown), a level or a score out of range.
 
     Source: The Perceptual Observatory, published evaluation code (Wilson intervals of each cell).
 
@@ -386,15 +362,8 @@ def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> flo
 
     Formula: ``mean(perturbed) / mean(clean)``
 
-    Args:
-        perturbed_iou: shape (N,), intersection over union of each sample, 0 where nothing was found.
-        original_iou: shape (N,), the same samples unperturbed.
-
     Returns:
         At least 0, 1.0 when nothing is lost; NaN if the original mean is 0 (undefined), for no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, an overlap outside [0, 1], or another shape.
 
     >>> transfer_retention([0.4, 0.2], [0.8, 0.4])
     0.5

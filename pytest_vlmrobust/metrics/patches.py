@@ -33,11 +33,7 @@ Item = TypeVar("Item")
 
 
 def whole_and_patches(whole: ArrayLike, **patches: ArrayLike) -> tuple[Scores, ...]:
-    """Returns the scores of the whole image, shape (N,), and those of each named array of patches, shape (N, n*n).
-
-    Raises:
-        ValueError: unequal lengths, unequal numbers of patches, a score outside [0, 1], or another shape.
-    """
+    """Returns the scores of the whole image, shape (N,), and those of each named array of patches, shape (N, n*n)."""
     full = as_scores(whole, "whole")
     views = {name: as_scores(values, name, axes=2) for name, values in patches.items()}
     require_equal_lengths({"whole": len(full)} | {name: len(values) for name, values in views.items()})
@@ -213,9 +209,6 @@ def rci(whole: ArrayLike, patches: ArrayLike) -> float:
     Returns:
         At most 1: above 0 the dataset needs the whole image, below 0 a region is enough, or luck explains it (see :func:`pcri`).
         NaN if the full-image score is 0 (undefined), for no samples, no patches or a missing score.
-
-    Raises:
-        ValueError: the patches are no grid of n x n.
     """
     full, views = whole_and_patches(whole, patches=patches)
     if math.isqrt(views.shape[1]) ** 2 != views.shape[1]:
@@ -236,14 +229,8 @@ def rci_band(value: float) -> str:
     ``strong global`` from 0.30. The paper puts 0.30 into two bands; here it is strong, as -0.30 is. Bands of raw indices inherit
     their luck: on a choice among four, guessing alone is "strong local".
 
-    Args:
-        value: an index, at most 1.
-
     Returns:
         One of :data:`RCI_BANDS`.
-
-    Raises:
-        ValueError: NaN (an unknown index has no band), or a value above 1.
 
     Source: RCI section 3.2, "Guidance for RCI".
 
@@ -264,15 +251,9 @@ def rci_band(value: float) -> str:
 def percentile_bands(values: Mapping[str, float]) -> dict[str, str]:
     """Names the band of each dataset among others, by the fifth of them that its index lies in: percentile-based calibration.
 
-    Args:
-        values: dataset to its index; at least as many as there are bands.
-
     Returns:
         Dataset to one of :data:`RCI_BANDS`: up to the 20th percentile of the indices ``strong local``, and so on. Empty for fewer
         datasets: they are no scale.
-
-    Raises:
-        ValueError: an index is NaN.
 
     Source: RCI section 3.2, which recommends percentiles and gives none. Fifths, one for each band, are ours.
 
@@ -289,9 +270,6 @@ def percentile_bands(values: Mapping[str, float]) -> dict[str, str]:
 
 def patch_contribution(patches: ArrayLike) -> tuple[float, ...]:
     """Share of all correct answers that each patch position gives when it is seen alone: the map of spatial bias.
-
-    Args:
-        patches: shape (N, n*n), each in [0, 1], positions row by row.
 
     Returns:
         n*n fractions that add up to 1; all NaN without any correct answer, for no samples or a missing score.
@@ -311,15 +289,8 @@ def best_patches(scores: ArrayLike) -> tuple[int, ...]:
 
     Ties do not matter for scores that are averaged; they do for corpus metrics, so that one rule must hold.
 
-    Args:
-        scores: shape (N, n*n), score of each patch by the benchmark's own scorer for single answers.
-
     Returns:
         N positions, counted row by row from 0.
-
-    Raises:
-        ValueError: no patches, a missing score (a missing patch might have been the best one), a score outside [0, 1], or
-            another shape.
 
     Source: RCI appendix A.1; the tie rule is ours.
 
@@ -352,9 +323,6 @@ def corpus_pcri(
     Returns:
         The index; NaN if the metric of the whole images is not above 0 (undefined), or NaN.
 
-    Raises:
-        ValueError: unequal lengths, or what :func:`best_patches` refuses.
-
     Source: RCI appendix A.1; PCRI section 3.
 
     >>> corpus_pcri(lambda answers: answers.count("cat"), ["cat", "dog"], [["dog", "cat"], ["cat", "dog"]], [[0, 1], [1, 0]])
@@ -386,16 +354,9 @@ def rci_correlation(first: Mapping[str, float], second: Mapping[str, float]) -> 
     A high value says that the index ranks datasets alike for both models. Luck has the same effect: it depends on the number of
     options, which all models share.
 
-    Args:
-        first: dataset to index, under one model.
-        second: the same datasets under another model.
-
     Returns:
         Pearson's and Spearman's correlation in [-1, 1] and the number of datasets; correlations are NaN for fewer than two
         datasets, where one side is constant, or for an index that is NaN.
-
-    Raises:
-        ValueError: a dataset that only one of them has.
 
     Source: RCI section 4.2.1 and figure 2 (Pearson); ranks are ours.
 

@@ -37,9 +37,6 @@ def fixation_rate(answers: Sequence[Sequence[Hashable | None]]) -> float:
         A fraction in [0, 1]; an item with an unreadable answer is not fixated. NaN without items. Guessing anew each time gives
         1/64 on a grid of four cells.
 
-    Raises:
-        ValueError: an item with fewer than two placements.
-
     Source: The Perceptual Observatory, published evaluation code (fixation rate).
 
     >>> fixation_rate([["[0,0]"] * 4, ["[0,0]", "[0,1]", "[1,0]", "[1,1]"]])
@@ -65,15 +62,8 @@ class GridError(NamedTuple):
 def grid_error(answers: Sequence[Cell | None], targets: Sequence[Cell]) -> GridError:
     """Measures by how many cells wrong answers miss their targets, rows and columns added up.
 
-    Args:
-        answers: N cells ``(row, column)``, None for an answer that could not be read.
-        targets: the N right cells.
-
     Returns:
         The mean distance over the wrong readable answers, and how many answers it leaves out.
-
-    Raises:
-        ValueError: unequal lengths.
 
     Source: The Perceptual Observatory, published evaluation code (Manhattan error).
 
@@ -97,15 +87,8 @@ def fixation(answers: Sequence[Sequence[Hashable | None]], confidence: float = 0
     Items with fewer placements than others (a sample of the questions) are left out, and ``reason`` says how many: the fewer
     placements, the easier it is to answer them alike.
 
-    Args:
-        answers: for each of N items, the answers to its placements; None for an unreadable answer.
-        confidence: two-sided level in (0, 1).
-
     Returns:
         An :class:`Estimate` over the items that are left; NaN with a reason without items or with one placement each.
-
-    Raises:
-        ValueError: a level outside (0, 1).
 
     >>> round(fixation([["[0,0]"] * 4, ["[0,0]", "[0,1]", "[1,0]", "[1,1]"]]).high, 3)
     0.879
@@ -133,18 +116,9 @@ def grid_distance(
 ) -> Estimate:
     """Estimates the distance of :func:`grid_error`, with Fieller's interval: the number of wrong answers is uncertain, too.
 
-    Args:
-        answers: N cells ``(row, column)``, None for an answer that could not be read.
-        targets: the N right cells.
-        confidence: two-sided level in (0, 1).
-        source_images: source image of each sample; None when all samples are independent.
-
     Returns:
         An :class:`Estimate` in cells, at least 1, over the wrong readable answers, ``n`` of them; NaN with a reason when there
         are none.
-
-    Raises:
-        ValueError: unequal lengths, or a level outside (0, 1).
 
     >>> grid_distance([(0, 0), (1, 1), (0, 1)], [(0, 0), (0, 0), (0, 0)]).value
     1.5
@@ -166,17 +140,9 @@ def grid_distance(
 def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence[str] | None = None) -> Estimate:
     """Estimates the share of the requested boxes that were given, right or wrong.
 
-    Args:
-        given: shape (N,), the share of the boxes of each sample, in [0, 1].
-        confidence: two-sided level in (0, 1).
-        source_images: source image of each sample; None when all samples are independent.
-
     Returns:
         An :class:`Estimate` in [0, 1]: Wilson's or the exact interval when each sample gives all or none, otherwise guarded
         Student's t. NaN with a reason without samples, or when a share is missing.
-
-    Raises:
-        ValueError: another number of source images, a share outside [0, 1], another shape, or a level outside (0, 1).
 
     >>> coverage([1.0, 0.5, 1.0, 0.5]).value
     0.75

@@ -32,11 +32,7 @@ class MetricRegistry(Registry[Metric]):
         self._by_function: dict[Callable[..., Any], Metric] = {}
 
     def add(self, name: str, thing: Metric, *, replace: bool = False, origin: str = "") -> Metric:
-        """Registers a metric.
-
-        Raises:
-            UsageError: the name is taken and ``replace`` was not asked for, or is ambiguous.
-        """
+        """Registers a metric."""
         if name in AMBIGUOUS:
             raise UsageError(f"a metric cannot be called {name!r}: {ambiguous_message(name)}, or choose another name")
         self._by_function[thing.function] = thing
@@ -193,11 +189,7 @@ def metric(
 
 
 def needs_of(function: Callable[..., Any]) -> tuple[Needs, ...]:
-    """Returns what a function needs, read from the names of its parameters; those with a default are left alone.
-
-    Raises:
-        UsageError: a parameter whose name is none of the needs; the message offers the nearest.
-    """
+    """Returns what a function needs, read from the names of its parameters; those with a default are left alone."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.default is inspect.Parameter.empty]
     known = {need.value: need for need in Needs}
     for parameter in parameters:

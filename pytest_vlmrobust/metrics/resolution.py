@@ -188,9 +188,6 @@ def resolution_correlation(resolutions: Sequence[float], accuracies: Sequence[fl
     Returns:
         In [-1, 1]; NaN for fewer than two resolutions, equal accuracies (undefined) or a missing one.
 
-    Raises:
-        ValueError: unequal lengths, or, or what every metric refuses.
-
     >>> round(resolution_correlation([112, 224, 336], [0.4, 0.6, 0.5]), 3)
     0.5
     """
@@ -285,17 +282,8 @@ def wobble_p_value(
     The null is the monotone curve nearest to the measured one (isotonic regression in the direction of the net change), with
     normal noise of the measured covariance.
 
-    Args:
-        rungs: shape (N, R), scores in [0, 1], resolutions in ascending order.
-        generator: draws the noise.
-        groups: source image of each sample; None when all samples are independent.
-        draws: how many curves to draw, at least 1; no p-value is below 1 / (1 + draws).
-
     Returns:
         A probability in (0, 1]; NaN for fewer than two samples, groups or resolutions, or a missing score.
-
-    Raises:
-        ValueError: no draw, a score outside [0, 1], or another shape.
 
     Source: wobble is ours, see :func:`resolution_wobble`; parametric bootstrap of Res-Bench's curves.
     """
@@ -389,9 +377,6 @@ def resolution_slope(resolutions: Sequence[float], accuracies: Sequence[float]) 
     Returns:
         A fraction per doubling; NaN for fewer than two different resolutions or a missing accuracy.
 
-    Raises:
-        ValueError: unequal lengths, a resolution that is no positive number, or, or what every metric refuses.
-
     >>> round(resolution_slope([112, 224, 448], [0.4, 0.5, 0.6]), 3)
     0.1
     """
@@ -437,15 +422,8 @@ class LinearTrend(NamedTuple):
 def linear_trend(resolutions: Sequence[float], accuracies: Sequence[float]) -> LinearTrend:
     """Fits the paper's regression line: accuracy against the long edge in pixels, by least squares.
 
-    Args:
-        resolutions: long edges in pixels, in any order; one may occur several times (points of several models).
-        accuracies: one in [0, 1] for each resolution.
-
     Returns:
         Accuracy per pixel, and the accuracy at 0 pixels; NaN for fewer than two different resolutions or a missing accuracy.
-
-    Raises:
-        ValueError: unequal lengths, a resolution that is no positive number, or an accuracy outside [0, 1].
 
     Source: Res-Bench section 4.1 and figure 3.
 
@@ -464,15 +442,8 @@ def macro_accuracies(rungs: ArrayLike, categories: Sequence[Hashable]) -> tuple[
     Res-Bench's overall curve: the mean of its six capability dimensions. Equal to the plain mean when categories are of one size,
     as there.
 
-    Args:
-        rungs: shape (N, R), scores in [0, 1], resolutions in ascending order.
-        categories: the category of each sample, N names.
-
     Returns:
         R fractions in [0, 1]; NaN without samples, or where a score is missing.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     Source: Res-Bench, published evaluation code (overall accuracy at one resolution).
 

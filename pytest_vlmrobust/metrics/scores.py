@@ -25,12 +25,7 @@ _SHAPES = {1: "(N,)", 2: "(N, n*n)"}
 
 
 def as_scores(values: ArrayLike, name: str, *, axes: int = 1) -> Scores:
-    """Returns a float64 copy of ``values`` with ``axes`` axes; NaN marks a missing score.
-
-    Raises:
-        ValueError: another number of axes, something that is not a number, or a value outside [0, 1]; names ``name`` and
-            the value.
-    """
+    """Returns a float64 copy of ``values`` with ``axes`` axes; NaN marks a missing score."""
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name}: expected numbers in [0, 1], found values of dtype {array.dtype}. Score the answers first")
@@ -48,11 +43,7 @@ def as_scores(values: ArrayLike, name: str, *, axes: int = 1) -> Scores:
 
 
 def pair_scores(**arrays: ArrayLike) -> tuple[Scores, ...]:
-    """Returns each named array as float64, shape (N,), all of one length.
-
-    Raises:
-        ValueError: unequal lengths (names both), or what :func:`as_scores` refuses.
-    """
+    """Returns each named array as float64, shape (N,), all of one length."""
     checked = {name: as_scores(values, name) for name, values in arrays.items()}
     require_equal_lengths({name: len(values) for name, values in checked.items()})
     return tuple(checked.values())
@@ -70,12 +61,7 @@ def require_equal_lengths(lengths: Mapping[str, int]) -> None:
 
 
 def by_setting(mapping: BySetting, name: str = "perturbed_by_setting") -> dict[str, Scores]:
-    """Returns the scores of every setting as float64, shape (N,), keyed by the setting's text.
-
-    Raises:
-        ValueError: two keys mean the same setting, unequal lengths, or what :func:`as_scores` refuses.
-        SettingError: a key that is not a setting.
-    """
+    """Returns the scores of every setting as float64, shape (N,), keyed by the setting's text."""
     checked: dict[str, Scores] = {}
     before: ArrayLike | None = None
     scores: Scores | None = None
@@ -103,11 +89,7 @@ def by_letter(mapping: ByLetter, name: str) -> dict[str, Scores]:
 
 
 def against_clean(clean: ArrayLike, perturbed_by_setting: BySetting) -> tuple[Scores, dict[str, Scores]]:
-    """Returns the clean scores (N,) and those of every setting, checked to belong to the same samples.
-
-    Raises:
-        ValueError: unequal lengths, or what :func:`as_scores` refuses.
-    """
+    """Returns the clean scores (N,) and those of every setting, checked to belong to the same samples."""
     before, after = as_scores(clean, "clean"), by_setting(perturbed_by_setting)
     for setting, values in after.items():
         require_equal_lengths({"clean": len(before), name_scores("perturbed_by_setting", setting): len(values)})
@@ -117,17 +99,7 @@ def against_clean(clean: ArrayLike, perturbed_by_setting: BySetting) -> tuple[Sc
 def under_same_settings(
     perturbed_by_setting: BySetting, others: BySetting, name: str, whom: str
 ) -> tuple[dict[str, Scores], dict[str, Scores]]:
-    """Returns the scores under every setting, and other scores of the same samples under the same settings.
-
-    Args:
-        perturbed_by_setting: setting to scores, shape (N,).
-        others: the other scores, under at least these settings.
-        name: what messages call the others.
-        whom: what the message says to measure where a setting is missing.
-
-    Raises:
-        ValueError: the others lack a setting, unequal lengths, or what :func:`as_scores` refuses.
-    """
+    """Returns the scores under every setting, and other scores of the same samples under the same settings."""
     perturbed, other = by_setting(perturbed_by_setting), by_setting(others, name)
     if missing := [setting for setting in perturbed if setting not in other]:
         raise ValueError(f"{name} lacks {', '.join(missing[:5])}: measure {whom} under the same settings")
@@ -143,11 +115,7 @@ def per_sample(scores: Mapping[str, Scores]) -> Scores:
 
 
 def parse_setting(setting: SettingLike) -> Setting:
-    """Returns a setting given as itself or as text.
-
-    Raises:
-        SettingError: text that is not a setting.
-    """
+    """Returns a setting given as itself or as text."""
     return setting if isinstance(setting, Setting) else Setting.parse(setting)
 
 
@@ -178,11 +146,7 @@ def drops(clean: Scores, perturbed: Scores) -> Scores:
 
 
 def clusters_of(groups: Sequence[str] | None, samples: int) -> Clusters:
-    """Returns the clusters of ``samples`` samples by the names of their source images; None when all are independent.
-
-    Raises:
-        ValueError: not one name for each sample.
-    """
+    """Returns the clusters of ``samples`` samples by the names of their source images; None when all are independent."""
     if groups is not None and len(groups) != samples:
         raise ValueError(f"{len(groups)} source images for {samples} samples: expected one for each sample, or None")
     return Clusters.of(groups, samples)

@@ -98,9 +98,6 @@ def min_relative_drop(clean: ArrayLike, least: float, *, graded: bool = False) -
 def max_relative_corruption_error(clean: ArrayLike, no_image: ArrayLike, most: float, *, graded: bool = False) -> Limit:
     """Returns the limit of "the drop is at most ``most`` times the visual gain": K = floor(c (C - I)).
 
-    Raises:
-        ValueError: also where the visual gain is not positive, so that there is no number to judge.
-
     Source: VLM-RobustBench section 3.1, equation 3.
     """
     before, blind = pair_scores(clean=clean, no_image=no_image)
@@ -310,10 +307,6 @@ def prior_weights(settings: Sequence[str], worst: Iterable[str] = PRIOR_WORST) -
     """Returns weights that sum to 1: half on the settings among ``worst``, half on all; equal if none is.
 
     They must be fixed before the run. Bad weights cost inferences, but never validity.
-
-    Args:
-        settings: the sweep's settings as text, at least one.
-        worst: settings expected to cost most.
 
     Returns:
         Shape (m,), each positive.

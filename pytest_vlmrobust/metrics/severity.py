@@ -60,14 +60,8 @@ def robustness_tier(drop: float) -> str:
     ``positive`` below 0, ``benign`` in [0, 1), ``mild`` in [1, 3), ``moderate`` in [3, 10] and ``catastrophic`` above 10
     percentage points. Which ends are closed cannot be seen in the paper's tables; these are our choice.
 
-    Args:
-        drop: a fraction in [-1, 1].
-
     Returns:
         One of ``positive``, ``benign``, ``mild``, ``moderate``, ``catastrophic``.
-
-    Raises:
-        ValueError: NaN (a missing drop has no tier), or a value outside [-1, 1] (percentage points?).
 
     Source: VLM-RobustBench appendix A.10 (tables 18 and 19).
 
@@ -100,9 +94,6 @@ class TierShares(NamedTuple):
 def tier_shares(drops: Sequence[float]) -> TierShares:
     """Counts the settings of a sweep by tier, see :func:`robustness_tier`.
 
-    Args:
-        drops: the accuracy drop of each setting, a fraction in [-1, 1].
-
     Returns:
         Five fractions in [0, 1]; all NaN for no settings or a missing drop.
 
@@ -123,9 +114,6 @@ BINARY, ALL = "binary", "all"
 
 def by_level(level_of: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Returns the settings of each level (low, mid, high, binary, then any others), and last all of them.
-
-    Args:
-        level_of: setting to level; empty for a setting without one.
 
     >>> by_level({"flip_v": "", "fog:low": "low"})
     {'low': ('fog:low',), 'binary': ('flip_v',), 'all': ('flip_v', 'fog:low')}
@@ -229,14 +217,8 @@ def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 def severity_violation(drops: Sequence[float]) -> float:
     """Whether a perturbation harms less at a higher level: 1.0 if drop(low) > drop(mid) or drop(mid) > drop(high), else 0.0.
 
-    Args:
-        drops: accuracy drops (low, mid, high); ties are no violation.
-
     Returns:
         1.0 or 0.0; NaN if a drop is NaN.
-
-    Raises:
-        ValueError: not three drops.
 
     Source: VLM-RobustBench section 5.4 (i).
 
@@ -252,14 +234,8 @@ def severity_violation(drops: Sequence[float]) -> float:
 def severity_correlation(drops: Sequence[float]) -> float:
     """Spearman's rank correlation of the level (1, 2, 3) with the drop; ties get average ranks.
 
-    Args:
-        drops: accuracy drops (low, mid, high).
-
     Returns:
         In [-1, 1]; NaN if the three drops are equal (undefined) or one is NaN.
-
-    Raises:
-        ValueError: not three drops.
 
     Source: VLM-RobustBench section 5.4 (ii); the paper does not say what it does with ties.
 
@@ -307,9 +283,6 @@ def mean_severity_violation(clean: ArrayLike, perturbed_by_setting: BySetting) -
 
     Returns:
         A fraction in [0, 1]; NaN for no samples or a missing score.
-
-    Raises:
-        ValueError: no perturbation at all three levels, or what every metric refuses.
     """
     violations = [severity_violation(triple) for triple in _triples_of_drops(clean, perturbed_by_setting)]
     return float(np.mean(violations))
@@ -343,9 +316,6 @@ def mean_severity_correlation(clean: ArrayLike, perturbed_by_setting: BySetting)
 
     Returns:
         In [-1, 1]; NaN when no perturbation changes with its level, for no samples or a missing score.
-
-    Raises:
-        ValueError: no perturbation at all three levels, or what every metric refuses.
     """
     listed = _triples_of_drops(clean, perturbed_by_setting)
     if any(math.isnan(drop) for triple in listed for drop in triple):
@@ -375,10 +345,6 @@ def _triples_of_drops(clean: ArrayLike, perturbed_by_setting: BySetting) -> list
 
 def category_sensitivity(clean: Mapping[str, float], by_setting: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Mean accuracy drop over all settings for each category of questions: which skill suffers most.
-
-    Args:
-        clean: category to accuracy on unchanged images, a fraction in [0, 1].
-        by_setting: setting to the accuracies of the same categories under it.
 
     Returns:
         Category to a fraction in [-1, 1], the largest drop first; NaN where an accuracy is missing, and for no settings.

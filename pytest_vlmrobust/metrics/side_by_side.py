@@ -41,11 +41,7 @@ class Means:
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Scores of M > 1 models on the same N samples, clean and under the same settings; NaN marks a failed inference.
-
-    Raises:
-        ValueError: other shapes, or a score outside [0, 1].
-    """
+    """Scores of M > 1 models on the same N samples, clean and under the same settings; NaN marks a failed inference."""
 
     clean: Scores
     """Shape (M, N)."""

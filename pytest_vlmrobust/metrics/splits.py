@@ -84,12 +84,10 @@ def split_position_gap(perturbed_by_setting: BySetting, positions: Sequence[Hash
 
     The mean of the settings' own gaps would be larger: noise widens each of them. See :func:`position_gap` for one setting.
 
+    A sample without a known position (empty text) is left out.
+
     Formula: ``max over positions p of A_p - min over positions p of A_p, with A_p = mean over settings s of mean(perturbed_s at
     p)``
-
-    Args:
-        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original images.
-        positions: N positions, anything that can be compared for equality; a sample at an unknown one (empty text) is left out.
 
     Returns:
         A fraction in [0, 1]; NaN for fewer than two positions, no settings, no samples or a missing score.
@@ -119,11 +117,9 @@ def split_group_gap(perturbed_by_setting: BySetting, groups: Sequence[Hashable])
 
     See :func:`group_gap` for one setting, and :func:`signed_group_gap` for which of two groups is ahead.
 
-    Formula: ``max over groups g of A_g - min over groups g of A_g, with A_g = mean over settings s of mean(perturbed_s of g)``
+    A sample without a known group (empty text) is left out.
 
-    Args:
-        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original images.
-        groups: N groups, anything that can be compared for equality; a sample of an unknown one (empty text) is left out.
+    Formula: ``max over groups g of A_g - min over groups g of A_g, with A_g = mean over settings s of mean(perturbed_s of g)``
 
     Returns:
         A fraction in [0, 1], without sign; NaN for fewer than two groups, no settings, no samples or a missing score.
@@ -156,16 +152,9 @@ def split_transfer_retention(perturbed_by_setting: BySetting, original_iou: Arra
 
     Formula: ``mean over settings s of mean(perturbed_s) / mean(clean)``
 
-    Args:
-        perturbed_by_setting: setting to intersection over union of each sample, shape (N,), 0 where nothing was found.
-        original_iou: shape (N,), the same samples unperturbed.
-
     Returns:
         At least 0, 1.0 when nothing is lost; NaN if the original mean is 0 (undefined), for no settings, no samples or a missing
         score.
-
-    Raises:
-        ValueError: unequal lengths, an overlap outside [0, 1], or another shape.
 
     >>> split_transfer_retention({"fog:low": [0.4, 0.2], "dunes": [0.8, 0.4]}, [0.8, 0.4])
     0.75
@@ -204,9 +193,6 @@ def thinking_gain(thinking_by_setting: BySetting, base_by_setting: BySetting) ->
     Returns:
         A fraction in [-1, 1], above 0 when thinking helps; NaN for no settings, no samples or a missing score.
 
-    Raises:
-        ValueError: a setting without the other scores, or what every metric refuses.
-
     >>> thinking_gain({"clean": [1, 1, 0, 1]}, {"clean": [1, 0, 0, 1]})
     0.25
     """
@@ -234,16 +220,8 @@ def hint_gain(hinted_by_setting: BySetting, unhinted_by_setting: BySetting) -> f
 
     Formula: ``mean over settings s of mean(perturbed_s - unhinted_s)``
 
-    Args:
-        hinted_by_setting: setting to intersection over union of the attributes not given away, shape (N,), 0 where nothing was
-            found; ``clean`` for original images.
-        unhinted_by_setting: the same attributes without the hint, under at least these settings, shape (N,).
-
     Returns:
         A fraction in [-1, 1], above 0 when the hint helps; NaN for no settings, no samples or a missing score.
-
-    Raises:
-        ValueError: a setting without the other scores, unequal lengths, an overlap outside [0, 1], or another shape.
 
     >>> hint_gain({"clean": [0.75, 0.5]}, {"clean": [0.5, 0.25]})
     0.25
@@ -256,17 +234,8 @@ def gain_interval(
 ) -> tuple[float, float]:
     """Bounds a mean gain over the same samples: tails of flips for 0/1 scores, guarded Student's t otherwise.
 
-    Args:
-        after: shape (N,), each in [0, 1].
-        before: shape (N,), the same samples.
-        confidence: two-sided level in (0, 1).
-        source_images: source image of each sample; None when all samples are independent.
-
     Returns:
         ``(low, high)``, fractions in [-1, 1]; NaN for no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a level outside (0, 1), a score outside [0, 1], or another shape.
 
     Source: ours, see ``statistics.paired``; the share of helpful flips as in Tango 1998.
 

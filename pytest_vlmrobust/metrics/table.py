@@ -133,11 +133,6 @@ class ScoreTable:
 
     Anything array-like is accepted and copied to read-only float64; keys may be :class:`Setting` and become their text.
     NaN marks a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or not one group, position, group of people or category per
-            sample.
-        SettingError: a key that is not a setting.
     """
 
     clean: Scores
@@ -218,11 +213,7 @@ class ScoreTable:
         return len(self.clean)
 
     def scores(self, setting: str) -> Scores:
-        """Returns the scores under one setting, shape (N,); ``clean`` and ``no_image`` are settings too.
-
-        Raises:
-            UsageError: the table has no scores of that setting; the message offers the nearest one.
-        """
+        """Returns the scores under one setting, shape (N,); ``clean`` and ``no_image`` are settings too."""
         if setting == CLEAN_NAME:
             return self.clean
         if setting == NO_IMAGE_NAME and self.no_image is not None:
@@ -245,11 +236,7 @@ class ScoreTable:
         return (self.confidences or {}).get(CLEAN_NAME)
 
     def patches(self, setting: str) -> Scores:
-        """Returns the scores of every patch under one setting, shape (N, n*n).
-
-        Raises:
-            UsageError: the table has no patches of that setting.
-        """
+        """Returns the scores of every patch under one setting, shape (N, n*n)."""
         return _of(self.patches_by_setting or {}, setting, "patch scores")
 
     def chance_of_each(self) -> Scores | None:
@@ -283,11 +270,7 @@ class ScoreTable:
         return sorted((int(level), name) for name, level in edges.items() if level.isdigit())
 
     def argument(self, need: Needs, setting: str | None) -> Any:
-        """Returns what a metric receives for one of its needs; None when the table does not have it.
-
-        Raises:
-            UsageError: the need belongs to one setting, and ``setting`` is None or not in the table.
-        """
+        """Returns what a metric receives for one of its needs; None when the table does not have it."""
         if need.of_one_setting:
             if setting is None:
                 raise UsageError(f"{need.value} scores belong to one setting: say which, for example setting='glass_blur:low'")
@@ -299,11 +282,7 @@ class ScoreTable:
         return getattr(self, "by_setting" if need is Needs.PERTURBED_BY_SETTING else need.value)
 
     def required(self, need: Needs, setting: str | None = None) -> Any:
-        """Returns the same as :meth:`argument`, but never None.
-
-        Raises:
-            UsageError: the table does not have it, or what :meth:`argument` refuses.
-        """
+        """Returns the same as :meth:`argument`, but never None."""
         argument = self.argument(need, setting)
         if argument is None:
             where = f" of {setting!r}" if need.of_one_setting else ""

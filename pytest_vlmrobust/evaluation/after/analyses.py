@@ -62,13 +62,7 @@ ALL_MODELS = "all models"
 
 
 def analyses(part: Part, options: RankingOptions, refs: Mapping[str, ModelRef]) -> tuple[ModelAnalysis, ...]:
-    """Returns the analyses of one dataset.
-
-    Args:
-        part: the scores of all models.
-        options: of the ranking; without a reference model there are no corruption errors.
-        refs: model to what its run says about its family, size and prompt mode; models may be absent.
-    """
+    """Returns the analyses of one dataset."""
     settings = part.table.settings_with_samples()
     if not settings:
         return ()
@@ -287,12 +281,7 @@ class Chains:
 
 
 def chain_lengths(pair: tuple[str, str], cells: Sequence[tuple[Setting, Chains, Chains]]) -> Iterable[ModelAnalysis]:
-    """Yields how long chains of thought are by what came of them (The Perceptual Observatory, figure 7).
-
-    Args:
-        pair: a model, and the same model with its chain of thought.
-        cells: setting, answers without and answers with the chain, samples in one order; a graded score above one half is right.
-    """
+    """Yields how long chains of thought are by what came of them (The Perceptual Observatory, figure 7)."""
     plain, thinking = pair
     for split, perturbed in (("clean", False), ("perturbed", True)):
         words: dict[str, list[int]] = {outcome: [] for outcome in OUTCOMES.values()}
@@ -329,13 +318,7 @@ class PatchIndex:
 
 
 def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchIndex]:
-    """Yields PCRI of a model on each dataset and grid of a run, and why it is unknown.
-
-    Args:
-        evidence: of the run.
-        own: what the run calls the model.
-        name: what the ranking calls it.
-    """
+    """Yields PCRI of a model on each dataset and grid of a run, and why it is unknown."""
     for cell in evidence.cells():
         if cell.model != own or cell.setting.name != _PATCHES or not (cell.setting.level or "").isdecimal():
             continue

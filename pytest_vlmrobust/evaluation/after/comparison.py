@@ -240,11 +240,7 @@ class Entry:
 
     @classmethod
     def open(cls, directory: Path, name: str = "") -> Entry:
-        """Opens the evidence of a run.
-
-        Raises:
-            UsageError: there is none, or nothing in it.
-        """
+        """Opens the evidence of a run."""
         return cls(str(directory), Baseline.open(directory), name)
 
     @classmethod
@@ -254,11 +250,7 @@ class Entry:
 
 
 def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
-    """Returns the index in a run of each sample of the first run.
-
-    Raises:
-        DatasetError: it asked other samples, or showed other images.
-    """
+    """Returns the index in a run of each sample of the first run."""
     ours = first.run.samples(dataset)
     if entry is first:
         return list(range(len(ours)))

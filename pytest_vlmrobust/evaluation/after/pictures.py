@@ -52,12 +52,7 @@ class RunPictures:
     """The images of one run; any number of threads may ask, and one image is made at a time."""
 
     def __init__(self, run: Path, data: Path | None = None) -> None:
-        """Remembers where they come from; nothing is read before it is asked for.
-
-        Args:
-            run: the directory of the run.
-            data: where names of benchmarks are looked up; the run's own folder without it.
-        """
+        """Remembers where they come from; nothing is read before it is asked for."""
         self.run = run
         self._data_dir = data
         self._lock = RLock()
@@ -70,11 +65,7 @@ class RunPictures:
         return found if isinstance(found, str) else ""
 
     def shown(self, dataset: str, sample: str, setting: str) -> Shown:
-        """Returns what the images are, which makes them.
-
-        Raises:
-            VlmRobustError: they cannot be made.
-        """
+        """Returns what the images are, which makes them."""
         with self._lock:
             asked, named, view = self._view(dataset, sample, setting)
             names = image_names(asked) if len(asked.images) > 1 else [""] * len(asked.images)
@@ -83,18 +74,7 @@ class RunPictures:
             return Shown(view.digests, view_count(named), tuple(names) if view.digests else (), tuple(changed), check)
 
     def picture(self, dataset: str, sample: str, setting: str, number: int, *, small: bool = False) -> tuple[bytes, str]:
-        """Returns one image as a file, and its media type: PNG in full size, or WebP as a thumbnail.
-
-        Args:
-            dataset: by its name in test ids.
-            sample: its id.
-            setting: as in test ids.
-            number: the place among the digests of :meth:`shown`.
-            small: the thumbnail: the stored one where the store has it.
-
-        Raises:
-            VlmRobustError: it cannot be made, or there is none of that number.
-        """
+        """Returns one image as a file, and its media type: PNG in full size, or WebP as a thumbnail."""
         with self._lock:
             if small and (stored := self._stored(dataset, sample, setting, number)):
                 return stored, "image/webp"

@@ -71,11 +71,7 @@ class Paper:
     """Model to its number of parameters in billions, where slopes over sizes are printed."""
 
     def table(self, number: str) -> PublishedTable:
-        """Returns the table of a number.
-
-        Raises:
-            UnknownName: there is none.
-        """
+        """Returns the table of a number."""
         if number not in self.tables:
             raise UnknownName("table", number, self.tables, where=self.name)
         return self.tables[number]
@@ -111,11 +107,7 @@ def papers() -> list[str]:
 
 
 def paper(name: str) -> Paper:
-    """Returns a paper by its short name.
-
-    Raises:
-        UnknownName: there is none.
-    """
+    """Returns a paper by its short name."""
     if name not in papers():
         raise UnknownName("paper", name, papers())
     content: dict[str, Any] = yaml.safe_load((_FILES / f"{name}.yaml").read_text(encoding="utf-8"))

@@ -77,16 +77,7 @@ def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = 
 
 
 def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Ranking | None, str]:
-    """Returns the ranking of the models of a run, or ``None`` and the reason.
-
-    Args:
-        evidence: of the run; it stays open.
-        name: what the ranking calls the run.
-        reference: the model whose errors are the unit of mCE; empty for none.
-
-    Raises:
-        StoreError: the evidence cannot be read, or lacks answers although no test stopped early.
-    """
+    """Returns the ranking of the models of a run, or ``None`` and the reason."""
     entry = Entry.of(evidence, name)
     try:
         return rank_entries([entry], reference=reference), ""
@@ -211,11 +202,7 @@ def _models(entries: Sequence[Entry]) -> list[_Model]:
 
 
 def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]], list[str]]:
-    """Returns the perturbed settings of each dataset that all models were asked about, and what that leaves out.
-
-    Raises:
-        UsageError: nothing is left.
-    """
+    """Returns the perturbed settings of each dataset that all models were asked about, and what that leaves out."""
     asked = [{(c.dataset, c.setting) for c in model.entry.run.evidence.cells() if c.model == model.own} for model in models]
     common: dict[str, list[Setting]] = {}
     left_out: list[str] = []

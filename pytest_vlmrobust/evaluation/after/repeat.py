@@ -43,9 +43,6 @@ def choose(evidence: Evidence, model: str, dataset: str, most: int) -> list[Chos
     """Returns up to ``most`` answers of a run in random order, of every cell as many as of any other, the same each time.
 
     Views that were not asked about, and inferences that failed, are no answers.
-
-    Raises:
-        StoreError: the evidence cannot be read.
     """
     rng = rng_for(SUBSET_SEED, "a/a", model, dataset)
     cells = [cell for cell in evidence.cells() if (cell.model, cell.dataset) == (model, dataset)]
@@ -69,11 +66,7 @@ def _interleave(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
 
 
 def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -> list[tuple[Sample, Prediction]]:
-    """Returns what the model is asked and answers now, in the order of ``chosen``; the store keeps the answers that it has.
-
-    Raises:
-        InfrastructureError: the model does not load, does not answer within ``--vlm-timeout``, or an image cannot be read.
-    """
+    """Returns what the model is asked and answers now, in the order of ``chosen``; the store keeps the answers that it has."""
     asked: dict[Cell, list[Asking]] = {}
     pairs: list[tuple[Sample, Prediction]] = []
     for start in range(0, len(chosen), batch_size):
@@ -90,18 +83,7 @@ def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -
 
 
 def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *, most: int, process: str = "") -> Repeatability:
-    """Asks again about a sample of what a run was told about a dataset, and compares.
-
-    Args:
-        evaluator: of a run that asked the same; its batches were twice as large.
-        evidence: the first answers.
-        about: model and dataset, by their names in test ids.
-        most: how many answers to ask for again.
-        process: what is said of the process that asks, where it is another one.
-
-    Raises:
-        InfrastructureError: the model does not load, an image cannot be read, or the evidence cannot.
-    """
+    """Asks again about a sample of what a run was told about a dataset, and compares."""
     model, dataset = about
     chosen = choose(evidence, model, dataset, most)
     usual = evaluator.batch_size(model)
@@ -173,16 +155,7 @@ def repeat_run(
     most: int,
     process: str,
 ) -> list[Repeatability]:
-    """Asks again about each model and dataset of a run; a failure is reported with its reason.
-
-    Args:
-        evaluator: of a run that asked the same.
-        evidence: the first answers.
-        rules: of the policy of each model.
-        records: of the run.
-        most: how many answers of each model and dataset to ask for again.
-        process: what is said of the process that asks, where it is another one.
-    """
+    """Asks again about each model and dataset of a run; a failure is reported with its reason."""
     results = []
     for model, dataset in dict.fromkeys((cell.model, cell.dataset) for cell in evidence.cells()):
         try:
@@ -198,13 +171,7 @@ def repeat_run(
 
 
 def compare_with_rules(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> Repeatability:
-    """Returns a comparison with its statements about rules; unchanged if it measured nothing.
-
-    Args:
-        about: answers that were asked for twice.
-        rules: of a policy.
-        records: of the run that the answers are from.
-    """
+    """Returns a comparison with its statements about rules; unchanged if it measured nothing."""
     if not about.measured:
         return about
     compared = [rule for rule in rules_about(about, rules, records) if rule.metric in about.noise]

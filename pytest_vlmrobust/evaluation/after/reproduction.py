@@ -98,11 +98,7 @@ def reproduce(
 
 
 def _refuse_copies(entries: Sequence[Entry]) -> None:
-    """Refuses a run that is named twice: by one path, or as a copy, which its manifest or, without one, its answers tell.
-
-    Raises:
-        UsageError: one is.
-    """
+    """Refuses a run that is named twice: by one path, or as a copy, which its manifest or, without one, its answers tell."""
     for place, entry in enumerate(entries):
         for other in entries[:place]:
             names = {manifest(one).get("run", "") for one in (entry, other)}
@@ -586,11 +582,7 @@ _OF_THIS_PACKAGE: Mapping[str, Callable[[_Beside, PublishedValue], Reproduced]] 
 
 
 def parse_names(pairs: Sequence[str]) -> dict[str, str]:
-    """Returns what the paper calls our models and datasets, of ``OURS=THEIRS``.
-
-    Raises:
-        UsageError: no such pair, or one of ours twice.
-    """
+    """Returns what the paper calls our models and datasets, of ``OURS=THEIRS``."""
     names: dict[str, str] = {}
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")

@@ -67,11 +67,7 @@ class _EarlierRun:
 
     @classmethod
     def read(cls, directory: Path) -> _EarlierRun:
-        """Reads it.
-
-        Raises:
-            StoreError: its records cannot be read.
-        """
+        """Reads it."""
         records = last_records(directory)
         try:
             repeats = str(read_manifest(directory).get("repeats", ""))
@@ -85,18 +81,7 @@ class _EarlierRun:
 
 
 def find_rerun(verdicts: str, outcome: Outcome, models: Sequence[str], places: Sequence[Path]) -> Rerun:
-    """Returns the tests to run again.
-
-    Args:
-        verdicts: as asked for: ``failed``, ``errors`` or ``inconclusive``.
-        outcome: what that stands for.
-        models: of this run: only earlier runs about one of them count.
-        places: directories that hold one directory for each run.
-
-    Raises:
-        UsageError: there is no earlier run about these models.
-        StoreError: its records cannot be read.
-    """
+    """Returns the tests to run again."""
     runs = _last_run_and_reruns(models, places)
     if runs:
         newest = _newest_outcomes(runs)
@@ -127,11 +112,7 @@ def _last_run_and_reruns(models: Sequence[str], places: Iterable[Path]) -> list[
 
 
 def _newest_outcomes(runs: Iterable[_EarlierRun]) -> dict[str, list[Outcome]]:
-    """Returns the newest verdicts of each test, by node id; an empty list for a test without a verdict.
-
-    Args:
-        runs: the oldest first.
-    """
+    """Returns the newest verdicts of each test, by node id; an empty list for a test without a verdict."""
     outcomes: dict[str, list[Outcome]] = {}
     for run in runs:
         fresh: dict[str, list[Outcome]] = {}

@@ -42,12 +42,7 @@ _BLIND = "no_image"
 
 
 def manifest_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """Returns a sentence for each statement of the manifest that ``docket.json`` or the policies contradict.
-
-    Raises:
-        StoreError: ``docket.json`` cannot be read.
-        PolicyError: a policy that cannot be honoured.
-    """
+    """Returns a sentence for each statement of the manifest that ``docket.json`` or the policies contradict."""
     inputs = JudgeInputs.read(run)
     models = {name: model_origin(ref) for name, ref in inputs.models.items()}
     policies = {name: policy_content(inputs.policies[name]) for name in inputs.models if name in inputs.policies}
@@ -62,11 +57,7 @@ def manifest_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]
 
 
 def gate_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """Returns a sentence for each count of gates that the evidence, the policies or its own numbers contradict.
-
-    Raises:
-        StoreError: the evidence cannot be read.
-    """
+    """Returns a sentence for each count of gates that the evidence, the policies or its own numbers contradict."""
     inputs = JudgeInputs.read(run)
     problems: list[str] = []
     with Evidence.open(run, read_only=True) as evidence:
@@ -96,11 +87,7 @@ def _without_fingerprints(models: object) -> object:
 
 
 def foreign_evidence(evidence: Evidence, inputs: JudgeInputs) -> list[str]:
-    """Returns a sentence for each entry of the evidence that the run cannot have written.
-
-    Raises:
-        StoreError: the evidence cannot be read.
-    """
+    """Returns a sentence for each entry of the evidence that the run cannot have written."""
     cells = [*evidence.cells(), *evidence.probes()]
     asked = {cell.model for cell in cells}
     known, fingerprinted, datasets = set(inputs.models), set(evidence.models()), set(evidence.datasets())
@@ -114,11 +101,7 @@ def foreign_evidence(evidence: Evidence, inputs: JudgeInputs) -> list[str]:
 
 
 def repeated_records(run: Path) -> tuple[list[str], list[str]]:
-    """Returns errors about duplicate records, and a note about tests that ran again.
-
-    Raises:
-        StoreError: the records cannot be read.
-    """
+    """Returns errors about duplicate records, and a note about tests that ran again."""
     records = read_journal(run)
     lines = Counter((record.key, record.to_json()) for record in records if record.seconds)
     wrong = [f"{key}: its record is in {JOURNAL} {count} times" for (key, _), count in lines.items() if count > 1]
@@ -164,11 +147,6 @@ class Verification:
 def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Verification:
     """Scores every answer of a run again, judges every test again, and says what differs from its records.
 
-    Args:
-        run: a directory with ``docket.json``, the policies and the evidence of a run.
-        records: what the run wrote, one record a test.
-        unrecorded: number of tests that left no record according to the run.
-
     Raises:
         StoreError: ``docket.json`` or the evidence is absent or cannot be read.
         PolicyError: a policy that cannot be honoured.
@@ -204,9 +182,6 @@ def _answers(stored: StoredAnswers, inputs: JudgeInputs) -> tuple[int, list[str]
     """Scores the answers of all cells again; returns their number, and the cells that cannot be scored.
 
     Where tests may stop early, a cell may lack samples: whether a verdict rests on one is seen when it is judged again.
-
-    Raises:
-        StoreError: answers cannot be read, which is no difference: it ends here.
     """
     count, problems = 0, []
     for cell in [*stored.evidence.cells(), *stored.evidence.probes()]:

@@ -62,14 +62,6 @@ def fingerprints_of(samples: Sequence[Sample], prompt_mode: str, pictures: Mappi
     They are of nothing else, for nothing else of a sample is part of the key of its answer: to change its place, its id or its
     category costs no answer, so that whoever did could draw another order until one suits. Samples that are shown alike are
     numbered, by what their scores are made of, and by their ids where that is alike too.
-
-    Args:
-        samples: of a dataset, as a model is asked about them.
-        prompt_mode: in which it is asked.
-        pictures: the digests of their images, by sample id.
-
-    Raises:
-        StoreError: they are not known of a sample.
     """
     if unknown := [sample.id for sample in samples if sample.images and sample.id not in pictures]:
         raise StoreError(
@@ -161,9 +153,6 @@ class RuleAudit:
             risks: of a wrong PASS and of a wrong FAIL.
             weights: one for each cell; the larger, the larger its share of the risk of a wrong FAIL.
             allowed: how many cells may break the limit of each bound, fewer than there are; none unless given.
-
-        Raises:
-            NoAuditError: there is no such limit: a score that it needs is missing, or its denominator is 0.
         """
         self.rule, self._bounds = rule, tuple(bounds)
         by_bound, self._graded = _limits_of(bounds, limits)
@@ -281,11 +270,7 @@ def risks(policy: Policy, rule: Rule, test: JudgedTest) -> tuple[float, float]:
 
 
 def _limits_of(bounds: Sequence[Bound], limits: LimitsOf) -> tuple[list[list[Limit]], bool]:
-    """Returns the limits of each bound, and whether they are about graded scores, which cost more answers than 0/1 scores do.
-
-    Raises:
-        NoAuditError: there are neither.
-    """
+    """Returns the limits of each bound, and whether they are about graded scores, which cost more answers than 0/1 scores do."""
     try:
         return [limits(bound, False) for bound in bounds], False
     except ValueError:  # scores that are not 0 or 1
@@ -304,9 +289,6 @@ def limits_within(members: NDArray[np.bool_], limits: LimitsOf, bound: Bound, gr
         limits: gives limits about the part alone.
         bound: of the metric, over the part.
         graded: whether scores may lie between 0 and 1.
-
-    Raises:
-        ValueError: there is no such limit.
     """
     found = []
     for limit in limits(bound, graded):
@@ -360,11 +342,7 @@ def _not_benign(clean: Scores, _blind: Scores, _bound: Bound, graded: bool) -> l
 
 
 def allowed_breaches(metric: str, bound: Bound, cells: int) -> int:
-    """Returns how many cells may break their limit within a bound: none for the largest drop, more for a share of cells.
-
-    Raises:
-        NoAuditError: the bound has two ends, or every number of cells is within it, or none.
-    """
+    """Returns how many cells may break their limit within a bound: none for the largest drop, more for a share of cells."""
     if metric not in SHARES:
         return 0
     bad = metrics.get(metric).better == "lower"

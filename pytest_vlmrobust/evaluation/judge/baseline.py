@@ -68,11 +68,7 @@ class Baseline(StoredAnswers):
         return baseline
 
     def model(self, name: str) -> str:
-        """Returns the model of the earlier run to compare ``name`` with: that of the same name, else the only model.
-
-        Raises:
-            UsageError: the run has several models, and none has this name.
-        """
+        """Returns the model of the earlier run to compare ``name`` with: that of the same name, else the only model."""
         if name in self._models:
             return name
         if len(self._models) == 1:
@@ -88,11 +84,7 @@ class Baseline(StoredAnswers):
 
     @cached_property
     def seed(self) -> int | None:
-        """The seed of its stochastic settings; ``None`` if unknown, as when evidence was copied without its manifest.
-
-        Raises:
-            StoreError: its manifest cannot be read.
-        """
+        """The seed of its stochastic settings; ``None`` if unknown, as when evidence was copied without its manifest."""
         directory = self.evidence.path.parent
         if not (directory / MANIFEST).is_file():
             return None
@@ -118,30 +110,17 @@ class Baseline(StoredAnswers):
 
         Scores are recomputed from the stored answers, and NaN if an inference failed or the sample is only in this run, see
         :meth:`kept`. Images are compared if both runs have their digests.
-
-        Raises:
-            DatasetError: the earlier run asked other samples, or about other images.
-            StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
-            UnknownName: the scorer of a sample is not registered.
         """
         places = self._places(cell.dataset, now)
         best = self.checked(self._earlier_cell(cell)).values
         return np.array([np.nan if place is None else best[place] for place in places], float)
 
     def kept(self, dataset: str, now: Questions) -> list[bool]:
-        """Returns which samples of this run are compared: those that the earlier run has, too.
-
-        Raises:
-            DatasetError: the earlier run asked other samples, or about other images.
-        """
+        """Returns which samples of this run are compared: those that the earlier run has, too."""
         return [place is not None for place in self._places(dataset, now)]
 
     def left_out(self, dataset: str, now: Questions) -> tuple[str, ...]:
-        """Returns how many samples are compared and how many are left out; nothing where none is.
-
-        Raises:
-            DatasetError: the earlier run asked other samples, or about other images.
-        """
+        """Returns how many samples are compared and how many are left out; nothing where none is."""
         kept = self.kept(dataset, now)
         alone, gone = len(kept) - sum(kept), len(self.samples(dataset)) - sum(kept)
         if not (alone or gone):
@@ -150,27 +129,14 @@ class Baseline(StoredAnswers):
         return (f"{dataset} {ON_COMMON} {shared}: {alone} of this run and {gone} of the baseline are left out",)
 
     def checked(self, cell: Cell, *, whole: bool = True) -> CellResult:
-        """Returns the answers of a cell of the earlier run; without ``whole`` also where it asked about a part of the samples.
-
-        Raises:
-            StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
-            UnknownName: the scorer of a sample is not registered.
-        """
+        """Returns the answers of a cell of the earlier run; without ``whole`` also where it asked about a part of the samples."""
         result = self.result(cell) if whole else self.partial(cell)
         if differing := [] if self.trusting else [each for each in self.rescored if each.cell == cell]:
             raise StoreError(self._refusal(differing))
         return result
 
     def refuse_seed(self, seed: int | None, cells: Iterable[Cell]) -> None:
-        """Refuses a run whose stochastic settings made different images.
-
-        Args:
-            seed: of the other run; ``None`` if unknown, which is accepted.
-            cells: of the other run.
-
-        Raises:
-            DatasetError: the seeds differ, and a cell that both have has a setting that depends on them.
-        """
+        """Refuses a run whose stochastic settings made different images."""
         if seed is None or self.seed is None or seed == self.seed:
             return
         drawn = sorted({str(cell.setting) for cell in cells if depends_on_seed(cell.setting) and self.has_cell(cell)})
@@ -187,16 +153,7 @@ class Baseline(StoredAnswers):
         return answered_by(result.samples, result.predictions, result.views)
 
     def refuse_answers(self, cell: Cell, now: frozenset[str]) -> None:
-        """Refuses another run that answered choices in another way.
-
-        Args:
-            cell: of the other run; one that this run lacks is accepted.
-            now: how its choices were answered there, see :func:`answered_by`; empty where it is unknown, which is accepted.
-
-        Raises:
-            DatasetError: one run was answered by letters, and the other one by text.
-            StoreError: answers of this run cannot be read.
-        """
+        """Refuses another run that answered choices in another way."""
         then = self.answered_by(self._earlier_cell(cell)) if now and self.has_cell(cell) else frozenset()
         if then and then != now:
             raise DatasetError(
@@ -280,15 +237,7 @@ UNLIKE_ANSWERS = (
 
 
 def refuse_unlike_answers(ways: Mapping[str, frozenset[str]], dataset: str) -> None:
-    """Refuses to compare models of which some answered choices by letters, and others by text.
-
-    Args:
-        ways: name of each model to how it answered, see :func:`answered_by`; one without any is accepted.
-        dataset: what they were asked.
-
-    Raises:
-        DatasetError: there are both.
-    """
+    """Refuses to compare models of which some answered choices by letters, and others by text."""
     by: dict[frozenset[str], list[str]] = {}
     for name, answered in ways.items():
         by.setdefault(answered, []).append(name)
@@ -302,11 +251,6 @@ def answered_by(samples: Sequence[Sample], predictions: Sequence[Prediction], vi
     """Returns how choices were answered: ``letters``, ``text``, or the method by which a server was kept to letters.
 
     Empty where nothing was a choice or no inference succeeded.
-
-    Args:
-        samples: what was asked.
-        predictions: those to all views of the first sample, then of the second, and so on.
-        views: how often each sample was asked about.
     """
     return frozenset(
         prediction.answered_by
@@ -325,11 +269,7 @@ class _Pairing:
 
 
 def baseline_scores(baseline: Baseline, model: str, dataset: str, now: Questions, table: ScoreTable) -> dict[str, Any]:
-    """Returns the earlier scores under those settings of a table that the earlier run measured.
-
-    Raises:
-        DatasetError: the baseline asked other samples, or about other images.
-    """
+    """Returns the earlier scores under those settings of a table that the earlier run measured."""
     cells = (Cell(model, dataset, Setting.parse(name)) for name in table.by_setting)
     return {str(cell.setting): baseline.scores(cell, now) for cell in cells if baseline.has_cell(cell)}
 
@@ -344,11 +284,7 @@ def why_not_compared(metric: str, table: ScoreTable) -> str:
 
 
 def changed_samples(baseline: Baseline, cell: Cell, now: Questions, values: NDArray[np.float64]) -> metrics.ChangedSamples:
-    """Returns the samples that a cell answers worse and better than the baseline; none if the baseline lacks the cell.
-
-    Raises:
-        DatasetError: the baseline asked other samples, or about other images.
-    """
+    """Returns the samples that a cell answers worse and better than the baseline; none if the baseline lacks the cell."""
     if not baseline.has_cell(cell):
         return metrics.ChangedSamples((), (), ())
     kept = baseline.kept(cell.dataset, now)

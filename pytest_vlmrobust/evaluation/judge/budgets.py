@@ -103,12 +103,7 @@ class _Answers:
         return Counter(self.rules[self.unparsed].tolist())
 
     def share(self, metric: str, clusters: Clusters) -> _Share | None:
-        """Returns the share that a budget is about; ``None`` where no answer can be of that kind.
-
-        Args:
-            metric: one of ``BUDGET_METRICS``.
-            clusters: of all samples of the dataset, by source image.
-        """
+        """Returns the share that a budget is about; ``None`` where no answer can be of that kind."""
         flags = {"error_rate": self.failed, "unparsed_rate": self.unparsed, "refusal_rate": self.refused}[metric]
         counted = slice(None) if metric == "error_rate" else self.texts
         flags, samples = flags[counted], self.samples[counted]
@@ -312,18 +307,7 @@ def budget_records(
     today: date,
     why_task_not_shown: Callable[[str, str], str],
 ) -> list[Record]:
-    """Judges the budgets over all cells of each model on each dataset; one that keeps its budgets has no record.
-
-    Args:
-        evidence: of the run.
-        policies: of the models that are gated.
-        datasets: those that tests are about; what a task is only compared with has no budget.
-        today: the day by which is judged.
-        why_task_not_shown: says of a model and a dataset why the model is not shown to do its task; empty where it is.
-
-    Raises:
-        StoreError: the evidence cannot be read.
-    """
+    """Judges the budgets over all cells of each model on each dataset; one that keeps its budgets has no record."""
     cells: dict[tuple[str, str], list[StoredScores]] = {}
     records = []
     for cell in evidence.cells():

@@ -62,12 +62,7 @@ Answered = tuple[Sample, Prediction, Score]
 
 
 def gain_over_blind(table: ScoreTable, confidence: float) -> Measure:
-    """Returns what the images bring, with the interval of paired scores, judged by no rule.
-
-    Args:
-        table: clean scores, and those without images, of the same samples.
-        confidence: the two-sided level of the interval, in (0, 1).
-    """
+    """Returns what the images bring, with the interval of paired scores, judged by no rule."""
     estimate = metrics.estimate("visual_gain", table, None, confidence)
     reason = estimate.reason if math.isnan(estimate.value) else ""
     return Measure(GAIN, estimate.value, estimate.low, estimate.high, n=estimate.n, reason=reason)
@@ -77,10 +72,6 @@ def measures_beside_clean(measured: Answers, clean: CellResult) -> list[Measure]
     """Returns what is suspicious about answers to the unchanged images, and what a few of them are when asked once more.
 
     Each is a measure that no rule is about; what is wrong is a warning on it.
-
-    Args:
-        measured: what asks, or has the answers that were given.
-        clean: the answers about all samples.
     """
     model, answered = clean.cell.model, _answered(clean)
     suspicious = _one_answer(model, answered) or _blind_to_pictures(model, answered)
@@ -94,11 +85,7 @@ def measures_beside_clean(measured: Answers, clean: CellResult) -> list[Measure]
 
 
 def why_not_changed(measures: Iterable[Measure]) -> str:
-    """Returns why nothing shows that other images change the answers of a model; empty where they do, or were too few to ask.
-
-    Args:
-        measures: of the clean cell of a dataset.
-    """
+    """Returns why nothing shows that other images change the answers of a model; empty where they do, or were too few to ask."""
     for measure in measures:
         if measure.metric != EXCHANGED_RATE:
             continue
@@ -112,22 +99,13 @@ def why_not_changed(measures: Iterable[Measure]) -> str:
 
 
 def shows_change(measures: Iterable[Measure]) -> bool:
-    """Whether other images were shown to change answers of a model, and more of them than chance does.
-
-    Args:
-        measures: of the clean cell of a dataset.
-    """
+    """Whether other images were shown to change answers of a model, and more of them than chance does."""
     probes = [measure for measure in measures if measure.metric == EXCHANGED_RATE and not measure.reason.startswith(WARNING)]
     return any(measure.value < 1.0 for measure in probes)  # one that tells nothing is not a number
 
 
 def warnings_beside(blind: CellResult, clean: CellResult) -> list[Measure]:
-    """Returns a measure with a warning where every answer without the images is the one with them; usually nothing.
-
-    Args:
-        blind: the answers without images.
-        clean: the answers to the same samples with unchanged images.
-    """
+    """Returns a measure with a warning where every answer without the images is the one with them; usually nothing."""
     without = {sample.id: prediction.text for sample, prediction, _ in _answered(blind)}
     both = [(prediction.text, without[sample.id]) for sample, prediction, _ in _answered(clean) if sample.id in without]
     varied = len({text for text, _ in both}) > 1  # else that it gives one answer is said beside the clean ones
@@ -173,13 +151,7 @@ def _pairs(measured: Answers, clean: CellResult, setting: Setting, name: str) ->
 
 
 def _of_other_pictures(model: str, pairs: Sequence[Pair], again: Sequence[Pair]) -> Measure:
-    """Returns how many answers are the same with other images, with a warning where all are, or where chance changes as many.
-
-    Args:
-        model: its name in test ids.
-        pairs: answers, and those with other images.
-        again: answers, and those to the same questions asked once more with their own images.
-    """
+    """Returns how many answers are the same with other images, with a warning where all are, or where chance changes as many."""
     changed, count = sum(_has_changed(*pair) for pair in pairs), len(pairs)
     same = (count - changed) / count
     if any(_is_more(pairs, again, is_other) for is_other in (_has_changed, _differs)):
@@ -241,12 +213,7 @@ def _differs(first: Answered, second: Answered) -> bool:
 
 
 def warnings_about_rungs(model: str, results: Sequence[CellResult]) -> list[Measure]:
-    """Returns a measure with a warning where the resolution of images seems not to reach a model; usually nothing.
-
-    Args:
-        model: its name in test ids.
-        results: the rungs of a ladder.
-    """
+    """Returns a measure with a warning where the resolution of images seems not to reach a model; usually nothing."""
     count, why = why_not_received(results)
     if not count:
         return []

@@ -273,12 +273,7 @@ class Conditions:
         return lacks
 
     def _why_not_changed(self, clean: Sequence[Record], *, needed: bool) -> str:
-        """Returns why nothing shows that other images change the answers to a dataset; empty where something does.
-
-        Args:
-            clean: records of tests of clean, of a model on the dataset.
-            needed: whether a whole run needs one, beside which that is seen.
-        """
+        """Returns why nothing shows that other images change the answers to a dataset; empty where something does."""
         if needed and not clean and self.is_whole:
             return "no test has the setting clean, beside which a few questions are asked with the pictures of others"
         return why_not_changed(measure for record in clean for measure in record.measures)
@@ -428,18 +423,7 @@ def refuse_unknown_scopes(
     models: Iterable[str],
     datasets: Iterable[str],
 ) -> None:
-    """Looks whether each rule and waiver names things that exist, now that every file of the user's has been read.
-
-    Args:
-        policies: of the models.
-        plan: what the tests are about.
-        tests: what they will be judged by.
-        models: of the run, by their names in test ids.
-        datasets: all datasets that the run could ask from, likewise.
-
-    Raises:
-        PolicyError: a scope names what nothing can ever match, or nearly what a model or a dataset of the run is called.
-    """
+    """Looks whether each rule and waiver names things that exist, now that every file of the user's has been read."""
     known = KnownNames.of(tests)
     present = {"model": {*models, *(planned.model for planned in plan)}, "dataset": {planned.dataset for planned in plan}}
     elsewhere = {"model": {*shipped_models()}, "dataset": {*shipped_datasets(), *datasets}}
@@ -453,16 +437,7 @@ def refuse_unknown_scopes(
 def refuse_empty_slices(
     policies: Iterable[Policy], tests: Sequence[JudgedTest], strata: Callable[[Iterable[str]], Iterable[str]]
 ) -> None:
-    """Looks whether the data of a run have rows in each slice of metadata that a rule or a waiver is about.
-
-    Args:
-        policies: of the models.
-        tests: what the tests will be judged by.
-        strata: returns the categories and slices of datasets; only called for scopes with a slice.
-
-    Raises:
-        PolicyError: they have none.
-    """
+    """Looks whether the data of a run have rows in each slice of metadata that a rule or a waiver is about."""
     for policy in policies:
         for scope, effect in _scopes(policy):
             kind = kind_of_stratum(scope.category[0]) if scope.category else ""
@@ -485,11 +460,7 @@ def refuse_empty_slices(
 
 
 def refuse_loopholes(policies: Iterable[Policy], today: date) -> None:
-    """Looks whether each rule that blocks can fail, and each waiver can cover a breach, as ``vlmrobust check`` does.
-
-    Raises:
-        PolicyError: nothing breaks a bound, or a cap does not go beyond any bound that it may be about.
-    """
+    """Looks whether each rule that blocks can fail, and each waiver can cover a breach, as ``vlmrobust check`` does."""
     policies = list(policies)
     refused = [str(found) for policy in policies for found in loopholes(policy, today=today) if found.refused]
     for policy in policies:
@@ -510,11 +481,7 @@ def _scopes(policy: Policy) -> Iterator[tuple[Scope, str]]:
 
 
 def _refuse_misspelt(scope: Scope, effect: str, present: Mapping[str, set[str]], elsewhere: Mapping[str, set[str]]) -> None:
-    """Looks whether a scope is meant for a model or a dataset of the run that it misspells.
-
-    Raises:
-        PolicyError: it is. Other names that the run lacks may be about what it leaves out: policies are shared.
-    """
+    """Looks whether a scope is meant for a model or a dataset of the run that it misspells."""
     for misspelling in misspellings(scope, present):
         if misspelling.glob not in elsewhere[misspelling.field]:
             raise PolicyError(

@@ -184,11 +184,7 @@ class CellScores:
 
     @cached_property
     def table_with_baseline(self) -> ScoreTable:
-        """The same scores, with those of the earlier run; of the samples that both have.
-
-        Raises:
-            DatasetError: the earlier run asked other samples, or about other images, or was answered in another way.
-        """
+        """The same scores, with those of the earlier run; of the samples that both have."""
         clean = Cell(self.cell.model, self.cell.dataset, CLEAN)
         if self.earlier is not None:
             answered = answered_by(self.samples, self.result.predictions, self.result.views)

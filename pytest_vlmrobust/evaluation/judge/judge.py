@@ -26,18 +26,7 @@ from .stopping import Stopping
 
 
 def run_test(reads: Reads, sources: Sources, policy: Policy, today: date, coming: Lookahead) -> Record:
-    """Judges one test: the whole flow, for cells, summary metrics and families alike.
-
-    Args:
-        reads: the cells that the test reads.
-        sources: the answers, and what they are compared with.
-        policy: of its model.
-        today: the day by which waivers are judged.
-        coming: the tests after it, which keep the model busy.
-
-    Raises:
-        InfrastructureError: something that the test reads could not be measured.
-    """
+    """Judges one test: the whole flow, for cells, summary metrics and families alike."""
     begun = coming.begin(reads.planned)
     if why := why_not_asked(reads, sources):
         return judge(refused(reads, sources, why), policy, today)
@@ -97,39 +86,19 @@ class Judge:
         )
 
     def cell(self, cell: Cell) -> Record:
-        """Evaluates a cell and judges it.
-
-        Raises:
-            InfrastructureError: nothing could be measured.
-        """
+        """Evaluates a cell and judges it."""
         return self.run(cell)
 
     def sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
-        """Computes a summary metric over ``settings`` and judges it; evaluates whatever it needs.
-
-        Raises:
-            InfrastructureError: a cell that it needs could not be measured.
-        """
+        """Computes a summary metric over ``settings`` and judges it; evaluates whatever it needs."""
         return self.run(sweep, settings)
 
     def family(self, about: FamilyMetric, settings: Sequence[Setting]) -> Record:
-        """Computes a property of a family of models over ``settings`` and judges it by the policy of the largest one.
-
-        Raises:
-            InfrastructureError: a cell that it needs could not be measured.
-        """
+        """Computes a property of a family of models over ``settings`` and judges it by the policy of the largest one."""
         return self.run(about, settings)
 
     def run(self, planned: Planned, settings: Sequence[Setting] = ()) -> Record:
-        """Judges one test.
-
-        Args:
-            planned: what the test is about.
-            settings: those that its summary metric is taken over; nothing for a cell.
-
-        Raises:
-            InfrastructureError: something that it needs could not be measured.
-        """
+        """Judges one test."""
         sources, policy, coming = self.sources, self.policies[planned.model], self.coming
         before = [count - between for count, between in zip(self._counts, coming.between, strict=True)]
         coming.between = (0, 0)  # what was asked between tests belongs to this record

@@ -80,21 +80,13 @@ class JudgeInputs:
         )
 
     def budget_records(self, answers: StoredAnswers) -> list[Record]:
-        """Judges the budgets of each model over all of its answers about a dataset; one that keeps them has no record.
-
-        Raises:
-            StoreError: the evidence cannot be read.
-        """
+        """Judges the budgets of each model over all of its answers about a dataset; one that keeps them has no record."""
         policies = {name: policy for name, policy in self.policies.items() if name in self.models}
         datasets = {test.about.dataset for test in self.tests}
         return budget_records(answers.evidence, policies, datasets, self.today, self.judge(answers).sources.why_task_not_shown)
 
     def write(self, run: Path) -> str:
-        """Writes ``docket.json``, whose SHA-256 it returns, and the bytes of the policy files into the directory of a run.
-
-        Raises:
-            StoreError: they cannot be written.
-        """
+        """Writes ``docket.json``, whose SHA-256 it returns, and the bytes of the policy files into the directory of a run."""
         content = {
             "date": self.today.isoformat(),
             "latest": (self.latest or self.today).isoformat(),
@@ -117,12 +109,7 @@ class JudgeInputs:
 
     @classmethod
     def read(cls, run: Path) -> JudgeInputs:
-        """Reads what :meth:`write` wrote, and parses the policies again from their files.
-
-        Raises:
-            StoreError: a file is absent, or is not what a run wrote.
-            PolicyError: a policy that cannot be honoured.
-        """
+        """Reads what :meth:`write` wrote, and parses the policies again from their files."""
         data = read_docket(run)
         try:
             latest = date.fromisoformat(data.get("latest", data["date"]))
@@ -147,11 +134,7 @@ class JudgeInputs:
 
 
 def changed_policies(run: Path) -> list[str]:
-    """Returns a sentence for each policy file that differs from the one that the run applied.
-
-    Raises:
-        StoreError: ``docket.json`` cannot be read.
-    """
+    """Returns a sentence for each policy file that differs from the one that the run applied."""
     data = read_docket(run)
     try:
         policies = data["policies"].values()
@@ -191,11 +174,7 @@ def _test_entry(test: StoredTest) -> dict[str, Any]:
 
 
 def _tests(entries: Iterable[Mapping[str, Any]]) -> tuple[StoredTest, ...]:
-    """Returns the tests of a run, each once.
-
-    Raises:
-        ValueError: two have one node id, and each would be judged again.
-    """
+    """Returns the tests of a run, each once."""
     tests = tuple(map(_test, entries))
     twice = [nodeid for nodeid, count in Counter(test.nodeid for test in tests).items() if count > 1]
     if twice:

@@ -38,13 +38,7 @@ class Finding:
 
 
 def loopholes(policy: Policy, *, today: date, at_hand: metrics.Circumstances | None = None) -> list[Finding]:
-    """Returns the bounds that nothing breaks, the waivers that cover everything or hold for ever, and budgets likewise.
-
-    Args:
-        policy: of one model.
-        today: what waivers are dated against.
-        at_hand: what is known of the data and the model, for bounds that no outcome could break there.
-    """
+    """Returns the bounds that nothing breaks, the waivers that cover everything or hold for ever, and budgets likewise."""
     found = [finding for rule in policy.rules for finding in _bounds_nothing(rule, at_hand or metrics.Circumstances())]
     found += _idle_budgets(policy.budgets)
     holding = [waiver for waiver in policy.waivers if not waiver.is_expired(today)]

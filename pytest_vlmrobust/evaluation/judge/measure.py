@@ -239,11 +239,7 @@ def _people(sources: Sources, dataset: str) -> dict[str, list[str]]:
 
 
 def measure(reads: Reads, sources: Sources) -> Measurement:
-    """Measures a test; evaluates whatever it reads.
-
-    Raises:
-        InfrastructureError: something that it reads could not be measured.
-    """
+    """Measures a test; evaluates whatever it reads."""
     if isinstance(reads.planned, Cell):
         return _measure_cell(reads.planned, reads, sources)
     if isinstance(reads.planned, FamilyMetric):
@@ -469,11 +465,7 @@ def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Me
 
 
 def _refuse_unlike_models(sources: Sources, models: Iterable[str], dataset: str) -> None:
-    """Refuses to compare models that did not all answer by one method, letters or text.
-
-    Raises:
-        DatasetError: they did not.
-    """
+    """Refuses to compare models that did not all answer by one method, letters or text."""
     clean = {name: sources.answers.result(Cell(name, dataset, CLEAN)) for name in models}
     ways = {name: answered_by(each.samples, each.predictions, each.views) for name, each in clean.items()}
     refuse_unlike_answers(ways, dataset)

@@ -128,11 +128,7 @@ def _quantities(_state: RegistryState) -> Mapping[str, Quantity]:
 
 
 def quantity(name: str) -> Quantity:
-    """Returns the quantity called ``name``.
-
-    Raises:
-        UnknownName: nothing has that name, or it is ambiguous (``rce``); the message offers what to write.
-    """
+    """Returns the quantity called ``name``."""
     known = quantities()
     if name in known:
         return known[name]
@@ -152,9 +148,6 @@ def estimate_all(
     """Estimates the quantities that a test is judged by, and their parts, by name.
 
     With ``names`` only those, and whatever has parts, which a rule may name.
-
-    Raises:
-        InfrastructureError: something that a quantity is compared with could not be measured.
     """
     estimates = {}
     for each in (each for each in applying(test) if names is None or each.name in names or each.parts):
@@ -167,14 +160,7 @@ def estimate_all(
 def judged_tests(
     planned: Planned, asked: DatasetFacts | None = None, *, baseline: bool = False, attempts: bool = False
 ) -> list[JudgedTest]:
-    """Returns one JudgedTest for each quantity that a planned test will be judged by, without categories.
-
-    Args:
-        planned: of one model.
-        asked: what is known of its dataset.
-        baseline: whether cells are compared with an earlier run.
-        attempts: whether cells of patches are compared with as many attempts at the whole image.
-    """
+    """Returns one JudgedTest for each quantity that a planned test will be judged by, without categories."""
     test = PlannedTest(planned, asked or DatasetFacts(), baseline, attempts)
     return [judged_test(test, each.name) for each in applying(test)]
 
@@ -424,11 +410,7 @@ def _readable(result: CellResult) -> NDArray[np.float64]:
 
 
 def preprocessing_gain(scores: CellScores) -> Estimate:
-    """Estimates what a preprocessed image gains over the same small image as it is (Res-Bench, Table 3).
-
-    Raises:
-        InfrastructureError: the small image as it is could not be measured.
-    """
+    """Estimates what a preprocessed image gains over the same small image as it is (Res-Bench, Table 3)."""
     rung = Setting(scores.cell.setting.steps[:1])
     before, after = scores.under(rung).values, scores.result.values
     value = float((after - before).mean())

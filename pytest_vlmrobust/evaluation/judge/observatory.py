@@ -48,12 +48,7 @@ def why_task_not_shown(measured: Answers, model: str, dataset: str) -> str:
 
 
 def why_scores_do_not_show(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
-    """Returns why scores with and without the original images do not show that a task is done, or an empty string.
-
-    Args:
-        baselines: these scores.
-        prompt_overlaps: overlap that the prompts alone give, shape (N,), see :func:`told_overlaps`; None for tasks without boxes.
-    """
+    """Returns why scores with and without the original images do not show that a task is done, or an empty string."""
     return metrics.does_the_task(baselines) or why_prompt_suffices(baselines, prompt_overlaps)
 
 

@@ -79,14 +79,6 @@ def reads_of(  # noqa: PLR0917 - all of them parts of one run
     """Returns what a test may read; nothing if the collection lacks what the task needs.
 
     A model that is not shown to do a task is asked about fewer cells.
-
-    Args:
-        planned: what the test is about.
-        settings: those that its summary metric is taken over; nothing for a cell.
-        models: the models of the run.
-        data: which datasets tasks make of collections.
-        reference: the model whose errors normalise the mean corruption error; ``None`` where it is the same one without images.
-        attempts: gives the cell of attempts that a cell of patches is compared with, where there is one.
     """
     if data.lacking(planned.dataset):
         return Reads(planned, {})
@@ -170,11 +162,6 @@ def attempts_of(cell: Cell, policy: Policy, *, always: bool) -> Cell | None:
     """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for.
 
     ``fog:mid+patches:2`` is compared with ``fog:mid+attempts:2``: with the same image, fog included.
-
-    Args:
-        cell: of any setting.
-        policy: of its model.
-        always: whether they are asked for whatever the policy says.
     """
     *before, last = cell.setting.steps
     if last.name != _PATCHES or not (always or _is_ruled(cell, policy)):
@@ -213,14 +200,7 @@ def baselines_table(measured: Answers, model: str, dataset: str) -> ScoreTable:
 
 
 def sweep_table(reads: Reads, measured: Answers, *, is_task: bool, everything: Sequence[Sample]) -> ScoreTable:
-    """Returns the scores that a summary metric is computed from; those of an earlier run are added by the judge.
-
-    Args:
-        reads: of the summary metric.
-        measured: the answers, of all samples or of a part.
-        is_task: whether samples have the labels of a task.
-        everything: all samples of the dataset, by whose number categories count.
-    """
+    """Returns the scores that a summary metric is computed from; those of an earlier run are added by the judge."""
     sweep, samples = reads.planned, measured.samples(reads.planned.dataset)
     needs = set() if not isinstance(sweep, SweepMetric) else set(metrics.get(sweep.metric).needs)
     results = {need: {str(cell.setting): measured.result(cell) for cell in cells} for need, cells in reads.by_need.items()}

@@ -22,15 +22,7 @@ Verdicts: TypeAlias = Callable[[JudgedTest, Estimate], Mapping[str, Verdict]]
 
 
 def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdicts | None = None, *, task: str = "") -> Record:
-    """Returns the record of a test: what was measured, and the worst verdict.
-
-    Args:
-        measurement: of all answers, or of a part of them.
-        policy: of the model.
-        today: the day by which waivers are judged.
-        decided: the verdicts of a part of the answers; ``None`` where all of them decide.
-        task: what made the dataset of a collection; empty for plain questions.
-    """
+    """Returns the record of a test: what was measured, and the worst verdict."""
     facts = measurement.facts()
     not_asked = facts.get("not_asked")
     judged = judge_estimates(measurement, policy, today, decided)

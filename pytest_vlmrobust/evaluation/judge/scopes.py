@@ -39,12 +39,7 @@ DEFAULT = "default"
 
 
 def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path], root: Path) -> Policy:
-    """Returns the policy of a model: the files given, else the one its record names, else the default.
-
-    Raises:
-        PolicyError: a file that is absent or cannot be honoured.
-        UnknownName: a rule about a metric that does not exist.
-    """
+    """Returns the policy of a model: the files given, else the one its record names, else the default."""
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
 
@@ -52,20 +47,12 @@ def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path],
 
 
 def policy_files(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path]) -> list[Path]:
-    """Returns the files of the policy of a model: those given, else the one its record names, else the default.
-
-    Raises:
-        PolicyError: a file that is absent.
-    """
+    """Returns the files of the policy of a model: those given, else the one its record names, else the default."""
     return [thresholds_file(name, path) for name in given or (ref.policy or DEFAULT,)]
 
 
 def thresholds_file(name: str, path: Callable[[str], Path], *, given_as: str = "--vlm-thresholds") -> Path:
-    """Returns the file for ``name``: a path, or the name of a shipped policy; ``given_as`` is the option that gave it.
-
-    Raises:
-        PolicyError: there is no such file, and no shipped policy of that name.
-    """
+    """Returns the file for ``name``: a path, or the name of a shipped policy; ``given_as`` is the option that gave it."""
     from pytest_vlmrobust.shipped import shipped
 
     file = path(name)
@@ -236,11 +223,7 @@ def suite_tests(name: str, task: str = "") -> frozenset[JudgedTest]:
 
 @cache
 def whole_suite(name: str) -> frozenset[JudgedTest]:
-    """Returns what the tests of one shipped suite are judged by, on questions and on tasks.
-
-    Raises:
-        UsageError: there is no such suite among those that are shipped.
-    """
+    """Returns what the tests of one shipped suite are judged by, on questions and on tasks."""
     if name not in suite_names():
         raise UsageError(
             f"coverage asks for the suite {name!r}, which does not come with the package, so that nothing can be simulated: what "
@@ -251,14 +234,7 @@ def whole_suite(name: str) -> frozenset[JudgedTest]:
 
 
 def tests_of_suites(names: Iterable[str], models: Iterable[str], data: RunData, *, baseline: bool) -> dict[str, list[JudgedTest]]:
-    """Returns what each model will be judged by in the shipped suites of these names; other names are left out.
-
-    Args:
-        names: such as ``corruptions``.
-        models: by their names in test ids.
-        data: what the run asks from.
-        baseline: whether the run is compared with an earlier one.
-    """
+    """Returns what each model will be judged by in the shipped suites of these names; other names are left out."""
     from pytest_vlmrobust import metrics
 
     from .measurements import BASELINE

@@ -398,11 +398,7 @@ class Stopping:
     def _sweep_audit(
         self, rule: Rule, sweep: SweepMetric, limits: LimitsOf, order: Sequence[int], weights: Sequence[float]
     ) -> RuleAudit:
-        """Returns an audit of the bound of a rule, and of the caps of waivers that hold.
-
-        Raises:
-            NoAuditError: there is none for one of these bounds.
-        """
+        """Returns an audit of the bound of a rule, and of the caps of waivers that hold."""
         test = _judged(sweep)
         bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
         allowed = {bound: allowed_breaches(sweep.metric, bound, len(weights)) for bound in bounds}

@@ -84,12 +84,7 @@ class StoredAnswers:
         return self._pictures[dataset]
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
-        """Returns the answers of a cell with their scores of now: to the samples at these places, or to all.
-
-        Raises:
-            StoreError: the run has no answers of the cell, or not one for each view of each of the samples.
-            UnknownName: a sample is scored by what is not registered here.
-        """
+        """Returns the answers of a cell with their scores of now: to the samples at these places, or to all."""
         if places is None:
             if cell not in self._results or self._results[cell].places is not None:
                 self._results[cell] = self._result(self.evidence.get_cell(cell))

@@ -49,11 +49,7 @@ def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
 def estimates_by_stratum(
     metric: str, table: ScoreTable, samples: Sequence[Sample], confidence: float = 0.90
 ) -> dict[str, Estimate]:
-    """Returns a sweep metric for each stratum of the samples; see :func:`strata`.
-
-    Raises:
-        UnknownName: no metric has that name.
-    """
+    """Returns a sweep metric for each stratum of the samples; see :func:`strata`."""
     return {name: metrics.estimate(metric, rows_of(table, kept), confidence=confidence) for name, kept in strata(samples).items()}
 
 
@@ -80,9 +76,6 @@ def macro_estimate(metric: str, table: ScoreTable, samples: Sequence[Sample]) ->
     """Returns a metric of the curve that is the mean of the categories' curves, without an interval.
 
     ``None`` for a metric that reads more than a curve, and where samples are in one category, or some in none.
-
-    Raises:
-        UnknownName: no metric has that name.
     """
     record = metrics.get(metric)
     categories = [sample.category for sample in samples]

@@ -122,10 +122,6 @@ class Margins:
             base: what is moved.
             breaks: whether the bound of one rule is broken; otherwise all are kept, by more than that first.
             rule: the rule; each one when empty.
-
-        Raises:
-            UsageError: the policy has no such simulated rule, nothing moves its metric that far, or not without bringing another
-                bound nearer than that.
         """
         kept = self.keeping(base)
         if breaks and rule:
@@ -350,12 +346,7 @@ def _moves(metric: str) -> bool:
 
 
 def shift(profile: Profile, metric: str, value: float) -> Profile:
-    """Returns the profile with the true value of one metric moved to ``value``; of a cell, that of its worst setting.
-
-    Raises:
-        UnknownName: there is no such metric.
-        UsageError: nothing moves it, or not that far.
-    """
+    """Returns the profile with the true value of one metric moved to ``value``; of a cell, that of its worst setting."""
     about = metrics.get(metric)
     move, low, high = _MOVES.get(metric, _FACTOR)
     if metric not in _MOVES and about.suite not in ("", "corruptions"):

@@ -230,11 +230,7 @@ cells differ by 80 pp, groups of people by 35 pp, and the last does no task."""
 
 
 def observer(name: str, collections: Iterable[str] = ()) -> Observer:
-    """Returns an observer by its name, of some embedded collections, or of all.
-
-    Raises:
-        UnknownName: there is no such observer, or no such collection.
-    """
+    """Returns an observer by its name, of some embedded collections, or of all."""
     if name not in OBSERVERS:
         raise UnknownName("profile", name, OBSERVERS, more="A policy that asks for the Observatory is about its tasks")
     chosen = tuple(collections) or COLLECTIONS

@@ -143,11 +143,7 @@ def benchmark_of(dataset: str) -> str:
 
 
 def profile(name: str, dataset: str = "", offered: Iterable[str] = ()) -> Profile:
-    """Returns a published profile by its name, or by the model's alone where ``dataset`` names the benchmark.
-
-    Raises:
-        UnknownName: there is no such profile; the message suggests the nearest name of ``offered`` or of the published profiles.
-    """
+    """Returns a published profile by its name, or by the model's alone where ``dataset`` names the benchmark."""
     known = {key.lower(): key for key in published_profiles()}
     for candidate in (name.lower(), f"{benchmark_of(dataset)}/{name}".lower()):
         if candidate in known:

@@ -119,12 +119,7 @@ class Recorded:
 
 
 def recorded_models(run: Path) -> list[Recorded]:
-    """Returns the models of an earlier run, one for each dataset of questions, from its evidence.
-
-    Raises:
-        StoreError: the evidence cannot be read.
-        UsageError: it holds no model with clean and blind answers and no failed inference.
-    """
+    """Returns the models of an earlier run, one for each dataset of questions, from its evidence."""
     from pytest_vlmrobust.store import Evidence
 
     inputs = JudgeInputs.read(run)

@@ -222,14 +222,7 @@ def sample_warnings(
     *,
     today: date,
 ) -> list[str]:
-    """Returns, a sentence for each, the rules that the samples of a run hardly decide, with the models that they are about.
-
-    Args:
-        policies: of the models.
-        planned: model to what it will be judged by.
-        sizes: dataset to its numbers of source images and of questions.
-        today: what waivers are dated against.
-    """
+    """Returns, a sentence for each, the rules that the samples of a run hardly decide, with the models that they are about."""
     pictures = {dataset: count for dataset, (count, _) in sizes.items()}
     questions = {dataset: count for dataset, (_, count) in sizes.items()}
     models: dict[str, list[str]] = {}

@@ -120,11 +120,7 @@ class Engine:
         return self._backend is not None and self._model == model
 
     def turn_to(self, model: str) -> None:
-        """Makes a model the one that is asked; what was expected of another one is forgotten.
-
-        Raises:
-            BackendError: the files of the model cannot be used.
-        """
+        """Makes a model the one that is asked; what was expected of another one is forgotten."""
         if self.is_asking(model):
             return
         self.rest()
@@ -142,13 +138,7 @@ class Engine:
         return Limits(self._batch_size(model), backend.lanes + overlaps, backend.says("mixes_cells"))
 
     def answers(self, cell: Cell, askings: Sequence[Asking]) -> Iterator[dict[Asking, Prediction]]:
-        """Yields the answers to questions of one cell as they come; its model has to be the one that is asked.
-
-        Raises:
-            BackendError: the model does not load, or is lost.
-            ImageError: an image cannot be read; what was computed before its turn came is stored.
-            StoreError: the store cannot be read or written.
-        """
+        """Yields the answers to questions of one cell as they come; its model has to be the one that is asked."""
         wait, left = Wait(self._notice), dict.fromkeys(askings)
         with self._changed:
             self._queue.demand(cell, askings)
@@ -411,11 +401,7 @@ class Engine:
         return error
 
     def _answered(self, batch: Sequence[Question]) -> dict[Question, Prediction]:
-        """Returns the answers to a batch, but for those that another process works on.
-
-        Raises:
-            BudgetSpent: some are not in the store, and nothing more may be asked.
-        """
+        """Returns the answers to a batch, but for those that another process works on."""
         self._remember_views()
         by_key = {one.asking.key or "": one for one in batch}
         mine = self._store.claim(by_key, self._owner, LEASE_SECONDS)

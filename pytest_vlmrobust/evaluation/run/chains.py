@@ -45,12 +45,7 @@ def chains_by_outcome(result: CellResult) -> dict[str, float]:
 
 
 def chains_by_change(before: Sequence[CellResult], after: Sequence[CellResult]) -> dict[str, float]:
-    """Returns how many answers have chains of each length, by what these change beside the same model without them.
-
-    Args:
-        before: cells of the model without a chain of thought.
-        after: the same cells with one, samples in one order.
-    """
+    """Returns how many answers have chains of each length, by what these change beside the same model without them."""
     found: Counter[str] = Counter()
     for plain, thinking in zip(before, after, strict=True):
         outcomes = [outcome_of_chain(*pair) for pair in zip(plain.values.tolist(), thinking.values.tolist(), strict=True)]

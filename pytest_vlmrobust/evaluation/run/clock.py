@@ -35,13 +35,7 @@ class Clock:
 
     @classmethod
     def of(cls, runs: Iterable[Path], store: Path, policies: Iterable[Path]) -> Self:
-        """Holds the clock of this machine against what was made before this run.
-
-        Args:
-            runs: directories that hold a directory for each run.
-            store: the directory of its answers.
-            policies: the thresholds files.
-        """
+        """Holds the clock of this machine against what was made before this run."""
         now = datetime.now(UTC)
         made = [(*newest, _STORE_AHEAD) for newest in (_newest_run(runs), _newest_answers(store)) if newest is not None]
         made += [(time, path, FILES_AHEAD) for path in policies if (time := _changed(path)) is not None]

@@ -64,11 +64,7 @@ class StoredTasks:
     """Dataset to the reason why its task asked nothing."""
 
     def unhinted(self, name: str) -> str:
-        """Returns the dataset that asks the same questions as ``name`` without hints.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """Returns the dataset that asks the same questions as ``name`` without hints."""
         return unhinted(name, self.tasks)
 
     def lacking(self, name: str) -> str:
@@ -85,9 +81,6 @@ class RunData:
         data_dir: where names of benchmarks are looked up.
         small: of the embedded collections, take those with small images.
         sample: how much of each dataset is asked, as after ``--vlm-sample``; empty for all.
-
-    Raises:
-        UsageError: on first use, two datasets that would share a name.
     """
 
     named: Sequence[str]
@@ -136,19 +129,11 @@ class RunData:
         return found
 
     def open(self, name: str) -> Dataset:
-        """Returns the dataset that stands as ``name`` in test ids.
-
-        Raises:
-            VlmRobustError: it cannot be found or opened.
-        """
+        """Returns the dataset that stands as ``name`` in test ids."""
         return self.factories[name]()
 
     def check(self) -> None:
-        """Looks for everything that was named, without reading it.
-
-        Raises:
-            VlmRobustError: something of it does not exist.
-        """
+        """Looks for everything that was named, without reading it."""
         for typed in self.questions.values():
             try:
                 resolve(typed, data_dir=self.data_dir)
@@ -159,19 +144,11 @@ class RunData:
             self._collection(typed)
 
     def unhinted(self, name: str) -> str:
-        """Returns the dataset that asks the same as ``name`` and tells nothing.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """Returns the dataset that asks the same as ``name`` and tells nothing."""
         return unhinted(name, self.tasks)
 
     def lacking(self, name: str) -> str:
-        """Returns why the task of ``name`` asks nothing of its collection, and what to do; an empty string where it does.
-
-        Raises:
-            VlmRobustError: the collection cannot be read.
-        """
+        """Returns why the task of ``name`` asks nothing of its collection, and what to do; an empty string where it does."""
         return "" if name not in self.tasks else self._made(name).lacking
 
     def notes(self, names: Iterable[str]) -> list[str]:
@@ -198,12 +175,7 @@ class RunData:
         return {name: why for name, why in found.items() if why}
 
     def sizes(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
-        """Returns how many source images and questions a run asks of datasets; those that cannot be read are left out.
-
-        Args:
-            names: of the datasets, in test ids.
-            sample: how much of each is asked, as after ``--vlm-sample``; empty for all.
-        """
+        """Returns how many source images and questions a run asks of datasets; those that cannot be read are left out."""
         chosen = {name: found for name in dict.fromkeys(names) if (found := self._chosen(name, sample))}
         return {name: (len({one.group or one.id for one in samples}), len(samples)) for name, samples in chosen.items()}
 
@@ -212,13 +184,6 @@ class RunData:
 
         Tasks of collections name their scorers themselves, and data that cannot be read are left out: the tests that need them
         say why.
-
-        Args:
-            names: of the datasets, in test ids.
-            sample: how much of each is asked, as after ``--vlm-sample``; empty for all.
-
-        Raises:
-            UsageError: nothing says how a sample, or its dataset as a whole, is scored, or it names what is not registered.
         """
         for name in dict.fromkeys(names):
             samples = self._chosen(name, sample) if name in self.questions else ()
@@ -270,11 +235,7 @@ class RunData:
         return self._of_task(self.collections[name.removesuffix(f".{task}")], task)
 
     def _refuse_task(self, typed: str) -> None:
-        """Refuses what was meant as one task of a collection.
-
-        Raises:
-            UsageError: it was.
-        """
+        """Refuses what was meant as one task of a collection."""
         name, _, task = typed.rpartition(".")
         collection = self._collection(name) if name else None
         meant = task if task in TASKS else next(iter(difflib.get_close_matches(task, TASKS, n=1)), "")
@@ -326,11 +287,7 @@ class RunData:
 
 
 def unhinted(name: str, tasks: Mapping[str, str]) -> str:
-    """Returns the dataset that asks the same as ``name`` and tells nothing; ``tasks`` says what is asked in which one.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Returns the dataset that asks the same as ``name`` and tells nothing; ``tasks`` says what is asked in which one."""
     own = tasks.get(name, "")
     if own not in UNHINTED:
         raise UsageError(

@@ -51,11 +51,7 @@ class RunDirectories:
 
     @property
     def baseline(self) -> Path:
-        """Where the run is that this one is compared with, where one is named: a directory, or a run of the store.
-
-        Raises:
-            UsageError: it is ``latest`` or ``previous``, and there are not so many runs.
-        """
+        """Where the run is that this one is compared with, where one is named: a directory, or a run of the store."""
         from .evidence import newest_runs
 
         given = typed_path(self.baseline_given, self.invocation, given_as="--vlm-baseline")
@@ -101,12 +97,7 @@ class RunDirectories:
         return f"the store is read-only, so this run is kept in {self.run}"
 
     def check(self) -> None:
-        """Refuses a run that could not keep what it finds out, before anything is asked.
-
-        Raises:
-            UsageError: the store cannot be written to and the model is to be asked, no directory can hold the run, it is on a
-                network file system, or the report would replace the baseline, or either of them the store.
-        """
+        """Refuses a run that could not keep what it finds out, before anything is asked."""
         self.check_report()
         if not self.offline and not self.store_is_writable:
             raise UsageError(
@@ -128,11 +119,7 @@ class RunDirectories:
             )
 
     def check_report(self) -> None:
-        """Refuses a report in the place of the baseline or of the store, whose files it would replace.
-
-        Raises:
-            UsageError: it is there.
-        """
+        """Refuses a report in the place of the baseline or of the store, whose files it would replace."""
         self._check_store()
         if not self.baseline_given or not self.report_given:
             return

@@ -192,12 +192,7 @@ class Evaluator:
         return self._loaded[name]
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples of a dataset that the run asks about.
-
-        Raises:
-            DatasetError: there are none.
-            UnknownName: they are to be scored by what does not exist.
-        """
+        """Returns the samples of a dataset that the run asks about."""
         if dataset in self._failed:
             raise self._failed[dataset]
         if dataset not in self._samples:
@@ -209,12 +204,7 @@ class Evaluator:
         return self._samples[dataset]
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns what tells the images of its samples from others, by id, of those that a model was shown as they are.
-
-        Raises:
-            DatasetError: there are no samples.
-            ImageError: an image cannot be found.
-        """
+        """Returns what tells the images of its samples from others, by id, of those that a model was shown as they are."""
         if dataset not in self._pictures:
             samples = self.samples(dataset)
             found = self._views.picture_digests(samples, self.store.get_digests)
@@ -237,10 +227,6 @@ class Evaluator:
             cell: what is asked.
             places: the samples that are asked about, by their places in the dataset; the result holds these alone, in this order.
                 ``None`` asks about all of them.
-
-        Raises:
-            InfrastructureError: the model does not load, the store fails, or the run is offline and an answer is missing.
-            BudgetSpent: an answer is missing, and the run may ask nothing more.
         """
         if places is None and cell in self._results:
             return self._results[cell]
@@ -295,15 +281,7 @@ class Evaluator:
         return cell in self._results
 
     def scores_ahead(self, cell: Cell, places: Sequence[int]) -> NDArray[np.float64] | None:
-        """Returns the scores of samples of a cell, shape (N,), once all of their answers are stored; counts nothing as asked.
-
-        Args:
-            cell: what is asked.
-            places: the samples, by their places in the dataset.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Returns the scores of samples of a cell, shape (N,), once all of their answers are stored; counts nothing as asked."""
         partial = self._partial_cell(cell)
         if self._stops(partial):  # which patches are asked about depends on answers
             return None
@@ -415,11 +393,7 @@ class Evaluator:
             return self._backends[model]
 
     def ask(self, model: str, requests: Sequence[Request]) -> list[Prediction]:
-        """Returns what a model answers now, whatever the store has; nothing else is asked meanwhile, and nothing is stored.
-
-        Raises:
-            BackendError: it does not load, does not answer within the time limit, or not each request once.
-        """
+        """Returns what a model answers now, whatever the store has; nothing else is asked meanwhile, and nothing is stored."""
         self._engine.rest()
         return self._make_resident(model).infer(requests)
 
@@ -452,15 +426,7 @@ class Evaluator:
         self.recalled += len(answers) - inferred
 
     def asked(self, cell: Cell, places: Sequence[int] | None = None) -> list[Asking]:
-        """Returns what a cell asks, view by view, with the key of each answer where its pixels are known; none are read for it.
-
-        Args:
-            cell: what is asked.
-            places: the samples, by their places in the dataset; None for all.
-
-        Raises:
-            InfrastructureError: the files of the model, or the store, cannot be read.
-        """
+        """Returns what a cell asks, view by view, with the key of each answer whose pixels are known; reads no image."""
         questions, count = self._questions_of(cell), view_count(cell.setting)
         if places is not None:
             questions = [questions[place] for place in places]
@@ -535,11 +501,7 @@ class Evaluator:
         return found
 
     def _refuse_other_method(self, cell: Cell, found: Mapping[Asking, Prediction]) -> None:
-        """Refuses answers to choices that are not of the method that the user asked for, whoever gave them and whenever.
-
-        Raises:
-            BackendError: some are.
-        """
+        """Refuses answers to choices that are not of the method that the user asked for, whoever gave them and whenever."""
         ref = self.models[cell.model]
         for asking, prediction in found.items() if ref.answer else ():
             other = prediction.answered_by
@@ -650,11 +612,7 @@ class Evaluator:
         return own if own == 1 or not isinstance(self.options.batch_size, int) else self.options.batch_size
 
     def request(self, cell: Cell, asking: Asking, view: View | None = None) -> Request:
-        """Returns what is sent to the model for one view of a sample, whose key is then known.
-
-        Raises:
-            ImageError: its image cannot be read.
-        """
+        """Returns what is sent to the model for one view of a sample, whose key is then known."""
         view = self._views.view(asking.sample, cell.setting) if view is None else view
         ref = self.models[cell.model]
         asking.key = self._keys_of(cell)(asking, view.digests)

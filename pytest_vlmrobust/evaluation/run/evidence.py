@@ -78,9 +78,6 @@ class EvidenceWriter:
 
         Adaptive mode asks about a cell in several parts, for which recalled answers come at once. Where a part takes longer, as
         one that is inferred, it is stored with what waits, so that a run that is killed keeps what it measured.
-
-        Raises:
-            StoreError: the evidence cannot be written.
         """
         self._joins = True
         try:
@@ -99,9 +96,6 @@ class EvidenceWriter:
         """Stores the answers of a cell, at once but for :meth:`joined`; before the first of a model and a dataset, what they are.
 
         With the clean cell goes what tells images from others: by then it is known, whatever made or remembered them.
-
-        Raises:
-            StoreError: the evidence cannot be written.
         """
         model, name = result.cell.model, result.cell.dataset
         if (model, name) not in self._known:
@@ -147,13 +141,7 @@ LONGEST = 500
 
 
 def examples(clean: CellResult, result: CellResult, album: Thumbnails) -> tuple[Example, ...]:
-    """Returns samples that a setting turned wrong; of patches, those that only the whole image or only a patch answers.
-
-    Args:
-        clean: the same samples without perturbation.
-        result: the cell.
-        album: where thumbnails come from.
-    """
+    """Returns samples that a setting turned wrong; of patches, those that only the whole image or only a patch answers."""
     setting = result.cell.setting
     if setting in (CLEAN, NO_IMAGE):
         return ()
@@ -298,11 +286,7 @@ class Rate:
 
 
 def newest_runs(places: Iterable[Path]) -> list[Path]:
-    """Returns the directories of runs that have a journal, the newest first: by the time in their names, then by its change.
-
-    Args:
-        places: directories that hold one directory for each run; those that are not there hold none.
-    """
+    """Returns the directories of runs that have a journal, the newest first: by the time in their names, then by its change."""
     journals = (path for place in places for path in place.glob(f"*/{FILE_NAME}"))
     dated = sorted(journals, key=lambda path: (path.parent.name.rpartition("-")[0], path.stat().st_mtime_ns), reverse=True)
     return [path.parent for path in dated]
@@ -312,11 +296,6 @@ def measured_rate(runs: Iterable[tuple[str, Sequence[Record]]], model: str, data
     """Returns how fast the newest run was that asked this model: about this dataset, else about another; ``None`` without one.
 
     Only cells count of which every answer was inferred while nothing else was.
-
-    Args:
-        runs: name and records of each run, the newest first.
-        model: its name in test ids.
-        dataset: likewise.
     """
     rates = [rate for name, records in runs for rate in _rates(name, records, model)]
     return next((rate for rate in rates if rate.dataset == dataset), next(iter(rates), None))

@@ -30,9 +30,6 @@ def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
     """Returns the families of at least two sizes, by the name that stands in test ids: ``qwen2-vl``, ``internvl-thinking``.
 
     Models without a family or a size belong to none, and of two of one size the first counts.
-
-    Raises:
-        UsageError: a family of several sizes is called like one of the models.
     """
     by_family: dict[str, dict[float, str]] = {}
     for name, ref in models.items():
@@ -51,9 +48,6 @@ def twin(models: Mapping[str, ModelRef], name: str) -> str:
     """Returns the model of the run that is the thinking model ``name`` without thinking; an empty string without one.
 
     One that answers directly comes before one that is asked for its reasons.
-
-    Raises:
-        UsageError: several models could be meant.
     """
     own = models[name]
     if own.prompt_mode != THINKING or not own.family:

@@ -44,11 +44,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Reads ``i/n``.
-
-        Raises:
-            UsageError: it is something else.
-        """
+        """Reads ``i/n``."""
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise UsageError(f"--vlm-shard {text[:40]!r}: expected i/n with i from 1 to n, such as 1/4")
@@ -56,11 +52,7 @@ class Shard:
 
     @classmethod
     def of_scheduler(cls, environment: Mapping[str, str] = os.environ) -> tuple[Shard, str]:
-        """Returns the part that a scheduler gave this job, and the variable that says so; all of it where none did.
-
-        Raises:
-            UsageError: the variables contradict each other, or do not say how many parts there are.
-        """
+        """Returns the part that a scheduler gave this job, and the variable that says so; all of it where none did."""
         for index, total, least in _SCHEDULERS:
             if environment.get(index, "").isdecimal():
                 given = {index: environment[index], total: environment.get(total, "")}
@@ -104,13 +96,7 @@ class Filling:
         return sum(self.failures.values())
 
     def plan(self, evaluator: Evaluator, cells: Sequence[Cell], tasks: Collection[str] = ()) -> dict[Cell, list[int]]:
-        """Returns which samples of each cell belong to this part, by their places in the dataset.
-
-        Args:
-            evaluator: of the run.
-            cells: all that its tests need.
-            tasks: the datasets that are not probed; of any other, clean cells come with their probes.
-        """
+        """Returns which samples of each cell belong to this part, by their places in the dataset."""
         places: dict[Cell, list[int]] = {}
         for cell in cells:
             probes = PROBES if cell.setting == CLEAN and cell.dataset not in tasks else ()

@@ -168,12 +168,7 @@ class Wait:
     _named: set[str] = field(default_factory=set)
 
     def lapsed(self, leases: Mapping[str, float], answers: int) -> list[str]:
-        """Returns the owners whose leases may be taken from them now, and says once of each other one that it is waited for.
-
-        Args:
-            leases: Owner to when its lease ends, as the store has it.
-            answers: How many answers are waited for.
-        """
+        """Returns the owners whose leases may be taken from them now, and says once of each other one that it is waited for."""
         now = self.clock()
         self._began = now if self._began is None else self._began
         self._since = {lease: self._since.get(lease, now) for lease in leases.items()}

@@ -42,11 +42,7 @@ class Ledger:
         self._spent = ""
 
     def add(self, model: str, answers: Iterable[Prediction]) -> None:
-        """Notes what answers took that a model just gave; failed ones are counted apart, for nothing is known of their tokens.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        """Notes what answers took that a model just gave; failed ones are counted apart, for nothing is known of their tokens."""
         answers = list(answers)
         given = [answer for answer in answers if answer.finish_reason != "error"]
         counts = [tokens for answer in given if (tokens := answer.tokens) is not None]
@@ -73,12 +69,7 @@ class Ledger:
             return dict(self._own)
 
     def why_spent(self) -> str:
-        """Returns why nothing more may be asked, always in the same words once it is so; empty while more may be asked.
-
-        Raises:
-            BackendError: tokens are limited, and a model gave answers without saying how many they took.
-            StoreError: the shared file cannot be read.
-        """
+        """Returns why nothing more may be asked, always in the same words once it is so; empty while more may be asked."""
         if not (self.seconds or self.tokens):
             return ""
         with self._lock:
@@ -121,11 +112,7 @@ class SharedSpending:
     _totals: dict[str, Spending] = field(default_factory=dict)
 
     def read(self) -> dict[str, Spending]:
-        """Returns the totals so far, by model; none where no model answered yet.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Returns the totals so far, by model; none where no model answered yet."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._place)

@@ -72,12 +72,7 @@ class Lookahead:
     """How many of the first samples of a cell are on their way."""
 
     def plan(self, cells: Iterable[Cell], tested: Collection[Cell]) -> None:
-        """Says what a run will ask.
-
-        Args:
-            cells: all that are needed, in the order of the tests.
-            tested: those that have a test of their own. Of the others, a test that may stop early says itself what it needs.
-        """
+        """Says what a run will ask."""
         if self.asker is not None:
             self._coming.update(dict.fromkeys(cells))
             self._tested.update(tested)
@@ -132,13 +127,7 @@ class Lookahead:
                 del self._coming[cell]
 
     def _advance(self, cell: Cell, asker: Evaluator, unanswered: set[Cell]) -> bool:
-        """Takes a coming cell as far as answers are there; returns whether nothing more is known to be needed of it.
-
-        Args:
-            cell: the coming cell.
-            asker: what asks its model.
-            unanswered: baselines that still lack answers, as far as others have met them just now.
-        """
+        """Takes a coming cell as far as answers are there; returns whether nothing more is known to be needed of it."""
         stopping = self._begun.get(cell) or self.stopping(cell)
         if stopping and cell not in self._tested:
             return True

@@ -35,12 +35,7 @@ _COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT")
 
 
 def job(directory: Path, environment: Mapping[str, str] = os.environ) -> dict[str, object]:
-    """Returns the ``commit`` that a run belongs to, and what its ``ci`` calls it; each only where somebody knows.
-
-    Args:
-        directory: where pytest was called: where no variable names a commit, that of its Git repository.
-        environment: the variables.
-    """
+    """Returns the ``commit`` that a run belongs to, and what its ``ci`` calls it; each only where somebody knows."""
     commit = next(filter(None, map(environment.get, _COMMITS)), "") or _checked_out(directory)
     known = {name: environment[name] for name in _CI_VARIABLES if environment.get(name)}
     return {**({"commit": commit} if commit else {}), **({"ci": known} if known else {})}
@@ -70,17 +65,7 @@ def origins(
     policies: Mapping[str, Policy],
     directory: Path,
 ) -> dict[str, object]:
-    """Returns what determined a run as far as it is known before anything is inferred; no weights are loaded for it.
-
-    Args:
-        run_id: its name.
-        today: the day by which waivers are judged.
-        settings: the options, by their names.
-        command: how pytest was called; empty where nobody knows.
-        models: by their names in test ids.
-        policies: of each model.
-        directory: where pytest was called.
-    """
+    """Returns what determined a run as far as it is known before anything is inferred; no weights are loaded for it."""
     return {
         **job(directory),
         "run": run_id,

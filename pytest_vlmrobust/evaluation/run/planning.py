@@ -36,18 +36,7 @@ class RunForecast:
 
     @classmethod
     def of(cls, evaluator: Evaluator, cells: Iterable[Cell], earlier: Iterable[Path], store: Path) -> RunForecast:
-        """Returns what the evaluation of cells would take; no weights are loaded.
-
-        Args:
-            evaluator: of the run.
-            cells: all that its tests need.
-            earlier: directories that hold earlier runs, from which rates are known.
-            store: the directory of answers.
-
-        Raises:
-            DatasetError: a dataset cannot be read.
-            StoreError: the store cannot be read.
-        """
+        """Returns what the evaluation of cells would take; no weights are loaded."""
         runs = [(path.name, last_records(path)) for path in newest_runs(earlier)]
         planned = list(cells)
         found = forecasts(evaluator, planned, partial(measured_rate, runs))

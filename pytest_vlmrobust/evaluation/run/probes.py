@@ -38,10 +38,6 @@ def probed_places(setting: Setting, samples: Sequence[Sample]) -> list[int]:
     """Returns the places of the samples that a probe asks about, spread over the dataset; none where they are too few.
 
     They follow from the questions and their right answers, so that a verification finds the same ones.
-
-    Args:
-        setting: one of ``PROBES``.
-        samples: of the dataset, in order.
     """
     if setting == EXCHANGED:
         whose = exchanges(samples)
@@ -79,11 +75,7 @@ class Resized:
     like: ImageSource
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns its pixels, unchanged where both have one size.
-
-        Raises:
-            ImageError: one of the two cannot be read.
-        """
+        """Returns its pixels, unchanged where both have one size."""
         import numpy as np
         from PIL import Image
 
@@ -93,11 +85,7 @@ class Resized:
         return np.array(Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC))
 
     def identity(self) -> str:
-        """Returns what changes whenever one of the two can have changed.
-
-        Raises:
-            ImageError: one of the two cannot be read.
-        """
+        """Returns what changes whenever one of the two can have changed."""
         return f"{self.picture.identity()} at the size of {self.like.identity()}"
 
 

@@ -66,11 +66,7 @@ class Profile:
 
 
 def profile(dataset: Dataset) -> Profile:
-    """Returns what a dataset is, how it would be scored, and its first questions.
-
-    Raises:
-        DatasetError: the data cannot be read, or have malformed rows.
-    """
+    """Returns what a dataset is, how it would be scored, and its first questions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the notes of the dataset, which stand in the profile
         samples = dataset.samples()

@@ -40,11 +40,7 @@ _COT = (
 
 
 def box_task(sample: Sample) -> str:
-    """Returns what comes after the images: their size, how boxes are written, those that are told, and what to find.
-
-    Raises:
-        ValueError: the sample does not say what is asked for.
-    """
+    """Returns what comes after the images: their size, how boxes are written, those that are told, and what to find."""
     about = _about(sample)
     told = f"In the {_ORDINALS[about.given_in]} picture: {_json(about.given, about)}\n" if about.given else ""
     sided = any(name.startswith(("left", "right")) for name in (*about.given, *about.boxes))
@@ -53,11 +49,7 @@ def box_task(sample: Sample) -> str:
 
 
 def box_instruction(sample: Sample) -> Mapping[str, str]:
-    """Returns how to answer, by prompt mode.
-
-    Raises:
-        ValueError: the sample does not say what is asked for.
-    """
+    """Returns how to answer, by prompt mode."""
     about = _about(sample)
     edges = ", ".join(f'"{edge}": ...' for edge in _EDGES[about.spoken.order])
     form = "{" + ", ".join(f'"{name}": {{{edges}}}' for name in about.boxes) + "}"
@@ -144,9 +136,6 @@ def prompt(sample: Sample, mode: str) -> str:
 
     An instruction of the sample takes the place of the direct one; in the chain-of-thought mode it is said before. Boxes are
     told and asked for in the space of the sample's ``localisation``.
-
-    Raises:
-        ValueError: a sample that asks for boxes does not say which.
     """
     asked_like = "direct" if mode == "thinking" else mode
     is_choice, is_boxes = sample.task == "choice", sample.task == "boxes"

@@ -29,9 +29,6 @@ def preprocessing(native_long_edge: int | None = None) -> list[str]:
 
     Enlarging is plain interpolation, and super-resolution where a network of the user's own is registered for it.
 
-    Args:
-        native_long_edge: the long edge in pixels of all images of a dataset; the published 1344 where nothing is said.
-
     >>> preprocessing(160)[:2]
     ['resolution:27+pad_white:40', 'resolution:27+pad_white:53']
     """

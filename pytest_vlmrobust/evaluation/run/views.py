@@ -99,9 +99,6 @@ class ViewMaker:
         """Returns what is asked about a sample of the dataset: the steps of a setting that change a question are done.
 
         The other methods take what this returns, and do the steps that change pixels.
-
-        Raises:
-            UsageError: a perturbation of a user returned what it may not.
         """
         if not split(setting)[0]:
             return sample
@@ -148,11 +145,7 @@ class ViewMaker:
         return {index: derive_seed(self._seed, key, *([str(place)] if place else [])) for place, index in enumerate(chosen)}
 
     def view(self, sample: Sample, setting: Setting) -> View:
-        """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
-
-        Raises:
-            ImageError: a source image cannot be read, or the setting cannot be done to it.
-        """
+        """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``."""
         if setting == NO_IMAGE:
             return View((), ())
         setting = _of_pixels(setting)
@@ -184,15 +177,7 @@ class ViewMaker:
         )
 
     def picture_digests(self, samples: Sequence[Sample], known: KnownDigests) -> dict[str, PictureDigests]:
-        """Returns what tells the images of samples from others, by sample id; no image is read for it.
-
-        Args:
-            samples: those are left out whose clean view was not made before.
-            known: gives the digests of the pixels of recipes, as far as they are known.
-
-        Raises:
-            ImageError: a source image cannot be found.
-        """
+        """Returns what tells the images of samples from others, by sample id; no image is read for it."""
         recipes = self.recipes(samples, CLEAN)
         pixels = known(set(recipes))
         return {
@@ -208,12 +193,7 @@ class ViewMaker:
             self._held = 0
 
     def _identity(self, source: ImageSource) -> str:
-        """Returns what tells an image from others.
-
-        Raises:
-            ImageError: it, or one that it is put together of, cannot be found, or has changed: a clean and a perturbed answer
-                would be about two images.
-        """
+        """Returns what tells an image from others."""
         for part in (source.image,) if isinstance(source, Painted) else parts_of(source):
             self._identity(part)
         name = source.identity()
@@ -304,10 +284,6 @@ class Album:
         """Returns the file of each image of a view, view after view as in ``View``; empty names where there is no thumbnail.
 
         Nothing at all where the view has no images, or what they were is not known and may not be found out.
-
-        Raises:
-            ImageError: a source image cannot be read.
-            StoreError: a thumbnail cannot be written.
         """
         if self.pictures is None:
             return ()

@@ -97,20 +97,12 @@ class TaskDataset:
         return edge if side * cell_size((edge, edge), side)[0] == edge else None
 
     def samples(self) -> Sequence[Sample]:
-        """Returns every sample, in the order of the collection; made once.
-
-        Raises:
-            DatasetError: the collection lacks what the task needs; the message says what, and what to do.
-        """
+        """Returns every sample, in the order of the collection; made once."""
         return self._samples
 
     @property
     def lacking(self) -> str:
-        """Returns what the collection lacks, so that the task asks nothing of it, and what to do; an empty string for nothing.
-
-        Raises:
-            DatasetError: the collection cannot be read.
-        """
+        """Returns what the collection lacks, so that the task asks nothing of it, and what to do; an empty string for nothing."""
         task, most = TASKS[self.task], most_neighbours(self.collection)
         if most is not None and most < task.near:
             return (
@@ -128,11 +120,7 @@ class TaskDataset:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what a reader of the report should know about these data, those of the collection first.
-
-        Raises:
-            DatasetError: the collection cannot be read.
-        """
+        """Returns what a reader of the report should know about these data, those of the collection first."""
         lines = notes(self.collection)
         if self.lacking:
             return lines
@@ -174,9 +162,6 @@ def task_dataset(
         other: a collection of the other domain with images of the same size, for candidates out of domain.
         seed: decides about layouts and distractors; not about perturbations.
         id_prefix: comes before the identity in every sample's id.
-
-    Raises:
-        UnknownName: there is no such task.
     """
     if task not in TASKS:
         raise UnknownName("task", task, TASKS)

@@ -42,9 +42,6 @@ def _samples(material: Material, *, target_only: bool) -> Iterator[Sample]:
     """Yields one sample for each identity.
 
     Over the identities each letter is the target, and each the image of the other domain, equally often but for one.
-
-    Raises:
-        DatasetError: an identity has fewer than two neighbours, or there is nothing of the other domain.
     """
     for rank, entity in material.ranked_entities():
         target = rank % len(LETTERS)
@@ -107,9 +104,6 @@ def pointing(material: Material, *, side: int) -> Iterator[Sample]:
     samples of one: so each letter is right once per identity, each letter stands for each cell equally often but for one, and a
     model that always gives one letter always gives one cell. The image of the other domain takes each cell once per identity;
     where it stands beside the target goes round. The neighbours are shuffled anew for every sample.
-
-    Raises:
-        DatasetError: an identity has fewer than ``side * side - 2`` neighbours, or there is nothing of the other domain.
     """
     for rank, entity in material.ranked_entities():
         near, strange = material.near(entity, near_count(side)), material.strange(entity)

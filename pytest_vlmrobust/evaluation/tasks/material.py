@@ -72,11 +72,7 @@ class Material:
         return {name: value for name, value in keys.items() if value}
 
     def near(self, entity: Entity, count: int) -> list[ImageSource]:
-        """Returns images of ``count`` other identities that are easily taken for this one.
-
-        Raises:
-            DatasetError: the collection has fewer.
-        """
+        """Returns images of ``count`` other identities that are easily taken for this one."""
         try:
             pictures = list(self.collection.neighbours(entity, count))
         except DatasetError as error:
@@ -86,20 +82,12 @@ class Material:
         return pictures
 
     def strange(self, entity: Entity) -> ImageSource:
-        """Returns an image of the other domain, fitted to the size of the identity's own, so that size gives no hint.
-
-        Raises:
-            DatasetError: the other collection is empty, or of the same domain.
-        """
+        """Returns an image of the other domain, fitted to the size of the identity's own, so that size gives no hint."""
         chosen = self._others[derive_seed(self.seed, "other domain", entity.id) % len(self._others)]
         return chosen.image if chosen.size == entity.size else Fitted(chosen.image, entity.size)
 
     def check_distinct(self, entity: Entity, pictures: Sequence[ImageSource]) -> None:
-        """Refuses duplicate candidates: there would be two right answers, or a wasted candidate.
-
-        Raises:
-            DatasetError: two of them are.
-        """
+        """Refuses duplicate candidates: there would be two right answers, or a wasted candidate."""
         if len({picture.identity() for picture in pictures}) < len(pictures):
             raise DatasetError(
                 f"{self.where}: two of the {len(pictures)} candidates for {entity.id!r} are one and the same picture, so that "

@@ -26,10 +26,6 @@ _WHITE = 255
 def fit(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Returns an image scaled to fit (Lanczos, as the released code does) and, where its shape is another, centred on white.
 
-    Args:
-        picture: RGB, uint8, shape (H, W, 3).
-        size: width and height that are wanted, in pixels.
-
     Returns:
         RGB, uint8, shape (height, width, 3); the very pixels of an image that has the size.
     """
@@ -63,19 +59,11 @@ class Fitted:
     """Width and height in pixels."""
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns RGB pixels, uint8, shape (height, width, 3).
-
-        Raises:
-            ImageError: the image cannot be read.
-        """
+        """Returns RGB pixels, uint8, shape (height, width, 3)."""
         return fit(self.image.load(), self.size)
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of; Pillow, which scales them, is part of it.
-
-        Raises:
-            ImageError: as ``load``.
-        """
+        """Returns what the pixels are a function of; Pillow, which scales them, is part of it."""
         from PIL import __version__
 
         return fingerprint(["fitted", VERSION, __version__, list(self.size), self.image.identity()])
@@ -120,11 +108,7 @@ class Collage:
         return tuple(Fitted(part, self.cell) for part in self.parts)
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns the collage: RGB, uint8, shape (side * cell height, side * cell width, 3).
-
-        Raises:
-            ImageError: one of the images cannot be read.
-        """
+        """Returns the collage: RGB, uint8, shape (side * cell height, side * cell width, 3)."""
         return self.joined([cell.load() for cell in self.cells])
 
     def joined(self, cells: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
@@ -135,11 +119,7 @@ class Collage:
         return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of; Pillow, which scales them, is part of it.
-
-        Raises:
-            ImageError: as ``load``.
-        """
+        """Returns what the pixels are a function of; Pillow, which scales them, is part of it."""
         from PIL import __version__
 
         facts = [VERSION, __version__, self.side, list(self.cell)]
@@ -190,11 +170,7 @@ class Moved:
     move: Move
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns RGB pixels, uint8, of the shape of the image.
-
-        Raises:
-            ImageError: the image cannot be read.
-        """
+        """Returns RGB pixels, uint8, of the shape of the image."""
         import numpy as np
 
         small = resize(self.image.load(), self.move.size)
@@ -203,11 +179,7 @@ class Moved:
         return np.pad(small, ((top, below), (left, right), (0, 0)), mode="edge")
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of; Pillow, which scales them, is part of it.
-
-        Raises:
-            ImageError: as ``load``.
-        """
+        """Returns what the pixels are a function of; Pillow, which scales them, is part of it."""
         from PIL import __version__
 
         place = [list(self.move.canvas), list(self.move.size), list(self.move.corner)]

@@ -200,11 +200,7 @@ def student_tail(tails: Array, df: float) -> Array:
 
 
 def one_sided(confidence: float) -> float:
-    """Returns the probability in each tail outside a two-sided interval.
-
-    Raises:
-        ValueError: ``confidence`` outside (0, 1).
-    """
+    """Returns the probability in each tail outside a two-sided interval."""
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence is {confidence!r}: expected a number between 0 and 1, such as 0.90")
     return (1.0 - confidence) / 2.0
@@ -242,9 +238,6 @@ def guarded_jackknife_interval(
         ``(low, high)`` around the value; infinite for fewer than two clusters; NaN where the function is undefined, or is so
         without one of the clusters.
 
-    Raises:
-        ValueError: a level outside (0, 1).
-
     Source: R. G. Miller, The jackknife - a review, Biometrika 61 (1974) 1-15; the guard is ours.
     """
     tail = one_sided(confidence)
@@ -265,12 +258,7 @@ def _centre_and_margin(sums: Array, function: Function, critical: float) -> tupl
 
 
 def join_clusters(groups: Sequence[str], units: Iterable[Sequence[int]]) -> Clusters:
-    """Returns the finest clusters that keep samples of one group together, and those of one unit.
-
-    Args:
-        groups: the source image of each of N samples; one without a name stands alone.
-        units: samples that something is computed from together, by index.
-    """
+    """Returns the finest clusters that keep samples of one group together, and those of one unit."""
     clusters = Clusters.of(groups, len(groups))
     pairs = [(sample, number) for number, unit in enumerate(units) for sample in unit]
     samples, numbers = np.array(pairs, np.intp).reshape(-1, 2).T

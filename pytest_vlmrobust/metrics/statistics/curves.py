@@ -73,12 +73,6 @@ def simulated_wobbles(points: Array, clusters: Clusters, rng: np.random.Generato
 
     The truth is the nearest curve that is monotone in the direction of the net change; the noise is normal with the covariance of
     the measured points, from at least two clusters.
-
-    Args:
-        points: float64, shape (N, R).
-        clusters: which of the N samples move together.
-        rng: draws the noise.
-        draws: how many curves.
     """
     means = points.mean(axis=0)
     falling = means[-1] < means[0]

@@ -122,12 +122,7 @@ class Contest:
         return self.alone.means
 
     def differences(self, confidence: float, rng: np.random.Generator) -> Array:
-        """Returns the interval of the first minus the second of any two models, shape (M, M, 2); all of them hold together.
-
-        Args:
-            confidence: two-sided level in (0, 1), of all statements together.
-            rng: draws the noise for the distribution of the largest difference by chance.
-        """
+        """Returns the interval of the first minus the second of any two models, shape (M, M, 2); all of them hold together."""
         count = len(self.values)
         lows = np.full((count, count), -math.inf)
         lows[tuple(_pairs(count).T)] = self.apart.lowers(1.0 - confidence, rng)

@@ -216,17 +216,8 @@ def paired_drop_interval(harmful: float, helpful: float, n: float, confidence: f
 
     The level is two-sided: each bound of a 0.90 interval is a one-sided 95 % bound. Without samples both bounds are NaN.
 
-    Args:
-        harmful: count of samples right when clean and wrong when perturbed.
-        helpful: count of samples wrong when clean and right when perturbed.
-        n: number of samples in all.
-        confidence: two-sided level in (0, 1).
-
     Returns:
         ``(low, high)``, fractions in [-1, 1].
-
-    Raises:
-        ValueError: a negative count, more flips than samples, or a level outside (0, 1).
 
     Source: Tango 1998 (score interval).
 
@@ -338,11 +329,6 @@ def drop_test(clean: Array, perturbed: Array, clusters: Clusters) -> BoundTest:
 
     The guard of graded scores expects that a further sample loses all, and gains about as much as those that gained. For a gain
     take the scores the other way round, and change the signs of its bounds.
-
-    Args:
-        clean: float64, shape (N,) with N > 0.
-        perturbed: float64, shape (N, m).
-        clusters: which of the N samples move together.
     """
     differences = clean[:, None] - perturbed
     binary = is_binary(clean, perturbed)

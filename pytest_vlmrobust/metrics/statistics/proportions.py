@@ -87,9 +87,6 @@ def wilson_interval(successes: float, n: float, critical: float) -> tuple[float,
 def exact_interval(successes: int, n: int, confidence: float = 0.90) -> tuple[float, float]:
     """Bounds the true share behind ``successes`` of ``n`` independent trials, exactly; NaN without trials.
 
-    Raises:
-        ValueError: counts that are no counts, or a level outside (0, 1).
-
     Source: C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404-413.
 
     >>> low, high = exact_interval(13, 16, 0.95)

@@ -21,12 +21,6 @@ def ratio_interval(numerator: Array, denominator: Array, clusters: Clusters, con
     A ratio t belongs to the interval unless the mean of the contrast ``numerator - t * denominator`` differs from 0 (Student's t,
     G - 1 degrees of freedom). Where the denominator itself cannot be told from 0, one side or both are infinite.
 
-    Args:
-        numerator: float64, shape (N,) with N > 0.
-        denominator: float64, shape (N,), with a positive mean.
-        clusters: which of the N samples move together.
-        confidence: two-sided level in (0, 1).
-
     Returns:
         ``(low, high)``, each possibly infinite.
 
