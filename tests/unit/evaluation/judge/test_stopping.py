@@ -25,12 +25,14 @@ from pytest_vlmrobust.core.boxes import Localisation
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import WARNING, Outcome
 from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint, pixels_digest
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.verification import verify
-from pytest_vlmrobust.evaluation.judge import audits
+from pytest_vlmrobust.evaluation.judge import audits, measurements
+from pytest_vlmrobust.evaluation.judge import measure as measuring
 from pytest_vlmrobust.evaluation.judge.audits import FIRST, NoAuditError, RuleAudit, allowed_breaches, fingerprints_of, moments
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
@@ -440,6 +442,22 @@ def test_interval_rules_are_decided_at_looks(adaptive: Made) -> None:
     assert record.outcome is Outcome.PASS
     assert record.n_requested in look_sizes(N)
     assert measure(record, "accuracy_drop").target == "population"
+
+
+def test_looks_estimate_no_more_than_rules_name(adaptive: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimated: list[set[str]] = []
+
+    def estimate_all(*arguments: Any) -> Mapping[str, Estimate]:
+        estimates = measurements.estimate_all(*arguments)
+        estimated.append(set(estimates))
+        return estimates
+
+    monkeypatch.setattr(measuring, "estimate_all", estimate_all)
+    adaptive(Answers(RIGHT, {}), "{id: drop, metric: accuracy_drop, max: 20pp}", judge="interval").cell(cell("flip_v"))
+    *at_looks, at_last = estimated
+    assert at_looks
+    assert all(names == {"accuracy_drop"} for names in at_looks)
+    assert {"accuracy", "accuracy_drop", "harmful_flip_rate"} <= at_last
 
 
 def test_a_rule_that_warns_never_ends_or_fails_a_test(adaptive: Made) -> None:
