@@ -32,7 +32,7 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.datasets import resolve as dataset
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
-from pytest_vlmrobust.evaluation.run.queue import Want
+from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.store import Store
 
 SETTINGS = (
@@ -149,7 +149,7 @@ def gate(backend: Recorded, cells: Sequence[Cell], questions: str, options: Eval
             store=store,
             options=options,
         )
-        evaluator.expect(map(Want, cells))
+        evaluator.expect(map(CellRequest, cells))
         for cell in cells:
             evaluator.result(cell)
         evaluator.close()

@@ -201,10 +201,10 @@ def fill_store(folder: Path, questions: Path, settings: int) -> int:
         evaluator = Evaluator({"m0": model}, {questions.stem: lambda: dataset}, open_backend, store)
         for name, right in scores.items():
             cell = Cell("m0", questions.stem, Setting.parse(name))
-            recipes = [asking.recipe for asking in evaluator.asked(cell)]
+            recipes = [query.recipe for query in evaluator.queries(cell)]
             store.put_digests({recipe: [fingerprint(["pixels of", recipe])] for recipe in recipes})
             letters = [_letter(sample.target, bool(hit)) for sample, hit in zip(samples, right, strict=True)]
-            keys = [str(asking.key) for asking in evaluator.asked(cell)]
+            keys = [str(query.key) for query in evaluator.queries(cell)]
             answers = {key: _prediction(letter, rng) for key, letter in zip(keys, letters, strict=True)}
             store.put_many(answers, context={"model": "m0", "dataset": questions.stem, "setting": name})
         evaluator.close()

@@ -19,7 +19,7 @@ from .arguments import Commands, add_command, counting, find_run, say, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.power.grouping import Grouping
-    from pytest_vlmrobust.evaluation.power.profiles import Truth
+    from pytest_vlmrobust.evaluation.power.profiles import ModelProfile
     from pytest_vlmrobust.evaluation.power.simulation import Power, Simulation
     from pytest_vlmrobust.policies import Policy
 
@@ -196,7 +196,7 @@ def _samples_needed(simulation: Simulation, n: int, options: argparse.Namespace,
     return simulation.samples_to_decide(n, runs, rng, progress=_note("how many samples would decide:"))
 
 
-def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[Truth, int]]:
+def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[ModelProfile, int]]:
     """Returns each profile that is asked for with its number of samples."""
     if _of_tasks(policy):
         return [_observing(name, options) for name in options.profile or (_usual(policy) if options.table else [NOTHING_LOST])]
@@ -251,7 +251,7 @@ def _check_groups(names: Sequence[str], data: _Data | None, options: argparse.Na
             raise UsageError(f"--profile {name}: a run is drawn again with its own samples and groups. {ungrouped}")
 
 
-def _with_groups(truth: Truth, n: int, data: _Data | None, options: argparse.Namespace) -> Truth:
+def _with_groups(truth: ModelProfile, n: int, data: _Data | None, options: argparse.Namespace) -> ModelProfile:
     """Returns a profile whose samples go together as the options say."""
     from pytest_vlmrobust.evaluation.power.grouping import CORRELATION, Grouping
     from pytest_vlmrobust.evaluation.power.profiles import Profile
@@ -282,7 +282,7 @@ def _of_tasks(policy: Policy) -> bool:
     return policy.coverage.suites == ("observatory",)
 
 
-def _observing(name: str, options: argparse.Namespace) -> tuple[Truth, int]:
+def _observing(name: str, options: argparse.Namespace) -> tuple[ModelProfile, int]:
     """Returns a model at the tasks of the Observatory with its number of identities."""
     from pytest_vlmrobust.evaluation.power.observers import observer
 
@@ -297,7 +297,7 @@ def _observing(name: str, options: argparse.Namespace) -> tuple[Truth, int]:
     return profile, options.samples or profile.samples
 
 
-def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[Truth, int]]:
+def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[ModelProfile, int]]:
     from pytest_vlmrobust.evaluation.power import published, recorded
 
     dataset = options.dataset or "MMBench"

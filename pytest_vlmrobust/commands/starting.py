@@ -324,12 +324,12 @@ def _decided_bound(metric: str, dataset: str, samples: Sequence[Sample]) -> floa
     from pytest_vlmrobust import perturbations
     from pytest_vlmrobust.evaluation.power.sample_size import undecidable
     from pytest_vlmrobust.evaluation.run.clock import utc_today
-    from pytest_vlmrobust.policies import JudgedTest
+    from pytest_vlmrobust.policies import MetricKey
 
-    tests = [JudgedTest("model", dataset, name) for name in _METRICS]
+    tests = [MetricKey("model", dataset, name) for name in _METRICS]
     for name in _SETTINGS:
         info = perturbations.info(name)
-        tests.append(JudgedTest("model", dataset, "accuracy_drop", name, info.family, str(info.level or "")))
+        tests.append(MetricKey("model", dataset, "accuracy_drop", name, info.family, str(info.level or "")))
     images = {dataset: len({sample.group or sample.id for sample in samples})}
     for strictest, bound in pairwise(_BOUNDS):
         policy = _policy(metric, strictest)

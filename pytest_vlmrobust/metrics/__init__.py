@@ -32,7 +32,7 @@ from .accuracy import (
     visual_gain,
 )
 from .baseline import ChangedSamples, baseline_drop, baseline_flip_rate, changed_samples, drop_increase, mean_baseline_drop
-from .boxes import Overlap, intersection_over_union, mean_overlap, told_overlap
+from .boxes import Overlap, intersection_over_union, mean_overlap, prompt_leakage_iou
 from .completeness import applicable
 from .confidence import (
     area_under_risk_coverage,
@@ -248,6 +248,7 @@ __all__ = [
     "pcri_neutral",
     "percentile_bands",
     "position_gap",
+    "prompt_leakage_iou",
     "rci",
     "rci_band",
     "rci_correlation",
@@ -279,7 +280,6 @@ __all__ = [
     "tail_share",
     "thinking_gain",
     "tier_shares",
-    "told_overlap",
     "transfer_retention",
     "visual_gain",
     "wobble_p_value",

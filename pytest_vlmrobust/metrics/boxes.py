@@ -109,7 +109,9 @@ _RIDGE = 1.0
 _Array = NDArray[np.float64]
 
 
-def told_overlap(told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], groups: Sequence[str] | None = None) -> Scores:
+def prompt_leakage_iou(
+    told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], groups: Sequence[str] | None = None
+) -> Scores:
     """Mean overlap of the requested boxes with the best linear prediction from the boxes in the prompt.
 
     Each coordinate of an asked box is a constant plus a linear function of all told ones, by ridge regression on the samples of
@@ -128,7 +130,7 @@ def told_overlap(told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], 
 
     >>> shifts = [[0.0], [0.1], [0.2], [0.3]]
     >>> corners, boxes = np.tile([0.1, 0.2, 0.1, 0.2], (4, 1)), np.tile([0.1, 0.2, 0.4, 0.6], (4, 1))
-    >>> told_overlap({"corner": corners + shifts}, {"word": boxes + shifts}).round(6).tolist()
+    >>> prompt_leakage_iou({"corner": corners + shifts}, {"word": boxes + shifts}).round(6).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
     given, truth = _box_arrays(told, "told"), _box_arrays(asked, "asked")

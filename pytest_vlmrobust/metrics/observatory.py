@@ -56,7 +56,7 @@ def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
 
     Args:
         table: scores of N samples with the images, N > 0.
-        told: shape (N,), the overlap of predictions from the prompt alone, see :func:`told_overlap`.
+        told: shape (N,), the overlap of predictions from the prompt alone, see :func:`prompt_leakage_iou`.
     """
     return _not_above(table, told, PROMPT_MARGIN, "from what the prompt tells alone")
 

@@ -78,11 +78,7 @@ def by_setting(mapping: BySetting, name: str = "perturbed_by_setting") -> dict[s
 
 
 def by_letter(mapping: ByLetter, name: str) -> dict[str, Scores]:
-    """Returns the scores of every letter as float64, shape (N,).
-
-    Raises:
-        ValueError: unequal lengths, or what :func:`as_scores` refuses.
-    """
+    """Returns the scores of every letter as float64, shape (N,)."""
     checked = {letter: as_scores(values, name_scores(name, letter)) for letter, values in mapping.items()}
     require_equal_lengths({name_scores(name, letter): len(values) for letter, values in checked.items()})
     return checked

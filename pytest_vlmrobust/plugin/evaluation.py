@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
     from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
     from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
-    from pytest_vlmrobust.policies import JudgedTest, Policy
+    from pytest_vlmrobust.policies import MetricKey, Policy
     from pytest_vlmrobust.store import Evidence
 
 MAIN = "main"
@@ -83,7 +83,7 @@ class RunEvaluation(RunInputs):
                 found[str(cell)] = len(self.evaluator.samples(cell.dataset)) * view_count(cell.setting)
         return found
 
-    def sample_warnings(self, planned: Mapping[str, Sequence[JudgedTest]]) -> list[str]:
+    def sample_warnings(self, planned: Mapping[str, Sequence[MetricKey]]) -> list[str]:
         """Returns, a sentence for each, the rules that too few samples are there for.
 
         ``planned`` has, by model, what it will be judged by.

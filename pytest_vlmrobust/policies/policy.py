@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.record import Measure
 
 from .budgets import BUDGET_KEYS, BUILT_IN, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of, undecided
-from .rules import ALPHA, Bound, JudgedBy, JudgedTest, Mode, Purpose, Rule, Scope, Tier, Waiver
+from .rules import ALPHA, Bound, JudgedBy, MetricKey, Mode, Purpose, Rule, Scope, Tier, Waiver
 
 BUDGET_CELLS, BUDGET_DATASETS = "budgets of cells", "budgets of datasets"
 """How many cells, and how many datasets, of a run share the risk of a budget: keys of ``Policy.shared_by``."""
@@ -108,7 +108,7 @@ class Policy:
     replaced: tuple[Replacement, ...] = field(default=(), compare=False)
     """What later files replaced: rules and waivers in the order of reading, then budgets and coverage."""
 
-    def for_tests(self, tests: Iterable[JudgedTest]) -> Policy:
+    def for_tests(self, tests: Iterable[MetricKey]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
 
         Pass only tests of this policy's model: each model has its own decision, and so its own risk of error. A test that two
@@ -156,7 +156,7 @@ class Policy:
         )
 
     def judge(
-        self, test: JudgedTest, estimate: Estimate, *, today: date, decided: Mapping[str, Verdict] | None = None
+        self, test: MetricKey, estimate: Estimate, *, today: date, decided: Mapping[str, Verdict] | None = None
     ) -> tuple[Verdict, ...]:
         """Returns one verdict for each rule that applies, the worst first; never empty.
 
@@ -179,12 +179,12 @@ class Policy:
             return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here{because}", test.metric),)
         return tuple(sorted(verdicts, key=_rank))
 
-    def outcome(self, rule: Rule, test: JudgedTest, estimate: Estimate, *, today: date) -> Outcome:
+    def outcome(self, rule: Rule, test: MetricKey, estimate: Estimate, *, today: date) -> Outcome:
         """Returns what :meth:`judge` concludes for one rule that applies to the test, without the sentence."""
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
         return outcome_of(rule, estimate, waivers, today, self.sharing(rule, test))
 
-    def sharing(self, rule: Rule, test: JudgedTest) -> int:
+    def sharing(self, rule: Rule, test: MetricKey) -> int:
         """Returns how many tests of the run share the risk of a rule, strata counted."""
         return max(1, self.shared_by.get(rule.id, 1)) * test.strata
 
@@ -196,7 +196,7 @@ class Policy:
         return 2 * max(1, self.shared_by.get(of, 1))
 
     def measure(
-        self, test: JudgedTest, estimate: Estimate, *, today: date, decided: Mapping[str, Verdict] | None = None
+        self, test: MetricKey, estimate: Estimate, *, today: date, decided: Mapping[str, Verdict] | None = None
     ) -> Measure:
         """Returns the estimate with its worst verdict as one line of a record.
 

@@ -261,7 +261,7 @@ class Strictness(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedTest:
+class MetricKey:
     """What an estimate is about: the names that scopes are matched with.
 
     ``setting`` of a sweep is its split, where it has one; ``family`` and ``level`` are empty for a sweep; ``category`` is empty
@@ -294,7 +294,7 @@ class Scope:
     category: tuple[str, ...] = ()
     """Categories, or slices of one metadata column: ``meta.camera=night``."""
 
-    def matches(self, test: JudgedTest) -> bool:
+    def matches(self, test: MetricKey) -> bool:
         """Whether every field that has globs matches the test's."""
         return (
             _any_glob(self.model, test.model)
@@ -338,7 +338,7 @@ class Rule:
         treatment = self.treatment
         return treatment.tier is Tier.BLOCK and treatment.on_not_applicable is OnNotApplicable.INCONCLUSIVE
 
-    def applies(self, test: JudgedTest) -> bool:
+    def applies(self, test: MetricKey) -> bool:
         """Whether the rule bounds this test.
 
         A rule that names no category bounds whole datasets only, so that it does not meet strata of ten samples by accident.
@@ -347,7 +347,7 @@ class Rule:
             return False
         return self.unless is None or not self.unless.matches(test)
 
-    def bounds(self, test: JudgedTest) -> bool:
+    def bounds(self, test: MetricKey) -> bool:
         """Whether the rule bounds this test, or strata of its dataset."""
         if self.metric != test.metric or not replace(self.where, category=()).matches(test):
             return False
@@ -371,7 +371,7 @@ class Waiver:
     """A day after its last one on which something of the run was made: whether it still holds, as the clock of the run says, is
     unknown."""
 
-    def applies(self, test: JudgedTest) -> bool:
+    def applies(self, test: MetricKey) -> bool:
         """Whether the waiver covers this test, expired or not."""
         return self.metric == test.metric and _covers(self.where, test)
 
@@ -390,7 +390,7 @@ class Waiver:
         return today > self.expires
 
 
-def _covers(where: Scope, test: JudgedTest) -> bool:
+def _covers(where: Scope, test: MetricKey) -> bool:
     return bool(where.category) == bool(test.category) and where.matches(test)
 
 

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.words import first_few, quantity
 
 from .budgets import Coverage, Extent
 from .policy import Policy
-from .rules import NO_LEVEL, JudgedTest, Rule, Scope, Tier, Waiver
+from .rules import NO_LEVEL, MetricKey, Rule, Scope, Tier, Waiver
 
 
 class WaiverState(StrEnum):
@@ -99,7 +99,7 @@ def unmatched_rules(policy: Policy, records: Iterable[Record]) -> tuple[Rule, ..
     return tuple(rule for rule in policy.rules if not any(rule.applies(test) for test in tests))
 
 
-def measured_tests(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]]:
+def measured_tests(records: Iterable[Record]) -> list[tuple[Measure, MetricKey]]:
     """Returns each measure with the test that rules and waivers are matched with.
 
     Gaps in further groupings of people, of sweeps of the Observatory's tasks, are left out: they are never judged.
@@ -107,7 +107,7 @@ def measured_tests(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]
     return [
         (
             measure,
-            JudgedTest(
+            MetricKey(
                 record.model,
                 record.dataset,
                 measure.metric,
@@ -123,7 +123,7 @@ def measured_tests(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]
     ]
 
 
-def _use(waiver: Waiver, measured: list[tuple[Measure, JudgedTest]], today: date) -> WaiverUse:
+def _use(waiver: Waiver, measured: list[tuple[Measure, MetricKey]], today: date) -> WaiverUse:
     matched = [measure for measure, test in measured if waiver.applies(test)]
     used = sum(measure.outcome is Outcome.WAIVED and measure.waiver == waiver.id for measure in matched)
     not_waived = (Outcome.FAIL, Outcome.INCONCLUSIVE)
@@ -132,7 +132,7 @@ def _use(waiver: Waiver, measured: list[tuple[Measure, JudgedTest]], today: date
     return WaiverUse(waiver, _state(waiver, len(matched), used, exceeded, today), len(matched), used, exceeded, missed)
 
 
-def _classify_miss(waiver: Waiver, tests: list[JudgedTest]) -> Missed:
+def _classify_miss(waiver: Waiver, tests: list[MetricKey]) -> Missed:
     near = [test for test in tests if test.metric == waiver.metric]
     if any(replace(waiver.where, category=()).matches(test) for test in near):
         return Missed.CATEGORY
@@ -240,7 +240,7 @@ def ungated_data(rules: Sequence[Rule], records: Iterable[Record]) -> list[str]:
     return [name for name, is_gated in gated.items() if not is_gated] if any(gated.values()) else []
 
 
-def _unmet(rule: Rule, near: Sequence[JudgedTest], categories: Sequence[str]) -> UnmetRule:
+def _unmet(rule: Rule, near: Sequence[MetricKey], categories: Sequence[str]) -> UnmetRule:
     lacking: list[str] = []
     for part in fields(rule.where):
         globs = getattr(rule.where, part.name)
@@ -256,7 +256,7 @@ def _unmet(rule: Rule, near: Sequence[JudgedTest], categories: Sequence[str]) ->
     return UnmetRule(rule, "; ".join(lacking) or _together(rule, near), bool(named))
 
 
-def _together(rule: Rule, near: Sequence[JudgedTest]) -> str:
+def _together(rule: Rule, near: Sequence[MetricKey]) -> str:
     """Returns why no test is in a scope although each of its parts is met."""
     where = replace(rule.where, category=())
     if not any(where.matches(test) for test in near):
@@ -266,7 +266,7 @@ def _together(rule: Rule, near: Sequence[JudgedTest]) -> str:
     return "its unless leaves out every test that its where admits"
 
 
-def _field_name(test: JudgedTest, field: str) -> str:
+def _field_name(test: MetricKey, field: str) -> str:
     name: str = getattr(test, field)
     return name or (NO_LEVEL if field == "level" else "")
 

@@ -16,7 +16,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.power.profiles import Profile
 from pytest_vlmrobust.evaluation.power.published import hidden_loss, nothing_lost
 from pytest_vlmrobust.evaluation.power.simulation import Simulation
-from pytest_vlmrobust.policies import Coverage, JudgedBy, JudgedTest, MetricFacts, Policy, Tier, load_policy
+from pytest_vlmrobust.policies import Coverage, JudgedBy, MetricFacts, MetricKey, Policy, Tier, load_policy
 
 ROOT = Path(__file__).parents[2]
 TODAY = date(2027, 1, 1)
@@ -101,24 +101,24 @@ def policy() -> Policy:
     return load_policy([ROOT / "thresholds" / "default.yaml"], known_metrics=FACTS, root=ROOT)
 
 
-def broken(policy: Policy, test: JudgedTest, per_cent: float) -> set[str]:
+def broken(policy: Policy, test: MetricKey, per_cent: float) -> set[str]:
     """Returns the rules that a value breaks, as if an endless number of samples had shown it."""
     return {verdict.rule for verdict in verdicts(policy, test, per_cent) if verdict.outcome is Outcome.FAIL}
 
 
-def warned(policy: Policy, test: JudgedTest, per_cent: float) -> set[str]:
+def warned(policy: Policy, test: MetricKey, per_cent: float) -> set[str]:
     """Returns the rules that warn of a value."""
     return {verdict.rule for verdict in verdicts(policy, test, per_cent) if verdict.reason.startswith(WARNING)}
 
 
-def verdicts(policy: Policy, test: JudgedTest, per_cent: float) -> list[Verdict]:
+def verdicts(policy: Policy, test: MetricKey, per_cent: float) -> list[Verdict]:
     value = per_cent / 100
     return list(policy.judge(test, Estimate(value, 853, at=lambda _: (value, value)), today=TODAY))
 
 
 @pytest.mark.cases(("dataset", "model"), MODELS)
 def test_published_sweeps_break_nothing_and_their_worst_is_said(policy: Policy, dataset: str, model: str) -> None:
-    tests = [(JudgedTest(model, dataset, metric), value) for metric, value in zip(COLUMNS, TABLE_3[dataset][model], strict=True)]
+    tests = [(MetricKey(model, dataset, metric), value) for metric, value in zip(COLUMNS, TABLE_3[dataset][model], strict=True)]
     assert set().union(*(broken(policy, test, value) for test, value in tests)) == set()
     assert set().union(*(warned(policy, test, value) for test, value in tests)) == WARNED.get((dataset, model), set())
 
@@ -149,7 +149,7 @@ def test_published_sweeps_break_nothing_and_their_worst_is_said(policy: Policy, 
 )
 def test_published_cells(policy: Policy, where: tuple[str, str, str, str], per_cent: float, breached: set[str]) -> None:
     metric, setting, family, level = where
-    assert broken(policy, JudgedTest("m", "mmbench", metric, setting, family, level), per_cent) == breached
+    assert broken(policy, MetricKey("m", "mmbench", metric, setting, family, level), per_cent) == breached
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_published_cells(policy: Policy, where: tuple[str, str, str, str], per_c
     ],
 )
 def test_a_weak_model_fails_on_data_that_no_table_mentions(policy: Policy, metric: str, per_cent: float) -> None:
-    assert broken(policy, JudgedTest("weak", "my_own_data", metric), per_cent)
+    assert broken(policy, MetricKey("weak", "my_own_data", metric), per_cent)
 
 
 @pytest.mark.study

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.after.policy_lint import lint
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, shipped_tests
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
-from pytest_vlmrobust.policies import Extent, JudgedBy, JudgedTest, OnNotApplicable, Policy, Tier, load_policy
+from pytest_vlmrobust.policies import Extent, JudgedBy, MetricKey, OnNotApplicable, Policy, Tier, load_policy
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -46,14 +46,14 @@ def table(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
 
-def broken(policy: Policy, test: JudgedTest, value: float) -> set[str]:
+def broken(policy: Policy, test: MetricKey, value: float) -> set[str]:
     """Returns the rules that a value breaks, as if an endless number of samples had shown it."""
     verdicts = policy.judge(test, Estimate(value, 1200, at=lambda _: (value, value)), today=TODAY)
     assert any(verdict.rule for verdict in verdicts), test
     return {verdict.rule for verdict in verdicts if verdict.outcome is Outcome.FAIL}
 
 
-def warned(policy: Policy, test: JudgedTest, value: float) -> bool:
+def warned(policy: Policy, test: MetricKey, value: float) -> bool:
     verdicts = policy.judge(test, Estimate(value, 1200, at=lambda _: (value, value)), today=TODAY)
     return any(verdict.reason.startswith("warning: ") for verdict in verdicts)
 
@@ -117,11 +117,11 @@ def test_rules_are_about_any_data_or_the_policy_says_that_a_run_may_leave_them_o
 def test_no_published_model_breaks_the_policy_of_its_paper_and_the_worst_of_nine_is_said() -> None:
     policy = read("robustbench")
     found = published_sweeps()
-    assert [case for case in found if broken(policy, JudgedTest(case[0], case[1], case[2]), case[3])] == []
+    assert [case for case in found if broken(policy, MetricKey(case[0], case[1], case[2]), case[3])] == []
     for model, dataset, metric, value in found:
         better = known_metrics()[metric].better if metric != "visual_gain" else "higher"
         others = [other for _, data, name, other in found if (data, name) == (dataset, metric)]
-        test = JudgedTest(model, dataset, metric)
+        test = MetricKey(model, dataset, metric)
         assert not warned(policy, test, value), (dataset, metric)
         if value == (max if better == "lower" else min)(others):
             worse = value + (0.004 if better == "lower" else -0.004)
@@ -132,7 +132,7 @@ def test_no_published_model_breaks_the_policy_of_its_paper_and_the_worst_of_nine
 def test_a_model_that_does_not_look_or_hardly_answers_breaks_it_on_any_data(name: str) -> None:
     policy = read(name)
     for metric, value in (("visual_gain", 0.0), ("accuracy_above_chance", 0.02)):
-        assert broken(policy, JudgedTest("m", "anything", metric), value), metric
+        assert broken(policy, MetricKey("m", "anything", metric), value), metric
 
 
 @pytest.mark.parametrize("name", ["default", "strict", "robustbench", "resbench"])
@@ -146,7 +146,7 @@ def test_the_strict_policy_asks_for_the_better_half_of_mmbench() -> None:
     policy, found = read("strict"), published_sweeps()
     for metric in ("worst_case_drop", "worst_at_low", "severe_failure_rate", "benign_at_low"):
         values = [value for _, data, name, value in found if (data, name) == ("MMBench_DEV_EN", metric)]
-        test = JudgedTest("m", "d", metric)
+        test = MetricKey("m", "d", metric)
         said = warned if metric in {"severe_failure_rate", "benign_at_low"} else broken
         assert not said(policy, test, statistics.median(values)), metric
         worst = min(values) if metric == "benign_at_low" else max(values)
@@ -158,7 +158,7 @@ def test_the_strict_policy_is_nowhere_looser_than_the_default() -> None:
     assert strict.budgets.max_unparsed_rate < default.budgets.max_unparsed_rate
     assert {*default.coverage.suites} < {*strict.coverage.suites}
     for metric, value in {"worst_at_low": 0.12, "mean_drop": 0.04, "mean_harmful_flip_rate": 0.06, "visual_gain": 0.05}.items():
-        test = JudgedTest("m", "d", metric)
+        test = MetricKey("m", "d", metric)
         assert (broken(strict, test, value) != set(), broken(default, test, value)) == (True, set()), metric
 
 
@@ -189,7 +189,7 @@ def test_a_smoke_test_finds_wrecks_and_judges_values() -> None:
     policy, default = read("ci-smoke"), read("default")
     assert {rule.treatment.judge for rule in policy.rules} == {JudgedBy.POINT}
     for metric, ok, wreck in (("worst_at_low", 0.2, 0.3), ("mean_drop", 0.06, 0.2)):
-        test = JudgedTest("m", "d", metric)
+        test = MetricKey("m", "d", metric)
         assert (broken(policy, test, ok), bool(broken(policy, test, wreck))) == (set(), True)
         assert broken(default, test, ok), metric
 
@@ -207,7 +207,7 @@ def test_every_published_pcri_keeps_its_bound_and_the_lowest_reaches_it() -> Non
     lowest: dict[tuple[str, str], float] = {}
     for row in rows:
         metric = "corpus_pcri" if row["format"] == "caption" else "pcri"
-        test = JudgedTest(row["model"], row["dataset"], metric, f"patches:{row['n']}", "patches", row["n"])
+        test = MetricKey(row["model"], row["dataset"], metric, f"patches:{row['n']}", "patches", row["n"])
         assert not warned(policy, test, float(row["pcri"])), row
         key = row["dataset"], row["n"]
         lowest[key] = min(lowest.get(key, 9.0), float(row["pcri"]))
@@ -224,7 +224,7 @@ def test_the_bands_of_rci() -> None:
         for column, text in row.items():
             if column != "dataset":
                 n = column[-1]
-                test = JudgedTest(column[:-3], row["dataset"], "rci", f"patches:{n}", "patches", n)
+                test = MetricKey(column[:-3], row["dataset"], "rci", f"patches:{n}", "patches", n)
                 assert warned(policy, test, float(text)) == (abs(float(text)) > 0.10), (row["dataset"], column)
 
 
@@ -249,7 +249,7 @@ def test_every_published_curve_keeps_the_policy_of_res_bench_and_the_worst_of_ei
     }
     rows = table("metrics_resbench_main.csv")
     for column, metric in columns.items():
-        test = JudgedTest("m", "ResBench", metric)
+        test = MetricKey("m", "ResBench", metric)
         values = [float(row[column]) for row in rows]
         assert [value for value in values if warned(policy, test, value)] == []
         worst, step = (max(values), 0.001) if column in {"ace", "rce"} else (min(values), -0.001)
@@ -261,8 +261,8 @@ def test_every_published_curve_keeps_the_policy_of_res_bench_and_the_worst_of_ei
         turns = sum(abs(after - before) for before, after in pairwise(curve)) - abs(curve[-1] - curve[0])
         parts = {"largest_downward_step": fall, "resolution_net": curve[-1] - curve[0], "resolution_wobble": turns}
         for metric, value in (*parts.items(), ("clean_accuracy", curve[-1])):
-            assert broken(policy, JudgedTest("m", "anything", metric), value) == set(), metric
-        assert broken(read("strict"), JudgedTest("m", "anything", "largest_downward_step"), fall) == set()
+            assert broken(policy, MetricKey("m", "anything", metric), value) == set(), metric
+        assert broken(read("strict"), MetricKey("m", "anything", "largest_downward_step"), fall) == set()
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_every_published_curve_keeps_the_policy_of_res_bench_and_the_worst_of_ei
     [("largest_downward_step", 0.07), ("resolution_net", 0.35), ("resolution_wobble", 0.30), ("visual_gain", 0.0)],
 )
 def test_what_is_wrong_with_a_curve_blocks_on_any_data(metric: str, value: float) -> None:
-    assert broken(read("resbench"), JudgedTest("m", "anything", metric), value)
+    assert broken(read("resbench"), MetricKey("m", "anything", metric), value)
 
 
 @pytest.mark.cases(
@@ -292,5 +292,5 @@ def test_what_is_wrong_with_a_curve_blocks_on_any_data(metric: str, value: float
     ],
 )
 def test_what_the_observatory_says(metric: str, split: str, value: float, outcome: str) -> None:
-    test = JudgedTest("m", "faces.pointing", metric, split)
+    test = MetricKey("m", "faces.pointing", metric, split)
     assert broken(read("observatory"), test, value) == ({outcome} if outcome else set())

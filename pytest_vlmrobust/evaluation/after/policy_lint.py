@@ -24,7 +24,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import (
     shows_looking,
 )
 from pytest_vlmrobust.evaluation.power.sample_size import sentences, undecidable
-from pytest_vlmrobust.policies import JudgedTest, Policy, Rule, Scope, Tier, Waiver
+from pytest_vlmrobust.policies import MetricKey, Policy, Rule, Scope, Tier, Waiver
 from pytest_vlmrobust.policies.budgets import BUILT_IN
 
 SOON = timedelta(days=30)
@@ -179,7 +179,7 @@ def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: dat
         yield Finding(waiver.source, f"{named} covers nothing: no rule that blocks is about {waiver.metric} there. Remove it")
 
 
-def _anywhere(rule: Rule, tests: Iterable[JudgedTest]) -> Rule:
+def _anywhere(rule: Rule, tests: Iterable[MetricKey]) -> Rule:
     """Returns a rule for every model, and for all data unless it is about tasks, which every collection has by the same names."""
     unless = rule.unless if rule.unless and not (rule.unless.model or rule.unless.dataset) else None
     of_tasks = replace(rule, where=replace(rule.where, model=()), unless=unless)

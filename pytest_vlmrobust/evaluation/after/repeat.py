@@ -16,9 +16,9 @@ from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.plan import RUNGS
-from pytest_vlmrobust.evaluation.run.queue import Asking
+from pytest_vlmrobust.evaluation.run.queue import Query
 from pytest_vlmrobust.metrics.statistics.proportions import exact_interval
-from pytest_vlmrobust.policies import JudgedTest, Rule
+from pytest_vlmrobust.policies import MetricKey, Rule
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Answer, Evidence
 
@@ -67,18 +67,18 @@ def _interleave(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
 
 def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -> list[tuple[Sample, Prediction]]:
     """Returns what the model is asked and answers now, in the order of ``chosen``; the store keeps the answers that it has."""
-    asked: dict[Cell, list[Asking]] = {}
+    asked: dict[Cell, list[Query]] = {}
     pairs: list[tuple[Sample, Prediction]] = []
     for start in range(0, len(chosen), batch_size):
         batch = chosen[start : start + batch_size]
         for answer in batch:
             if answer.cell not in asked:
-                asked[answer.cell] = evaluator.asked(answer.cell)
-        askings = [asked[answer.cell][answer.place] for answer in batch]
-        requests = [evaluator.request(answer.cell, asking) for answer, asking in zip(batch, askings, strict=True)]
+                asked[answer.cell] = evaluator.queries(answer.cell)
+        queries = [asked[answer.cell][answer.place] for answer in batch]
+        requests = [evaluator.request(answer.cell, query) for answer, query in zip(batch, queries, strict=True)]
         model = batch[0].cell.model
         predictions = evaluator.ask(model, requests)
-        pairs += zip((asking.sample for asking in askings), predictions, strict=True)
+        pairs += zip((query.sample for query in queries), predictions, strict=True)
     return pairs
 
 
@@ -198,7 +198,7 @@ def rules_about(about: Repeatability, rules: Iterable[Rule], records: Iterable[R
     Rules about categories are left out: the noise on a category, which has fewer samples, is not known.
     """
     tests = [
-        JudgedTest(record.model, record.dataset, measure.metric, record.setting or record.split, record.family, record.level)
+        MetricKey(record.model, record.dataset, measure.metric, record.setting or record.split, record.family, record.level)
         for record in records
         if (record.model, record.dataset) == (about.model, about.dataset)
         for measure in record.measures

@@ -35,7 +35,7 @@ from pytest_vlmrobust.metrics.sequential import (
     min_accuracy,
     min_relative_drop,
 )
-from pytest_vlmrobust.policies import Bound, JudgedBy, JudgedTest, Multiplicity, Policy, Rule
+from pytest_vlmrobust.policies import Bound, JudgedBy, MetricKey, Multiplicity, Policy, Rule
 
 Scores: TypeAlias = NDArray[np.float64]
 LimitsOf: TypeAlias = Callable[[Bound, bool], list[Limit]]
@@ -259,7 +259,7 @@ def judges_value(rule: Rule) -> bool:
     return rule.treatment.judge is JudgedBy.POINT
 
 
-def risks(policy: Policy, rule: Rule, test: JudgedTest) -> tuple[float, float]:
+def risks(policy: Policy, rule: Rule, test: MetricKey) -> tuple[float, float]:
     """Returns the risks of a wrong PASS and of a wrong FAIL that one test may take; the latter is shared by all of a run."""
     treatment = rule.treatment
     shared = policy.sharing(rule, test) if treatment.multiplicity is Multiplicity.BONFERRONI else 1

@@ -68,15 +68,15 @@ def gain_over_blind(table: ScoreTable, confidence: float) -> Measure:
     return Measure(GAIN, estimate.value, estimate.low, estimate.high, n=estimate.n, reason=reason)
 
 
-def measures_beside_clean(measured: Answers, clean: CellResult) -> list[Measure]:
+def measures_beside_clean(answers: Answers, clean: CellResult) -> list[Measure]:
     """Returns what is suspicious about answers to the unchanged images, and what a few of them are when asked once more.
 
     Each is a measure that no rule is about; what is wrong is a warning on it.
     """
     model, answered = clean.cell.model, _answered(clean)
     suspicious = _one_answer(model, answered) or _blind_to_pictures(model, answered)
-    others, exchanged = _pairs(measured, clean, EXCHANGED, EXCHANGED_RATE)
-    again, alone = _pairs(measured, clean, AGAIN, ALONE_RATE)
+    others, exchanged = _pairs(answers, clean, EXCHANGED, EXCHANGED_RATE)
+    again, alone = _pairs(answers, clean, AGAIN, ALONE_RATE)
     alone = [_of_answers_alone(model, again)] if again else alone
     exchanged = [_of_other_pictures(model, others, again)] if others else exchanged
     if suspicious:  # which says the same, and of more answers
@@ -122,13 +122,13 @@ Pair = tuple[Answered, Answered]
 """The answer to a question of the clean cell, and that of a probe."""
 
 
-def _pairs(measured: Answers, clean: CellResult, setting: Setting, name: str) -> tuple[list[Pair], list[Measure]]:
+def _pairs(answers: Answers, clean: CellResult, setting: Setting, name: str) -> tuple[list[Pair], list[Measure]]:
     """Asks a few questions once more; returns the answers that can be compared, or a measure that says why none can."""
     places = probed_places(setting, clean.samples)
     if not places:
         return [], []
     try:
-        again = measured.result(Cell(clean.cell.model, clean.cell.dataset, setting), places)
+        again = answers.result(Cell(clean.cell.model, clean.cell.dataset, setting), places)
     except VlmRobustError as error:  # offline, beyond a budget, or with a model that was lost: no verdict rests on them
         reason = f"{_NOT_ASKED}{on_one_line(str(error), _LONGEST_CAUSE)}"
         return [], [Measure(name, math.nan, n=0, reason=reason)]

@@ -30,7 +30,7 @@ from pytest_vlmrobust.policies import (
     Condition,
     Coverage,
     Extent,
-    JudgedTest,
+    MetricKey,
     Missed,
     Policy,
     Rule,
@@ -418,7 +418,7 @@ def _without_baseline(rule: Rule) -> str:
 def refuse_unknown_scopes(
     policies: Iterable[Policy],
     plan: Sequence[Planned],
-    tests: Iterable[JudgedTest],
+    tests: Iterable[MetricKey],
     *,
     models: Iterable[str],
     datasets: Iterable[str],
@@ -435,7 +435,7 @@ def refuse_unknown_scopes(
 
 
 def refuse_empty_slices(
-    policies: Iterable[Policy], tests: Sequence[JudgedTest], strata: Callable[[Iterable[str]], Iterable[str]]
+    policies: Iterable[Policy], tests: Sequence[MetricKey], strata: Callable[[Iterable[str]], Iterable[str]]
 ) -> None:
     """Looks whether the data of a run have rows in each slice of metadata that a rule or a waiver is about."""
     for policy in policies:

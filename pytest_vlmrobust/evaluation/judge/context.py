@@ -48,10 +48,10 @@ class DatasetFacts:
     samples: Sequence[Sample] | None = None
 
     @classmethod
-    def of(cls, measured: Answers, dataset: str, task: str = "") -> DatasetFacts:
+    def of(cls, answers: Answers, dataset: str, task: str = "") -> DatasetFacts:
         """Looks at a dataset. A dataset that cannot be read stays unknown; the tests that need it report why."""
         try:
-            return cls(task, measured.corpus_metric(dataset), measured.samples(dataset))
+            return cls(task, answers.corpus_metric(dataset), answers.samples(dataset))
         except (VlmRobustError, Warning):
             return cls(task)
 
@@ -61,7 +61,7 @@ class PlannedTest:
     """A test before it runs: what says by which quantities it will be judged."""
 
     planned: Planned
-    asked: DatasetFacts = dataclasses.field(default_factory=DatasetFacts)
+    dataset_facts: DatasetFacts = dataclasses.field(default_factory=DatasetFacts)
     baseline: bool = False
     """Whether the run is compared with an earlier run."""
     attempts: bool = False
@@ -90,32 +90,32 @@ class PlannedTest:
     @cached_property
     def offered(self) -> frozenset[Needs]:
         """The optional scores and labels that a cell has."""
-        if not self.asked.task:
-            letters = self.asked.samples is None or any(map(answered_by_letter, self.asked.samples))
+        if not self.dataset_facts.task:
+            letters = self.dataset_facts.samples is None or any(map(answered_by_letter, self.dataset_facts.samples))
             return frozenset({Needs.WHOLE_ATTEMPTS} if self.attempts else ()) | (CONFIDENCE if letters else frozenset())
-        possible = {Needs.PEOPLE} | ({Needs.POSITIONS} if self.asked.task in GRIDS else set())
-        if self.asked.samples is None:
+        possible = {Needs.PEOPLE} | ({Needs.POSITIONS} if self.dataset_facts.task in GRIDS else set())
+        if self.dataset_facts.samples is None:
             return frozenset(possible)
-        names = {need: {sample.keys.get(key, "") for sample in self.asked.samples} for need, key in LABEL_KEYS.items()}
+        names = {need: {sample.keys.get(key, "") for sample in self.dataset_facts.samples} for need, key in LABEL_KEYS.items()}
         return frozenset(need for need in possible if len(names[need] - {""}) > 1)
 
     @cached_property
     def categories(self) -> set[str] | None:
         """The categories of the dataset's samples; ``None`` if they are not known yet."""
-        return None if self.asked.samples is None else {sample.category for sample in self.asked.samples}
+        return None if self.dataset_facts.samples is None else {sample.category for sample in self.dataset_facts.samples}
 
 
 @dataclass(eq=False)
 class CellScores:
     """What the quantities of a cell are estimated from. Other cells are evaluated on first use."""
 
-    measured: Answers
+    answers: Answers
     test: PlannedTest
     result: CellResult
     confidence: float = 0.90
-    tried: CellResult | None = None
+    attempts: CellResult | None = None
     """As many attempts at the whole image as there are patches, if a cell of patches is compared with them."""
-    earlier: Baseline | None = None
+    baseline: Baseline | None = None
     """The run that cells are compared with."""
 
     intervals: bool = True
@@ -153,19 +153,19 @@ class CellScores:
         """Returns the answers of the same model to the same questions under another setting."""
         if setting == self.cell.setting:
             return self.result
-        return self.measured.result(Cell(self.cell.model, self.cell.dataset, setting))
+        return self.answers.result(Cell(self.cell.model, self.cell.dataset, setting))
 
     @cached_property
     def table(self) -> ScoreTable:
         """The scores of the cell, on clean images and without images, with the labels of samples."""
         clean, blind = self.clean.values, self.under(NO_IMAGE).values
-        more: dict[str, Any] = labels(self.samples) if self.test.asked.task else {}
+        more: dict[str, Any] = labels(self.samples) if self.test.dataset_facts.task else {}
         if self.result.views > 1:
             more |= {"patches_by_setting": {self.setting: self.result.attempts}, **floors(self.samples)}
-        if self.result.views == 1 and not self.test.asked.task:
+        if self.result.views == 1 and not self.test.dataset_facts.task:
             more["confidences"] = {str(each.cell.setting): each.confidences for each in (self.clean, self.result)}
-        if self.tried is not None:
-            more["whole_attempts"] = self.tried.attempts
+        if self.attempts is not None:
+            more["whole_attempts"] = self.attempts.attempts
         return score_table(self.samples, clean, by_setting={self.setting: self.result.values}, no_image=blind, **more)
 
     @cached_property
@@ -176,24 +176,24 @@ class CellScores:
     @cached_property
     def not_compared(self) -> str:
         """Why the cell cannot be compared with the earlier run, or an empty string."""
-        if self.earlier is None:
+        if self.baseline is None:
             return "there is no earlier run to compare with"
         own = (self.cell, Cell(self.cell.model, self.cell.dataset, CLEAN))
-        unmeasured = [cell for cell in own if not self.earlier.has_cell(cell)]
+        unmeasured = [cell for cell in own if not self.baseline.has_cell(cell)]
         return f"the baseline did not measure {unmeasured[0].dataset} under {unmeasured[0].setting}" if unmeasured else ""
 
     @cached_property
     def table_with_baseline(self) -> ScoreTable:
         """The same scores, with those of the earlier run; of the samples that both have."""
         clean = Cell(self.cell.model, self.cell.dataset, CLEAN)
-        if self.earlier is not None:
+        if self.baseline is not None:
             answered = answered_by(self.samples, self.result.predictions, self.result.views)
-            self.earlier.refuse_answers(self.cell, answered)
+            self.baseline.refuse_answers(self.cell, answered)
         scores = (
-            {} if self.earlier is None else {str(c.setting): self.earlier.scores(c, self.measured) for c in (clean, self.cell)}
+            {} if self.baseline is None else {str(c.setting): self.baseline.scores(c, self.answers) for c in (clean, self.cell)}
         )
         table = dataclasses.replace(self.table, baseline_by_setting=scores)
-        kept = [] if self.earlier is None else self.earlier.kept(self.cell.dataset, self.measured)
+        kept = [] if self.baseline is None else self.baseline.kept(self.cell.dataset, self.answers)
         return table if all(kept) else rows_of(table, kept)
 
     def stratum(self, name: str) -> CellScores:
@@ -203,7 +203,9 @@ class CellScores:
         part = copy(self)
         vars(part).pop("table_of_letters", None)
         part.samples = [sample for sample in self.samples if name in sample.strata]
-        part.test = dataclasses.replace(self.test, asked=dataclasses.replace(self.test.asked, samples=part.samples))
+        part.test = dataclasses.replace(
+            self.test, dataset_facts=dataclasses.replace(self.test.dataset_facts, samples=part.samples)
+        )
         part.table = table if table.floors is None else dataclasses.replace(table, **floors(part.samples))
         return part
 

@@ -183,7 +183,7 @@ class _CorpusValue:
 
 
 def _corpus_value(scores: CellScores, result: CellResult) -> _CorpusValue:
-    return _value_of(scores.measured.corpus_metric(scores.cell.dataset), result)
+    return _value_of(scores.answers.corpus_metric(scores.cell.dataset), result)
 
 
 @lru_cache(maxsize=2)  # several quantities of a cell read it, and that of the clean images

@@ -15,7 +15,7 @@ from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.families import Family
 from pytest_vlmrobust.evaluation.run.lookahead import Lookahead
-from pytest_vlmrobust.evaluation.run.queue import Want
+from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.policies import Mode, Policy
 
 from .baseline import Baseline
@@ -31,11 +31,11 @@ def run_test(reads: Reads, sources: Sources, policy: Policy, today: date, coming
     if why := why_not_asked(reads, sources):
         return judge(refused(reads, sources, why), policy, today)
     stopping: Stopping | None = begun or Stopping.of(reads, sources, policy, today)  # None: all answers are asked
-    while stopping and (wants := stopping.next()):
-        stopping.take(coming.scores(wants))
+    while stopping and (requests := stopping.next()):
+        stopping.take(coming.scores(requests))
     if stopping and stopping.is_decided:
         return stopping.counted(judge(stopping.measurement, policy, today, stopping.verdicts))
-    coming.expect([Want(cell) for cell in reads.of_settings])
+    coming.expect([CellRequest(cell) for cell in reads.of_settings])
     return judge(measure(reads, sources), stopping.remaining_policy if stopping else policy, today)
 
 

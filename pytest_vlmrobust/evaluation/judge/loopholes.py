@@ -15,7 +15,7 @@ from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, MetricFacts, Policy, Rule, Tier, Waiver
 from pytest_vlmrobust.policies.budgets import BUDGET_KEYS, BUILT_IN
 
-from .measurements import judged_tests, quantities
+from .measurements import metric_keys, quantities
 from .scopes import ANY, meets
 
 LONG = timedelta(days=5 * 365 + 1)
@@ -90,7 +90,7 @@ def _grids(rule: Rule) -> list[int | None]:
 
 def _meets_grid(rule: Rule, n: int) -> bool:
     cell = Cell(ANY, ANY, Setting.parse(f"{PATCHES}:{n}"))
-    return any(meets(rule.where, rule.unless, test) for test in judged_tests(cell, attempts=True))
+    return any(meets(rule.where, rule.unless, test) for test in metric_keys(cell, attempts=True))
 
 
 def _circumstances_text(about: metrics.Circumstances, grid: int | None) -> str:

@@ -45,13 +45,13 @@ from pytest_vlmrobust.evaluation.run.results import (
 )
 from pytest_vlmrobust.metrics.completeness import arrays_read
 from pytest_vlmrobust.metrics.table import OF_ANSWERS, ScoreTable
-from pytest_vlmrobust.policies import JudgedTest, Policy
+from pytest_vlmrobust.policies import MetricKey, Policy
 
 from . import canaries, observatory
 from .baseline import Baseline, answered_by, baseline_scores, changed_samples, refuse_unlike_answers, why_not_compared
 from .budgets import blind_unparsed, budget_measures, failure_measures
 from .context import CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
-from .measurements import OPTIONS, applying, estimate_all, judged_test, judged_tests, with_choices, with_kept_labels
+from .measurements import OPTIONS, applying, estimate_all, metric_key, metric_keys, with_choices, with_kept_labels
 from .reads import (
     BASELINES,
     AttemptsOf,
@@ -87,7 +87,7 @@ class Sources:
     baseline: Baseline | None = None
     """The earlier run that cells are compared with."""
     attempts_of: AttemptsOf = lambda _cell: None
-    is_ruled: Callable[[JudgedTest], bool] = lambda _test: False
+    is_ruled: Callable[[MetricKey], bool] = lambda _test: False
     """Whether a rule is about a category of a cell; others are not estimated."""
     names: frozenset[str] | None = None
     """The quantities of a cell, or of a summary metric beside itself, that are measured; ``None`` for all."""
@@ -135,7 +135,7 @@ class Measurement:
     """What was measured of a test."""
 
     planned: Planned
-    estimates: Sequence[tuple[JudgedTest, Estimate]]
+    estimates: Sequence[tuple[MetricKey, Estimate]]
     """The estimate of each quantity that a rule may bound; of a summary metric its own first."""
     results: Sequence[CellResult] = ()
     """The answers that it rests on."""
@@ -176,7 +176,7 @@ def refused(reads: Reads, sources: Sources, why: str) -> Measurement:
     planned, answers, lacking = reads.planned, sources.answers, sources.data.lacking(reads.planned.dataset)
     if isinstance(planned, Cell):
         asked = DatasetFacts.of(answers, planned.dataset, sources.task(planned.dataset))
-        tests = judged_tests(planned, asked, baseline=sources.baseline is not None)
+        tests = metric_keys(planned, asked, baseline=sources.baseline is not None)
         nothing = Estimate(math.nan, 0, valid=False, reason=why)
         baselines = [] if lacking else _baselines_of(sources, [planned.model], planned.dataset)
         return Measurement(
@@ -185,7 +185,7 @@ def refused(reads: Reads, sources: Sources, why: str) -> Measurement:
             budgets=lambda policy, _today: _baseline_failures(policy, baselines),
             facts=lambda: {**_about_cell(planned), "not_asked": why},
         )
-    test = JudgedTest(planned.model, planned.dataset, planned.metric, planned.split)
+    test = MetricKey(planned.model, planned.dataset, planned.metric, planned.split)
     facts: dict[str, Any] = {**_about_summary(planned), "not_asked": why}
     if lacking:
         return Measurement(planned, [(test, Estimate(math.nan, 0, valid=False, reason=why))], facts=lambda: facts)
@@ -255,7 +255,7 @@ def _measure_cell(cell: Cell, reads: Reads, sources: Sources) -> Measurement:
     test = PlannedTest(cell, asked, baseline=baseline is not None, attempts=bool(tried))
     attempts = tried[0] if tried else None
     scores = CellScores(answers, test, result, sources.confidence, attempts, baseline, intervals=not sources.is_part)
-    estimates = [(judged_test(test, name), estimate) for name, estimate in estimate_all(test, scores, sources.names).items()]
+    estimates = [(metric_key(test, name), estimate) for name, estimate in estimate_all(test, scores, sources.names).items()]
     estimates += _by_category(scores, sources)
     excused = sources.why_task_not_shown(cell.model, cell.dataset)
 
@@ -298,13 +298,13 @@ def _measure_cell(cell: Cell, reads: Reads, sources: Sources) -> Measurement:
     )
 
 
-def _by_category(scores: CellScores, sources: Sources) -> list[tuple[JudgedTest, Estimate]]:
+def _by_category(scores: CellScores, sources: Sources) -> list[tuple[MetricKey, Estimate]]:
     """Returns the estimates of the categories and slices of a cell that a rule is about."""
-    estimates: list[tuple[JudgedTest, Estimate]] = []
+    estimates: list[tuple[MetricKey, Estimate]] = []
     alike = strata_by_kind(scores.samples).values()
     named = [each.name for each in applying(scores.test) if each.by_category]
     for stratum, count in [(name, len(names)) for names in alike for name in names]:
-        tests = {name: judged_test(scores.test, name, stratum, count) for name in named}
+        tests = {name: metric_key(scores.test, name, stratum, count) for name in named}
         if ruled := {name: test for name, test in tests.items() if sources.is_ruled(test)}:
             part = scores.stratum(stratum)
             estimated = [each for each in applying(part.test) if each.name in ruled]
@@ -337,7 +337,7 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
     estimates = estimate_all(test, scores, names)
     own = estimates.pop(sweep.metric)
     own = dataclasses.replace(own, valid=False, reason=invalid) if invalid else own
-    further = [] if invalid else [(judged_test(test, name), estimate) for name, estimate in estimates.items()]
+    further = [] if invalid else [(metric_key(test, name), estimate) for name, estimate in estimates.items()]
     further += [] if invalid else _by_stratum(test, scores, sources)
     results = [answers.result(cell) for cell in used]
 
@@ -361,7 +361,7 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
 
     return Measurement(
         sweep,
-        [(JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split), own), *further],
+        [(MetricKey(sweep.model, sweep.dataset, sweep.metric, sweep.split), own), *further],
         results,
         _failures(results),
         facts,
@@ -375,7 +375,7 @@ def summary(
     """Returns the measurement of a summary metric that is estimated from parts of its cells."""
     return Measurement(
         sweep,
-        [(JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split), estimate)],
+        [(MetricKey(sweep.model, sweep.dataset, sweep.metric, sweep.split), estimate)],
         results,
         _failures(results),
         lambda: {**_about_summary(sweep), "n": estimate.n, "notes": notes},
@@ -425,13 +425,13 @@ def _on_common(
     return rows_of(table, kept), both, [*baseline.left_out(dataset, sources.answers)]
 
 
-def _by_stratum(test: PlannedTest, scores: SweepScores, sources: Sources) -> list[tuple[JudgedTest, Estimate]]:
+def _by_stratum(test: PlannedTest, scores: SweepScores, sources: Sources) -> list[tuple[MetricKey, Estimate]]:
     """Returns a summary metric of the curve over resolutions for each category and sub-task."""
     estimates = []
     for quantity in (quantity for quantity in applying(test) if quantity.by_category):
         by_stratum = estimates_by_stratum(quantity.name, scores.table, scores.samples, sources.confidence)
         strata = len(by_stratum)
-        estimates += [(judged_test(test, quantity.name, name, strata), estimate) for name, estimate in by_stratum.items()]
+        estimates += [(metric_key(test, quantity.name, name, strata), estimate) for name, estimate in by_stratum.items()]
     return estimates
 
 
@@ -457,7 +457,7 @@ def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Me
     notes = (observatory.members_note(planned, family, scores),)
     return Measurement(
         planned,
-        [(JudgedTest(planned.model, planned.dataset, planned.metric, planned.split), own)],
+        [(MetricKey(planned.model, planned.dataset, planned.metric, planned.split), own)],
         every,
         _failures(every),
         lambda: {**_about_summary(planned), "n": own.n, "notes": notes},
@@ -533,7 +533,7 @@ def _valid_value(estimate: Estimate) -> float:
     return estimate.value if estimate.valid else math.nan
 
 
-def rci_bands(estimates: Iterable[tuple[JudgedTest, Estimate]], setting: Setting) -> tuple[str, ...]:
+def rci_bands(estimates: Iterable[tuple[MetricKey, Estimate]], setting: Setting) -> tuple[str, ...]:
     """Returns the band of the Region Comprehension Index, if it was measured."""
     values = [_valid_value(estimate) for test, estimate in estimates if test.metric == "rci" and not test.category]
     return tuple(f"{setting}: an RCI of {value:.3f} is {metrics.rci_band(value)}" for value in values if not math.isnan(value))

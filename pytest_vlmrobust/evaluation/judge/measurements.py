@@ -33,7 +33,7 @@ from pytest_vlmrobust.metrics.record import Facts, Metric
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS, REGISTRY, ambiguous_message
 from pytest_vlmrobust.metrics.table import CONFIDENCE, Needs, ScoreTable
 from pytest_vlmrobust.perturbations.typographic import NOTE, WRONG
-from pytest_vlmrobust.policies import JudgedTest, MetricFacts
+from pytest_vlmrobust.policies import MetricFacts, MetricKey
 
 from . import corpus, directional, observatory
 from .context import CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
@@ -157,18 +157,18 @@ def estimate_all(
     return estimates
 
 
-def judged_tests(
-    planned: Planned, asked: DatasetFacts | None = None, *, baseline: bool = False, attempts: bool = False
-) -> list[JudgedTest]:
-    """Returns one JudgedTest for each quantity that a planned test will be judged by, without categories."""
-    test = PlannedTest(planned, asked or DatasetFacts(), baseline, attempts)
-    return [judged_test(test, each.name) for each in applying(test)]
+def metric_keys(
+    planned: Planned, facts: DatasetFacts | None = None, *, baseline: bool = False, attempts: bool = False
+) -> list[MetricKey]:
+    """Returns one MetricKey for each quantity that a planned test will be judged by, without categories."""
+    test = PlannedTest(planned, facts or DatasetFacts(), baseline, attempts)
+    return [metric_key(test, each.name) for each in applying(test)]
 
 
-def judged_test(test: PlannedTest, metric: str, category: str = "", strata: int = 1) -> JudgedTest:
-    """Returns the JudgedTest of one quantity of a test, or of one of its categories."""
+def metric_key(test: PlannedTest, metric: str, category: str = "", strata: int = 1) -> MetricKey:
+    """Returns the MetricKey of one quantity of a test, or of one of its categories."""
     setting = str(test.setting) if isinstance(test.planned, Cell) else test.planned.split
-    return JudgedTest(test.planned.model, test.planned.dataset, metric, setting, *test.family_and_level, category, strata)
+    return MetricKey(test.planned.model, test.planned.dataset, metric, setting, *test.family_and_level, category, strata)
 
 
 # Quantities that are formulas over scores: the registered metrics, and properties of families.
@@ -198,7 +198,7 @@ def _measures_cell(metric: Metric, test: PlannedTest) -> bool:
 
 def _suite(test: PlannedTest) -> str:
     """Returns the suite of the metrics for a cell."""
-    return OBSERVATORY if test.asked.task else _SUITES.get(test.family_and_level[0].rpartition("+")[2], CORRUPTIONS)
+    return OBSERVATORY if test.dataset_facts.task else _SUITES.get(test.family_and_level[0].rpartition("+")[2], CORRUPTIONS)
 
 
 def _is_offered(metric: Metric, test: PlannedTest) -> bool:
@@ -331,7 +331,7 @@ def with_kept_labels(table: ScoreTable, samples: Sequence[Sample]) -> tuple[Scor
 def _may_change_labels(test: PlannedTest) -> bool:
     if test.setting is None or not test.perturbed:
         return False
-    return test.asked.samples is None or not all(label_preserving(test.setting, test.asked.samples))
+    return test.dataset_facts.samples is None or not all(label_preserving(test.setting, test.dataset_facts.samples))
 
 
 def label_preserving_drop(scores: CellScores) -> Estimate:
@@ -391,7 +391,7 @@ def yes_rate_shift(scores: CellScores) -> Estimate:
 
 
 def _asks_yes_or_no(test: PlannedTest) -> bool:
-    known = test.asked.samples
+    known = test.dataset_facts.samples
     return _is_corrupted(test) and (known is None or any(sample.task == "yes_no" for sample in known))
 
 
@@ -486,7 +486,7 @@ def typographic_word_drop(scores: CellScores) -> Estimate:
 
 def _has_own_metric(test: PlannedTest) -> bool:
     """Whether a dataset publishes another number than the mean of scores, or may do so."""
-    return test.setting is not None and test.asked.corpus_metric != corpus.MEAN
+    return test.setting is not None and test.dataset_facts.corpus_metric != corpus.MEAN
 
 
 _CORPUS_INTERVAL = (

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.families import Family
-from pytest_vlmrobust.evaluation.run.prompts import told_overlaps
+from pytest_vlmrobust.evaluation.run.prompts import prompt_leakage_ious
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.evaluation.tasks.material import GROUPING, NEIGHBOURS_BY
@@ -39,12 +39,12 @@ LABELS = {
 """The noun of each label by which samples are compared."""
 
 
-def why_task_not_shown(measured: Answers, model: str, dataset: str) -> str:
+def why_task_not_shown(answers: Answers, model: str, dataset: str) -> str:
     """Returns why a model is not shown to do a task at all, or an empty string. Its losses are then meaningless.
 
     It must score higher with the original images than without, and for boxes also higher than the prompt alone allows.
     """
-    return why_scores_do_not_show(baselines_table(measured, model, dataset), told_overlaps(measured.samples(dataset)))
+    return why_scores_do_not_show(baselines_table(answers, model, dataset), prompt_leakage_ious(answers.samples(dataset)))
 
 
 def why_scores_do_not_show(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
@@ -57,15 +57,15 @@ def why_prompt_suffices(baselines: ScoreTable, prompt_overlaps: NDArray[np.float
     return "" if prompt_overlaps is None else metrics.exceeds_the_prompt(baselines, prompt_overlaps)
 
 
-def why_pictures_not_needed(measured: Answers, model: str, dataset: str, setting: str) -> str:
+def why_pictures_not_needed(answers: Answers, model: str, dataset: str, setting: str) -> str:
     """Returns why a test on original images must not pass (its boxes may come from the prompt alone), or an empty string.
 
     The test may still fail. Changed images and families are not measured at all if :func:`why_task_not_shown` gives a reason.
     """
-    on_originals = setting in {"", CLEAN_NAME} and model in measured.models
-    if (prompt_overlaps := told_overlaps(measured.samples(dataset)) if on_originals else None) is None:
+    on_originals = setting in {"", CLEAN_NAME} and model in answers.models
+    if (prompt_overlaps := prompt_leakage_ious(answers.samples(dataset)) if on_originals else None) is None:
         return ""
-    return why_prompt_suffices(baselines_table(measured, model, dataset), prompt_overlaps)
+    return why_prompt_suffices(baselines_table(answers, model, dataset), prompt_overlaps)
 
 
 def why_not_offered(metric: str, table: ScoreTable) -> str:
@@ -211,20 +211,20 @@ def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
 
 def asks_for_boxes(test: PlannedTest) -> bool:
     """Whether a cell of a task asks for boxes; answers without the images need not give any."""
-    if not test.asked.task or test.setting in (None, NO_IMAGE):
+    if not test.dataset_facts.task or test.setting in (None, NO_IMAGE):
         return False
-    if test.asked.samples is None:
-        return test.asked.task not in GRIDS
-    return any(sample.localisation for sample in test.asked.samples)
+    if test.dataset_facts.samples is None:
+        return test.dataset_facts.task not in GRIDS
+    return any(sample.localisation for sample in test.dataset_facts.samples)
 
 
 def asks_for_grid_cells(test: PlannedTest) -> bool:
     """Whether a cell of a task asks for a cell of a grid; answers without the images need not name any."""
-    if not test.asked.task or test.setting in (None, NO_IMAGE) or asks_for_boxes(test):
+    if not test.dataset_facts.task or test.setting in (None, NO_IMAGE) or asks_for_boxes(test):
         return False
-    if test.asked.samples is None:
-        return test.asked.task in GRIDS
-    return any("position" in sample.keys for sample in test.asked.samples)
+    if test.dataset_facts.samples is None:
+        return test.dataset_facts.task in GRIDS
+    return any("position" in sample.keys for sample in test.dataset_facts.samples)
 
 
 def coverage_estimate(scores: CellScores) -> Estimate:

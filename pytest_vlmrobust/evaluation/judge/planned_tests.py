@@ -12,13 +12,13 @@ from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.plan import ORDERS, expand_settings
 from pytest_vlmrobust.evaluation.run.selection import SelectedTest, Selection
-from pytest_vlmrobust.policies import JudgedTest, Policy
+from pytest_vlmrobust.policies import MetricKey, Policy
 
 from .baseline import Baseline
 from .conditions import refuse_empty_slices, refuse_loopholes, refuse_unknown_scopes
 from .context import DatasetFacts
 from .judge_inputs import StoredTest
-from .measurements import judged_tests
+from .measurements import metric_keys
 from .reads import Reads, attempts_of, reads_of
 
 
@@ -41,11 +41,7 @@ class PlannedTests:
     """Whether the run is compared with an earlier one."""
 
     def expand_settings(self, names: Sequence[str], dataset: str) -> tuple[Setting, ...]:
-        """Returns the settings that the names in a mark stand for on a dataset.
-
-        Raises:
-            VlmRobustError: there is no such dataset, or no such setting.
-        """
+        """Returns the settings that the names in a mark stand for on a dataset."""
         edge = self.data.open(dataset).native_long_edge
         return expand_settings(names, edge, self.grids, self.data.most_options(dataset) if ORDERS in names else 0)
 
@@ -68,31 +64,19 @@ class PlannedTests:
         """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for."""
         return attempts_of(cell, self.policies[cell.model], always=self.attempts)
 
-    def judged_by_model(self) -> dict[str, list[JudgedTest]]:
+    def judged_by_model(self) -> dict[str, list[MetricKey]]:
         """Returns what the planned tests of each model may be judged by."""
         return self._judged_by_model(lambda dataset: DatasetFacts(self.data.tasks.get(dataset, "")))
 
-    def sharing_risk(self, measured: Answers) -> dict[str, list[JudgedTest]]:
+    def sharing_risk(self, answers: Answers) -> dict[str, list[MetricKey]]:
         """Returns, by model, what its planned tests will be judged by: they share the risk of the rules on it."""
         tasks = self.data.tasks
         names = dict.fromkeys(planned.dataset for planned in self.selection.plan)
-        asked = {name: DatasetFacts.of(measured, name, tasks.get(name, "")) for name in names}
+        asked = {name: DatasetFacts.of(answers, name, tasks.get(name, "")) for name in names}
         return self._judged_by_model(asked.__getitem__)
 
     def check(self, tests: Iterable[SelectedTest], baseline: Baseline | None, seed: int, today: date) -> None:
-        """Refuses rules and waivers that are about nothing, and a baseline that tests cannot be compared with.
-
-        Args:
-            tests: those that are to be compared.
-            baseline: the earlier run, if there is one.
-            seed: that images are made with in this run.
-            today: what waivers are dated against.
-
-        Raises:
-            PolicyError: a rule or a waiver names what does not exist, a rule cannot fail, or a waiver cannot cover a breach.
-            DatasetError: the baseline was made with another seed, and both runs have a cell whose setting depends on it.
-            StoreError: the manifest of the baseline cannot be read.
-        """
+        """Refuses rules and waivers that are about nothing, and a baseline that tests cannot be compared with."""
         judged = (test for tests in self.judged_by_model().values() for test in tests)
         refuse_unknown_scopes(
             self.policies.values(), self.selection.plan, judged, models=self.models, datasets=self.data.factories
@@ -102,11 +86,7 @@ class PlannedTests:
             baseline.refuse_seed(seed, (cell for test in tests for cell in self.reads_of(test).compared))
 
     def check_slices(self) -> None:
-        """Refuses rules and waivers about slices of metadata that no row of the data is in.
-
-        Raises:
-            PolicyError: there is one; the message names the nearest value.
-        """
+        """Refuses rules and waivers about slices of metadata that no row of the data is in."""
         judged = [test for tests in self.judged_by_model().values() for test in tests]
         refuse_empty_slices(self.policies.values(), judged, self.data.strata)
 
@@ -114,12 +94,12 @@ class PlannedTests:
         """Returns the selected tests as the inputs of the judge keep them."""
         return tuple(StoredTest(test.nodeid, test.about, self.settings_of(test)) for test in self.selection.tests)
 
-    def _judged_by_model(self, asked: Callable[[str], DatasetFacts]) -> dict[str, list[JudgedTest]]:
-        by_model: dict[str, list[JudgedTest]] = {}
+    def _judged_by_model(self, asked: Callable[[str], DatasetFacts]) -> dict[str, list[MetricKey]]:
+        by_model: dict[str, list[MetricKey]] = {}
         for planned in self.selection.plan:
             by_model.setdefault(planned.model, []).extend(self._judged_by(planned, asked(planned.dataset)))
         return by_model
 
-    def _judged_by(self, planned: Planned, asked: DatasetFacts) -> list[JudgedTest]:
+    def _judged_by(self, planned: Planned, asked: DatasetFacts) -> list[MetricKey]:
         attempts = isinstance(planned, Cell) and self.attempts_of(planned) is not None
-        return judged_tests(planned, asked, baseline=self.compares, attempts=attempts)
+        return metric_keys(planned, asked, baseline=self.compares, attempts=attempts)

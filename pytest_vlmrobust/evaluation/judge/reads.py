@@ -21,14 +21,14 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.run.answers import Answers, chances
 from pytest_vlmrobust.evaluation.run.data import TaskData
-from pytest_vlmrobust.evaluation.run.families import families, twin
+from pytest_vlmrobust.evaluation.run.families import families, non_thinking_counterpart
 from pytest_vlmrobust.evaluation.run.floor import floor
 from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, OF_ANSWERS, ScoreTable
 from pytest_vlmrobust.perturbations.typographic import NONSENSE, WRONG
-from pytest_vlmrobust.policies import JudgedTest, Policy
+from pytest_vlmrobust.policies import MetricKey, Policy
 
 BASELINES = (CLEAN, NO_IMAGE)
 WITHOUT_SETTINGS = frozenset({Needs.CLEAN, Needs.NO_IMAGE, Needs.CHANCES, Needs.FLOORS})
@@ -134,7 +134,7 @@ def _of_sweep(
     if Needs.UNHINTED_BY_SETTING in needs:
         by_need[Needs.UNHINTED_BY_SETTING] = _cells([sweep.model], data.unhinted(sweep.dataset), with_clean)
     if Needs.BASE_BY_SETTING in needs:
-        by_need[Needs.BASE_BY_SETTING] = _cells([twin(models, sweep.model)], sweep.dataset, with_clean)
+        by_need[Needs.BASE_BY_SETTING] = _cells([non_thinking_counterpart(models, sweep.model)], sweep.dataset, with_clean)
     return by_need
 
 
@@ -173,7 +173,7 @@ def _is_ruled(cell: Cell, policy: Policy) -> bool:
     """Whether a rule of the policy bounds a metric that needs attempts, on this cell or its categories."""
     family, level = family_and_level(cell.setting)
     names = [name for name in metrics.names(scope="cell") if Needs.WHOLE_ATTEMPTS in metrics.get(name).needs]
-    tests = [JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level) for name in names]
+    tests = [MetricKey(cell.model, cell.dataset, name, str(cell.setting), family, level) for name in names]
     return any(rule.bounds(test) for rule in policy.rules for test in tests)
 
 
@@ -193,17 +193,17 @@ def score_table(samples: Sequence[Sample], clean: NDArray[np.float64], **scores:
     return ScoreTable(clean=clean, groups=groups_of(samples), chances=chances(samples), **scores)
 
 
-def baselines_table(measured: Answers, model: str, dataset: str) -> ScoreTable:
+def baselines_table(answers: Answers, model: str, dataset: str) -> ScoreTable:
     """Returns the scores of a model with the unchanged images, and without any."""
-    clean, blind = (measured.result(cell) for cell in _cells([model], dataset, BASELINES))
+    clean, blind = (answers.result(cell) for cell in _cells([model], dataset, BASELINES))
     return score_table(clean.samples, clean.values, no_image=blind.values)
 
 
-def sweep_table(reads: Reads, measured: Answers, *, is_task: bool, everything: Sequence[Sample]) -> ScoreTable:
+def sweep_table(reads: Reads, answers: Answers, *, is_task: bool, everything: Sequence[Sample]) -> ScoreTable:
     """Returns the scores that a summary metric is computed from; those of an earlier run are added by the judge."""
-    sweep, samples = reads.planned, measured.samples(reads.planned.dataset)
+    sweep, samples = reads.planned, answers.samples(reads.planned.dataset)
     needs = set() if not isinstance(sweep, SweepMetric) else set(metrics.get(sweep.metric).needs)
-    results = {need: {str(cell.setting): measured.result(cell) for cell in cells} for need, cells in reads.by_need.items()}
+    results = {need: {str(cell.setting): answers.result(cell) for cell in cells} for need, cells in reads.by_need.items()}
     values = {need: {name: result.values for name, result in own.items()} for need, own in results.items()}
     blind = values[Needs.NO_IMAGE][str(NO_IMAGE)]
     own = Needs.PERTURBED_BY_SETTING
@@ -252,9 +252,9 @@ def _of_answers(clean: CellResult, others: Mapping[str, CellResult]) -> dict[str
     }
 
 
-def references(measured: Answers, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def references(answers: Answers, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns the scores of all samples of a dataset with their images unchanged, and without them, each of shape (N,)."""
-    clean, blind = (measured.result(cell) for cell in _cells([about.model], about.dataset, BASELINES))
+    clean, blind = (answers.result(cell) for cell in _cells([about.model], about.dataset, BASELINES))
     return clean.values, blind.values
 
 

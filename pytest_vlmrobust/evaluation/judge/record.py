@@ -13,11 +13,11 @@ from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Outc
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.words import on_one_line
-from pytest_vlmrobust.policies import JudgedTest, Policy
+from pytest_vlmrobust.policies import MetricKey, Policy
 
 from .measure import Measurement
 
-Verdicts: TypeAlias = Callable[[JudgedTest, Estimate], Mapping[str, Verdict]]
+Verdicts: TypeAlias = Callable[[MetricKey, Estimate], Mapping[str, Verdict]]
 """Gives the verdicts that a part of the answers decides, by rule."""
 
 
@@ -53,7 +53,7 @@ def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdic
 
 def judge_estimates(
     measurement: Measurement, policy: Policy, today: date, decided: Verdicts | None
-) -> list[tuple[JudgedTest, Estimate, Measure]]:
+) -> list[tuple[MetricKey, Estimate, Measure]]:
     """Judges each estimate; returns it as it was judged: one that keeps its bound without need of images is not valid."""
     judged = []
     for test, estimate in measurement.estimates:
@@ -65,7 +65,7 @@ def judge_estimates(
     return judged
 
 
-def _judged(policy: Policy, test: JudgedTest, estimate: Estimate, today: date, decided: Verdicts | None) -> Measure:
+def _judged(policy: Policy, test: MetricKey, estimate: Estimate, today: date, decided: Verdicts | None) -> Measure:
     measure = policy.measure(test, estimate, today=today, decided=decided(test, estimate) if decided else None)
     measure = dataclasses.replace(measure, category=test.category)
     if decided or not estimate.valid:  # an interval that ignores an early stop is not shown, nor a number that does not apply

@@ -21,12 +21,12 @@ from pytest_vlmrobust.evaluation.run.resolutions import PREPROCESSING
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS as GRIDS
 from pytest_vlmrobust.perturbations.catalog import SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
-from pytest_vlmrobust.policies import NO_LEVEL, JudgedTest, Scope, Tier
+from pytest_vlmrobust.policies import NO_LEVEL, MetricKey, Scope, Tier
 from pytest_vlmrobust.policies.rules import plain_decimal
 from pytest_vlmrobust.shipped import shipped
 
 from .context import DatasetFacts
-from .measurements import judged_tests, quantities
+from .measurements import metric_keys, quantities
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import MetricFacts, Policy, Rule, Waiver
@@ -110,7 +110,7 @@ class KnownNames:
     levels: frozenset[str]
 
     @classmethod
-    def of(cls, tests: Iterable[JudgedTest] = ()) -> KnownNames:
+    def of(cls, tests: Iterable[MetricKey] = ()) -> KnownNames:
         """Returns the names of everything that is registered, and of the tests of a run."""
         planned = list(tests)
         listed = [perturbations.info(name) for name in _registered_settings()]
@@ -145,9 +145,9 @@ class KnownNames:
         return self.families if field == "family" else self.levels
 
 
-def _test(field: str, name: str) -> JudgedTest:
+def _test(field: str, name: str) -> MetricKey:
     about: dict[str, Any] = {field: name}
-    return JudgedTest("", "", "", **about)
+    return MetricKey("", "", "", **about)
 
 
 @cache
@@ -168,9 +168,9 @@ def _is_number(field: str, glob: str) -> bool:
     numbered = [record for record in registered if record.numbered]
     given = ((record, level) for record in registered for level in record.numbers)
     return any(
-        scope.matches(JudgedTest("", "", "", f"{record.name}:{level}", record.family, level)) for record, level in given
+        scope.matches(MetricKey("", "", "", f"{record.name}:{level}", record.family, level)) for record, level in given
     ) or any(
-        scope.matches(JudgedTest("", "", "", f"{record.name}:{number}", record.family, str(number)))
+        scope.matches(MetricKey("", "", "", f"{record.name}:{number}", record.family, str(number)))
         for record in numbered
         if record.numbered
         for number in range(record.numbered.lowest, min(record.numbered.highest, _LARGEST) + 1)
@@ -193,14 +193,14 @@ ANY = "any"
 
 
 @cache
-def known_tests() -> frozenset[JudgedTest]:
+def known_tests() -> frozenset[MetricKey]:
     """Returns what tests can be judged by: everything in the shipped suites, and questions under each registered setting."""
     registered = (Cell(ANY, ANY, Setting.parse(name)) for name in perturbations.names("all"))
-    return shipped_tests().union(*(judged_tests(cell, baseline=True, attempts=True) for cell in registered))
+    return shipped_tests().union(*(metric_keys(cell, baseline=True, attempts=True) for cell in registered))
 
 
 @cache
-def shipped_tests() -> frozenset[JudgedTest]:
+def shipped_tests() -> frozenset[MetricKey]:
     """Returns what the tests of the shipped suites are judged by, on questions called ``any`` and tasks called ``any.TASK``."""
     files = sorted(shipped("suites").glob("test_*.py"))
     return frozenset(test for file in files for test in _tests_of(file))
@@ -212,7 +212,7 @@ def suite_names() -> list[str]:
 
 
 @cache
-def suite_tests(name: str, task: str = "") -> frozenset[JudgedTest]:
+def suite_tests(name: str, task: str = "") -> frozenset[MetricKey]:
     """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``.
 
     With a ``task`` those on its dataset, ``any.TASK``.
@@ -222,7 +222,7 @@ def suite_tests(name: str, task: str = "") -> frozenset[JudgedTest]:
 
 
 @cache
-def whole_suite(name: str) -> frozenset[JudgedTest]:
+def whole_suite(name: str) -> frozenset[MetricKey]:
     """Returns what the tests of one shipped suite are judged by, on questions and on tasks."""
     if name not in suite_names():
         raise UsageError(
@@ -233,7 +233,7 @@ def whole_suite(name: str) -> frozenset[JudgedTest]:
     return frozenset(_tests_of(shipped("suites") / f"test_{name}.py"))
 
 
-def tests_of_suites(names: Iterable[str], models: Iterable[str], data: RunData, *, baseline: bool) -> dict[str, list[JudgedTest]]:
+def tests_of_suites(names: Iterable[str], models: Iterable[str], data: RunData, *, baseline: bool) -> dict[str, list[MetricKey]]:
     """Returns what each model will be judged by in the shipped suites of these names; other names are left out."""
     from pytest_vlmrobust import metrics
 
@@ -251,7 +251,7 @@ def tests_of_suites(names: Iterable[str], models: Iterable[str], data: RunData, 
     }
 
 
-def _tests_of(file: Path) -> Iterator[JudgedTest]:
+def _tests_of(file: Path) -> Iterator[MetricKey]:
     tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
     constants = {
         node.targets[0].id: ast.literal_eval(node.value)
@@ -263,7 +263,7 @@ def _tests_of(file: Path) -> Iterator[JudgedTest]:
             yield from _tests_of_function(node, constants)
 
 
-def _tests_of_function(function: ast.FunctionDef, constants: dict[str, tuple[str, ...]]) -> Iterator[JudgedTest]:
+def _tests_of_function(function: ast.FunctionDef, constants: dict[str, tuple[str, ...]]) -> Iterator[MetricKey]:
     marks = {
         call.func.attr: tuple(_arguments(call.args, constants))
         for call in function.decorator_list
@@ -274,9 +274,9 @@ def _tests_of_function(function: ast.FunctionDef, constants: dict[str, tuple[str
     kind = FamilyMetric if "vlm_family" in fixtures else SweepMetric
     for dataset, task in datasets.items():
         for setting in expand_settings(marks["vlm_settings"], grids=GRIDS) if "vlm_cell" in fixtures else ():
-            yield from judged_tests(Cell(ANY, dataset, setting), DatasetFacts(task), baseline=True, attempts=True)
+            yield from metric_keys(Cell(ANY, dataset, setting), DatasetFacts(task), baseline=True, attempts=True)
         for metric, split in product(marks.get("vlm_metrics", ()), marks.get("vlm_splits", ("",))):
-            yield from judged_tests(kind(ANY, dataset, metric, split), DatasetFacts(task))
+            yield from metric_keys(kind(ANY, dataset, metric, split), DatasetFacts(task))
 
 
 def _arguments(nodes: Iterable[ast.expr], constants: dict[str, tuple[str, ...]]) -> Iterator[str]:
@@ -318,7 +318,7 @@ def could_need(rule: Rule, waiver: Waiver) -> bool:
     return together or not measured
 
 
-def meets(where: Scope, unless: Scope | None, test: JudgedTest) -> bool:
+def meets(where: Scope, unless: Scope | None, test: MetricKey) -> bool:
     """Whether a test of some model, dataset and category may be in a scope."""
     excluded = unless is not None and not (unless.model or unless.dataset or unless.category) and unless.matches(test)
     return _of_settings(where).matches(test) and not excluded

@@ -35,14 +35,14 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import BUDGET_METRICS, LARGEST_DROP, Record
 from pytest_vlmrobust.core.sample import kind_of_stratum, strata_by_kind
 from pytest_vlmrobust.core.words import quantity as counted
-from pytest_vlmrobust.evaluation.run.queue import Want
+from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.corruption import low_settings
 from pytest_vlmrobust.metrics.sequential import pair_order, prior_weights
 from pytest_vlmrobust.metrics.table import Needs, ScoreTable
-from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Policy, Rule, Waiver
+from pytest_vlmrobust.policies import Bound, MetricKey, Mode, Policy, Rule, Waiver
 from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, verdict_of_part
 
 from .audits import (
@@ -70,7 +70,7 @@ from .audits import (
 from .context import DatasetFacts
 from .looks import PartialAnswers, first_places, is_blocking, look_sizes, risk_shares, strata_of, with_risk
 from .measure import Measurement, Sources, measure, summary, why_sweep_not_asked
-from .measurements import UNPARSED_INCREASE, judged_tests, quantity
+from .measurements import UNPARSED_INCREASE, metric_keys, quantity
 from .reads import BASELINES, Reads, floors, reads_baselines_only, references, score_table, unseen_names
 from .record import is_broken, judge_estimates
 from .strata import rows_of
@@ -79,9 +79,9 @@ PAIRS = 32
 """Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
 CELLS_PER_ROUND = 4
 """Cells of a sweep that are asked next: those closest to a breach."""
-Steps: TypeAlias = Generator[list[Want], list[Scores], bool]
+Steps: TypeAlias = Generator[list[CellRequest], list[Scores], bool]
 """Yields what is asked next, receives its scores, and returns whether the test is decided."""
-RuleKey: TypeAlias = tuple[JudgedTest, str]
+RuleKey: TypeAlias = tuple[MetricKey, str]
 """A rule by its id, with what it is about."""
 
 
@@ -119,7 +119,7 @@ class Stopping:
     _beyond_budget: bool = False
     """Whether more inferences failed, or more answers were unreadable, than the policy admits; then all samples are judged."""
     _steps: Steps | None = None
-    _wants: Sequence[Want] = ()
+    _requests: Sequence[CellRequest] = ()
 
     @classmethod
     def of(cls, reads: Reads, sources: Sources, policy: Policy, today: date) -> Stopping | None:
@@ -142,15 +142,15 @@ class Stopping:
             return None
         return cls(reads, sources, policy, today, size)
 
-    def next(self) -> Sequence[Want]:
+    def next(self) -> Sequence[CellRequest]:
         """Returns what is asked next; nothing once the test is decided, or has to ask all."""
         if self._steps is None:
             self._steps = self._all_steps()
             self._advance(None)
-        return self._wants
+        return self._requests
 
     def take(self, scores: Sequence[Scores]) -> None:
-        """Takes the scores of what was asked next into account, those of each want in its order."""
+        """Takes the scores of what was asked next into account, those of each request in its order."""
         self._advance(list(scores))
 
     def _all_steps(self) -> Steps:
@@ -163,9 +163,9 @@ class Stopping:
     def _advance(self, scores: Any) -> None:
         assert self._steps is not None
         try:
-            self._wants = self._steps.send(scores)
+            self._requests = self._steps.send(scores)
         except StopIteration as end:
-            self._wants, self.is_decided = (), end.value
+            self._requests, self.is_decided = (), end.value
 
     @property
     def order(self) -> Sequence[int]:
@@ -187,7 +187,7 @@ class Stopping:
         size = self.size if self._measurement else record.n_requested * self.size // self.n_asked
         return dataclasses.replace(record, n_samples=size)
 
-    def verdicts(self, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
+    def verdicts(self, test: MetricKey, estimate: Estimate) -> Mapping[str, Verdict]:
         """Returns the verdicts of those rules on an estimate that are decided, by rule."""
         verdicts = {}
         for rule in (rule for rule in self.policy.rules if rule.applies(test)):
@@ -205,7 +205,7 @@ class Stopping:
         while stops:
             self.n_asked = stops[0]
             if not all(audit.is_done for audit in audits.values()):
-                (scores,) = yield [Want(cell, order[seen : stops[0]])]
+                (scores,) = yield [CellRequest(cell, order[seen : stops[0]])]
                 if np.isnan(scores).any():  # then the value of all answers is unknown
                     return False
                 for (test, _), audit in audits.items():
@@ -226,9 +226,7 @@ class Stopping:
         """Returns the audits of a cell that has seen no answer, and after how many answers it may stop."""
         sources, rules = self.sources, self.policy.rules
         attempts = Needs.WHOLE_ATTEMPTS in self.reads.by_need
-        planned = judged_tests(
-            cell, DatasetFacts.of(sources.answers, cell.dataset, sources.task(cell.dataset)), attempts=attempts
-        )
+        planned = metric_keys(cell, DatasetFacts.of(sources.answers, cell.dataset, sources.task(cell.dataset)), attempts=attempts)
         self._planned, self._shares = self._ruled(planned), risk_shares(self.size)
         tests = [*planned, *self._category_tests(cell, planned)]
         self._invalid = self._invalid_metrics(cell, tests)
@@ -242,7 +240,7 @@ class Stopping:
             return audits, deque()
         return audits, deque(sorted({*(moments(self.size) if audits else (FIRST,)), *look_sizes(self.size)}))
 
-    def _category_tests(self, cell: Cell, planned: Sequence[JudgedTest]) -> list[JudgedTest]:
+    def _category_tests(self, cell: Cell, planned: Sequence[MetricKey]) -> list[MetricKey]:
         """Returns the tests of the categories of a cell that a rule is about and an audit may decide."""
         alike = strata_by_kind(self.sources.answers.samples(cell.dataset)).values()
         rules = [rule for rule in self.policy.rules if rule.where.category]
@@ -255,7 +253,7 @@ class Stopping:
         ]
         return [test for test in tests if any(rule.applies(test) for rule in rules)]
 
-    def _cell_audits(self, cell: Cell, rules: Sequence[tuple[JudgedTest, Rule]]) -> dict[RuleKey, RuleAudit]:
+    def _cell_audits(self, cell: Cell, rules: Sequence[tuple[MetricKey, Rule]]) -> dict[RuleKey, RuleAudit]:
         """Returns an audit of each rule on a cell, or on a category of it, that can have one."""
         answers = self.sources.answers
         strata = [sample.strata for sample in answers.samples(cell.dataset)]
@@ -272,7 +270,7 @@ class Stopping:
                 audits[without_strata(test), rule.id] = audit
         return audits
 
-    def _invalid_metrics(self, cell: Cell, tests: Sequence[JudgedTest]) -> dict[tuple[str, str], Estimate]:
+    def _invalid_metrics(self, cell: Cell, tests: Sequence[MetricKey]) -> dict[tuple[str, str], Estimate]:
         """Returns which metrics do not apply to a cell, or to a category, by all answers with unchanged images and without."""
         rules, answers = self.policy.rules, self.sources.answers
         ruled = {(test.metric, test.category) for test in tests for rule in rules if rule.metric == test.metric}
@@ -314,7 +312,7 @@ class Stopping:
         asked = DatasetFacts.of(self.sources.answers, sweep.dataset, self.sources.task(sweep.dataset))
         self.size = len(self.sources.answers.samples(sweep.dataset))
         self.decided, self._shares = {}, risk_shares(self.size)
-        self._planned = self._ruled(judged_tests(sweep, asked))
+        self._planned = self._ruled(metric_keys(sweep, asked))
         for n_asked in sorted({FIRST, *look_sizes(self.size)}):
             self.n_asked = n_asked
             if (yield from self._look(self.reads.of_settings)):
@@ -353,7 +351,7 @@ class Stopping:
             while closest := audit.closest(CELLS_PER_ROUND):
                 counts = audit.asked
                 upcoming = {index: audit.upcoming(counts[index] + step_after(counts[index]), index) for index in closest}
-                scores = yield [Want(cells[index], places) for index, places in upcoming.items()]
+                scores = yield [CellRequest(cells[index], places) for index, places in upcoming.items()]
                 audit.advance(dict(zip(upcoming, map(_complete, scores), strict=True)))
             asked = list(map(max, asked, audit.asked))
             self.n_asked = sum(asked)
@@ -384,7 +382,7 @@ class Stopping:
             audit = self._sweep_audit(rule, sweep, partial(MEANS[sweep.metric], clean, blind), order, [1.0])
             while pairs := audit.upcoming(audit.asked[0] + max(PAIRS, audit.asked[0] // GROWTH)):
                 by_cell = _by_cell(pairs, size)
-                scores = yield [Want(cells[number], [pair % size for pair in own]) for number, own in by_cell.items()]
+                scores = yield [CellRequest(cells[number], [pair % size for pair in own]) for number, own in by_cell.items()]
                 for (number, own), of_cell in zip(by_cell.items(), scores, strict=True):
                     values |= zip(own, _complete(of_cell).tolist(), strict=True)
                     places.setdefault(cells[number], []).extend(pair % size for pair in own)
@@ -419,7 +417,7 @@ class Stopping:
         self.at_look = True
         if cells:
             first = first_places(self._fingerprints(self.reads.planned.dataset), self.n_asked)
-            yield [Want(cell, first) for cell in cells]
+            yield [CellRequest(cell, first) for cell in cells]
         self.at_look = False
         part = self._part(frozenset(rule.metric for rule in self.policy.rules))
         measurement = measure(self.reads, part)
@@ -438,7 +436,7 @@ class Stopping:
         share = self.n_asked / self.size
         return self.sources.part(PartialAnswers(self.sources.answers, share, self._fingerprints), names)
 
-    def _decide(self, test: JudgedTest, estimate: Estimate) -> None:
+    def _decide(self, test: MetricKey, estimate: Estimate) -> None:
         """Writes down what a look shows of the rules on an estimate, at this look's part of the risk."""
         for rule in self.policy.rules:
             key = without_strata(test), rule.id
@@ -492,7 +490,7 @@ class Stopping:
 
     # What both have in common.
 
-    def _conclude(self, test: JudgedTest, rule: Rule, within: Callable[[Bound], Outcome]) -> None:
+    def _conclude(self, test: MetricKey, rule: Rule, within: Callable[[Bound], Outcome]) -> None:
         """Writes down what an audit shows of a rule: ``within`` says whether a bound is shown to be kept, or to be broken."""
         treatment = rule.treatment
         risk = treatment.alpha_fail if within(rule.bound) is Outcome.FAIL else treatment.alpha_pass
@@ -505,11 +503,11 @@ class Stopping:
         """How much was asked, for reasons."""
         return f"{self.n_asked:,} of {counted(self.size, 'answer')}"
 
-    def _waivers(self, test: JudgedTest) -> list[Waiver]:
+    def _waivers(self, test: MetricKey) -> list[Waiver]:
         """Returns the waivers about a test that hold today."""
         return [waiver for waiver in self.policy.waivers if waiver.applies(test) and not waiver.is_expired(self.today)]
 
-    def _ruled(self, planned: Iterable[JudgedTest]) -> frozenset[str]:
+    def _ruled(self, planned: Iterable[MetricKey]) -> frozenset[str]:
         ruled = {test.metric for test in planned for rule in self.policy.rules if rule.applies(test) and is_blocking(rule)}
         # whether answers are texts that are read, or letters that are scored, is the same for all samples
         return frozenset(ruled - {UNPARSED_INCREASE})
@@ -524,7 +522,7 @@ class Stopping:
         return known[model, dataset]
 
 
-def without_strata(test: JudgedTest) -> JudgedTest:
+def without_strata(test: MetricKey) -> MetricKey:
     """Returns a test as decisions name it: not by how many strata there are, of which a part of the samples may lack some."""
     return dataclasses.replace(test, strata=1)
 
@@ -538,8 +536,8 @@ def _lacks_reference(about: Cell | SweepMetric, names: Iterable[str], sources: S
     return any(np.isnan(result.values).any() for result in results)
 
 
-def _judged(sweep: SweepMetric) -> JudgedTest:
-    return JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split)
+def _judged(sweep: SweepMetric) -> MetricKey:
+    return MetricKey(sweep.model, sweep.dataset, sweep.metric, sweep.split)
 
 
 def _complete(scores: Scores) -> Scores:

@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.errors import StoreError, UnknownName
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity
-from pytest_vlmrobust.evaluation.run.results import HIGHEST, NOT_PREDICTED, UNASKED, CellResult
+from pytest_vlmrobust.evaluation.run.results import MAX_SCORE, NOT_PREDICTED, UNASKED, CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
@@ -114,7 +114,7 @@ class StoredAnswers:
         answers: list[Answer] = []
         for index, answer in enumerate(stored.answers):
             number, view = divmod(index, stored.views)
-            settled = any(earlier.score.value == HIGHEST for earlier in answers[index - view :])
+            settled = any(earlier.score.value == MAX_SCORE for earlier in answers[index - view :])
             score = _recompute_score(samples[number], answer.prediction, settled=settled)
             answers.append(dataclasses.replace(answer, score=score))
             letter = answer.prediction.text if answer.prediction.contradicts_itself else None

@@ -34,10 +34,10 @@ from pytest_vlmrobust.evaluation.judge.corpus import MEAN
 from pytest_vlmrobust.evaluation.judge.reads import labels
 from pytest_vlmrobust.evaluation.run.data import COLLECTIONS, RunData
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
-from pytest_vlmrobust.evaluation.run.prompts import told_overlaps
+from pytest_vlmrobust.evaluation.run.prompts import prompt_leakage_ious
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.policies import JudgedTest
+from pytest_vlmrobust.policies import MetricKey
 
 from .profiles import CHURN, SHARED, not_drawn
 
@@ -71,7 +71,7 @@ class TaskTable(ScoreTable):
         """Why a test on original images must not pass, or an empty string."""
         return observatory.why_prompt_suffices(self, self.prompt_overlaps)
 
-    def estimate(self, test: JudgedTest, metric: metrics.Metric | None) -> Estimate:
+    def estimate(self, test: MetricKey, metric: metrics.Metric | None) -> Estimate:
         """Estimates what a test is judged by, as a run does; ``metric`` is None for what answers say beside their scores."""
         if self.refusal and test.setting not in (CLEAN_NAME, NO_IMAGE_NAME):
             return Estimate(math.nan, self.samples, valid=False, reason=self.refusal)
@@ -266,7 +266,7 @@ def _material(collection: str, task: str) -> _Material:
     members: dict[str, list[int]] = {}
     for row, sample in enumerate(samples):
         members.setdefault(sample.group or sample.id, []).append(row)
-    return _Material(labels(samples), told_overlaps(samples), tuple(map(tuple, members.values())))
+    return _Material(labels(samples), prompt_leakage_ious(samples), tuple(map(tuple, members.values())))
 
 
 @cache

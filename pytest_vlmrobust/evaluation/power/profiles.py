@@ -79,7 +79,7 @@ class Views:
     """Whether luck answers a shifted image anew as it does patches; otherwise it has the same answer as before the shift."""
 
 
-class Truth(Protocol):
+class ModelProfile(Protocol):
     """Something whose true behaviour is known, and of which answers can be drawn."""
 
     @property

@@ -25,7 +25,7 @@ from pytest_vlmrobust.evaluation.judge.strata import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.run.plan import LADDER, ORDERS, PATCHES, expand_settings
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics.table import CONFIDENCE, OF_ANSWERS
-from pytest_vlmrobust.policies import JudgedBy, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
+from pytest_vlmrobust.policies import JudgedBy, MetricKey, OnInconclusive, Policy, Rule, Scope, Tier
 
 from . import profiles, published
 from .simulation import Planned, Simulation
@@ -52,7 +52,7 @@ _TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
 """Metrics over some of the samples are simulated over all of them: fewer decide less."""
 _PEOPLE = ("a", "b")
 _MILD = "fog:low"
-_Asked: TypeAlias = tuple[Rule, tuple[JudgedTest, ...]]
+_Asked: TypeAlias = tuple[Rule, tuple[MetricKey, ...]]
 _PASSES = frozenset({Outcome.PASS, Outcome.MEASURED, Outcome.WAIVED})
 
 
@@ -149,7 +149,7 @@ def _unchanged_table(images: int, each: int) -> ScoreTable:
 
 def undecidable(
     policy: Policy,
-    tests: Iterable[JudgedTest],
+    tests: Iterable[MetricKey],
     sizes: Mapping[str, int],
     *,
     today: date,
@@ -169,7 +169,7 @@ def undecidable(
             independent.
     """
     waivers = [waiver for waiver in policy.waivers if not waiver.is_expired(today)]
-    planned: dict[str, set[JudgedTest]] = {}
+    planned: dict[str, set[MetricKey]] = {}
     for test in tests:
         if test.dataset in sizes:
             planned.setdefault(test.dataset, set()).add(test)
@@ -217,7 +217,7 @@ def sentences(too_few: Iterable[TooFew]) -> list[tuple[str, str]]:
 
 def sample_warnings(
     policies: Mapping[str, Policy],
-    planned: Mapping[str, Iterable[JudgedTest]],
+    planned: Mapping[str, Iterable[MetricKey]],
     sizes: Mapping[str, tuple[int, int]],
     *,
     today: date,
@@ -253,13 +253,13 @@ def _unknown(rule: Rule) -> bool:
 @overload
 def _plain(item: Rule) -> Rule: ...
 @overload
-def _plain(item: JudgedTest) -> JudgedTest: ...
-def _plain(item: Rule | JudgedTest) -> Rule | JudgedTest:
+def _plain(item: MetricKey) -> MetricKey: ...
+def _plain(item: Rule | MetricKey) -> Rule | MetricKey:
     """Returns a rule for all tests, or a test of any model and dataset, of the metric that it is simulated by."""
     metric = _TAKEN_AS.get(item.metric, item.metric)
     if isinstance(item, Rule):
         return replace(item, metric=metric, where=Scope(), unless=None)
-    return JudgedTest(ANY, ANY, metric, item.setting, item.family, item.level)
+    return MetricKey(ANY, ANY, metric, item.setting, item.family, item.level)
 
 
 def _positions(dataset: str) -> int:
@@ -366,7 +366,7 @@ class _Plan:
             Policy(rules, shared_by={name: len(self.asked[name][1]) for name in names}), model.truth, date.min, tests
         )
 
-    def _sheet(self, test: JudgedTest) -> str:
+    def _sheet(self, test: MetricKey) -> str:
         """Returns the name of the table that a test reads."""
         record = metrics.get(test.metric)
         if test.family == PATCHES:
@@ -380,42 +380,42 @@ class _Plan:
         return test.setting if record.scope == "sweep" and test.setting else ""
 
     def _tables(self, n: int, simulated: _Simulated, run: int, model: _Model) -> dict[str, ScoreTable]:
-        sheets = sorted({sheet for tests in simulated.tests.values() for sheet, _ in tests})
-        return {sheet: self.table(n, sheet, model, np.random.default_rng([run, n, *sheet.encode()])) for sheet in sheets}
+        names = sorted({name for tests in simulated.tests.values() for name, _ in tests})
+        return {name: self.table(n, name, model, np.random.default_rng([run, n, *name.encode()])) for name in names}
 
-    def table(self, n: int, sheet: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
+    def table(self, n: int, table_name: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
         """Returns the scores of one table, with labels of places and people that say nothing about them."""
         if self.each > 1:
-            table = replace(self, each=1).table(n * self.each, sheet, model, rng)
+            table = replace(self, each=1).table(n * self.each, table_name, model, rng)
             return replace(table, groups=[str(place) for place in range(n) for _ in range(self.each)])
-        if sheet.startswith(f"{PATCHES}:"):
-            return _views(n, sheet, model, rng)
-        names = self._settings_of(sheet)
-        rungs = [name for name in names if name.startswith("resolution:") and "+" not in name] if sheet == RESOLUTION else []
+        if table_name.startswith(f"{PATCHES}:"):
+            return _views(n, table_name, model, rng)
+        names = self._settings_of(table_name)
+        rungs = [name for name in names if name.startswith("resolution:") and "+" not in name] if table_name == RESOLUTION else []
         drops = dict.fromkeys(names, 0.0)
         drops |= {name: model.curve * (1.0 - place / max(len(rungs) - 1, 1)) ** 2 for place, name in enumerate(rungs)}
-        if sheet not in ("", RESOLUTION):  # the Observatory: without its images nothing is known
+        if table_name not in ("", RESOLUTION):  # the Observatory: without its images nothing is known
             model = model._replace(truth=replace(model.truth, blind=model.truth.guess))
         table = _draw_table(n, drops, model, rng)
         places = [str(place) for place in np.arange(n) % self.positions]
         people = [_PEOPLE[place] for place in np.arange(n) // self.positions % len(_PEOPLE)]
-        if sheet == CLEAN_NAME:
+        if table_name == CLEAN_NAME:
             clean = {CLEAN_NAME: table.clean}
             table = replace(table, by_setting=clean, baseline_by_setting=clean)  # no loss, so the same answers earlier
-        if sheet == ORDERS:
+        if table_name == ORDERS:
             table = profiles.with_letters(table, model.truth.guess, rng)
         return replace(table, positions=places, people=people)
 
-    def _settings_of(self, sheet: str) -> list[str]:
-        if sheet and sheet != RESOLUTION:
-            return [str(setting) for setting in expand_settings((sheet,))]
+    def _settings_of(self, table_name: str) -> list[str]:
+        if table_name and table_name != RESOLUTION:
+            return [str(setting) for setting in expand_settings((table_name,))]
         of_sizes = [name for name in self.settings if name.startswith("resolution:")]
         own = (
             sorted(of_sizes, key=_edge)
-            if sheet
+            if table_name
             else [name for name in self.settings if name not in of_sizes and not name.startswith(PATCHES)]
         )
-        return own or [str(setting) for setting in expand_settings((LADDER if sheet else "robustbench",))]
+        return own or [str(setting) for setting in expand_settings((LADDER if table_name else "robustbench",))]
 
 
 def _breaks(outcomes: Sequence[Outcome]) -> bool:
@@ -465,7 +465,7 @@ def _views(n: int, setting: str, model: _Model, rng: np.random.Generator) -> Sco
 class _Simulated(Simulation):
     """Runs that ask for the given tests: rule id to (table, test)."""
 
-    tests: Mapping[str, tuple[tuple[str, JudgedTest], ...]]
+    tests: Mapping[str, tuple[tuple[str, MetricKey], ...]]
 
     @cached_property
     def planned(self) -> Planned:

@@ -1,6 +1,6 @@
 """Power: how likely a policy says GO, NO-GO or INCONCLUSIVE of a model whose true behaviour is known.
 
-Answers are drawn from a :class:`~.profiles.Truth`, metrics are estimated and judged by the code of a real run
+Answers are drawn from a :class:`~.profiles.ModelProfile`, metrics are estimated and judged by the code of a real run
 (``metrics.estimate``, the policy with its risk shared by all planned tests, ``core.decision.decide``), and decisions are counted.
 Inference never fails and every answer can be read; waivers hold as on the day of the simulation.
 """
@@ -23,7 +23,7 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Setting
 from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome, decide
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge import observatory
-from pytest_vlmrobust.evaluation.judge.measurements import BASELINE, judged_tests
+from pytest_vlmrobust.evaluation.judge.measurements import BASELINE, metric_keys
 from pytest_vlmrobust.evaluation.judge.reads import attempts_of
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, suite_tests
 from pytest_vlmrobust.evaluation.judge.strata import MACRO
@@ -40,7 +40,7 @@ from pytest_vlmrobust.metrics.statistics.ratios import (
     restricted_tail,
 )
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES
-from pytest_vlmrobust.policies import Extent, JudgedBy, JudgedTest, OnNotApplicable, Policy, Rule, Tier
+from pytest_vlmrobust.policies import Extent, JudgedBy, MetricKey, OnNotApplicable, Policy, Rule, Tier
 
 from .observers import TASKS, TaskTable
 from .profiles import QUESTIONS
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.metrics.statistics.clusters import Clusters
     from pytest_vlmrobust.metrics.table import ScoreTable
 
-    from .profiles import Truth
+    from .profiles import ModelProfile
 
     Array = NDArray[np.float64]
 
@@ -82,8 +82,8 @@ class Planned:
 
     policy: Policy
     """With its risk shared by the tests of the run."""
-    tests: Mapping[str, tuple[tuple[str, JudgedTest], ...]]
-    """Rule id to (table, test): see :meth:`~.profiles.Truth.draw` for what tables are called."""
+    tests: Mapping[str, tuple[tuple[str, MetricKey], ...]]
+    """Rule id to (table, test): see :meth:`~.profiles.ModelProfile.draw` for what tables are called."""
     left_out: Mapping[str, str]
     """Rule id, or suite, to why it is not simulated. What is found holds given that these are kept."""
     idle: Mapping[str, str]
@@ -140,14 +140,14 @@ class Power:
         return replace(self, decisions=several)
 
 
-def plan(policy: Policy, truth: Truth) -> Planned:
+def plan(policy: Policy, truth: ModelProfile) -> Planned:
     """Returns what a simulated run of the suites that a policy asks for judges; of ``corruptions`` where it asks for none."""
     asked = policy.coverage.suites or SIMULATED[:1]
     answered = [suite for suite in asked if truth.settings(suite)]
     every = {test: table for suite in answered for test, table in _tests(suite, truth, policy).items()}
     others = [test for suite in asked if suite not in answered for test in suite_tests(suite)]
     others += [test for suite in asked if suite not in answered for task in TASKS for test in suite_tests(suite, task)]
-    tests: dict[str, tuple[tuple[str, JudgedTest], ...]] = {}
+    tests: dict[str, tuple[tuple[str, MetricKey], ...]] = {}
     left_out: dict[str, str] = {}
     idle: dict[str, str] = {}
     shortfalls = []
@@ -186,9 +186,9 @@ def _why_unanswered(suite: str) -> str:
     return "a suite that the policy asks for, and of which no answers are drawn"
 
 
-def _tests(suite: str, truth: Truth, policy: Policy) -> dict[JudgedTest, str]:
+def _tests(suite: str, truth: ModelProfile, policy: Policy) -> dict[MetricKey, str]:
     """Returns the tests of a run of one suite, with the table that each is judged from."""
-    table_of: dict[JudgedTest, str] = {}
+    table_of: dict[MetricKey, str] = {}
     whole = () if suite in ("patches", "resolution") else (CLEAN_NAME, NO_IMAGE_NAME)
     for dataset, asked in truth.datasets.items():
         table = dataset if asked.task else suite
@@ -196,7 +196,7 @@ def _tests(suite: str, truth: Truth, policy: Policy) -> dict[JudgedTest, str]:
         for name in (*whole, *truth.settings(suite)):
             cell = Cell(truth.name, dataset, Setting.parse(name))
             tried = not asked.task and attempts_of(cell, policy, always=False) is not None
-            own += judged_tests(cell, asked, baseline=truth.has_baseline, attempts=tried)
+            own += metric_keys(cell, asked, baseline=truth.has_baseline, attempts=tried)
         sweeps = [test for test in sorted(suite_tests(suite, asked.task), key=str) if _is_summary(test.metric, truth)]
         own += [replace(test, model=truth.name, dataset=dataset) for test in sweeps]
         table_of |= dict.fromkeys(own, table)
@@ -206,7 +206,7 @@ def _tests(suite: str, truth: Truth, policy: Policy) -> dict[JudgedTest, str]:
     return table_of
 
 
-def _is_summary(metric: str, truth: Truth) -> bool:
+def _is_summary(metric: str, truth: ModelProfile) -> bool:
     """Whether a run of one model has a test of a metric over several settings: one of a family, or of a twin, it has not."""
     plain = metric.removesuffix(MACRO)
     if plain not in metrics.names(scope="sweep") or needs_twin(plain):
@@ -214,7 +214,7 @@ def _is_summary(metric: str, truth: Truth) -> bool:
     return truth.has_baseline or metrics.get(plain).suite != BASELINE
 
 
-def _by_category(test: JudgedTest, suite: str) -> bool:
+def _by_category(test: MetricKey, suite: str) -> bool:
     """Whether a run judges a metric by category too: metrics of cells from their scores, and those of curves over sizes."""
     if test.metric not in metrics.names():
         return False
@@ -227,7 +227,7 @@ class Simulation:
     """Draws runs of one truth and judges them by one policy."""
 
     policy: Policy
-    truth: Truth
+    truth: ModelProfile
     today: date
 
     @cached_property
@@ -270,7 +270,7 @@ class Simulation:
     def _decisive(
         self,
         rule: Rule,
-        tests: Sequence[tuple[str, JudgedTest]],
+        tests: Sequence[tuple[str, MetricKey]],
         tables: Mapping[str, ScoreTable],
         known: dict[tuple[object, ...], Estimate],
     ) -> Iterator[Outcome]:
@@ -292,7 +292,7 @@ class Simulation:
             self._estimate(table, test, tables, {}) for table, test, *_ in _decisive_tests(rule, self.planned.tests[name], tables)
         ]
 
-    def _outcome(self, rule: Rule, test: JudgedTest, estimate: Estimate, table: ScoreTable) -> Outcome:
+    def _outcome(self, rule: Rule, test: MetricKey, estimate: Estimate, table: ScoreTable) -> Outcome:
         needs = metrics.get(test.metric).needs if test.metric in metrics.names() else ()
         if metrics.Needs.CATEGORIES in needs and len({*(table.categories or ())} - {""}) < 2:
             estimate = replace(estimate, valid=False, reason=f"no two categories of {LEAST_PICTURES} or more source pictures")
@@ -305,7 +305,7 @@ class Simulation:
     def _estimate(
         self,
         name: str,
-        test: JudgedTest,
+        test: MetricKey,
         tables: Mapping[str, ScoreTable],
         known: dict[tuple[object, ...], Estimate],
         *,
@@ -391,7 +391,7 @@ class _PValues(NamedTuple):
     exact: bool
     """Whether the real interval ends beyond the bound just where its tail is larger; otherwise only their order counts."""
 
-    def estimate(self, place: int, rule: Rule, test: JudgedTest, table: ScoreTable, real: Callable[[], Estimate]) -> Estimate:
+    def estimate(self, place: int, rule: Rule, test: MetricKey, table: ScoreTable, real: Callable[[], Estimate]) -> Estimate:
         """Returns an estimate whose intervals lie on the side of the bound on which the real ones do, with ends that say no more.
 
         Where a p-value and a tail are so near that rounding could tell, it is the real interval.
@@ -411,8 +411,8 @@ class _PValues(NamedTuple):
 
 
 def _decisive_tests(
-    rule: Rule, tests: Sequence[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]
-) -> Iterator[tuple[str, JudgedTest, int, _PValues | None]]:
+    rule: Rule, tests: Sequence[tuple[str, MetricKey]], tables: Mapping[str, ScoreTable]
+) -> Iterator[tuple[str, MetricKey, int, _PValues | None]]:
     """Yields the tests that can decide a rule: suite, test, its place among those of the suite, and p-values where it has any."""
     for suite in dict.fromkeys(suite for suite, _ in tests):
         if not tables[suite].samples:  # a category of which nothing was drawn, as in a run that asks nothing of it

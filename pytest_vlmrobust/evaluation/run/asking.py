@@ -24,7 +24,7 @@ from pytest_vlmrobust.store import Store
 
 from .leases import LEASE_SECONDS, Renewal, Wait
 from .ledger import Ledger
-from .queue import Asking, Limits, Question, Queue
+from .queue import Limits, PendingQuery, Query, Queue
 from .views import View, ViewMaker
 
 _BATCHES_AHEAD = 8
@@ -44,8 +44,8 @@ class Engine:
     """Gets answers: from the store, from another process that is at it, or from the model.
 
     With a backend whose answers depend on their batch by no more than the rounding of float32, batches are filled across cells
-    with questions of like length. With any other, a batch holds questions of one pull, or of one :class:`Want`, in their order:
-    what it holds follows from the plan and from what the store lacks.
+    with questions of like length. With any other, a batch holds questions of one pull, or of one :class:`CellRequest`, in their
+    order: what it holds follows from the plan and from what the store lacks.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Engine:
         store: Store,
         views: ViewMaker,
         *,
-        request: Callable[[Cell, Asking, View], Request],
+        request: Callable[[Cell, Query, View], Request],
         resident: Callable[[str], Guard],
         digest: Callable[[str], str],
         owner: str,
@@ -104,16 +104,16 @@ class Engine:
         limits = self._limits
         return _BATCHES_AHEAD * limits.size * limits.lanes - len(self._queue.expected)
 
-    def expect(self, cell: Cell, askings: Iterable[Asking]) -> None:
+    def expect(self, cell: Cell, queries: Iterable[Query]) -> None:
         """Puts questions behind all others; known ones keep their place."""
         with self._changed:
-            self._queue.expect(cell, askings)
+            self._queue.expect(cell, queries)
             self._changed.notify_all()
 
-    def is_pending(self, askings: Iterable[Asking]) -> bool:
+    def is_pending(self, queries: Iterable[Query]) -> bool:
         """Whether the answer to one of these questions is on its way."""
         with self._changed:
-            return self._queue.is_pending(askings)
+            return self._queue.is_pending(queries)
 
     def is_asking(self, model: str) -> bool:
         """Whether this is the model that is asked."""
@@ -137,11 +137,11 @@ class Engine:
         overlaps = not self._time_limit and backend.says("overlaps")
         return Limits(self._batch_size(model), backend.lanes + overlaps, backend.says("mixes_cells"))
 
-    def answers(self, cell: Cell, askings: Sequence[Asking]) -> Iterator[dict[Asking, Prediction]]:
+    def answers(self, cell: Cell, queries: Sequence[Query]) -> Iterator[dict[Query, Prediction]]:
         """Yields the answers to questions of one cell as they come; its model has to be the one that is asked."""
-        wait, left = Wait(self._notice), dict.fromkeys(askings)
+        wait, left = Wait(self._notice), dict.fromkeys(queries)
         with self._changed:
-            self._queue.demand(cell, askings)
+            self._queue.demand(cell, queries)
             self._changed.notify_all()
         try:
             while left:
@@ -149,8 +149,8 @@ class Engine:
                 if not found:
                     self._work(wait)
                     continue
-                for asking in found:
-                    del left[asking]
+                for query in found:
+                    del left[query]
                 yield found
         except BaseException as error:
             self._interrupted |= not isinstance(error, Exception | GeneratorExit)
@@ -159,10 +159,10 @@ class Engine:
             raise
         self._withdraw(left)
 
-    def _withdraw(self, askings: Iterable[Asking]) -> None:
+    def _withdraw(self, queries: Iterable[Query]) -> None:
         """Notes that nobody waits for these questions any more, and what views were made."""
         with self._changed:
-            self._queue.withdraw(askings)
+            self._queue.withdraw(queries)
             self._queue.done.clear()
         self._remember_views()
 
@@ -219,7 +219,7 @@ class Engine:
 
     # The next piece of work: whoever calls these holds the lock.
 
-    def _next_batch(self) -> list[Question]:
+    def _next_batch(self) -> list[PendingQuery]:
         """Takes the next batch out of the queue; nothing where it is not prepared yet, or where all lanes are busy."""
         limits = self._limits
         if self._computing >= limits.lanes or self._resting:
@@ -230,7 +230,7 @@ class Engine:
             self._changed.notify_all()
         return batch
 
-    def _next_new(self) -> Question | None:
+    def _next_new(self) -> PendingQuery | None:
         """Returns the first question that may be prepared now."""
         question = None if self._resting else self._queue.next_new(self._limits, self._fits)
         if question is not None:
@@ -239,28 +239,28 @@ class Engine:
             self._in_work += question.in_work
         return question
 
-    def _fits(self, question: Question) -> bool:
+    def _fits(self, question: PendingQuery) -> bool:
         """Whether the images of a question may be worked on beside what is in work."""
         fits = not self._preparing or self._in_work + self._foreseen_bytes(question) <= _BYTES_IN_WORK
         self._refused |= not fits
         return fits
 
-    def _foreseen_bytes(self, question: Question) -> int:
+    def _foreseen_bytes(self, question: PendingQuery) -> int:
         """Returns how many bytes the images of a question will probably take."""
         unknown = self._largest or _BYTES_IN_WORK
-        return self._sizes.get((question.cell.dataset, question.asking.sample.id), unknown)
+        return self._sizes.get((question.cell.dataset, question.query.sample.id), unknown)
 
-    def _weigh(self, question: Question, view: View) -> None:
+    def _weigh(self, question: PendingQuery, view: View) -> None:
         """Counts a question with what its images take; whoever calls this holds the lock."""
         if view.images:
-            name = (question.cell.dataset, question.asking.sample.id)
+            name = (question.cell.dataset, question.query.sample.id)
             self._sizes[name] = max(self._sizes.get(name, 0), view.bytes)
             self._largest = max(self._largest, view.bytes)
         self._count_out(question)
         question.in_work = view.bytes
         self._in_work += view.bytes
 
-    def _count_out(self, question: Question) -> None:
+    def _count_out(self, question: PendingQuery) -> None:
         """Counts a question as not in work any more, and wakes who waited for that; whoever calls this holds the lock."""
         self._in_work -= question.in_work
         question.in_work = 0
@@ -268,7 +268,7 @@ class Engine:
             self._refused = False
             self._changed.notify_all()
 
-    def _collected(self) -> dict[Asking, Prediction]:
+    def _collected(self) -> dict[Query, Prediction]:
         """Returns the answers that are there; where there are none, the first error is raised."""
         with self._changed:
             found, error = self._queue.collect()
@@ -308,23 +308,23 @@ class Engine:
             else:
                 return
 
-    def _next_ahead(self, computes: bool) -> tuple[list[Question], Question | None]:
+    def _next_ahead(self, computes: bool) -> tuple[list[PendingQuery], PendingQuery | None]:
         batch = self._next_batch() if computes else []
         return batch, None if batch else self._next_new()
 
-    def _prepare(self, question: Question) -> BaseException | None:
+    def _prepare(self, question: PendingQuery) -> BaseException | None:
         """Makes the view and the request of a question, as far as nothing else does; returns what went wrong."""
-        asking, backend = question.asking, self._backend
+        query, backend = question.query, self._backend
         prepared: Prepared | None = None
         stored: Prediction | None = None
         error: BaseException | None = None
         try:
             view = self._view(question)
-            request = self._request(question.cell, asking, view)
+            request = self._request(question.cell, query, view)
             with self._changed:
                 self._weigh(question, view)
                 if view.digests:
-                    self._made[asking.recipe], self._noted[asking.recipe] = view.digests, view.notes
+                    self._made[query.recipe], self._noted[query.recipe] = view.digests, view.notes
                 leads = self._queue.leads(question, request.key)
             if leads:
                 stored = self._store.get_many([request.key]).get(request.key)
@@ -340,16 +340,16 @@ class Engine:
                 self._changed.notify_all()  # else nobody can do anything with it until a batch has been computed
         return error
 
-    def _view(self, question: Question) -> View:
+    def _view(self, question: PendingQuery) -> View:
         """Returns the view of a question; equal recipes near each other are made once."""
-        recipe = question.asking.recipe
+        recipe = question.query.recipe
         with self._changed:
             known = self._recent.get(recipe)
             future = self._recent[recipe] = known or Future()
         if known is None:
             view = None
             try:
-                view = self._maker.view(question.asking.sample, question.cell.setting)
+                view = self._maker.view(question.query.sample, question.cell.setting)
                 future.set_result(view)
             except BaseException as error:  # noqa: BLE001 - raised below, and for others who wait for this view
                 future.set_exception(error)
@@ -373,9 +373,9 @@ class Engine:
         if made:
             self._store.put_digests(made, noted)
 
-    def _compute(self, batch: Sequence[Question]) -> BaseException | None:
+    def _compute(self, batch: Sequence[PendingQuery]) -> BaseException | None:
         """Has a batch answered and stored; returns what went wrong."""
-        answers: dict[Question, Prediction] = {}
+        answers: dict[PendingQuery, Prediction] = {}
         error: BaseException | None = None
         limits = self._limits
         try:
@@ -400,10 +400,10 @@ class Engine:
             self._changed.notify_all()
         return error
 
-    def _answered(self, batch: Sequence[Question]) -> dict[Question, Prediction]:
+    def _answered(self, batch: Sequence[PendingQuery]) -> dict[PendingQuery, Prediction]:
         """Returns the answers to a batch, but for those that another process works on."""
         self._remember_views()
-        by_key = {one.asking.key or "": one for one in batch}
+        by_key = {one.query.key or "": one for one in batch}
         mine = self._store.claim(by_key, self._owner, LEASE_SECONDS)
         found = self._store.get_many([key for key in by_key if key not in mine])
         if mine and (why := self._ledger.why_spent()):
@@ -413,7 +413,7 @@ class Engine:
             found |= self._inferred({key: one for key, one in by_key.items() if key in mine})
         return {one: found[key] for key, one in by_key.items() if key in found}
 
-    def _inferred(self, batch: Mapping[str, Question]) -> dict[str, Prediction]:
+    def _inferred(self, batch: Mapping[str, PendingQuery]) -> dict[str, Prediction]:
         started = time.monotonic()
         unstored = set(batch)
         try:
@@ -455,7 +455,7 @@ class Engine:
 
     def _look_elsewhere(self, wait: Wait) -> None:
         """Looks what became of answers that another process works on, and takes over those of one that gives no sign of life."""
-        waiting = {one.asking.key or "": one for one in list(self._queue.elsewhere.values())}
+        waiting = {one.query.key or "": one for one in list(self._queue.elsewhere.values())}
         found = self._store.get_many(waiting)
         missing = [key for key in waiting if key not in found]
         lapsed = wait.lapsed(self._store.holders(missing), len(missing)) if missing else []

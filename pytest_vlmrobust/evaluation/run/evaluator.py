@@ -38,8 +38,8 @@ from .ledger import Ledger
 from .probes import exchanges, shown_setting, with_pictures_of
 from .profile import picture_sizes
 from .prompts import answer_limit, in_space_of, prompt, scorable_choices
-from .queue import Asking, Want
-from .results import HIGHEST, NO_ANSWER, CellResult, turns, view_indices
+from .queue import CellRequest, Query
+from .results import MAX_SCORE, NO_ANSWER, CellResult, view_batches, view_indices
 from .views import Album, View, ViewMaker, of_view, view_count
 
 NAMED = 10
@@ -84,7 +84,7 @@ class PartialCell:
     size: int
     """How many samples the dataset has."""
     views: int
-    asked: dict[int, Asking] = field(default_factory=dict)
+    asked: dict[int, Query] = field(default_factory=dict)
     """Questions by their place in the cell, view by view, sample by sample. Others are not made: adaptive mode comes to few."""
     answers: dict[int, Answer] = field(default_factory=dict)
     """Answers by their place in ``asked``."""
@@ -163,7 +163,7 @@ class Evaluator:
         """Tokens that a text of each model may have."""
         self._backends: dict[str, Guard] = {}
         self._views = ViewMaker(self.options.seed)
-        self._wanted: dict[str, deque[Want]] = {}
+        self._wanted: dict[str, deque[CellRequest]] = {}
         self._opening = threading.RLock()
         self._engine = Engine(
             self.store,
@@ -251,7 +251,7 @@ class Evaluator:
         named = "; ".join([*others[: NAMED - 1], *([f"{len(others) - NAMED + 1} more"] if len(others) >= NAMED else [])])
         return f"\n({quantity(len(others) + 1, 'picture')} cannot be read in all; the others: {named})" if others else ""
 
-    def expect(self, wants: Iterable[Want]) -> None:
+    def expect(self, wants: Iterable[CellRequest]) -> None:
         """Says what will be asked for next, in this order, so that a model is kept busy with it while it has nothing else to do.
 
         No result depends on it, but for the rounding of float32. An expected cell that nobody asks for may have been answered in
@@ -261,9 +261,9 @@ class Evaluator:
         if self.options.offline or self.store.read_only:
             return
         wanted = list(wants)
-        for want in wanted:
-            self._wanted.setdefault(want.cell.model, deque()).append(want)
-        for model in dict.fromkeys(want.cell.model for want in wanted):
+        for request in wanted:
+            self._wanted.setdefault(request.cell.model, deque()).append(request)
+        for model in dict.fromkeys(request.cell.model for request in wanted):
             self.work_ahead(model)
 
     def room(self, model: str) -> int:
@@ -272,9 +272,13 @@ class Evaluator:
             return 0
         return self._engine.room - sum(map(self._size, self._wanted.get(model, ())))
 
-    def _size(self, want: Want) -> int:
-        """Returns about how many samples a want is about: those of a dataset that was not read yet fill all room."""
-        return len(self._samples.get(want.cell.dataset, ())) or self._engine.room if want.places is None else len(want.places)
+    def _size(self, request: CellRequest) -> int:
+        """Returns about how many samples a request is about: those of a dataset that was not read yet fill all room."""
+        return (
+            len(self._samples.get(request.cell.dataset, ())) or self._engine.room
+            if request.places is None
+            else len(request.places)
+        )
 
     def is_evaluated(self, cell: Cell) -> bool:
         """Whether all samples of a cell were asked about."""
@@ -286,16 +290,16 @@ class Evaluator:
         if self._stops(partial):  # which patches are asked about depends on answers
             return None
         numbers = view_indices(places, partial.views)
-        askings = self._askings(partial, numbers)
-        if self._engine.is_pending(askings):
+        queries = self._queries(partial, numbers)
+        if self._engine.is_pending(queries):
             return None
-        stored = self.store.get_many({asking.key for asking in askings if asking.key is not None})
+        stored = self.store.get_many({query.key for query in queries if query.key is not None})
         answers = [
-            Answer(asking.key, stored[asking.key], score(asking.sample, stored[asking.key]))
-            for asking in askings
-            if asking.key is not None and asking.key in stored
+            Answer(query.key, stored[query.key], score(query.sample, stored[query.key]))
+            for query in queries
+            if query.key is not None and query.key in stored
         ]
-        if len(answers) < len(askings):
+        if len(answers) < len(queries):
             return None
         samples = [partial.asked[place * partial.views].sample for place in places]
         return CellResult.of(cell, samples, answers, views=partial.views, places=places, notes={}).values
@@ -413,7 +417,7 @@ class Evaluator:
             answers = self._answered(partial, places)
         except BudgetSpent:
             self._engine.rest()  # what is in flight is waited for, stored and counted
-            self.inferred += self._engine.counted(asking.key for asking in partial.asked.values() if asking.key is not None)[0]
+            self.inferred += self._engine.counted(query.key for query in partial.asked.values() if query.key is not None)[0]
             raise
         inferred, seconds = self._engine.counted(answer.key for answer in answers.values())
         partial.results.clear()
@@ -425,7 +429,7 @@ class Evaluator:
         self.inferred += inferred
         self.recalled += len(answers) - inferred
 
-    def asked(self, cell: Cell, places: Sequence[int] | None = None) -> list[Asking]:
+    def queries(self, cell: Cell, places: Sequence[int] | None = None) -> list[Query]:
         """Returns what a cell asks, view by view, with the key of each answer whose pixels are known; reads no image."""
         questions, count = self._questions_of(cell), view_count(cell.setting)
         if places is not None:
@@ -434,7 +438,7 @@ class Evaluator:
             questions = [(self._exchanged(cell.dataset, sample), text) for sample, text in questions]
         recipes = self._views.recipes([sample for sample, _ in questions], cell.setting)
         recipes_of = zip(questions, recipes, strict=True)
-        asked = [Asking(*question, recipe, view, count) for question, recipe in recipes_of for view in range(count)]
+        asked = [Query(*question, recipe, view, count) for question, recipe in recipes_of for view in range(count)]
         self._recall(cell, asked)
         return asked
 
@@ -456,7 +460,9 @@ class Evaluator:
         key = cell.model, cell.dataset, split(cell.setting)[0]
         if key not in self._questions:
             ref = self.models[cell.model]
-            samples = (self._views.question(each, cell.setting) for each in self.spoken_samples(cell.model, cell.dataset))
+            samples = (
+                self._views.question(each, cell.setting) for each in self.samples_in_model_coordinates(cell.model, cell.dataset)
+            )
             self._questions[key] = [(sample, ref.framed(prompt(sample, ref.prompt_mode))) for sample in samples]
         return self._questions[key]
 
@@ -465,27 +471,27 @@ class Evaluator:
         views = partial.views
         answers: dict[int, Answer] = {}
         settled: set[int] = set()
-        for turn in turns(len(places), views, stop=self._stops(partial)):
+        for turn in view_batches(len(places), views, stop=self._stops(partial)):
             numbers = [places[index // views] * views + index % views for index in turn]
             chosen = [number for number in numbers if number // views not in settled]
-            batch = self._askings(partial, chosen)
+            batch = self._queries(partial, chosen)
             predictions = self._predictions(partial.cell, batch)
-            for number, asking in zip(chosen, batch, strict=True):
-                prediction = predictions[asking]
-                answers[number] = Answer(asking.key or "", prediction, score(asking.sample, prediction))
-            settled |= {number // views for number in chosen if answers[number].score.value == HIGHEST}
+            for number, query in zip(chosen, batch, strict=True):
+                prediction = predictions[query]
+                answers[number] = Answer(query.key or "", prediction, score(query.sample, prediction))
+            settled |= {number // views for number in chosen if answers[number].score.value == MAX_SCORE}
         return answers
 
     def _stops(self, partial: PartialCell) -> bool:
         return self.options.patch_stop and partial.views > 1
 
-    def _predictions(self, cell: Cell, asked: Sequence[Asking]) -> dict[Asking, Prediction]:
+    def _predictions(self, cell: Cell, asked: Sequence[Query]) -> dict[Query, Prediction]:
         """Returns the answers to some questions of a cell; those that are not in the store yet are inferred."""
-        encoded = self.store.get_encoded({asking.key for asking in asked if asking.key is not None})
+        encoded = self.store.get_encoded({query.key for query in asked if query.key is not None})
         self.encoded |= encoded
         stored = {key: self.store.decoded(key, text) for key, text in encoded.items()}
-        found = {asking: stored[asking.key] for asking in asked if asking.key in stored}
-        missing = [asking for asking in asked if asking not in found]
+        found = {query: stored[query.key] for query in asked if query.key in stored}
+        missing = [query for query in asked if query not in found]
         if missing and self.options.offline:
             raise OfflineError(
                 f"{cell}: {len(missing)} of {len(asked)} answers are not in the store, and --vlm-offline forbids asking "
@@ -500,15 +506,15 @@ class Evaluator:
         self._refuse_other_method(cell, found)
         return found
 
-    def _refuse_other_method(self, cell: Cell, found: Mapping[Asking, Prediction]) -> None:
+    def _refuse_other_method(self, cell: Cell, found: Mapping[Query, Prediction]) -> None:
         """Refuses answers to choices that are not of the method that the user asked for, whoever gave them and whenever."""
         ref = self.models[cell.model]
-        for asking, prediction in found.items() if ref.answer else ():
+        for query, prediction in found.items() if ref.answer else ():
             other = prediction.answered_by
-            if prediction.finish_reason == "error" or other == ref.answer or not scorable_choices(asking.sample, ref.prompt_mode):
+            if prediction.finish_reason == "error" or other == ref.answer or not scorable_choices(query.sample, ref.prompt_mode):
                 continue
             raise BackendError(
-                f"model {cell.model!r}: sample {asking.sample.id!r} of {cell.dataset!r} was answered by {other}, and choices are "
+                f"model {cell.model!r}: sample {query.sample.id!r} of {cell.dataset!r} was answered by {other}, and choices are "
                 f"to be answered by {ref.answer} (--vlm-answer, or answer in the models file). Say {other} there, or leave it out"
             )
 
@@ -516,35 +522,35 @@ class Evaluator:
         """Goes on with what is expected next of a model that is asked, as far as there is room for it."""
         wanted = self._wanted.get(model, ())
         while wanted and self._engine.is_asking(model) and self._engine.room > 0:
-            want = wanted.popleft()
+            request = wanted.popleft()
             try:
-                self._engine.expect(want.cell, self._missing(want))
+                self._engine.expect(request.cell, self._missing(request))
             except VlmRobustError:
                 continue  # whoever asks for this cell meets the same error
 
-    def _missing(self, want: Want) -> list[Asking]:
+    def _missing(self, request: CellRequest) -> list[Query]:
         """Returns the questions of an expected part of a cell that the store has no answers to."""
-        partial = self._partial_cell(want.cell)
+        partial = self._partial_cell(request.cell)
         views = 1 if self._stops(partial) else partial.views  # whether a further patch is asked about depends on the first
-        numbers = [place * partial.views + view for place in partial.missing(want.places) for view in range(views)]
-        askings = self._askings(partial, numbers)
-        known = self.store.has({asking.key for asking in askings if asking.key is not None})
-        return [asking for asking in askings if asking.key not in known]
+        numbers = [place * partial.views + view for place in partial.missing(request.places) for view in range(views)]
+        queries = self._queries(partial, numbers)
+        known = self.store.has({query.key for query in queries if query.key is not None})
+        return [query for query in queries if query.key not in known]
 
     def _partial_cell(self, cell: Cell) -> PartialCell:
         if cell not in self._partial:
             self._partial[cell] = PartialCell(cell, len(self._questions_of(cell)), view_count(cell.setting))
         return self._partial[cell]
 
-    def _askings(self, partial: PartialCell, numbers: Sequence[int]) -> list[Asking]:
+    def _queries(self, partial: PartialCell, numbers: Sequence[int]) -> list[Query]:
         """Returns questions of a cell by their places in it; each is made once."""
         views = partial.views
         new = list(dict.fromkeys(number // views for number in numbers if number not in partial.asked))
         if new:
-            partial.asked |= zip(view_indices(new, views), self.asked(partial.cell, new), strict=True)
+            partial.asked |= zip(view_indices(new, views), self.queries(partial.cell, new), strict=True)
         return [partial.asked[number] for number in numbers]
 
-    def spoken_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:
+    def samples_in_model_coordinates(self, model: str, dataset: str) -> tuple[Sample, ...]:
         """Returns the samples of a dataset as a model is asked about them: boxes in the coordinates that it speaks."""
         samples = self.samples(dataset)
         if not any(sample.localisation for sample in samples):
@@ -554,27 +560,27 @@ class Evaluator:
 
     def _notes(self, partial: PartialCell, places: Sequence[int]) -> dict[str, tuple[str, ...]]:
         chosen = [partial.asked[place * partial.views] for place in places]
-        by_recipe = self.store.get_notes({asking.recipe for asking in chosen})
-        notes = {asking.sample.id: by_recipe[asking.recipe] for asking in chosen if asking.recipe in by_recipe}
+        by_recipe = self.store.get_notes({query.recipe for query in chosen})
+        notes = {query.sample.id: by_recipe[query.recipe] for query in chosen if query.recipe in by_recipe}
         if steps := split(partial.cell.setting)[0]:
-            before = self.spoken_samples(partial.cell.model, partial.cell.dataset)
+            before = self.samples_in_model_coordinates(partial.cell.model, partial.cell.dataset)
             note = f"{'+'.join(map(str, steps))}: does not apply to this question, which is asked as it is"
-            for place, asking in zip(places, chosen, strict=True):
-                if asking.sample == before[place]:
-                    notes[asking.sample.id] = (*notes.get(asking.sample.id, ()), note)
+            for place, query in zip(places, chosen, strict=True):
+                if query.sample == before[place]:
+                    notes[query.sample.id] = (*notes.get(query.sample.id, ()), note)
         return notes
 
-    def _recall(self, cell: Cell, asked: Sequence[Asking]) -> None:
+    def _recall(self, cell: Cell, asked: Sequence[Query]) -> None:
         """Fills in the keys of answers whose pixels are known from an earlier run by their recipe."""
-        known = {} if cell.setting == NO_IMAGE else self.store.get_digests({asking.recipe for asking in asked})
+        known = {} if cell.setting == NO_IMAGE else self.store.get_digests({query.recipe for query in asked})
         unseen = () if cell.setting == NO_IMAGE else None
         key = self._keys_of(cell)
-        for asking in asked:
-            digests = known.get(asking.recipe, unseen)
+        for query in asked:
+            digests = known.get(query.recipe, unseen)
             if digests is not None:
-                asking.key = key(asking, digests)
+                query.key = key(query, digests)
 
-    def _keys_of(self, cell: Cell) -> Callable[[Asking, tuple[str, ...]], str]:
+    def _keys_of(self, cell: Cell) -> Callable[[Query, tuple[str, ...]], str]:
         """Returns what gives the keys of answers in a cell, by the digests of all images of a sample."""
         if cell.model not in self._key_of:
             self._key_of[cell.model] = fingerprints_after(canonical_json(dict(self.model_fingerprint(cell.model))))
@@ -582,19 +588,19 @@ class Evaluator:
         is_another = cell.setting == AGAIN and not self._backend(cell.model).says("answers_alone")
         more = [canonical_json(str(AGAIN))] if is_another else []
 
-        def key(asking: Asking, digests: tuple[str, ...]) -> str:
-            seen = ",".join([f'"{digest}"' for digest in of_view(digests, asking.view, asking.views)])  # as canonical JSON
-            return key_of(f"[{seen}]", self._question_json(cell, asking), *more)
+        def key(query: Query, digests: tuple[str, ...]) -> str:
+            seen = ",".join([f'"{digest}"' for digest in of_view(digests, query.view, query.views)])  # as canonical JSON
+            return key_of(f"[{seen}]", self._question_json(cell, query), *more)
 
         return key
 
-    def _question_json(self, cell: Cell, asking: Asking) -> str:
+    def _question_json(self, cell: Cell, query: Query) -> str:
         """Returns what the keys of all answers to a question share, with commas between: text, choices, how to answer."""
-        about = cell.model, cell.dataset, asking.sample.id, split(cell.setting)[0]
+        about = cell.model, cell.dataset, query.sample.id, split(cell.setting)[0]
         if about not in self._questions_json:
             ref = self.models[cell.model]
-            choices = scorable_choices(asking.sample, ref.prompt_mode)
-            facts = asking.text, choices, ref.prompt_mode, self._limit(ref, asking.sample)
+            choices = scorable_choices(query.sample, ref.prompt_mode)
+            facts = query.text, choices, ref.prompt_mode, self._limit(ref, query.sample)
             self._questions_json[about] = ",".join(map(canonical_json, facts))
         return self._questions_json[about]
 
@@ -611,19 +617,19 @@ class Evaluator:
         own = self._backend(model).batch_size or START
         return own if own == 1 or not isinstance(self.options.batch_size, int) else self.options.batch_size
 
-    def request(self, cell: Cell, asking: Asking, view: View | None = None) -> Request:
+    def request(self, cell: Cell, query: Query, view: View | None = None) -> Request:
         """Returns what is sent to the model for one view of a sample, whose key is then known."""
-        view = self._views.view(asking.sample, cell.setting) if view is None else view
+        view = self._views.view(query.sample, cell.setting) if view is None else view
         ref = self.models[cell.model]
-        asking.key = self._keys_of(cell)(asking, view.digests)
-        whose = self._pictures_from(cell.dataset).get(asking.sample.id) if cell.setting == EXCHANGED else None
+        query.key = self._keys_of(cell)(query, view.digests)
+        whose = self._pictures_from(cell.dataset).get(query.sample.id) if cell.setting == EXCHANGED else None
         return Request(
-            key=asking.key,
-            images=of_view(view.images, asking.view, asking.views),
-            text=asking.text,
-            choices=scorable_choices(asking.sample, ref.prompt_mode),
-            max_new_tokens=self._limit(ref, asking.sample),
-            sample_id=(whose or asking.sample).id,
+            key=query.key,
+            images=of_view(view.images, query.view, query.views),
+            text=query.text,
+            choices=scorable_choices(query.sample, ref.prompt_mode),
+            max_new_tokens=self._limit(ref, query.sample),
+            sample_id=(whose or query.sample).id,
             setting=str(shown_setting(cell.setting)),
             dataset=cell.dataset,
         )

@@ -48,7 +48,7 @@ class EvidenceSource(Protocol):
         """Returns what determines the answers of a model."""
         ...
 
-    def spoken_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:
+    def samples_in_model_coordinates(self, model: str, dataset: str) -> tuple[Sample, ...]:
         """Returns the samples of a dataset as a model is asked about them."""
         ...
 
@@ -101,7 +101,7 @@ class EvidenceWriter:
         if (model, name) not in self._known:
             dataset = self.source.dataset(name)
             self.evidence.put_model(model, self.source.model_fingerprint(model))
-            samples = self.source.spoken_samples(model, name)
+            samples = self.source.samples_in_model_coordinates(model, name)
             self.evidence.put_samples(name, dataset.digest, samples, corpus_metric(dataset))
             self.evidence.put_spaces(model, name, samples)
             self._known.add((model, name))
@@ -118,7 +118,7 @@ class EvidenceWriter:
         """Returns what the setting changed in questions, by the places of samples."""
         if not split(result.cell.setting)[0]:
             return {}
-        before = self.source.spoken_samples(result.cell.model, result.cell.dataset)
+        before = self.source.samples_in_model_coordinates(result.cell.model, result.cell.dataset)
         places = range(len(before)) if result.places is None else result.places
         pairs = zip(places, result.samples, strict=True)
         return {place: changes_to_json(before[place], sample) for place, sample in pairs if sample != before[place]}

@@ -44,7 +44,7 @@ def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
     }
 
 
-def twin(models: Mapping[str, ModelRef], name: str) -> str:
+def non_thinking_counterpart(models: Mapping[str, ModelRef], name: str) -> str:
     """Returns the model of the run that is the thinking model ``name`` without thinking; an empty string without one.
 
     One that answers directly comes before one that is asked for its reasons.

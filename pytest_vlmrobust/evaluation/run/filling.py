@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.words import quantity
 
 from .evaluator import Evaluator
 from .probes import probed_places
-from .queue import Asking, Want
+from .queue import CellRequest, Query
 from .views import view_count
 
 _SCHEDULERS = (
@@ -72,10 +72,10 @@ class Shard:
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
-    def holds(self, asking: Asking, cell: Cell) -> bool:
+    def holds(self, query: Query, cell: Cell) -> bool:
         """Whether a question belongs to this part: by its text and the content of its images, before any setting."""
-        pictures = [] if cell.setting == NO_IMAGE else [image.identity() for image in asking.sample.images]
-        return derive_seed(0, "shard", asking.text, *pictures) % self.count == self.number - 1
+        pictures = [] if cell.setting == NO_IMAGE else [image.identity() for image in query.sample.images]
+        return derive_seed(0, "shard", query.text, *pictures) % self.count == self.number - 1
 
 
 @dataclass(eq=False)
@@ -111,7 +111,7 @@ class Filling:
 
     def fill(self, evaluator: Evaluator, places: Mapping[Cell, Sequence[int]]) -> Iterator[Cell]:
         """Asks what the store lacks of these samples, and yields each cell that is done; a failure stops nothing else."""
-        evaluator.expect(Want(cell, chosen) for cell, chosen in places.items() if cell.setting not in PROBES)
+        evaluator.expect(CellRequest(cell, chosen) for cell, chosen in places.items() if cell.setting not in PROBES)
         before = evaluator.inferred
         for cell, chosen in places.items():
             self._fill(evaluator, cell, chosen)
@@ -146,15 +146,15 @@ class Filling:
 
     def _answered(self, evaluator: Evaluator, cell: Cell, places: Sequence[int]) -> int:
         """Returns how many answers to these samples of a cell the store has."""
-        asked, views = evaluator.asked(cell), view_count(cell.setting)
+        asked, views = evaluator.queries(cell), view_count(cell.setting)
         keys = [asked[place * views + view].key for place in places for view in range(views)]
         known = evaluator.store.has({key for key in keys if key is not None})
         return sum(key in known for key in keys)
 
     def _places(self, evaluator: Evaluator, cell: Cell) -> list[int]:
-        asked = evaluator.asked(cell)
+        asked = evaluator.queries(cell)
         firsts = asked[:: asked[0].views] if asked else []
-        return [place for place, asking in enumerate(firsts) if self.shard.holds(asking, cell)]
+        return [place for place, query in enumerate(firsts) if self.shard.holds(query, cell)]
 
     def _lack(self, reason: str, count: int) -> None:
         self.failures[reason] = self.failures.get(reason, 0) + count

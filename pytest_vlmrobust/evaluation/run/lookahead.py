@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned
 
 from .answers import Answers
-from .queue import Want
+from .queue import CellRequest
 
 if TYPE_CHECKING:
     from .evaluator import Evaluator
@@ -39,7 +39,7 @@ class EarlyStopping(Protocol):
         """The places of all samples, in the order in which they are asked."""
         ...
 
-    def next(self) -> Sequence[Want]:
+    def next(self) -> Sequence[CellRequest]:
         """Returns what is asked next; nothing once the test is decided, or has to ask all."""
         ...
 
@@ -86,18 +86,18 @@ class Lookahead:
         self._ask_ahead(about.model)
         return begun
 
-    def scores(self, wants: Sequence[Want]) -> list[NDArray[np.float64]]:
+    def scores(self, requests: Sequence[CellRequest]) -> list[NDArray[np.float64]]:
         """Asks about parts of cells of one model, all at once, and returns the scores of each."""
-        self._ask_ahead(wants[0].cell.model)
-        if len(wants) > 1:
-            self.expect(wants)
-        return [self.answers.result(want.cell, want.places).values for want in wants]
+        self._ask_ahead(requests[0].cell.model)
+        if len(requests) > 1:
+            self.expect(requests)
+        return [self.answers.result(request.cell, request.places).values for request in requests]
 
-    def expect(self, wants: Sequence[Want]) -> None:
+    def expect(self, requests: Sequence[CellRequest]) -> None:
         """Has these asked about at once, so that none waits for the one before."""
-        if self.asker is not None and wants:
-            self.asker.expect(wants)
-            self._ask_ahead(wants[0].cell.model)
+        if self.asker is not None and requests:
+            self.asker.expect(requests)
+            self._ask_ahead(requests[0].cell.model)
 
     def between_tests(self) -> None:
         """Has the models that are asked go on."""
@@ -141,7 +141,7 @@ class Lookahead:
             if self.why_task_not_shown(cell.model, cell.dataset):
                 return True
         if not stopping:
-            asker.expect([Want(cell)])
+            asker.expect([CellRequest(cell)])
             return True
         self._begun[cell] = stopping
         return self._advance_test(cell, stopping, asker)
@@ -151,8 +151,8 @@ class Lookahead:
         return asker.is_evaluated(cell) or asker.scores_ahead(cell, everything) is not None
 
     def _advance_test(self, cell: Cell, stopping: EarlyStopping, asker: Evaluator) -> bool:
-        while (wants := stopping.next()) and not stopping.at_look:
-            scores = asker.scores_ahead(cell, wants[0].places or ())
+        while (requests := stopping.next()) and not stopping.at_look:
+            scores = asker.scores_ahead(cell, requests[0].places or ())
             if scores is None:
                 self._expect_first(cell, stopping, asker)
                 return False
@@ -166,5 +166,5 @@ class Lookahead:
     def _expect_first(self, cell: Cell, stopping: EarlyStopping, asker: Evaluator) -> None:
         """Has the first samples of a cell asked about, those that are not on their way yet."""
         if places := stopping.order[self._expected.get(cell, 0) : stopping.n_asked]:
-            asker.expect([Want(cell, places)])
+            asker.expect([CellRequest(cell, places)])
             self._expected[cell] = stopping.n_asked

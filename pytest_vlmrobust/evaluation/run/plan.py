@@ -16,7 +16,7 @@ from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 from .evaluator import Evaluator
 from .evidence import Rate
-from .families import families, twin
+from .families import families, non_thinking_counterpart
 from .resolutions import PREPROCESSING, preprocessing
 
 BASELINES = (CLEAN, NO_IMAGE)
@@ -50,10 +50,6 @@ def expand_settings(
         native_long_edge: the long edge in pixels that all images of the dataset share, for ``ladder`` and ``preprocessing``.
         grids: patches on a side, for ``patches``.
         most_options: how many options the largest choice set of the dataset has, for ``options``.
-
-    Raises:
-        UnknownName: neither a set nor a perturbation has that name.
-        SettingError: a setting that cannot be parsed, or a level that is not offered.
     """
     found: dict[Setting, None] = {}
     for name in names:
@@ -66,11 +62,7 @@ def expand_settings(
 
 
 def read_grids(text: str) -> tuple[int, ...]:
-    """Reads grids, patches on a side: ``2,3``.
-
-    Raises:
-        UsageError: something that is no grid.
-    """
+    """Reads grids, patches on a side: ``2,3``."""
     offered = {str(n): n for n in OFFERED_GRIDS}
     parts = [part.strip() for part in text.split(",")]
     if wrong := [part for part in parts if part not in offered]:
@@ -117,12 +109,7 @@ def _members(name: str, native_long_edge: int | None, grids: Sequence[int], most
 
 
 def plan_cells(models: Sequence[str], settings: Mapping[str, Sequence[Setting]]) -> list[Cell]:
-    """Returns the cells, model by model, so that a model is loaded once; baselines first, so that drops can be told at once.
-
-    Args:
-        models: by their names in test ids.
-        settings: dataset to its settings.
-    """
+    """Returns the cells, model by model, so that a model is loaded once; baselines first, so that drops can be told at once."""
     return [
         Cell(model, dataset, setting)
         for model in models
@@ -143,9 +130,6 @@ def plan_sweeps(
 
     A metric that compares a thinking model with its twin is planned for models that have one in the run, and for no other; one
     that compares with an earlier run only where the run has a ``baseline``.
-
-    Raises:
-        UnknownName: no metric has that name.
     """
     twins = {name: needs_twin(name) for name in names}
     return [
@@ -154,37 +138,25 @@ def plan_sweeps(
         for dataset in datasets
         for name in names
         for split in splits
-        if not twins[name] or twin(models, model)
+        if not twins[name] or non_thinking_counterpart(models, model)
         if baseline or not needs_baseline(name)
     ]
 
 
 def needs_baseline(metric: str) -> bool:
-    """Returns whether a summary metric compares with an earlier run.
-
-    Raises:
-        UnknownName: no metric has that name.
-    """
+    """Returns whether a summary metric compares with an earlier run."""
     return metrics.Needs.BASELINE_BY_SETTING in metrics.get(metric).needs
 
 
 def needs_twin(metric: str) -> bool:
-    """Returns whether a metric compares a thinking model with the same model without thinking.
-
-    Raises:
-        UnknownName: no metric has that name.
-    """
+    """Returns whether a metric compares a thinking model with the same model without thinking."""
     return metrics.Needs.BASE_BY_SETTING in metrics.get(metric).needs
 
 
 def plan_families(
     models: Mapping[str, ModelRef], datasets: Sequence[str], names: Sequence[str], splits: Sequence[str]
 ) -> list[FamilyMetric]:
-    """Returns the properties of every family of models in the run; none where no family has two sizes.
-
-    Raises:
-        UnknownName: no property of families has that name.
-    """
+    """Returns the properties of every family of models in the run; none where no family has two sizes."""
     for name in names:
         if name not in metrics.FAMILY_METRICS:
             raise UnknownName("metric of a family", name, metrics.FAMILY_METRICS)
@@ -246,12 +218,7 @@ class Forecast:
 
 
 def forecasts(evaluator: Evaluator, cells: Iterable[Cell], rate_of: RateOf) -> list[Forecast]:
-    """Returns a line for each model and dataset, in the order of ``cells``; no weights are loaded and no pixels are read.
-
-    Raises:
-        DatasetError: a dataset cannot be read.
-        StoreError: the store cannot be read.
-    """
+    """Returns a line for each model and dataset, in the order of ``cells``; no weights are loaded and no pixels are read."""
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in dict.fromkeys(cells):
         grouped.setdefault((cell.model, cell.dataset), []).append(cell)
@@ -282,7 +249,7 @@ def _held(evaluator: Evaluator, cells: Iterable[Cell]) -> tuple[int, int]:
     """Returns how many views have an answer in the store, and of how many the pixels are not known."""
     held = unrendered = 0
     for cell in cells:
-        keys = [asking.key for asking in evaluator.asked(cell)]
+        keys = [query.key for query in evaluator.queries(cell)]
         known = evaluator.store.has({key for key in keys if key is not None})
         held += sum(key in known for key in keys)
         unrendered += keys.count(None)

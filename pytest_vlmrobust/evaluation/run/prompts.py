@@ -201,10 +201,10 @@ _Named: TypeAlias = tuple[tuple[str, Box], ...]
 _UNKNOWN = (float("nan"),) * 4
 
 
-def told_overlaps(samples: Sequence[Sample]) -> NDArray[np.float64] | None:
+def prompt_leakage_ious(samples: Sequence[Sample]) -> NDArray[np.float64] | None:
     """Returns the mean overlap that each prompt alone foretells, shape (N,), read-only; None where no boxes are asked for.
 
-    The same from equal samples, whoever keeps them; see :func:`pytest_vlmrobust.metrics.told_overlap`.
+    The same from equal samples, whoever keeps them; see :func:`pytest_vlmrobust.metrics.prompt_leakage_iou`.
     """
     asked = [(sample.group or sample.id, about) for sample in samples if (about := sample.localisation)]
     if not asked or len(asked) != len(samples):
@@ -215,7 +215,7 @@ def told_overlaps(samples: Sequence[Sample]) -> NDArray[np.float64] | None:
 
 @lru_cache(maxsize=64)
 def _overlaps(told: tuple[_Named, ...], asked: tuple[_Named, ...], groups: tuple[str, ...]) -> NDArray[np.float64]:
-    found = metrics.told_overlap(_by_name(told), _by_name(asked), groups)
+    found = metrics.prompt_leakage_iou(_by_name(told), _by_name(asked), groups)
     found.flags.writeable = False
     return found
 

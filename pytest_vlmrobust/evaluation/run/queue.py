@@ -27,7 +27,7 @@ _QUEUED = ("new", "preparing", "ready", "failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class CellRequest:
     """What will be asked of a cell: the samples at these places of its dataset, or all."""
 
     cell: Cell
@@ -35,7 +35,7 @@ class Want:
 
 
 @dataclass(eq=False, slots=True)
-class Asking:
+class Query:
     """One view of a sample on its way: where it comes from, and the key of its answer once known."""
 
     sample: Sample
@@ -47,11 +47,11 @@ class Asking:
 
 
 @dataclass(eq=False)
-class Question:
-    """An asking in the queue."""
+class PendingQuery:
+    """A query in the queue."""
 
     cell: Cell
-    asking: Asking
+    query: Query
     group: object
     """What it came in with; where answers depend on their batch, a batch holds questions of one group only."""
     stage: str = "new"
@@ -68,8 +68,8 @@ class Question:
     """How many numbers its images have: what the number of visual tokens grows with; known once it is ready."""
     prediction: Prediction | None = None
     error: BaseException | None = None
-    leader: Question | None = None
-    followers: list[Question] = field(default_factory=list)
+    leader: PendingQuery | None = None
+    followers: list[PendingQuery] = field(default_factory=list)
 
     def ready(self, prepared: Prepared) -> None:
         """Notes that it can be asked."""
@@ -104,46 +104,46 @@ class Queue:
     """Questions from when they are expected or waited for until their answers are handed out."""
 
     def __init__(self) -> None:
-        self.demanded: dict[Asking, Question] = {}
+        self.demanded: dict[Query, PendingQuery] = {}
         """Those that somebody waits for: they come first."""
-        self.expected: dict[Asking, Question] = {}
+        self.expected: dict[Query, PendingQuery] = {}
         """Those that come behind them."""
-        self.elsewhere: dict[Asking, Question] = {}
+        self.elsewhere: dict[Query, PendingQuery] = {}
         """Those that somebody waits for and another process works on."""
-        self.done: list[Question] = []
+        self.done: list[PendingQuery] = []
         """Those that somebody waits for and has not been told of yet."""
-        self._known: dict[Asking, Question] = {}
-        self._leaders: dict[str, Question] = {}
+        self._known: dict[Query, PendingQuery] = {}
+        self._leaders: dict[str, PendingQuery] = {}
         self._held = 0
 
     # What comes in.
 
-    def expect(self, cell: Cell, askings: Iterable[Asking]) -> None:
+    def expect(self, cell: Cell, queries: Iterable[Query]) -> None:
         """Puts questions behind all others; known ones keep their place."""
         group = object()
-        for asking in askings:
-            if asking not in self._known:
-                self._known[asking] = self.expected[asking] = Question(cell, asking, group)
+        for query in queries:
+            if query not in self._known:
+                self._known[query] = self.expected[query] = PendingQuery(cell, query, group)
 
-    def demand(self, cell: Cell, askings: Iterable[Asking]) -> None:
+    def demand(self, cell: Cell, queries: Iterable[Query]) -> None:
         """Puts questions among those that somebody waits for; answers that are there are told at once."""
         group = object()
-        for asking in askings:
-            question = self._known.setdefault(asking, Question(cell, asking, group))
+        for query in queries:
+            question = self._known.setdefault(query, PendingQuery(cell, query, group))
             question.waited = True
             if question.stage == "done":
                 self.done.append(question)
             else:
                 self._hurry(question.leader or question)
 
-    def is_pending(self, askings: Iterable[Asking]) -> bool:
+    def is_pending(self, queries: Iterable[Query]) -> bool:
         """Whether the answer to one of these questions is on its way."""
-        known = (self._known.get(asking) for asking in askings)
+        known = (self._known.get(query) for query in queries)
         return any(question is not None and question.stage != "done" for question in known)
 
     # What is worked on next.
 
-    def next_batch(self, limits: Limits) -> tuple[list[Question], bool]:
+    def next_batch(self, limits: Limits) -> tuple[list[PendingQuery], bool]:
         """Takes the next batch out of the queue, if it is prepared; also returns whether questions of it failed, which are told.
 
         The first of the queue is part of it, then come those that somebody waits for, then those whose images are most like
@@ -158,7 +158,7 @@ class Queue:
             return [], True
         place = {one: number for number, one in enumerate(window) if one.stage == "ready"}
         first = window[0].pixels
-        rank = {one: (one.asking not in self.demanded, abs(one.pixels - first), number) for one, number in place.items()}
+        rank = {one: (one.query not in self.demanded, abs(one.pixels - first), number) for one, number in place.items()}
         ranked = sorted(place, key=rank.__getitem__)[: limits.size]
         held = accumulate(one.bytes for one in ranked)
         chosen = [
@@ -170,7 +170,7 @@ class Queue:
             one.stage = "asked"
         return batch, False
 
-    def next_new(self, limits: Limits, fits: Callable[[Question], bool] = lambda _question: True) -> Question | None:
+    def next_new(self, limits: Limits, fits: Callable[[PendingQuery], bool] = lambda _question: True) -> PendingQuery | None:
         """Returns the first question that may be prepared now: for the next batch always, for later ones while memory allows.
 
         None where that one does not fit beside what is being prepared: smaller ones behind it would keep it waiting.
@@ -183,16 +183,16 @@ class Queue:
         question.stage = "preparing"
         return question
 
-    def _order(self) -> Iterator[Question]:
+    def _order(self) -> Iterator[PendingQuery]:
         return chain(self.demanded.values(), self.expected.values())
 
-    def _window(self, limits: Limits) -> list[Question]:
+    def _window(self, limits: Limits) -> list[PendingQuery]:
         """Returns the questions of which the next batch is made: twice as many as it holds, where memory allows."""
         leading = next(self._order(), None)
         if limits.size == 1 or (leading is not None and leading.cell.setting == AGAIN):  # one need not wait for those before it
             first = (one for one in islice(self._order(), _PREPARED_AHEAD * limits.lanes) if one.stage in ("ready", "failed"))
             return list(islice(chain(first, self._order()), 1))
-        window: list[Question] = []
+        window: list[PendingQuery] = []
         held = 0
         for question in islice(self._order(), (2 if limits.mixes else 1) * limits.size):
             if held >= (limits.bytes if len(window) < limits.size else AHEAD_BYTES):
@@ -205,15 +205,15 @@ class Queue:
 
     # What becomes of it.
 
-    def leads(self, question: Question, key: str) -> bool:
+    def leads(self, question: PendingQuery, key: str) -> bool:
         """Whether a question is the one to be asked of those with its key: the first that is prepared, if it is not forgotten."""
-        return self._known.get(question.asking) is question and self._leaders.setdefault(key, question) is question
+        return self._known.get(question.query) is question and self._leaders.setdefault(key, question) is question
 
     def settle(
-        self, question: Question, prepared: Prepared | None, stored: Prediction | None, error: BaseException | None
+        self, question: PendingQuery, prepared: Prepared | None, stored: Prediction | None, error: BaseException | None
     ) -> None:
         """Puts a question where it belongs after it was prepared."""
-        if self._known.get(question.asking) is not question:  # it was withdrawn meanwhile
+        if self._known.get(question.query) is not question:  # it was withdrawn meanwhile
             self._unlead(question)
         elif error is not None:
             question.error, question.stage = error, "failed"
@@ -225,9 +225,9 @@ class Queue:
             question.ready(prepared)
             self._held += question.bytes
         else:
-            self._follow(question, self._leaders.get(question.asking.key or ""))
+            self._follow(question, self._leaders.get(question.query.key or ""))
 
-    def finish(self, question: Question, prediction: Prediction | None, error: BaseException | None) -> None:
+    def finish(self, question: PendingQuery, prediction: Prediction | None, error: BaseException | None) -> None:
         """Hands an answer or an error to whoever waits for it.
 
         Where nobody does, the store has the answer. A failed answer, which it does not keep, waits for whoever asks; an error is
@@ -240,47 +240,47 @@ class Queue:
             if one.waited:
                 self.done.append(one)
             elif prediction is None or prediction.finish_reason != "error":
-                self._known.pop(one.asking, None)
+                self._known.pop(one.query, None)
         question.followers = []
 
-    def collect(self) -> tuple[dict[Asking, Prediction], BaseException | None]:
+    def collect(self) -> tuple[dict[Query, Prediction], BaseException | None]:
         """Returns the answers that are there, which leave the queue; where there are none, the first error."""
-        found = {one.asking: one.prediction for one in self.done if one.prediction is not None}
+        found = {one.query: one.prediction for one in self.done if one.prediction is not None}
         self.done = [one for one in self.done if one.prediction is None]
-        for asking in found:
-            self._known.pop(asking, None)
+        for query in found:
+            self._known.pop(query, None)
         return found, None if found or not self.done else self.done[0].error
 
-    def leave_elsewhere(self, question: Question) -> None:
+    def leave_elsewhere(self, question: PendingQuery) -> None:
         """Notes that another process works on a question; one for which nobody waits is forgotten."""
         if question.is_urgent:
             question.stage = "elsewhere"
-            self.elsewhere[question.asking] = question
+            self.elsewhere[question.query] = question
         else:
             self.drop(question)
 
-    def put_back(self, question: Question, stage: str) -> None:
+    def put_back(self, question: PendingQuery, stage: str) -> None:
         """Puts a question into the queue again."""
         question.stage = stage
         if stage == "ready":
             self._held += question.bytes
         queue = self.demanded if question.is_urgent else self.expected
-        queue[question.asking] = question
+        queue[question.query] = question
 
-    def withdraw(self, askings: Iterable[Asking] | None = None) -> None:
+    def withdraw(self, queries: Iterable[Query] | None = None) -> None:
         """Forgets questions, or all of them, but for those that are being computed: nobody waits for them any more."""
-        for asking in list(self._known) if askings is None else askings:
-            question = self._known.get(asking)
+        for query in list(self._known) if queries is None else queries:
+            question = self._known.get(query)
             if question is not None:
                 question.waited = False
                 if question.stage != "asked":
                     self.drop(question)
 
-    def drop(self, question: Question) -> None:
+    def drop(self, question: PendingQuery) -> None:
         """Forgets a question; those that follow it are asked for themselves."""
         self.take(question)
         self._unlead(question)
-        self._known.pop(question.asking, None)
+        self._known.pop(question.query, None)
         if question.leader is not None:
             question.leader.followers.remove(question)
         for follower in question.followers:
@@ -288,26 +288,26 @@ class Queue:
             self.put_back(follower, "new")
         question.followers, question.stage = [], "done"
 
-    def take(self, question: Question) -> None:
+    def take(self, question: PendingQuery) -> None:
         """Takes a question out of the queue."""
         if question.stage == "ready":
             self._held -= question.bytes
-        self.demanded.pop(question.asking, None)
-        self.expected.pop(question.asking, None)
-        self.elsewhere.pop(question.asking, None)
+        self.demanded.pop(question.query, None)
+        self.expected.pop(question.query, None)
+        self.elsewhere.pop(question.query, None)
 
-    def _hurry(self, question: Question) -> None:
+    def _hurry(self, question: PendingQuery) -> None:
         """Moves a question of the queue among those that somebody waits for."""
         if question.stage in _QUEUED:
-            self.expected.pop(question.asking, None)
-            self.demanded[question.asking] = question
+            self.expected.pop(question.query, None)
+            self.demanded[question.query] = question
 
-    def _unlead(self, question: Question) -> None:
-        key = question.asking.key
+    def _unlead(self, question: PendingQuery) -> None:
+        key = question.query.key
         if key is not None and self._leaders.get(key) is question:
             del self._leaders[key]
 
-    def _follow(self, question: Question, leader: Question | None) -> None:
+    def _follow(self, question: PendingQuery, leader: PendingQuery | None) -> None:
         if leader is None or leader is question:  # the other one is done: its answer is in the store, or nowhere
             question.stage = "new"
             return

@@ -77,7 +77,7 @@ def reads_blind(names: Sequence[str]) -> bool:
 
 OPTION = "--vlm-patch-stop"
 NEEDS_ALL = f"needs every patch: run without {OPTION}"
-HIGHEST = 1.0
+MAX_SCORE = 1.0
 """The score that nothing exceeds."""
 UNASKED_STATE = "unasked"
 UNASKED = Score(math.nan, "not asked: an earlier patch was right", None, UNASKED_STATE)
@@ -98,10 +98,10 @@ def view_indices(positions: Iterable[int], views: int) -> list[int]:
     return [position * views + view for position in positions for view in range(views)]
 
 
-def turns(samples: int, views: int, *, stop: bool) -> Sequence[range]:
+def view_batches(samples: int, views: int, *, stop: bool) -> Sequence[range]:
     """Returns which views to ask about together, as indices into those of all samples in a row: all at once, or by position.
 
-    >>> turns(3, 2, stop=True)
+    >>> view_batches(3, 2, stop=True)
     [range(0, 6, 2), range(1, 6, 2)]
     """
     return [range(view, samples * views, views) for view in range(views)] if stop else [range(samples * views)]
@@ -128,7 +128,7 @@ def counts_for_budgets(views: int, values: NDArray[np.float64], states: Sequence
         values: scores, shape (N,): of each sample those of all its views in a row.
         states: of these scores.
     """
-    right = np.reshape(values, (-1, views)) == HIGHEST
+    right = np.reshape(values, (-1, views)) == MAX_SCORE
     later = np.cumsum(right, axis=1) - right > 0
     texts: NDArray[np.bool_] = ~later.reshape(-1) & (np.array(states) != "error")
     return texts

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.boxes import overlap
-from pytest_vlmrobust.metrics import ScoreTable, told_overlap
+from pytest_vlmrobust.metrics import ScoreTable, prompt_leakage_iou
 
 Box = tuple[float, float, float, float]
 
@@ -84,7 +84,7 @@ def by_hand(told: Array, asked: Array) -> Array:
 def test_it_is_the_overlap_of_least_squares_on_the_others() -> None:
     told, asked = hinted(400)
     expected = overlaps(by_hand(told["nose"], asked["mouth"]), asked["mouth"])
-    assert told_overlap(told, asked) == pytest.approx(expected, abs=0.02)
+    assert prompt_leakage_iou(told, asked) == pytest.approx(expected, abs=0.02)
     assert expected.mean() > 0.8
 
 
@@ -92,21 +92,21 @@ def test_without_anything_told_it_is_the_mean_box_of_the_others() -> None:
     _, asked = hinted(30)
     boxes = asked["mouth"]
     means = np.array([np.delete(boxes, one, axis=0).mean(axis=0) for one in range(30)])
-    assert told_overlap({}, asked) == pytest.approx(overlaps(means, boxes), abs=1e-9)
+    assert prompt_leakage_iou({}, asked) == pytest.approx(overlaps(means, boxes), abs=1e-9)
 
 
 def test_a_few_samples_give_a_box_that_moves_with_the_hint() -> None:
     told, asked = hinted(4)
-    assert told_overlap(told, asked).mean() > 0.5 > told_overlap({}, asked).mean() + 0.1
+    assert prompt_leakage_iou(told, asked).mean() > 0.5 > prompt_leakage_iou({}, asked).mean() + 0.1
 
 
 def test_names_of_groups_and_the_order_of_samples_change_nothing() -> None:
     told, asked = hinted(40)
-    plain = told_overlap(told, asked)
+    plain = prompt_leakage_iou(told, asked)
     order = np.random.default_rng(1).permutation(40)
     names = [f"identity {one}" for one in order]
-    assert told_overlap(told, asked, names) == pytest.approx(plain, abs=1e-12)
-    turned = told_overlap({"nose": told["nose"][order]}, {"mouth": asked["mouth"][order]}, names)
+    assert prompt_leakage_iou(told, asked, names) == pytest.approx(plain, abs=1e-12)
+    turned = prompt_leakage_iou({"nose": told["nose"][order]}, {"mouth": asked["mouth"][order]}, names)
     assert turned == pytest.approx(plain[order], abs=1e-12)
 
 
@@ -117,20 +117,20 @@ def test_nothing_is_learned_from_the_own_group() -> None:
     twins = [f"identity {one // 2}" for one in range(40)]
     odd = np.array([[0.8, 0.9, 0.95, 1.0]])
     alone = ({"nose": np.r_[told["nose"], told["nose"][:1]]}, {"mouth": np.r_[asked["mouth"], odd]})
-    assert told_overlap(*alone)[-1] == 0.0
-    assert told_overlap(*twice, twins)[::2] == pytest.approx(told_overlap(told, asked), abs=0.05)
+    assert prompt_leakage_iou(*alone)[-1] == 0.0
+    assert prompt_leakage_iou(*twice, twins)[::2] == pytest.approx(prompt_leakage_iou(told, asked), abs=0.05)
 
 
 def test_each_sample_counts_what_it_is_asked_and_two_eyes_may_change_places() -> None:
     told, asked = hinted(40)
     unknown = asked["mouth"].copy()
     unknown[::2] = np.nan
-    both = told_overlap(told, {"mouth": asked["mouth"], "chin": unknown})
-    assert both[::2] == pytest.approx(told_overlap(told, asked)[::2])
+    both = prompt_leakage_iou(told, {"mouth": asked["mouth"], "chin": unknown})
+    assert both[::2] == pytest.approx(prompt_leakage_iou(told, asked)[::2])
     eyes = np.where(np.arange(40)[:, None] % 8 == 0, asked["mouth"] + 0.3, asked["mouth"])
     others = np.where(np.arange(40)[:, None] % 8 == 0, asked["mouth"], asked["mouth"] + 0.3)
-    named = told_overlap(told, {"left_eye": eyes, "right_eye": others})
-    unnamed = told_overlap(told, {"left": eyes, "right": others})
+    named = prompt_leakage_iou(told, {"left_eye": eyes, "right_eye": others})
+    unnamed = prompt_leakage_iou(told, {"left": eyes, "right": others})
     assert (named >= unnamed).all()
     assert (named[::8] > unnamed[::8] + 0.1).all()
 
@@ -138,7 +138,7 @@ def test_each_sample_counts_what_it_is_asked_and_two_eyes_may_change_places() ->
 @pytest.mark.parametrize("samples", [0, 1, 2, 3])
 def test_hardly_any_samples_are_no_error(samples: int) -> None:
     told, asked = hinted(samples)
-    found = told_overlap(told, asked)
+    found = prompt_leakage_iou(told, asked)
     assert found.shape == (samples,)
     assert ((found >= 0.0) & (found <= 1.0)).all()
     assert samples != 1 or found[0] == 0.0
@@ -146,14 +146,14 @@ def test_hardly_any_samples_are_no_error(samples: int) -> None:
 
 def test_what_is_no_box_of_each_sample_is_refused() -> None:
     with pytest.raises(ValueError, match=r"told boxes of 'nose': found shape \(2, 2\), expected \(N, 4\): \(x1, y1, x2, y2\)"):
-        told_overlap({"nose": np.ones((2, 2))}, {"mouth": np.ones((2, 4))})
+        prompt_leakage_iou({"nose": np.ones((2, 2))}, {"mouth": np.ones((2, 4))})
     with pytest.raises(ValueError, match="nose has 3 scores and mouth has 2"):
-        told_overlap({"nose": np.ones((3, 4))}, {"mouth": np.ones((2, 4))})
+        prompt_leakage_iou({"nose": np.ones((3, 4))}, {"mouth": np.ones((2, 4))})
 
 
 def test_who_reads_the_prompt_is_not_shown_to_look_and_who_looks_is() -> None:
     told, asked = hinted(100, noise=0.05)
-    foretold, mouths = told_overlap(told, asked), asked["mouth"]
+    foretold, mouths = prompt_leakage_iou(told, asked), asked["mouth"]
     rule = overlaps(by_hand(told["nose"], mouths), mouths)
     reads = ScoreTable(rule, no_image=np.zeros(100))
     assert metrics.does_the_task(reads) == ""
@@ -175,7 +175,7 @@ def test_a_rule_from_many_other_samples_is_no_look_either() -> None:
     for first in range(0, 2400, 24):
         part = slice(first, first + 24)
         scores = overlaps(inputs[part] @ rule, asked["mouth"][part])
-        foretold = told_overlap({"nose": told["nose"][part]}, {"mouth": asked["mouth"][part]})
+        foretold = prompt_leakage_iou({"nose": told["nose"][part]}, {"mouth": asked["mouth"][part]})
         shown += metrics.exceeds_the_prompt(ScoreTable(scores), foretold) == ""
     assert shown <= 5
 
@@ -183,6 +183,6 @@ def test_a_rule_from_many_other_samples_is_no_look_either() -> None:
 def test_an_answer_that_is_missing_counts_against_the_model() -> None:
     told, asked = hinted(30, noise=0.03)
     scores = np.ones(30)
-    assert metrics.exceeds_the_prompt(ScoreTable(scores), told_overlap(told, asked)) == ""
+    assert metrics.exceeds_the_prompt(ScoreTable(scores), prompt_leakage_iou(told, asked)) == ""
     scores[:15] = np.nan
-    assert metrics.exceeds_the_prompt(ScoreTable(scores), told_overlap(told, asked)).startswith(REFUSAL)
+    assert metrics.exceeds_the_prompt(ScoreTable(scores), prompt_leakage_iou(told, asked)).startswith(REFUSAL)

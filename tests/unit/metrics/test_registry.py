@@ -264,7 +264,7 @@ def test_every_public_metric_function_is_registered_or_a_formula_of_parts() -> N
         "size_trend",
         "size_weights",
         "tier_shares",
-        "told_overlap",
+        "prompt_leakage_iou",
         "wobble_p_value",
     }
     functions = {name for name in metrics.__all__ if name[0].islower()}

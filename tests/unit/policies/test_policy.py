@@ -13,13 +13,13 @@ import pytest
 from pytest_vlmrobust.core.decision import Decision, Outcome, Verdict, decide
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.policies import BUDGET_CELLS, BUDGET_DATASETS, JudgedTest, Policy, parse_policy
+from pytest_vlmrobust.policies import BUDGET_CELLS, BUDGET_DATASETS, MetricKey, Policy, parse_policy
 from pytest_vlmrobust.policies.policy import policy_content
 
 Load = Callable[..., Policy]
 
 TODAY = date(2027, 1, 1)
-TEST = JudgedTest("m", "d", "accuracy_drop", "fog:low", "weather", "low")
+TEST = MetricKey("m", "d", "accuracy_drop", "fog:low", "weather", "low")
 
 SEVERAL = """\
 version: 1
@@ -73,7 +73,7 @@ def test_what_was_decided_early_stays_and_the_rest_is_undecided(load: Load) -> N
 
 def test_without_a_rule_nothing_is_gated(load: Load) -> None:
     for policy in (Policy(), load(SEVERAL)):
-        (verdict,) = policy.judge(JudgedTest("m", "d", "pcri"), Estimate(0.1, 100), today=TODAY)
+        (verdict,) = policy.judge(MetricKey("m", "d", "pcri"), Estimate(0.1, 100), today=TODAY)
         assert (verdict.outcome, verdict.rule, verdict.reason) == (Outcome.MEASURED, "", "no rule applies to pcri here")
 
 
@@ -130,9 +130,9 @@ def test_the_tests_of_a_run_share_the_risk_of_a_rule(load: Load) -> None:
         "  - {id: art, metric: accuracy_drop, max: 5pp, where: {category: Art}}\n"
         "  - {id: worst, metric: worst_case_drop, max: 5pp}\n"
     )
-    tests = [JudgedTest("m", "d", "accuracy_drop", f"{name}:{level}", "any", level) for name in "ab" for level in ("low", "high")]
+    tests = [MetricKey("m", "d", "accuracy_drop", f"{name}:{level}", "any", level) for name in "ab" for level in ("low", "high")]
     twice = tests[0]  # by two suites
-    planned = policy.for_tests([*tests, twice, JudgedTest("m", "d", "worst_case_drop")])
+    planned = policy.for_tests([*tests, twice, MetricKey("m", "d", "worst_case_drop")])
     assert planned.shared_by == {"low": 2, "art": 4, "worst": 1, BUDGET_CELLS: 4, BUDGET_DATASETS: 1}
     assert (planned.sharing_budget(BUDGET_CELLS), planned.sharing_budget(BUDGET_DATASETS)) == (8, 2), "half of the risk each"
     assert planned.sha256 == policy.sha256
@@ -156,7 +156,7 @@ def test_a_sentence_about_a_category_names_it(load: Load) -> None:
         "  - {id: all, metric: accuracy, min: 90%}\n"
     )
     low, undefined = Estimate(0.4, 40), Estimate(math.nan, 40, valid=False, reason="why")
-    whole, part = JudgedTest("m", "d", "accuracy", "clean"), JudgedTest("m", "d", "accuracy", "clean", category="sub0")
+    whole, part = MetricKey("m", "d", "accuracy", "clean"), MetricKey("m", "d", "accuracy", "clean", category="sub0")
     said = [policy.judge(test, low, today=TODAY)[0].reason for test in (part, whole)]
     assert said == ["accuracy (sub0) 0.400 < 0.900 (rule cat, a.yaml:4)", "accuracy 0.400 < 0.900 (rule all, a.yaml:5)"]
     assert policy.judge(part, undefined, today=TODAY)[0].reason.startswith("accuracy (sub0) does not apply: why")

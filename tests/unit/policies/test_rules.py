@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.errors import PolicyError, UnknownName
 from pytest_vlmrobust.policies import (
     Bound,
     JudgedBy,
-    JudgedTest,
+    MetricKey,
     Multiplicity,
     OnInconclusive,
     OnNotApplicable,
@@ -26,7 +26,7 @@ from pytest_vlmrobust.policies import (
 )
 from pytest_vlmrobust.policies.rules import decimals_needed, parse_quantity, plain_decimal
 
-TEST = JudgedTest("qwen2-vl-2b", "mmbench", "accuracy_drop", "glass_blur:low", "blur", "low")
+TEST = MetricKey("qwen2-vl-2b", "mmbench", "accuracy_drop", "glass_blur:low", "blur", "low")
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_a_scope_matches_by_globs(scope: Scope, matches: bool) -> None:
 
 
 def test_a_composed_setting_is_matched_without_its_levels() -> None:
-    test = JudgedTest("m", "d", "accuracy_drop", "fog:mid+jpeg_compression:high", "composed")
+    test = MetricKey("m", "d", "accuracy_drop", "fog:mid+jpeg_compression:high", "composed")
     assert Scope(setting=("fog+jpeg_compression",)).matches(test)
     assert Scope(setting=("fog:mid+*",)).matches(test)
     assert not Scope(setting=("fog",)).matches(test)
 
 
 def test_none_is_the_level_of_settings_without_one() -> None:
-    test = JudgedTest("m", "d", "accuracy_drop", "flip_v", "binary")
+    test = MetricKey("m", "d", "accuracy_drop", "flip_v", "binary")
     assert Scope(level=("none",)).matches(test)
     assert not Scope(level=("low",)).matches(test)
 
@@ -84,7 +84,7 @@ def test_unless_takes_tests_out() -> None:
 
 
 def test_a_rule_without_category_bounds_whole_data_sets_only() -> None:
-    art = JudgedTest("m", "d", "accuracy_drop", category="Art")
+    art = MetricKey("m", "d", "accuracy_drop", category="Art")
     assert not rule().applies(art)
     assert rule(Scope(category=("Art",))).applies(art)
     assert rule(Scope(category=("*",))).applies(art)
@@ -95,7 +95,7 @@ def test_a_rule_without_category_bounds_whole_data_sets_only() -> None:
 def test_a_waiver_holds_on_its_last_day() -> None:
     waiver = Waiver("W", "jane", "why", date(2027, 6, 30), "accuracy_drop", Scope(model=("qwen*",)), 0.6, "t.yaml:1")
     assert waiver.applies(TEST)
-    assert not waiver.applies(JudgedTest("qwen2-vl-2b", "mmbench", "accuracy"))
+    assert not waiver.applies(MetricKey("qwen2-vl-2b", "mmbench", "accuracy"))
     assert not waiver.is_expired(date(2027, 6, 30))
     assert waiver.is_expired(date(2027, 7, 1))
 
@@ -494,7 +494,7 @@ def test_one_field_admits_a_name_whatever_the_others_ask_for() -> None:
 
 
 def test_a_test_stands_for_itself_unless_it_is_said_how_many_strata_it_stands_for() -> None:
-    assert JudgedTest("m", "d", "pcri").strata == 1
+    assert MetricKey("m", "d", "pcri").strata == 1
 
 
 def test_a_rule_bounds_strata_unless_all_of_the_dataset_is_left_out() -> None:

@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.policies import (
-    JudgedTest,
+    MetricKey,
     Missed,
     Misspelling,
     Policy,
@@ -51,7 +51,7 @@ def text(where: str = "{setting: fog}", expires: str = "2027-06-30") -> str:
 def records(policy: Policy, **drops: float) -> list[Record]:
     made = []
     for name, drop in drops.items():
-        test = JudgedTest("m", "d", "accuracy_drop", f"{name}:low", "any", "low")
+        test = MetricKey("m", "d", "accuracy_drop", f"{name}:low", "any", "low")
         measure = policy.measure(test, Estimate(drop, 100), today=TODAY)
         art = replace(measure, category="Art", outcome=Outcome.MEASURED, waiver="")
         made.append(
@@ -135,7 +135,7 @@ def test_rules_that_met_no_test_are_named(load: Load) -> None:
 
 def test_a_rule_about_a_split_meets_the_summary_over_it(load: Load) -> None:
     policy = load("version: 1\nrules:\n  - {id: seen, metric: accuracy_drop, where: {setting: clean}, max: 5pp}\n")
-    measure = policy.measure(JudgedTest("m", "d", "accuracy_drop", "clean"), Estimate(0.0, 100), today=TODAY)
+    measure = policy.measure(MetricKey("m", "d", "accuracy_drop", "clean"), Estimate(0.0, 100), today=TODAY)
     over_it = Record("sweep", "m-d-accuracy_drop-clean", "m", "d", split="clean", measures=(measure,))
     assert unmatched_rules(policy, [over_it]) == ()
     assert [rule.id for rule in unmatched_rules(policy, [replace(over_it, split="fog")])] == ["seen"]

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
-from pytest_vlmrobust.policies import JudgedTest, load_policy
+from pytest_vlmrobust.policies import MetricKey, load_policy
 from pytest_vlmrobust.reporting import Command, RunFacts, RunView, render_terminal
 
 from .conftest import open_record, record
@@ -365,8 +365,8 @@ def test_a_stub_of_a_waiver_covers_the_breach_once_somebody_signs_it(tmp_path: P
     file.write_text(f"{rules}{stub.replace('owner: ', 'owner: jo').replace('reason: ', 'reason: known')}")
     (waiver,) = load_policy([file], known_metrics=known_metrics(), ambiguous=AMBIGUOUS).waivers
     assert (waiver.id, waiver.cap, str(waiver.expires)) == ("W-m-d-fog-high", 0.41, "2027-02-21")
-    assert waiver.applies(JudgedTest("m", "d", "accuracy_drop", "fog:high", "weather", "high"))
-    assert not waiver.applies(JudgedTest("m", "d", "accuracy_drop", "fog:mid", "weather", "mid"))
+    assert waiver.applies(MetricKey("m", "d", "accuracy_drop", "fog:high", "weather", "high"))
+    assert not waiver.applies(MetricKey("m", "d", "accuracy_drop", "fog:mid", "weather", "mid"))
 
 
 @pytest.mark.parametrize(("value", "cap"), [(1.0, 1.0), (0.999, 1.0), (0.304, 0.31)])

@@ -11,7 +11,7 @@ import pytest
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.evaluation.after.policy_lint import lint, tighter_than_noise
 from pytest_vlmrobust.evaluation.judge.scopes import KnownNames, known_metrics, known_tests, shipped_tests
-from pytest_vlmrobust.policies import JudgedTest, Policy, Scope, load_policy
+from pytest_vlmrobust.policies import MetricKey, Policy, Scope, load_policy
 
 TODAY = date(2027, 1, 1)
 WAIVER = "{{id: W1, owner: jo, reason: known, expires: {expires}, metric: {metric}, where: {where}, cap: 60pp}}"
@@ -412,7 +412,7 @@ def test_what_the_shipped_suites_measure() -> None:
 
 
 def test_names_of_the_run_are_known() -> None:
-    planned = [JudgedTest("m", "d", "accuracy_drop", "mine:7", "own", "7")]
+    planned = [MetricKey("m", "d", "accuracy_drop", "mine:7", "own", "7")]
     scope = Scope(setting=("mine",), family=("own",), level=("7",))
     assert KnownNames.of(planned).unknown_globs(scope) == []
     assert len(KnownNames.of().unknown_globs(scope)) == 2  # there may be a size of 7 pixels

@@ -20,7 +20,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline, answered_by
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
+from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Evidence
@@ -238,8 +238,8 @@ def test_a_directory_without_evidence_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_comparison_is_planned_only_with_a_baseline() -> None:
-    names = {test.metric for test in judged_tests(cell("flip_v"))}
-    more = {test.metric for test in judged_tests(cell("flip_v"), baseline=True)}
+    names = {test.metric for test in metric_keys(cell("flip_v"))}
+    more = {test.metric for test in metric_keys(cell("flip_v"), baseline=True)}
     assert more - names == {"baseline_drop", "baseline_flip_rate", "drop_increase"}
 
 

@@ -20,7 +20,7 @@ from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.evaluation.judge.conditions import Conditions, asks_for_all_samples, refuse_unknown_scopes
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
-from pytest_vlmrobust.policies import JudgedTest, Policy, parse_policy
+from pytest_vlmrobust.policies import MetricKey, Policy, parse_policy
 
 RULES = """\
 version: 1
@@ -289,7 +289,7 @@ def test_a_smaller_selection_never_improves_the_decision(
 def test_names_that_mean_nothing_are_refused(where: str, message: str) -> None:
     own = policy(f"  - {{id: art, metric: accuracy_drop, max: 5pp, where: {where}}}\n")
     plan = [Cell("tiny", "d", Setting.parse("fog:mid"))]
-    tests = [JudgedTest("tiny", "d", "accuracy_drop", "fog:mid", "weather", "mid")]
+    tests = [MetricKey("tiny", "d", "accuracy_drop", "fog:mid", "weather", "mid")]
     with pytest.raises(PolicyError, match=message):
         refuse_unknown_scopes([own], plan, tests, models=["tiny"], datasets=["d"])
 

@@ -19,9 +19,9 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.demo.words import Words
 from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
+from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
-from pytest_vlmrobust.policies import JudgedTest, Policy, load_policy
+from pytest_vlmrobust.policies import MetricKey, Policy, load_policy
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, sample
 
 Made = Callable[..., Judge]
@@ -365,11 +365,11 @@ def test_an_interval_rule_says_what_it_is_about_and_how_many_samples_it_lacks(wo
 
 def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World, judge: Made) -> None:
     record = judge(DROP).cell(cell("flip_v"))
-    tests = judged_tests(cell("flip_v"), DatasetFacts.of(world.evaluator(), "data"))
+    tests = metric_keys(cell("flip_v"), DatasetFacts.of(world.evaluator(), "data"))
     assert {one.metric for one in record.measures} == {test.metric for test in tests}
     assert {(test.family, test.level, test.setting) for test in tests} == {("binary", "", "flip_v")}
-    assert [test.metric for test in judged_tests(cell("clean"))] == ["accuracy", *CLEAN_CONFIDENCE, "corpus_score"]
-    assert judged_tests(SweepMetric("m", "d", "mean_drop")) == [JudgedTest("m", "d", "mean_drop")]
+    assert [test.metric for test in metric_keys(cell("clean"))] == ["accuracy", *CLEAN_CONFIDENCE, "corpus_score"]
+    assert metric_keys(SweepMetric("m", "d", "mean_drop")) == [MetricKey("m", "d", "mean_drop")]
 
 
 WORST_CATEGORY = "{id: worst, metric: worst_category_drop, max: 25pp, on_not_applicable: warn}"

@@ -32,7 +32,7 @@ from pytest_vlmrobust.evaluation.judge.measurements import (
     OBSERVATORY,
     UNPARSED_INCREASE,
     applying,
-    judged_tests,
+    metric_keys,
     quantities,
     quantity,
     unparsed_increase,
@@ -79,7 +79,7 @@ ANSWERS = {"small": "one_cell", "large": "perfect", "thinker": "perfect"}
 )
 def test_without_a_setting_there_is_no_drop_that_could_increase(setting: str, compared: list[str]) -> None:
     cell = Cell("model", "data", Setting.parse(setting))
-    more = {test.metric for test in judged_tests(cell, baseline=True)} - {test.metric for test in judged_tests(cell)}
+    more = {test.metric for test in metric_keys(cell, baseline=True)} - {test.metric for test in metric_keys(cell)}
     assert sorted(more) == compared
 
 
@@ -176,7 +176,7 @@ class Run:
         return asked
 
     def planned(self, planned: Planned, *, baseline: bool = False, attempts: bool = False) -> set[str]:
-        tests = judged_tests(planned, self.asked(planned.dataset), baseline=baseline, attempts=attempts)
+        tests = metric_keys(planned, self.asked(planned.dataset), baseline=baseline, attempts=attempts)
         return {test.metric for test in tests}
 
     def judged(self) -> Iterator[Judged]:
@@ -284,7 +284,7 @@ def test_a_metric_of_a_users_own_is_a_quantity() -> None:
 
     metrics.metric(name="of_a_users_own", better="lower")(own)
     try:
-        assert "of_a_users_own" in {test.metric for test in judged_tests(cell("fog:low"))}
+        assert "of_a_users_own" in {test.metric for test in metric_keys(cell("fog:low"))}
         assert known_metrics()["of_a_users_own"].better == "lower"
     finally:
         metrics.REGISTRY._things.pop("of_a_users_own")
@@ -302,7 +302,7 @@ def test_tests_of_one_dataset_share_the_risk_of_a_rule_on_its_own_metric(run: Ru
         for s in (*BASELINES, *SETTINGS["corruptions"], "patches:2")
     ]
     asked = {name: DatasetFacts.of(run.evaluator, name) for name in ("shapes", "published")}
-    assert policy.for_tests(test for cell in cells for test in judged_tests(cell, asked[cell.dataset])).shared_by["f1"] == 5
+    assert policy.for_tests(test for cell in cells for test in metric_keys(cell, asked[cell.dataset])).shared_by["f1"] == 5
 
 
 @pytest.mark.study
@@ -310,7 +310,7 @@ def test_a_dataset_that_cannot_be_read_stays_unknown(run: Run) -> None:
     """Its tests say why; everything that may be measured is planned, which errs on the side of sharing more."""
     asked = DatasetFacts.of(run.evaluator, "absent", "matching")
     assert (asked.task, asked.corpus_metric, asked.samples) == ("matching", None, None)
-    named = {test.metric for test in judged_tests(Cell("m", "absent", Setting.parse("patches:2")))}
+    named = {test.metric for test in metric_keys(Cell("m", "absent", Setting.parse("patches:2")))}
     assert {"corpus_score", "corpus_drop", "corpus_pcri", "label_preserving_drop"} <= named
     assert "unparsed_increase" not in named, "of several views the best is taken, and none is unreadable"
 

@@ -28,7 +28,7 @@ from pytest_vlmrobust.evaluation.run import data
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
 from pytest_vlmrobust.evaluation.run.families import families
-from pytest_vlmrobust.evaluation.run.prompts import prompt, told_overlaps
+from pytest_vlmrobust.evaluation.run.prompts import prompt, prompt_leakage_ious
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Store
@@ -323,7 +323,7 @@ def beside(sample: Sample, setting: str) -> str:
 def test_boxes_that_follow_from_the_prompt_are_no_task_done(laboratory: Laboratory) -> None:
     laboratory.rules = BOXES_FOUND
     judge = laboratory.judge(from_the_nose())
-    told = told_overlaps(laboratory.samples["semi_guided"])
+    told = prompt_leakage_ious(laboratory.samples["semi_guided"])
     assert told is not None
     found = summary(judge, "semi_guided", "identity_accuracy", CLEAN)
     seen = measured(cell(judge, "semi_guided"), "accuracy").value
@@ -354,7 +354,7 @@ def test_boxes_that_are_too_few_fail_whatever_they_come_from(laboratory: Laborat
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_of_hardly_any_boxes_something_is_foretold(laboratory: Laboratory, count: int) -> None:
-    told = told_overlaps(laboratory.samples["semi_guided"][:count])
+    told = prompt_leakage_ious(laboratory.samples["semi_guided"][:count])
     assert told is not None
     assert told.shape == (count,)
     assert ((told >= 0.0) & (told <= 1.0)).all()
@@ -363,9 +363,9 @@ def test_of_hardly_any_boxes_something_is_foretold(laboratory: Laboratory, count
 def test_what_is_foretold_is_known_once_and_only_of_boxes(laboratory: Laboratory) -> None:
     samples = laboratory.samples["semi_guided"]
     again = tuple(dataclasses.replace(sample, images=()) for sample in samples)  # as evidence keeps them
-    assert told_overlaps(samples) is told_overlaps(again)
-    assert told_overlaps(laboratory.samples["matching"]) is None
-    assert told_overlaps(()) is None
+    assert prompt_leakage_ious(samples) is prompt_leakage_ious(again)
+    assert prompt_leakage_ious(laboratory.samples["matching"]) is None
+    assert prompt_leakage_ious(()) is None
 
 
 def test_boxes_that_are_not_given_blindly_are_no_fault(laboratory: Laboratory) -> None:

@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
+from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.reads import attempts_of
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import Policy, load_policy
@@ -101,7 +101,7 @@ def test_without_being_asked_for_they_are_not_made(world: World) -> None:
 def test_what_is_planned_is_what_is_measured(world: World, *, attempts: bool) -> None:
     world.model.answer = right
     record = judge(world, attempts=attempts).cell(PATCHES)
-    planned = [test.metric for test in judged_tests(PATCHES, attempts=attempts)]
+    planned = [test.metric for test in metric_keys(PATCHES, attempts=attempts)]
     assert ("pcri_matched" in planned) is attempts
     measured = [one.metric for one in record.measures]
     assert [name for name in planned if name.startswith(("pcri", "rci"))] == [

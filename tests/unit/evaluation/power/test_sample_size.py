@@ -22,7 +22,7 @@ from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import (
     Bound,
     JudgedBy,
-    JudgedTest,
+    MetricKey,
     OnInconclusive,
     Policy,
     Rule,
@@ -34,7 +34,7 @@ from pytest_vlmrobust.policies import (
 )
 
 TODAY = date(2026, 1, 1)
-TESTS = [JudgedTest("m", dataset, "accuracy_drop", "fog:low", "weather", "low") for dataset in ("large", "small")]
+TESTS = [MetricKey("m", dataset, "accuracy_drop", "fog:low", "weather", "low") for dataset in ("large", "small")]
 SIZES = {"large": 869, "small": 200}
 SHIPPED = (
     "ci-smoke",
@@ -55,14 +55,14 @@ def policy(high: float = 0.03, metric: str = "accuracy_drop", where: Scope | Non
     return Policy((Rule("r", metric, Bound(high=high), "a.yaml:3", where or Scope(), treatment=Treatment(**treatment)),))
 
 
-def found(policy: Policy, tests: list[JudgedTest], sizes: dict[str, int]) -> list[TooFew]:
+def found(policy: Policy, tests: list[MetricKey], sizes: dict[str, int]) -> list[TooFew]:
     return undecidable(policy, tests, sizes, today=TODAY)
 
 
 def sweep(metric: str, n: int, bound: Bound, setting: str = "", dataset: str = "d") -> list[TooFew]:
     """Returns what is found of one rule on a metric of a whole sweep."""
     rule = Rule("r", metric, bound, "a.yaml:3")
-    return found(Policy((rule,)), [JudgedTest("m", dataset, metric, setting)], {dataset: n})
+    return found(Policy((rule,)), [MetricKey("m", dataset, metric, setting)], {dataset: n})
 
 
 def test_a_rule_that_a_dataset_is_too_small_for_is_named_with_what_would_do() -> None:
@@ -115,7 +115,7 @@ def test_where_larger_sizes_were_not_tried_nobody_is_told_to_loosen_the_bound() 
 
 def test_all_tests_of_a_rule_have_to_pass_which_takes_more_samples_than_one() -> None:
     names = [f"{name}:{level}" for name in ("fog", "rain", "frost", "spatter") for level in ("low", "mid", "high")]
-    tests = [JudgedTest("m", "d", "accuracy_drop", name, "weather", name.partition(":")[2]) for name in names]
+    tests = [MetricKey("m", "d", "accuracy_drop", name, "weather", name.partition(":")[2]) for name in names]
     assert found(policy(), tests[:1], {"d": 450}) == []
     assert found(policy(), tests, {"d": 400}) != []
     assert found(policy(), tests, {"d": 900}) == []
@@ -124,15 +124,15 @@ def test_all_tests_of_a_rule_have_to_pass_which_takes_more_samples_than_one() ->
 @pytest.mark.parametrize("setting", ["clean", "no_image", "fog:low"])
 def test_equal_answers_as_in_the_baseline_are_shown_on_clean_pictures_as_elsewhere(setting: str) -> None:
     """A model that loses nothing answers as the earlier run did: no other answer among 300 shows a share of at most 1 %."""
-    tests = [JudgedTest("m", "d", "baseline_flip_rate", setting)]
+    tests = [MetricKey("m", "d", "baseline_flip_rate", setting)]
     assert found(policy(0.04, "baseline_flip_rate"), tests, {"d": 300}) == []
 
 
 @pytest.mark.parametrize("metric", ["worst_case_drop", "worst_at_low"])
 def test_the_largest_drop_takes_as_many_samples_as_all_drops_at_once(metric: str) -> None:
     names = [f"{name}:low" for name in ("fog", "rain", "frost", "spatter", "glass_blur", "motion_blur", "contrast", "brightness")]
-    cells = [JudgedTest("m", "d", "accuracy_drop", name, "weather", "low") for name in names]
-    worst = JudgedTest("m", "d", metric)
+    cells = [MetricKey("m", "d", "accuracy_drop", name, "weather", "low") for name in names]
+    worst = MetricKey("m", "d", metric)
     assert bool(found(policy(metric=metric), [*cells, worst], {"d": 400})) == bool(found(policy(), cells, {"d": 400}))
     assert found(policy(metric=metric), [cells[0], worst], {"d": 450}) == []
 
@@ -173,7 +173,7 @@ def test_every_metric_of_a_sweep_is_told_of(metric: str, bound: Bound, setting: 
 
 @pytest.mark.parametrize(("metric", "low"), [("pcri", -0.2), ("pcri_matched", -0.1), ("pcri_excess", -0.05), ("rci", -0.2)])
 def test_patches_are_told_of(metric: str, low: float) -> None:
-    tests = [JudgedTest("m", "d", metric, f"patches:{grid}", "patches") for grid in (2, 3)]
+    tests = [MetricKey("m", "d", metric, f"patches:{grid}", "patches") for grid in (2, 3)]
     rule = Policy((Rule("r", metric, Bound(low=low), "a.yaml:3"),))
     assert found(rule, tests, {"d": 15}) != []
     assert found(rule, tests, {"d": 2000}) == []
@@ -206,7 +206,7 @@ def test_of_many_datasets_one_sentence_tells_the_smallest() -> None:
 
 def test_of_several_questions_about_an_image_the_images_count() -> None:
     rule = policy(high=0.04, metric="mean_drop_at_low")
-    (few,) = undecidable(rule, [JudgedTest("m", "d", "mean_drop_at_low")], {"d": 10}, today=TODAY, questions={"d": 50})
+    (few,) = undecidable(rule, [MetricKey("m", "d", "mean_drop_at_low")], {"d": 10}, today=TODAY, questions={"d": 50})
     assert str(few).startswith(
         "with 10 source images even a model that loses nothing is only shown to have mean_drop_at_low <= 0."
     )

@@ -20,7 +20,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run import asking as asking_module
 from pytest_vlmrobust.evaluation.run import queue
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
-from pytest_vlmrobust.evaluation.run.queue import Want
+from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import View
 from pytest_vlmrobust.store import Store
@@ -102,7 +102,7 @@ class Overlapping(Lanes):
 def test_a_batch_is_put_together_while_another_is_computed(world: World, *, mixes: bool) -> None:
     evaluator, backend = world.evaluator(batch_size=4), Overlapping(world, mixes=mixes)
     evaluator.open_backend = lambda _ref: backend
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
     assert backend.met
     assert mixes or all(len({request.setting for request in batch}) == 1 for batch in backend.batches)
@@ -112,7 +112,7 @@ def test_under_a_time_limit_no_batch_waits_for_another_one(world: World) -> None
     evaluator, backend = world.evaluator(batch_size=4, time_limit=60.0), Lanes(world)
     backend.overlaps = True  # type: ignore[attr-defined]
     evaluator.open_backend = lambda _ref: backend
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
     assert backend.most_inside == 1
 
@@ -125,7 +125,7 @@ def test_what_is_expected_changes_no_result(world: World, threads: int, batch_si
     plain = [facts(world.evaluator(threads=1).result(one)) for one in CELLS]
     world.directory /= "expected"
     evaluator, backend = opened(world, lanes=lanes, mixes=mixes, threads=threads, batch_size=batch_size)
-    evaluator.expect([Want(CELLS[0], [0, 2]), *map(Want, CELLS)])
+    evaluator.expect([CellRequest(CELLS[0], [0, 2]), *map(CellRequest, CELLS)])
     assert [facts(evaluator.result(one)) for one in CELLS] == plain
     assert (evaluator.inferred, len(evaluator.store)) == (30, 30)
     assert backend.most_inside <= lanes
@@ -134,7 +134,7 @@ def test_what_is_expected_changes_no_result(world: World, threads: int, batch_si
 
 def test_a_pull_of_few_samples_is_filled_up_with_what_is_expected(world: World) -> None:
     evaluator, backend = opened(world, batch_size=8)
-    first = [Want(one, [0, 3, 5]) for one in CELLS[:4]]
+    first = [CellRequest(one, [0, 3, 5]) for one in CELLS[:4]]
     evaluator.expect(first)
     for want in first:
         assert evaluator.result(want.cell, want.places).values.tolist() == [1.0] * 3
@@ -145,7 +145,7 @@ def test_a_pull_of_few_samples_is_filled_up_with_what_is_expected(world: World) 
 
 def test_a_batch_keeps_to_one_cell_where_answers_depend_on_it(world: World) -> None:
     evaluator, backend = opened(world, batch_size=4, mixes=False)
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     for one in CELLS:
         evaluator.result(one)
     assert all(len({request.setting for request in batch}) == 1 for batch in backend.batches)
@@ -154,7 +154,7 @@ def test_a_batch_keeps_to_one_cell_where_answers_depend_on_it(world: World) -> N
 
 def test_what_is_waited_for_goes_first(world: World) -> None:
     evaluator, backend = opened(world, batch_size=6)
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     evaluator.result(cell("clean"))
     evaluator.result(cell("no_image"))
     assert [{request.setting for request in batch} for batch in backend.batches] == [{"clean"}, {"no_image"}]
@@ -179,7 +179,7 @@ def test_batches_are_filled_with_pictures_of_like_size(world: World) -> None:
 def test_equal_inputs_are_asked_once_across_cells(world: World, batch_size: int, lanes: int) -> None:
     same = [cell(name) for name in ("clean", "flip_v+flip_v", "flip_h+flip_h")]
     evaluator, _ = opened(world, batch_size=batch_size, lanes=lanes)
-    evaluator.expect(map(Want, same))
+    evaluator.expect(map(CellRequest, same))
     results = [evaluator.result(one) for one in same]
     assert sorted(world.model.asked_about) == [f"q{i}" for i in range(6)]
     assert [result.n_inferred for result in results] == [6, 0, 0]
@@ -189,14 +189,14 @@ def test_equal_inputs_are_asked_once_across_cells(world: World, batch_size: int,
 def test_equal_inputs_are_counted_where_they_are_pulled_first(world: World) -> None:
     same = [cell(name) for name in ("clean", "flip_v+flip_v")]
     evaluator, _ = opened(world, batch_size=32)
-    evaluator.expect(map(Want, same))
+    evaluator.expect(map(CellRequest, same))
     assert [evaluator.result(one).n_inferred for one in reversed(same)] == [6, 0]
 
 
 def test_a_picture_that_cannot_be_read_is_an_error_of_its_own_cell(world: World) -> None:
     world.samples[3] = sample(3, images=(MemoryImage(picture(3), broken=True),))
     evaluator, _ = opened(world, batch_size=4)
-    evaluator.expect(Want(one, [0, 3]) for one in CELLS)
+    evaluator.expect(CellRequest(one, [0, 3]) for one in CELLS)
     for one in CELLS[:4]:
         assert evaluator.result(one, [0, 1, 2]).n_requested == 3
         for _ in range(2):
@@ -213,7 +213,7 @@ def test_an_interrupted_run_loses_the_batches_in_flight_alone(world: World) -> N
 
     world.model.answer = interrupted
     evaluator, backend = opened(world, batch_size=4)
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     with pytest.raises(KeyboardInterrupt):
         _ = [evaluator.result(one) for one in CELLS]
     evaluator.close()
@@ -224,7 +224,7 @@ def test_an_interrupted_run_loses_the_batches_in_flight_alone(world: World) -> N
     assert len(lost) == 4
     world.model.answer = lambda _request: "B"
     again, later = opened(world, batch_size=4, owner="after")
-    again.expect(map(Want, CELLS))
+    again.expect(map(CellRequest, CELLS))
     assert [again.result(one).n_requested for one in CELLS] == [6] * 5
     assert sum(map(len, later.batches)) == 30 - len(stored)
 
@@ -236,7 +236,7 @@ def _names(batch: Sequence[Request]) -> list[tuple[str, str]]:
 def test_a_failed_answer_waits_for_whoever_asks_and_is_not_kept(world: World) -> None:
     world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q2" else "B"
     evaluator, _ = opened(world, batch_size=32)
-    evaluator.expect(map(Want, CELLS[:2]))
+    evaluator.expect(map(CellRequest, CELLS[:2]))
     assert [evaluator.result(one).count("error") for one in CELLS[:2]] == [1, 1]
     assert len(evaluator.store) == 10
     assert len(world.model.asked) == 12
@@ -252,7 +252,7 @@ def test_a_backend_that_fails_ahead_fails_whoever_asks(world: World) -> None:
     evaluator = world.evaluator(batch_size=6)
     backend = Lost(world)
     evaluator.open_backend = lambda _ref: backend
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     assert evaluator.result(cell("clean")).n_inferred == 6
     for _ in range(2):
         with pytest.raises(BackendError, match="lost"):
@@ -266,7 +266,7 @@ def test_memory_is_bounded_by_bytes(world: World, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(queue, "MIXED_BATCH_BYTES", 4000)
     world.samples = [sample(i) for i in range(40)]
     evaluator, backend = opened(world, batch_size=16, threads=2)
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     for one in CELLS:
         evaluator.result(one)
     assert max(map(len, backend.batches)) == 4  # no_image, whose requests take 1000 bytes each
@@ -278,7 +278,7 @@ def test_a_request_larger_than_all_bounds_is_asked_alone(world: World, monkeypat
     monkeypatch.setattr(queue, "AHEAD_BYTES", 1)
     monkeypatch.setattr(queue, "MIXED_BATCH_BYTES", 1)
     evaluator, backend = opened(world, batch_size=16)
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
     assert {len(batch) for batch in backend.batches} == {1}
 
@@ -287,7 +287,7 @@ def test_offline_nothing_is_expected(world: World) -> None:
     world.evaluator().result(cell("clean"))
     world.model.asked.clear()
     evaluator = world.evaluator(offline=True)
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     assert evaluator.result(cell("clean")).n_requested == 6
     assert world.model.asked == []
     assert {image.loaded for one in world.samples for image in one.images if isinstance(image, MemoryImage)} == {1}
@@ -300,7 +300,7 @@ def test_stored_answers_are_not_expected_again(world: World) -> None:
     world.samples = [sample(i) for i in range(6)]
     world.samples[0] = dataclasses.replace(world.samples[0], question="How many?")
     evaluator, backend = opened(world, batch_size=32, owner="later")
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     assert [evaluator.result(one).n_inferred for one in CELLS] == [1] * 5
     assert len(backend.batches) == 1
 
@@ -328,7 +328,7 @@ def test_no_other_model_is_prepared_for(world: World) -> None:
 
     evaluator = world.evaluator(batch_size=4, threads=2)
     evaluator.open_backend = opened_for
-    evaluator.expect(Want(cell(name, model)) for model in world.refs for name in ("clean", "invert", "flip_v"))
+    evaluator.expect(CellRequest(cell(name, model)) for model in world.refs for name in ("clean", "invert", "flip_v"))
     for name in ("clean", "invert"):
         for model in ("model", "other"):
             assert evaluator.result(cell(name, model)).n_inferred == 6
@@ -340,7 +340,7 @@ def test_no_other_model_is_prepared_for(world: World) -> None:
 
 def test_what_is_expected_under_patches_stops_at_the_first_right_one(world: World) -> None:
     evaluator, _ = opened(world, batch_size=32, patch_stop=True)
-    evaluator.expect([Want(cell("patches:2"))])
+    evaluator.expect([CellRequest(cell("patches:2"))])
     result = evaluator.result(cell("patches:2"))
     assert (result.n_requested, result.n_unasked, len(world.model.asked)) == (6, 18, 6)
 
@@ -381,7 +381,7 @@ def test_an_interrupt_before_a_batch_is_begun_keeps_nobody_waiting(world: World,
 def test_closing_ends_the_threads(world: World) -> None:
     before = threading.active_count()
     evaluator, _ = opened(world, lanes=2, threads=3)
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     evaluator.result(cell("clean"))
     assert threading.active_count() > before
     evaluator.close()
@@ -401,7 +401,7 @@ def test_an_interrupt_says_what_is_waited_for(world: World, monkeypatch: pytest.
 
     backend.infer_prepared = held  # type: ignore[method-assign]
     monkeypatch.setattr(evaluator._engine, "_notice", notices.append)
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     evaluator.result(cell("clean"))
     assert reached.wait(60)
     evaluator.interrupt()
@@ -429,7 +429,7 @@ def test_closing_lets_go_of_what_an_interrupt_left_locked(world: World) -> None:
 
     backend.infer_prepared = locked  # type: ignore[method-assign]
     left_locked, closing = threading.Event(), threading.Thread(target=close, daemon=True)
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     evaluator.result(cell("clean"))
     assert reached.wait(60)
     closing.start()
@@ -449,7 +449,7 @@ def test_closing_leaves_a_batch_that_never_comes_back(world: World, monkeypatch:
         return infer(prepared)
 
     backend.infer_prepared = stuck  # type: ignore[method-assign]
-    evaluator.expect(map(Want, CELLS))
+    evaluator.expect(map(CellRequest, CELLS))
     evaluator.result(cell("clean"))
     assert reached.wait(60)
     evaluator.close()
@@ -490,7 +490,7 @@ def test_pixels_that_are_worked_on_are_bounded(
     monkeypatch.setattr(evaluator._views, "view", view)
     monkeypatch.setattr(backend, "prepare", prepared)
     cells = [cell(name) for name in ("clean", *settings)]
-    evaluator.expect(map(Want, cells))
+    evaluator.expect(map(CellRequest, cells))
     assert [evaluator.result(one).n_requested for one in cells] == [8] * len(cells)
     assert most[0] <= max(room, 4800)
     assert most[1] == 1 or room >= 4800 + 432  # a large picture and a small one

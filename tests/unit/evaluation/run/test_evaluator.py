@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.evaluation.run import evidence as evidence_module
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Progress
 from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
-from pytest_vlmrobust.evaluation.run.queue import Want
+from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.store import Evidence, Store
 from tests.traits import own_traits
 from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, sample, table_of
@@ -43,7 +43,7 @@ def test_every_sample_is_asked_and_scored(world: World) -> None:
 
 def test_no_question_is_made_that_nobody_comes_to(world: World) -> None:
     evaluator = world.evaluator()
-    evaluator.expect([Want(cell("invert"), (1, 4))])
+    evaluator.expect([CellRequest(cell("invert"), (1, 4))])
     evaluator.result(cell("invert"), (4, 2))
     partial = evaluator._partial[cell("invert")]
     assert partial.asked.keys() == {1, 2, 4}

@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.judge.strata import estimates_by_stratum, macro_estimate, rows_of, strata
-from pytest_vlmrobust.evaluation.run.families import families, twin
+from pytest_vlmrobust.evaluation.run.families import families, non_thinking_counterpart
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, load_policy
 from tests.unit.evaluation.conftest import World, sample
@@ -71,19 +71,22 @@ def test_the_twin_of_a_thinking_model_has_its_family_and_size() -> None:
         model("x", "", 8),
     )
 
-    assert twin(models, "thinks") == "plain"
-    assert twin(models, "plain") == ""
-    assert twin(named(model("thinks", "intern", 8, "thinking")), "thinks") == ""
-    assert twin(named(model("thinks", "", 8, "thinking"), model("x", "", 8)), "thinks") == ""
+    assert non_thinking_counterpart(models, "thinks") == "plain"
+    assert non_thinking_counterpart(models, "plain") == ""
+    assert non_thinking_counterpart(named(model("thinks", "intern", 8, "thinking")), "thinks") == ""
+    assert non_thinking_counterpart(named(model("thinks", "", 8, "thinking"), model("x", "", 8)), "thinks") == ""
 
 
 def test_of_several_twins_the_direct_one_counts_and_two_are_refused() -> None:
     thinks = model("thinks", "intern", 8, "thinking")
-    assert twin(named(model("reasons", "intern", 8, "cot"), model("plain", "intern", 8), thinks), "thinks") == "plain"
-    assert twin(named(model("reasons", "intern", 8, "cot"), thinks), "thinks") == "reasons"
+    assert (
+        non_thinking_counterpart(named(model("reasons", "intern", 8, "cot"), model("plain", "intern", 8), thinks), "thinks")
+        == "plain"
+    )
+    assert non_thinking_counterpart(named(model("reasons", "intern", 8, "cot"), thinks), "thinks") == "reasons"
     said = "'thinks' could be compared with 'older' or 'plain', which have its family 'intern' and its size. Gate them in runs of"
     with pytest.raises(UsageError, match=said):
-        twin(named(model("plain", "intern", 8), model("older", "intern", 8), thinks), "thinks")
+        non_thinking_counterpart(named(model("plain", "intern", 8), model("older", "intern", 8), thinks), "thinks")
 
 
 # Curves over resolutions by category and sub-task, and the mean over categories.

@@ -80,8 +80,8 @@ def fill(filling: Filling, evaluator: Evaluator, cells: Sequence[Cell]) -> list[
 def test_each_question_is_in_one_part(world: World, count: int) -> None:
     evaluator = world.evaluator()
     for about in CELLS:
-        for asking in evaluator.asked(about):
-            assert sum(Shard(number, count).holds(asking, about) for number in range(1, count + 1)) == 1
+        for query in evaluator.queries(about):
+            assert sum(Shard(number, count).holds(query, about) for number in range(1, count + 1)) == 1
 
 
 def test_parts_ask_everything_once(world: World) -> None:

@@ -8,7 +8,7 @@ from pytest_vlmrobust.backends.contract import Prepared
 from pytest_vlmrobust.core.cell import AGAIN, Cell, Setting
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.run.queue import Asking, Limits, Question, Queue
+from pytest_vlmrobust.evaluation.run.queue import Limits, PendingQuery, Query, Queue
 
 CELL = Cell("model", "data", Setting.parse("invert"))
 MIXED, APART = Limits(size=2, lanes=1, mixes=True), Limits(size=2, lanes=1, mixes=False)
@@ -16,27 +16,27 @@ ANSWER = Prediction("A", "generate")
 ERROR = ValueError("unreadable")
 
 
-def asking(name: str, key: str = "") -> Asking:
-    return Asking(Sample(name, (), "?", "A", "open"), "?", name, 0, 1, key or name)
+def query(name: str, key: str = "") -> Query:
+    return Query(Sample(name, (), "?", "A", "open"), "?", name, 0, 1, key or name)
 
 
-def prepared(queue: Queue, limits: Limits = MIXED, *, side: int = 1, stored: Prediction | None = None) -> Question:
+def prepared(queue: Queue, limits: Limits = MIXED, *, side: int = 1, stored: Prediction | None = None) -> PendingQuery:
     """Prepares the next question, with a picture of ``side`` pixels a side."""
     question = queue.next_new(limits)
     assert question is not None
-    request = Request(question.asking.key or "", (np.zeros((side, side, 3), np.uint8),), "?")
+    request = Request(question.query.key or "", (np.zeros((side, side, 3), np.uint8),), "?")
     leads = queue.leads(question, request.key)
     queue.settle(question, Prepared(request, bytes=1) if leads and stored is None else None, stored if leads else None, None)
     return question
 
 
-def names(questions: list[Question]) -> list[str]:
-    return [question.asking.sample.id for question in questions]
+def names(questions: list[PendingQuery]) -> list[str]:
+    return [question.query.sample.id for question in questions]
 
 
 def test_what_somebody_waits_for_comes_first() -> None:
     queue = Queue()
-    first, second, third = map(asking, "abc")
+    first, second, third = map(query, "abc")
     queue.expect(CELL, [first, second])
     queue.demand(CELL, [second, third])
     assert names([prepared(queue) for _ in range(3)]) == ["b", "c", "a"]
@@ -44,7 +44,7 @@ def test_what_somebody_waits_for_comes_first() -> None:
 
 def test_a_batch_is_made_once_its_window_is_prepared_and_of_pictures_that_are_alike() -> None:
     queue = Queue()
-    queue.demand(CELL, map(asking, "abcd"))
+    queue.demand(CELL, map(query, "abcd"))
     for side in (3, 9, 9):
         prepared(queue, side=side)
     assert queue.next_batch(MIXED) == ([], False)  # the window is of twice as many as a batch holds
@@ -56,8 +56,8 @@ def test_a_batch_is_made_once_its_window_is_prepared_and_of_pictures_that_are_al
 
 def test_where_answers_depend_on_their_batch_it_holds_what_came_in_together() -> None:
     queue = Queue()
-    queue.expect(CELL, [asking("a")])
-    queue.expect(CELL, [asking("b"), asking("c")])
+    queue.expect(CELL, [query("a")])
+    queue.expect(CELL, [query("b"), query("c")])
     for _ in range(3):
         prepared(queue, APART)
     assert names(queue.next_batch(APART)[0]) == ["a"]
@@ -66,7 +66,7 @@ def test_where_answers_depend_on_their_batch_it_holds_what_came_in_together() ->
 
 def test_a_question_that_is_asked_again_is_alone_in_its_batch() -> None:
     queue = Queue()
-    queue.demand(Cell("model", "data", AGAIN), map(asking, "ab"))
+    queue.demand(Cell("model", "data", AGAIN), map(query, "ab"))
     for _ in range(2):
         prepared(queue)
     assert names(queue.next_batch(MIXED)[0]) == ["a"]
@@ -74,7 +74,7 @@ def test_a_question_that_is_asked_again_is_alone_in_its_batch() -> None:
 
 def test_of_questions_with_one_key_one_is_asked_and_all_are_told() -> None:
     queue = Queue()
-    first, second = asking("a", "key"), asking("b", "key")
+    first, second = query("a", "key"), query("b", "key")
     queue.expect(CELL, [first])
     leader = prepared(queue)
     queue.demand(CELL, [second])
@@ -87,7 +87,7 @@ def test_of_questions_with_one_key_one_is_asked_and_all_are_told() -> None:
 
 def test_those_that_follow_a_question_that_is_forgotten_are_asked_for_themselves() -> None:
     queue = Queue()
-    first, second = asking("a", "key"), asking("b", "key")
+    first, second = query("a", "key"), query("b", "key")
     queue.demand(CELL, [first])
     prepared(queue)
     queue.demand(CELL, [second])
@@ -100,7 +100,7 @@ def test_those_that_follow_a_question_that_is_forgotten_are_asked_for_themselves
 
 def test_a_question_that_was_forgotten_while_it_was_prepared_leads_no_other() -> None:
     queue = Queue()
-    first, second = asking("a", "key"), asking("b", "key")
+    first, second = query("a", "key"), query("b", "key")
     queue.demand(CELL, [first])
     forgotten = queue.next_new(MIXED)
     assert forgotten is not None
@@ -114,7 +114,7 @@ def test_a_question_that_was_forgotten_while_it_was_prepared_leads_no_other() ->
 
 def test_a_question_that_is_computed_is_not_forgotten() -> None:
     queue = Queue()
-    one = asking("a")
+    one = query("a")
     queue.demand(CELL, [one])
     prepared(queue)
     (question,), _ = queue.next_batch(MIXED)
@@ -127,7 +127,7 @@ def test_a_question_that_is_computed_is_not_forgotten() -> None:
 
 def test_an_answer_from_the_store_is_told_at_once() -> None:
     queue = Queue()
-    one = asking("a")
+    one = query("a")
     queue.demand(CELL, [one])
     prepared(queue, stored=ANSWER)
     assert queue.collect() == ({one: ANSWER}, None)
@@ -135,7 +135,7 @@ def test_an_answer_from_the_store_is_told_at_once() -> None:
 
 def test_a_question_that_failed_is_told_when_its_turn_comes() -> None:
     queue = Queue()
-    queue.demand(CELL, [asking("a")])
+    queue.demand(CELL, [query("a")])
     question = queue.next_new(MIXED)
     assert question is not None
     queue.settle(question, None, None, ERROR)
@@ -146,7 +146,7 @@ def test_a_question_that_failed_is_told_when_its_turn_comes() -> None:
 
 def test_a_failed_question_that_nobody_waits_for_is_forgotten() -> None:
     queue = Queue()
-    one = asking("a")
+    one = query("a")
     queue.expect(CELL, [one])
     question = queue.next_new(MIXED)
     assert question is not None
@@ -157,7 +157,7 @@ def test_a_failed_question_that_nobody_waits_for_is_forgotten() -> None:
 
 def test_a_failed_answer_waits_for_whoever_asks_since_no_store_keeps_it() -> None:
     queue = Queue()
-    failed, kept = asking("a"), asking("b")
+    failed, kept = query("a"), query("b")
     queue.expect(CELL, [failed, kept])
     for answer in (Prediction("", "generate", "error", error="lost"), ANSWER):
         queue.finish(prepared(queue), answer, None)
@@ -168,7 +168,7 @@ def test_a_failed_answer_waits_for_whoever_asks_since_no_store_keeps_it() -> Non
 
 def test_what_another_process_works_on_comes_back_ready() -> None:
     queue = Queue()
-    one, other = asking("a"), asking("b")
+    one, other = query("a"), query("b")
     queue.demand(CELL, [one])
     queue.expect(CELL, [other])
     for _ in range(2):

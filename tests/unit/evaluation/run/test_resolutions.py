@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
+from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
 from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed, preprocessing
@@ -61,7 +61,7 @@ def test_super_resolution_joins_when_a_network_is_there(tmp_path: Path) -> None:
 
 
 def names_of(setting: str) -> set[str]:
-    return {test.metric for test in judged_tests(cell(setting))}
+    return {test.metric for test in metric_keys(cell(setting))}
 
 
 def test_its_cells_are_measured_by_the_suite_of_resolutions() -> None:

@@ -34,8 +34,8 @@ from pytest_vlmrobust.evaluation.run.results import (
     counted,
     counts_for_budgets,
     is_guess,
-    turns,
     undefined,
+    view_batches,
 )
 from pytest_vlmrobust.metrics.registry import REGISTRY
 from pytest_vlmrobust.metrics.scores import Scores
@@ -138,7 +138,7 @@ def test_a_stopped_run_is_not_enough_for_a_full_one_offline(world: World) -> Non
 
 def test_settings_of_one_view_are_asked_about_as_ever(world: World) -> None:
     assert world.evaluator(patch_stop=True).result(cell("flip_v")).n_requested == 6
-    assert turns(3, 1, stop=False) == [range(3)]
+    assert view_batches(3, 1, stop=False) == [range(3)]
 
 
 def test_metrics_say_whether_the_best_patch_is_enough() -> None:
