@@ -27,7 +27,7 @@ from pytest_vlmrobust.core.registry import Registry
 ROLES = ("id", "question", "answer", "options", "images", "hint", "category", "group", "kind", "target_of_attack", "perturbed")
 BOX = ("x1", "y1", "x2", "y2", "width", "height")
 """What is said of a box: its edges in pixels of the image, right and bottom exclusive, and the size of the image."""
-ANSWERS = ("as_written", "letter", "position", "list")
+ANSWERS = ("as_written", "letter", "position", "text", "list")
 OWN_COLUMNS = ("row", "picture")
 CHANCE = {"choice": "1 / options", "yes_no": "1 / 2", "open": "0", "boxes": "0"}
 NUMBERS = ("equal", "different", "ours", "refused")
@@ -50,6 +50,10 @@ class Kind:
     """How to answer; empty for the prompt's own words."""
     unlisted: str = ""
     """The scorer of a choice whose options are written nowhere: it is asked as an open question, and a note counts them."""
+    layout: str = ""
+    """How the prompt is put together, as ``Sample.layout`` says; empty for the usual layout."""
+    option_format: str = ""
+    """How each option is written, as ``Sample.option_format`` says; empty for ``A. text``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,11 @@ class Layout:
     """Regular expressions that columns match as a whole; their named groups count as columns."""
     answers: str | Mapping[str, str] = "as_written"
     """How answers are written: ``as_written``; ``letter``, in any case and brackets; ``position``, an index into the options
-    from 0; ``list``, of accepted answers; or what stands for what."""
+    from 0; ``text``, that of an option, also for the target of attack; ``list``, of accepted answers; or what stands for what."""
+    shuffled: bool = False
+    """Options are shown in an order that is drawn from the id of a row: their order in the file says which one is right."""
+    image_names: str = ""
+    """A regular expression: a folder of images without a table has a row for each, and named groups are its columns."""
     options_in_question: bool = False
     """Options stand at the end of the question: ``A. …``, ``(A) …`` or ``A: …``."""
     cut: tuple[str, ...] = ()
@@ -289,6 +297,8 @@ _LAYOUT: Mapping[str, Callable[[Entry], Any]] = {
     "parts": partial(_mapping, read=Entry.pattern),
     "answers": _answers,
     "options_in_question": Entry.truth,
+    "shuffled": Entry.truth,
+    "image_names": Entry.pattern,
     "cut": _texts,
     "absent": _texts,
     "block": _count,

@@ -55,6 +55,8 @@ class Draft:
     """Numbers of the images that a setting changes, counted from 1, as they are written: ``2``, ``1, 2`` or ``[1, 2]``."""
     meta: Mapping[str, str] = field(default_factory=dict)
     target_of_attack: str = ""
+    layout: str = ""
+    option_format: str = ""
 
 
 def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple[Sample, ...]:
@@ -181,6 +183,8 @@ def _sample(draft: Draft, task: str, problems: Problems) -> Sample:
         target_of_attack=_target_of_attack(draft, task, problems),
         localisation=draft.localisation,
         perturbed=_perturbed(draft, problems),
+        layout=draft.layout,
+        option_format=draft.option_format,
     )
 
 
@@ -236,7 +240,7 @@ def _is_yes_no(answer: str | tuple[str, ...]) -> bool:
 # Options at the end of a question instead of in columns of their own.
 
 
-_HEADING = re.compile(r"\s*(?:options|choices)\s*:?\s*\Z", re.IGNORECASE)
+_HEADING = re.compile(r"\s*(?:options?|choices)\s*:?\s*\Z", re.IGNORECASE)
 _LABELS = (r"(?m:^)[ \t]*\(?{letter}[).:]\s+", r"(?:(?<=\s)|(?<=\A)|(?<=[,;:]))\(?{letter}[).:]\s+")
 """A label that begins a line, and one anywhere."""
 
@@ -390,12 +394,13 @@ class Rows:
         kind = self._kind(place, all_cells, options)
         asked_openly = bool(kind and kind.unlisted and not options)
         self.unlisted += asked_openly
+        answer, wanted = self._answer(place, all_cells, options), self._target_of_attack(all_cells, options)
         return Draft(
             place=place,
             id=self._value("id", all_cells),
             images=images,
             question=question,
-            answer=self._answer(place, all_cells, options),
+            answer=answer,
             options=options,
             category=self._value("category", all_cells),
             group=self._group(all_cells, digest, row),
@@ -407,11 +412,13 @@ class Rows:
             localisation=self._box(place, all_cells),
             perturbed=self._value("perturbed", all_cells),
             meta={**metadata(cells, place, self.problems), **self._filled(self.layout.meta, all_cells)},
-            target_of_attack=self._value("target_of_attack", all_cells),
+            target_of_attack="" if wanted == answer else wanted,  # a right answer shows no attack
+            layout=kind.layout if kind and not asked_openly else "",
+            option_format=kind.option_format if kind else "",
         )
 
     def _filled(self, templates: Mapping[str, str], cells: Cells) -> dict[str, str]:
-        return {name: _fill_template(template, cells) for name, template in templates.items()}
+        return {name: fill_template(template, cells) for name, template in templates.items()}
 
     def notes(self, where: str) -> list[str]:
         """Returns what was left out and what was asked in another way, each with its count."""
@@ -447,7 +454,7 @@ class Rows:
         return cells
 
     def _value(self, role: str, cells: Cells) -> str:
-        texts = (_fill_template(spec, cells) for spec in self.layout.columns_of(role))
+        texts = (fill_template(spec, cells) for spec in self.layout.columns_of(role))
         return next((text for text in texts if text), "")
 
     def _question(self, place: Place, cells: Cells) -> tuple[str, dict[str, str]]:
@@ -462,11 +469,19 @@ class Rows:
         if not columns:
             return {letter: text for letter in LETTERS if (text := text_of(cells.get(letter))).strip()}
         value = cells.get(columns[0])
-        texts = without_padding(_listed_values(value))
+        listed = _listed_values(value) if len(columns) == 1 else [fill_template(column, cells) for column in columns]
+        texts = without_padding(listed)
         if texts is None or len(texts) > len(LETTERS):
             self.problems.add(place, columns[0], value, f"a list of at most {len(LETTERS)} texts")
             return {}
+        if self.layout.shuffled:
+            own_id = self._value("id", cells)
+            texts = sorted(texts, key=lambda text: hashlib.sha256(f"{own_id}\n{text}".encode("utf-8", "surrogatepass")).digest())
         return dict(zip(LETTERS, texts, strict=False))
+
+    def _target_of_attack(self, cells: Cells, options: Mapping[str, str]) -> str:
+        wanted = self._value("target_of_attack", cells)
+        return next((letter for letter, text in options.items() if self.layout.answers == "text" and text == wanted), wanted)
 
     def _kind(self, place: Place, cells: Cells, options: Mapping[str, str]) -> Kind | None:
         kinds = self.benchmark.kinds
@@ -492,6 +507,8 @@ class Rows:
             return _letter(text) if options else text
         if how == "position":
             return self._by_position(place, columns[0], text, options)
+        if how == "text" and options:
+            return self._by_text(place, columns[0], text, options)
         return text_of(value) if options else _references(value)
 
     def _accepted_answers(self, place: Place, column: str, value: Any) -> str | tuple[str, ...]:
@@ -505,6 +522,12 @@ class Rows:
         if text.isdecimal() and len(text) <= MOST_DIGITS and int(text) < len(options):
             return list(options)[int(text)]
         self.problems.add(place, column, text, f"the position of an option, from 0 to {len(options) - 1}")
+        return next(iter(options), "?")
+
+    def _by_text(self, place: Place, column: str, text: str, options: Mapping[str, str]) -> str:
+        if letter := next((letter for letter, option in options.items() if option.strip() == text), ""):
+            return letter
+        self.problems.add(place, column, text, f"the text of an option: {first_few(options.values(), 6)}")
         return next(iter(options), "?")
 
     def _box(self, place: Place, cells: Cells) -> Localisation | None:
@@ -542,7 +565,8 @@ def text_of(value: Any) -> str:
     return "" if value is None or value != value else str(value)  # noqa: PLR0124 - only NaN differs from itself
 
 
-def _fill_template(spec: str, cells: Cells) -> str:
+def fill_template(spec: str, cells: Cells) -> str:
+    """Returns the value of a column, or of a template such as ``"{type}-{index}"``."""
     if "{" not in spec:
         return text_of(cells.get(spec))
     return spec.format_map({column: text_of(cells.get(column)) for column in columns_in(spec)})

@@ -68,7 +68,7 @@ class FileDataset:
         """SHA-256, in hex, of the content and of the ``variant`` it is read as."""
         try:
             files = {written: file_digest(path) for written, path in self._contents.image_files.items()}
-            digest = file_digest(self.path)
+            digest = "" if self.path.is_dir() else file_digest(self.path)
         except OSError as error:
             raise DatasetError(f"{self.path}: {error.filename} cannot be read: {error.strerror or error}") from error
         return fingerprint({"file": digest, "images": files, "variant": self.variant}) if files or self.variant else digest

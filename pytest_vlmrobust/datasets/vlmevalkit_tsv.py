@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import os.path
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from pytest_vlmrobust.core.words import first_few, quantity
 
 from .benchmarks import UNKNOWN, Benchmark, resembling_benchmark
 from .delimited import FieldImage, FileRecord, cells_of, header_of, records
-from .drafts import CIRCULAR_NAMES, LETTERS, MOST_DIGITS, Draft, Rows, finish, parse_list, put_together
+from .drafts import CIRCULAR_NAMES, LETTERS, MOST_DIGITS, Draft, Rows, fill_template, finish, parse_list, put_together
 from .files import Contents, Place, Problems
 from .images import FileImage, Span, is_turned, start_of_base64, why_outside
 
@@ -104,6 +104,24 @@ def read_tsv(path: Path, name: str, *, compat: str = "", benchmark: Benchmark | 
     return _Table(path, name, records(path), benchmark or UNKNOWN).contents(compat)
 
 
+def read_images(path: Path, name: str, benchmark: Benchmark) -> Contents:
+    """Returns a sample for each image of a folder, whose name says what is asked: ``Layout.image_names``."""
+    return _Table(path, name, _named_images(path, re.compile(benchmark.tsv.image_names)), benchmark).contents("")
+
+
+def _named_images(folder: Path, form: re.Pattern[str]) -> Iterator[FileRecord]:
+    files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+    wrong = [file.name for file in files if not form.fullmatch(file.stem)]
+    if wrong or not files:
+        named = f"{len(wrong)} of {len(files)} files are named otherwise: {first_few(wrong)}" if files else "there is none"
+        raise DatasetError(f"{folder} is read as images whose names have the form {form.pattern!r}, and {named}")
+    no_text = Span(folder, 0, 0, (0, 0))
+    yield FileRecord(1, ["index", "image_path", *form.groupindex], no_text)
+    for line, file in enumerate(files, 2):
+        found = form.fullmatch(file.stem)
+        yield FileRecord(line, [file.name, file.name, *(found.groupdict("").values() if found else ())], no_text)
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     """A record without its images: what stays in memory of it."""
@@ -126,11 +144,13 @@ class _Table:
 
     def __init__(self, path: Path, name: str, rows: Iterable[FileRecord], benchmark: Benchmark) -> None:
         self.path, self.name = path, name
+        self.folder = path if path.is_dir() else path.parent
         self.problems = Problems(path, "column", benchmark.name)
         columns = {**COLUMNS, **({"question": ()} if benchmark.question else {}), **benchmark.tsv.columns}
-        circular = any(part in name.lower() for part in CIRCULAR_NAMES)
+        circular = not benchmark.name and any(part in name.lower() for part in CIRCULAR_NAMES)
         self.mapped = Rows(benchmark, replace(benchmark.tsv, columns=columns), self.problems, circular)
-        self.id_column = columns["id"][0]
+        self.id = columns["id"][0]
+        self.id_column = self.id if "{" not in self.id else "index"
         source = iter(rows)
         self.header = header_of(path, next(source, None))
         self.mapped.check(self.header, f"{path}:1")
@@ -143,7 +163,7 @@ class _Table:
         self.notes: list[str] = []
         self.read = [row for record in source if (row := self._row(record))]
         self.rows = self._with_pictures()
-        self.by_index = {row.cells[self.id_column]: row for row in reversed(self.rows)}
+        self.by_id = {fill_template(self.id, row.cells): row for row in reversed(self.rows)}
 
     def contents(self, compat: str) -> Contents:
         shown = self._as_vlmevalkit()
@@ -224,7 +244,7 @@ class _Table:
         return self._files(row), row.digest
 
     def _referenced_row(self, row: _Row) -> _Row | None:
-        holder = self.by_index.get(row.reference)
+        holder = self.by_id.get(fill_template(self.id, {**row.cells, self.id_column: row.reference}))
         if holder is None:
             expected = f"base64 of an image, or (as a text of {LONGEST_REFERENCE} characters or less) the index of another row"
             self.problems.add(row.place, "image", row.reference, expected)
@@ -242,7 +262,7 @@ class _Table:
             if path is None:
                 looked = ", ".join(str(path) for path in dict.fromkeys(places))
                 self.problems.add(row.place, "image_path", written, f"an image file; looked for {looked}")
-            elif outside := why_outside(path, self.path.parent):
+            elif outside := why_outside(path, self.folder):
                 self.problems.add(row.place, "image_path", written, outside)
             else:
                 if written not in self.image_files and is_turned(path):  # each file is opened once
@@ -252,8 +272,7 @@ class _Table:
         return tuple(images)
 
     def _roots(self) -> tuple[Path, ...]:
-        folder = self.path.parent
-        return folder / "images" / self.name, folder / "images", folder
+        return self.folder / "images" / self.name, self.folder / "images", self.folder
 
     def _as_vlmevalkit(self) -> dict[int, dict[str, str]]:
         """Returns, for each line, the options and hint that VLMEvalKit shows; the types are guessed over all rows."""

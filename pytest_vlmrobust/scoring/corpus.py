@@ -203,7 +203,7 @@ def _side_by_side(kinds: Sequence[Sequence[Unit]]) -> list[Unit]:
     ]
 
 
-# What MME, HallusionBench, POPE, MMBench, AMBER and Res-Bench publish.
+# What MME, HallusionBench, POPE, MMBench, AMBER, Res-Bench, NaturalBench, MM-UPD and MVI-Bench publish.
 
 
 PERCEPTION: Final = (
@@ -228,8 +228,66 @@ def circular(answers: Sequence[Answered]) -> Sums:
 
     Liu et al. 2023, "MMBench", CircularEval. Copies of one question share the key ``question``, or else the group.
     """
-    units = _by_group(answers, key_or_group("question"))
-    return sums_of(units, _ratio, [0, 1], [1, 1], parts={"plain": _total(accuracy(answers))})
+    return replace(_all_right(answers, key_or_group("question")), parts={"plain": _total(accuracy(answers))})
+
+
+def _all_right(answers: Sequence[Answered], name: Callable[[Sample], str]) -> Sums:
+    """Returns the share of groups whose answers are all right."""
+    return sums_of(_by_group(answers, name), _ratio, [0, 1], [1, 1])
+
+
+def natural_bench(answers: Sequence[Answered]) -> Sums:
+    """G_Acc: share of groups of two questions and two images with four right answers; parts ``Q_Acc``, ``I_Acc`` and ``Acc``.
+
+    Li et al. 2024, "NaturalBench": Q_Acc counts questions that are right for both images, I_Acc images with both questions right.
+    The keys ``question`` and ``image`` tell them apart within a group.
+    """
+
+    def within_group(name: str) -> Callable[[Sample], str]:
+        return lambda sample: f"{sample.group}\n{key(name)(sample)}"
+
+    parts = {part: _total(_all_right(answers, within_group(name))) for part, name in (("Q_Acc", "question"), ("I_Acc", "image"))}
+    whole = _all_right(answers, lambda sample: sample.group)
+    return replace(whole, parts={**parts, "Acc": _total(accuracy(answers))})
+
+
+def dual_accuracy(answers: Sequence[Answered]) -> Sums:
+    """Share of questions that are right as they are and in their unsolvable form, in [0, 1]; the parts are those of each form.
+
+    Miyai et al. 2024, "MM-UPD". Forms share the key ``question`` and differ in the key ``form``; all copies of a form, with
+    rotated options, are to be right. A question in one form alone does not count.
+    """
+    form, question = key("form"), key_or_group("question")
+    forms = dict.fromkeys(form(answer.sample) for answer in answers)
+    parts = {name: _total(_all_right([each for each in answers if form(each.sample) == name], question)) for name in forms}
+    units = _by_group(answers, question)
+    both = [unit for unit in units if len({form(answers[place].sample) for place in unit[0]}) > 1]
+    return sums_of(both, _ratio, [0, 1], [1, 1], parts=parts)
+
+
+def mvi_bench(answers: Sequence[Answered]) -> Sums:
+    """Accuracy for misleading images, in [0, 1]; parts ``normal``, ``sensitivity``, and the sensitivity of each category.
+
+    Chen et al. 2025, "MVI-Bench": the sensitivity is the share of the accuracy for normal images that misleading ones lose.
+    The key ``type`` says ``normal`` or ``misleading``.
+    """
+    kind = key("type")
+
+    def units(wanted: str, category: str | None = None) -> list[Unit]:
+        of_kind = [each for each in _by_sample(answers) if kind(answers[each[0][0]].sample) == wanted]
+        return [each for each in of_kind if category in (None, answers[each[0][0]].sample.category)]
+
+    def accuracy_of(some: list[Unit]) -> float:
+        return _total(sums_of(some, _ratio, [0, 1], [1, 1]))
+
+    def sensitivity(category: str | None = None) -> float:
+        normal, misleading = (accuracy_of(units(wanted, category)) for wanted in ("normal", "misleading"))
+        return (normal - misleading) / normal if normal else math.nan
+
+    categories = dict.fromkeys(answer.sample.category for answer in answers)
+    parts = {"normal": accuracy_of(units("normal")), "sensitivity": sensitivity()}
+    parts |= {f"sensitivity_{category}": sensitivity(category) for category in categories if category}
+    return sums_of(units("misleading"), _ratio, [0, 1], [1, 1], parts=parts)
 
 
 def mme(answers: Sequence[Answered]) -> Sums:
@@ -343,7 +401,10 @@ def wants_yes(sample: Sample) -> bool:
     return target == "yes"
 
 
-for _metric in (accuracy, category_accuracy, circular, mme, hallusion_bench, pope_f1):
+for _metric in (
+    *(accuracy, category_accuracy, circular, mme, hallusion_bench, pope_f1),
+    *(natural_bench, dual_accuracy, mvi_bench),
+):
     CORPUS_METRICS.add(_metric.__name__, _metric)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Final
 
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .grading import OPEN_RULES, grade, grade_best, read_answer, targets
+from .grading import OPEN_RULES, extract_open, grade, grade_best, normalised, read_answer, targets
 from .text import NUMBER_WORDS, Extraction, Ladder, Stop, apply_rules, final_words, fold_case, plain_text, straighten, strip_ends
 
 # VQA soft accuracy: the share of people who agree with an answer.
@@ -204,6 +204,55 @@ def _contains(text: str, target: str) -> bool:
 def _contains_formula(text: str, target: str) -> bool:
     found, wanted = ("".join(plain_text(words).split()) for words in (text, target))
     return wanted in found
+
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def score_braced(sample: Sample, prediction: Prediction) -> Score:
+    """1 when what stands in braces, or else the answer, is a target in any case, or has the target's numbers in its order.
+
+    Rahmanzadehgervi et al. 2024, "Vision language models are blind", and Vo et al. 2025, "Vision language models are biased",
+    ask for answers in braces: ``{3}``, ``rows={3} columns={4}``.
+    """
+    extraction = read_answer(sample, prediction, extract_braced)
+    return grade_best(extraction, sample, prediction, lambda answer, target: _same(answer, target.strip(" {}")))
+
+
+def extract_braced(text: str) -> Extraction:
+    """Returns what stands in braces, joined by commas; without any, the answer."""
+    reply = final_words(text)
+    found = [] if isinstance(reply, Stop) else [content.strip() for content in _BRACES.findall(plain_text(reply))]
+    return Extraction(",".join(found), "braces") if any(found) else extract_open(text)
+
+
+def _same(answer: str, target: str) -> bool:
+    if normalised(answer) == normalised(target):
+        return True
+    wanted = re.findall(r"\d+", target)
+    return bool(wanted) and re.findall(r"\d+", answer) == wanted
+
+
+def _score_tokens(split: Callable[[str], Sequence[str]], doc: str) -> Callable[[Sample, Prediction], Score]:
+    def overlap(text: str, target: str) -> float:
+        said, wanted = (Counter(split(re.sub(r"###|\*\*\*", "", words).lower())) for words in (text, target))
+        total = said.total() + wanted.total()
+        return 2 * (said & wanted).total() / total if total else 0.0
+
+    def scorer(sample: Sample, prediction: Prediction) -> Score:
+        return grade_best(read_answer(sample, prediction, extract_text), sample, prediction, overlap)
+
+    scorer.__doc__ = doc
+    return scorer
+
+
+score_word_f1 = _score_tokens(
+    str.split, """F1 of the words of the text and those of the target, in any case and order: CC-OCR, Yang et al. 2024."""
+)
+score_alphanumeric_f1 = _score_tokens(
+    lambda text: [word for each in text.split() if (word := re.sub(r"[^a-z0-9]", "", each))],
+    """F1 of the words without all but a to z and digits, otherwise like `word_f1`: CC-OCR for scenes.""",
+)
 
 
 def score_ocr_recall(sample: Sample, prediction: Prediction) -> Score:

@@ -15,7 +15,17 @@ from .choice import extract_choice
 from .corpus import CORPUS_METRICS
 from .grading import grade_best, normalised, read_answer, targets
 from .numbers import score_numeric, score_numeric_contained, score_relaxed
-from .open_answers import score_anls, score_contains, score_contains_formula, score_ocr_recall, score_rouge_l, score_vqa_soft
+from .open_answers import (
+    score_alphanumeric_f1,
+    score_anls,
+    score_braced,
+    score_contains,
+    score_contains_formula,
+    score_ocr_recall,
+    score_rouge_l,
+    score_vqa_soft,
+    score_word_f1,
+)
 from .text import Extraction, fold_case
 from .yes_no import extract_yes_no
 
@@ -109,6 +119,9 @@ register("anls", score_anls)
 register("ocr_recall", score_ocr_recall)
 register("contains", score_contains)
 register("contains_formula", score_contains_formula)
+register("braced", score_braced)
+register("word_f1", score_word_f1)
+register("alphanumeric_f1", score_alphanumeric_f1)
 register("rouge_l", score_rouge_l)
 register("boxes", score_boxes)
 register("box_hit", score_box_hit)

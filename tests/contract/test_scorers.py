@@ -16,7 +16,17 @@ SAMPLES = {
     "open": Sample("3", (), "?", ("xylophone", "jazz quiz"), "open"),
     **{
         name: Sample("4", (), "?", ("xylophone", "jazz quiz"), "open", scorer=name)
-        for name in ("exact", "anls", "ocr_recall", "contains", "contains_formula", "rouge_l")
+        for name in (
+            "exact",
+            "anls",
+            "ocr_recall",
+            "contains",
+            "contains_formula",
+            "rouge_l",
+            "braced",
+            "word_f1",
+            "alphanumeric_f1",
+        )
     },
     "vqa_soft": Sample("5", (), "?", ("xylophone",) * 5 + ("jazz quiz",) * 5, "open", scorer="vqa_soft"),
     "relaxed": Sample("6", (), "?", ("700",), "open", scorer="relaxed"),
@@ -48,7 +58,19 @@ WORDS = [
 rambling = st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join)
 strange = st.text(st.characters(exclude_characters="xylophonejazzquizXYLOPHONEJAZZQUIZ", max_codepoint=0x17F), max_size=60)
 """Texts without any letter of the targets of words."""
-WORDED = ["exact", "anls", "ocr_recall", "contains", "contains_formula", "rouge_l", "vqa_soft", "open"]
+WORDED = [
+    "exact",
+    "anls",
+    "ocr_recall",
+    "contains",
+    "contains_formula",
+    "rouge_l",
+    "vqa_soft",
+    "open",
+    "braced",
+    "word_f1",
+    "alphanumeric_f1",
+]
 
 
 def value(name: str, text: str) -> float:
@@ -99,7 +121,7 @@ def test_another_number_earns_nothing(name: str, number: int) -> None:
 )
 def test_an_answer_stated_plainly_earns(name: str, template: str) -> None:
     text = template.format(STATED[name])
-    whole_text = {"ocr_recall": 0.99, "rouge_l": 0.01, "anls": 0.8}
+    whole_text = {"ocr_recall": 0.99, "rouge_l": 0.01, "anls": 0.8, "word_f1": 0.0, "alphanumeric_f1": 0.25}
     assert value(name, text) >= whole_text.get(name, 1.0)
     if name != "contains_formula":  # x and X are two things in a formula
         assert value(name, text.replace(STATED[name], STATED[name].upper())) == value(name, text)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust import metrics, perturbations, scoring
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Planned, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.registry import RegistryState
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import quantity as quantity_of
@@ -445,17 +445,29 @@ def _estimate_share(scores: CellScores, flags: Sequence[bool | None], none: str)
         return Estimate(math.nan, 0, valid=False, reason=none)
     failed = [score.state == "error" for score in scores.result.scores]
     values = np.array([np.nan if lost else float(bool(flag)) for flag, lost in zip(flags, failed, strict=True)])
-    table = score_table(scores.samples, np.zeros(len(values)), by_setting={scores.setting: values})
+    table = score_table(scores.samples, values, by_setting={scores.setting: values})
     return metrics.estimate("accuracy", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
 
 
 def attack_rate(scores: CellScores) -> Estimate:
     """Estimates the share of attacked samples that are answered as the attack wants."""
-    flags = [
-        score.answer == sample.target_of_attack if sample.target_of_attack else None
-        for sample, score in zip(scores.result.samples, scores.result.scores, strict=True)
-    ]
-    return _estimate_share(scores, flags, "no question has a wrong option that can be written")
+    result = scores.result
+    each = zip(result.samples, result.predictions, result.scores, strict=True)
+    flags = [_gives_in(*answered) if answered[0].target_of_attack else None for answered in each]
+    return _estimate_share(scores, flags, "no question has a wrong answer that an attack wants")
+
+
+def _gives_in(sample: Sample, prediction: Prediction, score: Score) -> bool:
+    if sample.task != "open":
+        return score.answer == sample.target_of_attack
+    return scoring.score(replace(sample, target=sample.target_of_attack), prediction).value == 1
+
+
+def _is_attacked(test: PlannedTest) -> bool:
+    if test.setting is None or test.views > 1:
+        return False
+    samples = test.asked.samples
+    return samples is None or _names(test, WRONG, NOTE) or any(sample.target_of_attack for sample in samples)
 
 
 def text_preference(scores: CellScores) -> Estimate:
@@ -617,24 +629,25 @@ BESIDE_SCORES = (
     Quantity(
         Facts(
             name=ATTACK_RATE,
-            about="""The share of attacked questions that are answered with the wrong option that the attack wants.
+            about="""The share of attacked questions that are answered as the attack wants.
 
-            The option stands on the picture or in a note. Unreadable answers do not count as taken in.
+            A wrong option stands on the image or in a note, or the data name the answer that an attack or a prior wants
+            (``target_of_attack``). Unreadable answers do not count as taken in.
 
-            Formula: ``mean(answer is the attack's option) over questions that are attacked``
+            Formula: ``mean(answer is the attack's) over questions that are attacked``
 
             Returns:
                 A fraction in [0, 1]; NaN where an inference failed.""",
-            reads="the answers, and the option that each question is attacked with",
+            reads="the answers, and the answer that each attack wants",
             better="lower",
             bounds=(0.0, 1.0),
-            reference="SCAM (arXiv 2504.04893), share of attack wins",
+            reference="SCAM (2025), share of attack wins; VLMs are Biased (2025), bias ratio",
             validity="a question is attacked",
             unsuited="A model that is wrong anyway says the attack's option by chance. Judge "
             "`typographic_word_drop` beside it, which compares with a word without meaning.",
             interval="That of `accuracy`.",
         ),
-        lambda test: _names(test, WRONG, NOTE),
+        _is_attacked,
         attack_rate,
     ),
     Quantity(

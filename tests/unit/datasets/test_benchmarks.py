@@ -1,6 +1,7 @@
 """The records of benchmarks: which file is whose, how a record reads a row, and what is said when one does not fit."""
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def test_files_are_recognised_by_name(file: str, name: str) -> None:
     assert benchmark.name == name
 
 
-@pytest.mark.parametrize("name", ["shapes", "MME-RealWorld", "MMMUX", "DocVQA_TEST", ""])
+@pytest.mark.parametrize("name", ["shapes", "MME-RealWorlds", "MMMUX", "DocVQA_TRAIN", ""])
 def test_other_files_are_not(name: str) -> None:
     assert benchmark_of(name) is None
 
@@ -219,7 +220,7 @@ MISTAKES = {
     f"{KINDS}tsv: {{block: two}}": ":2: tsv.block is the text 'two'. Expected a number of rows",
     "kinds: choice": ":1: kinds is the text 'choice'. Expected a list",
     f"{KINDS}tsv:\n  columns:\n    questoin: q": ":4: unknown key 'questoin' in tsv.columns. Did you mean 'question'?",
-    f"{KINDS}tsv: {{answers: lists}}": ":2: tsv.answers is the text 'lists'. Expected one of as_written, letter, position, list",
+    f"{KINDS}tsv: {{answers: lists}}": ":2: tsv.answers is the text 'lists'. Expected one of as_written, letter, position, text",
     f"{KINDS}tsv: {{answers: {{1: yes}}}}": ":2: the key '1' in tsv.answers is not text. Put numbers, days, yes and no in quotes",
     f"{KINDS}tsv: {{answers: {{'1': yes}}}}": ":2: tsv.answers.1 is 'yes'. Expected text: put it in quotes, 'yes'",
     f"{KINDS}tsv: {{parts: {{index: '('}}}}": ":2: tsv.parts.index is the text '('. Expected a regular expression",
@@ -279,3 +280,58 @@ def test_what_is_no_box_of_its_picture_is_refused(tmp_path: Path, wrong: dict[st
 def test_rows_of_a_block_are_one_group(tmp_path: Path) -> None:
     rows = [row(index=str(number), A="one", B="two", answer="A") for number in range(4)]
     assert [sample.group for sample in read(tmp_path, "MMVP", *rows)] == ["0", "0", "1", "1"]
+
+
+def test_named_images_are_questions_with_a_target_of_attack(tmp_path: Path) -> None:
+    folder = tmp_path / "RTA100"
+    folder.mkdir()
+    for label, text in (("cup", "dog"), ("hand blender", "bus")):
+        (folder / f"label={label}_text={text}.png").write_bytes(synthetic.picture(0))
+    dataset = resolve(folder)
+    cup, blender = (next(s for s in dataset.samples() if name in s.id) for name in ("cup", "blender"))
+    assert cup.options[str(cup.target)] == "cup"
+    assert cup.options[cup.target_of_attack] == "dog"
+    assert {*blender.options.values()} == {"hand blender", "bus"}
+    assert cup.question == "What entity is depicted in the image?"
+    before = dataset.digest
+    (folder / "label=cup_text=dog.png").rename(folder / "label=cup_text=cat.png")
+    assert resolve(folder).digest != before
+    (folder / "notes.txt").write_text("", encoding="utf-8")
+    with pytest.raises(DatasetError, match=r"names have the form 'label=.*', and 1 of 3 files are named otherwise: notes\.txt"):
+        resolve(folder).samples()
+
+
+def test_shuffled_options_stand_everywhere_and_the_answer_moves_with_them(tmp_path: Path) -> None:
+    rows = [
+        row(index=str(number), choices='["cat", "dog", "fox"]', answer="cat", type="normal", category="mirror")
+        for number in range(60)
+    ]
+    samples = read(tmp_path, "MVI-Bench", *rows)
+    assert {sample.target for sample in samples} == {*"ABC"}
+    assert all(sample.options[str(sample.target)] == "cat" for sample in samples)
+    assert "found 'cow', expected the text of an option: " in problem(tmp_path, "MVI-Bench", {**rows[0], "answer": "cow"})
+
+
+def test_an_answer_that_a_prior_expects_is_no_attack_where_it_is_right(tmp_path: Path) -> None:
+    legs = {"question": "How many?", "ground_truth": "5", "topic": "Animals"}
+    four, five = read(
+        tmp_path,
+        "vlms_are_biased_main",
+        {**legs, "index": "1", "expected_bias": "4"},
+        {**legs, "index": "2", "expected_bias": "5"},
+    )
+    assert (four.target_of_attack, five.target_of_attack) == ("4", "")
+
+
+def test_an_image_that_is_named_by_index_is_that_of_its_form(tmp_path: Path) -> None:
+    columns = ["index", "type", "image", "question", "A", "B", "answer", "hint"]
+    images = {form: b64encode(synthetic.picture(0, shade=shade)).decode() for shade, form in enumerate(("standard", "upd"))}
+    rows = [[index, form, image, "Is it?", "cat", "No answer", "A", ""] for form in images for index, image in
+            (("12", images[form]), ("1000012", "12"))]  # fmt: skip
+    path = tmp_path / "mmivqd_20240303_option.tsv"
+    path.write_text("\n".join("\t".join(cells) for cells in [columns, *rows, []]), encoding="utf-8")
+    samples = resolve(path).samples()
+    assert [sample.id for sample in samples] == ["standard-12", "standard-1000012", "upd-12", "upd-1000012"]
+    assert {sample.keys["question"] for sample in samples} == {"12"}
+    shown = [sample.images[0].identity() for sample in samples]
+    assert shown[0] == shown[1] != shown[2] == shown[3]

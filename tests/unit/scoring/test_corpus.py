@@ -16,6 +16,7 @@ from pytest_vlmrobust.scoring import CORPUS_METRICS, CorpusScore, Sums, corpus_s
 from pytest_vlmrobust.scoring.corpus import COGNITION, PERCEPTION
 
 OF_ANSWERS = ["accuracy", "category_accuracy", "circular", "mme", "hallusion_bench", "pope_f1"]
+OF_ANSWERS += ["natural_bench", "dual_accuracy", "mvi_bench"]
 
 
 def asked(target: str, *, category: str = "", group: str = "", **keys: str) -> Sample:
@@ -84,6 +85,56 @@ def test_hallusion_bench() -> None:
     assert found.value == pytest.approx(1.75 / 3)
     with pytest.raises(UsageError, match="sample 'q' has no key 'figure' to group by; its keys: question"):
         measured("hallusion_bench", [(asked("yes", question="1"), "yes")])
+
+
+@given(said=st.lists(st.lists(st.sampled_from(["yes", "no"]), min_size=4, max_size=4), min_size=1, max_size=8))
+def test_natural_bench_is_that_of_its_makers(said: list[list[str]]) -> None:
+    """The formula of ``get_scores`` in their program: of four answers in order, 1 for yes."""
+    answers: list[tuple[Sample, str | None]] = []
+    for group, four in enumerate(said):
+        for place, text in enumerate(four):
+            target = "yes" if place in (0, 3) else "no"
+            answers.append((asked(target, group=str(group), question=f"q{place // 2}", image=f"i{place % 2}"), text))
+    ones = [[int(text == "yes") for text in four] for four in said]
+    questions = [(a == 1 and b == 0) + (d == 1 and c == 0) for a, b, c, d in ones]
+    images = [(a == 1 and c == 0) + (d == 1 and b == 0) for a, b, c, d in ones]
+    groups = [both == (2, 2) for both in zip(questions, images, strict=True)]
+    found = measured("natural_bench", answers)
+    assert found.value == pytest.approx(sum(groups) / len(said))
+    assert (found.parts["Q_Acc"], found.parts["I_Acc"]) == pytest.approx(
+        (sum(questions) / (2 * len(said)), sum(images) / (2 * len(said)))
+    )
+    assert found.parts["Acc"] == pytest.approx(sum(a + (1 - b) + (1 - c) + d for a, b, c, d in ones) / (4 * len(said)))
+
+
+@given(said=st.lists(st.tuples(*[st.booleans()] * 4), min_size=1, max_size=8), alone=st.booleans())
+def test_dual_accuracy_is_that_of_its_makers(said: list[tuple[bool, ...]], *, alone: bool) -> None:
+    """Of each form a question is right where its copies are; the forms are joined by question."""
+    answers: list[tuple[Sample, str | None]] = [
+        (asked("yes", question=str(number), form=form), "yes" if right else "no")
+        for number, four in enumerate(said)
+        for form, right in zip(("standard", "standard", "upd", "upd"), four, strict=True)
+    ]
+    if alone:
+        answers.append((asked("yes", question="alone", form="standard"), "no"))
+    standard, unsolvable = ([all(four[part]) for four in said] for part in (slice(0, 2), slice(2, 4)))
+    found = measured("dual_accuracy", answers)
+    assert found.value == pytest.approx(sum(map(min, zip(standard, unsolvable, strict=True))) / len(said))
+    assert found.parts == pytest.approx({"standard": sum(standard) / (len(said) + alone), "upd": sum(unsolvable) / len(said)})
+
+
+@given(said=st.lists(st.tuples(st.sampled_from(["normal", "misleading"]), st.sampled_from("xy"), st.booleans()), min_size=1))
+def test_mvi_bench_is_that_of_its_makers(said: list[tuple[str, str, bool]]) -> None:
+    def accuracy(kind: str, of: str) -> float:
+        some = [right for each, category, right in said if each == kind and category in of]
+        return sum(some) / len(some) if some else math.nan
+
+    found = measured("mvi_bench", [(asked("yes", category=of, type=kind), "yes" if right else "no") for kind, of, right in said])
+    assert found.value == pytest.approx(accuracy("misleading", "xy"), nan_ok=True)
+    for part, of in (("sensitivity", "xy"), *((f"sensitivity_{of}", of) for _, of, _ in said)):
+        normal, misleading = accuracy("normal", of), accuracy("misleading", of)
+        expected = (normal - misleading) / normal if normal else math.nan
+        assert found.parts[part] == pytest.approx(expected, nan_ok=True)
 
 
 def test_pope_by_hand() -> None:
@@ -161,7 +212,7 @@ def test_nothing_is_nan(name: str) -> None:
 
 @pytest.mark.parametrize("name", OF_ANSWERS)
 def test_only_failed_inferences_are_nan(name: str) -> None:
-    sample = asked("yes", group="1", figure="1", question="1")
+    sample = asked("yes", group="1", figure="1", question="1", image="1", form="upd", type="misleading")
     found = measured(name, [(sample, None)])
     assert math.isnan(found.value)
     assert (found.n, found.n_failed) == (0, 1)
@@ -176,6 +227,9 @@ cases = st.lists(
             group=st.sampled_from("123"),
             figure=st.sampled_from("123"),
             question=st.sampled_from("123"),
+            image=st.sampled_from("12"),
+            form=st.sampled_from(["standard", "upd"]),
+            type=st.sampled_from(["normal", "misleading"]),
         ),
         st.sampled_from(["yes", "no", "", None]),
     ),
@@ -230,6 +284,7 @@ def drawn(name: str, seed: int, *, images: int = 12, failing: float = 0.0) -> An
     for number in range(2 * images):
         image = number // 2
         keys = {"image": f"i{image}", "figure": f"f{image}", "question": f"q{number % 2}_{image // 2}"}
+        keys |= {"form": ("standard", "upd")[image % 2], "type": ("normal", "misleading")[image % 2]}
         facts = {"category": f"c{image % 3}", "group": f"g{image}", "keys": keys}
         if name in {"cider", "rouge_l", "bleu"}:
             target = tuple(SENTENCES[place] for place in rng.permutation(5)[:2])

@@ -416,6 +416,25 @@ def test_a_choice_has_no_yes_rate(world: World) -> None:
     assert measured(world, "yes_rate_shift") is None
 
 
+def test_the_share_of_answers_that_an_attack_or_a_prior_wants(world: World) -> None:
+    """The formula of VLMs are Biased, and of SCAM's attack wins: an expected answer is said, of all questions that have one."""
+    braced = {"task": "open", "options": {}, "scorer": "braced", "target": "5", "target_of_attack": "4"}
+    biased = [replace(one, **braced) for one in world.samples[:3]]  # type: ignore[arg-type]
+    world.samples = [*biased, replace(world.samples[3], target_of_attack="A"), *world.samples[4:]]
+    said = {"q0": "{4}", "q1": "It has {5} legs", "q2": "{Four} legs", "q3": "A"}
+    world.model.answer = lambda request: said.get(request.sample_id, "A")
+    for setting in ("clean", "flip_h"):
+        rate = measured(world, "attack_rate", setting)
+        assert rate is not None
+        assert (rate.value, rate.n) == (0.75, 4)
+        assert 0.0 < rate.low < rate.value < rate.high <= 1.0
+
+
+def test_where_nothing_is_attacked_there_is_no_rate(world: World) -> None:
+    world.model.answer = lambda _request: "A"
+    assert measured(world, "attack_rate") is None
+
+
 # Confidence: of the questions that letters may answer, and of nothing where their probabilities are not known.
 
 
