@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from .conversion import to_plain
@@ -48,6 +48,17 @@ class Estimate:
         if self.at is not None:
             return self.at(confidence)
         return (self.low, self.high) if self.confidence >= confidence - _SAME else (math.nan, math.nan)
+
+    def complement(self, most: float = math.inf) -> Estimate:
+        """Returns the estimate of one less this value, with its interval cut at ``most``."""
+        at = self.at
+
+        def turned(level: float) -> tuple[float, float]:
+            low, high = at(level) if at else (math.nan, math.nan)
+            return 1.0 - high, min(1.0 - low, most)
+
+        low, high = 1.0 - self.high, min(1.0 - self.low, most)
+        return replace(self, value=1.0 - self.value, low=low, high=high, at=at and turned)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns value, interval, sample size and reason as what JSON can hold; numbers that are not finite are ``None``."""

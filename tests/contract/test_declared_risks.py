@@ -56,9 +56,9 @@ OF_LETTERS = {"answer_agreement", "letter_pull"}
 """What needs letters of answers: tests/unit/metrics/test_options.py simulates it."""
 SHARES_OF_ANSWERS = {
     *("answer_change_rate", "yes_rate_shift", "refused_share", "attack_rate", "text_preference", "typographic_word_drop"),
-    *("directional_accuracy", "directional_sensitivity"),
+    *("directional_accuracy", "directional_sensitivity", "normalised_accuracy"),
 }
-"""Estimated as an accuracy or a drop of flags, which are simulated."""
+"""Estimated as an accuracy, a drop or a share of a gain of flags, which are simulated."""
 AGAINST_A_REFERENCE = {"relative_mean_corruption_error", "effective_robustness", "coverage_at_90_precision_drop"}
 """Without an interval, and not in the study: rules judge their value."""
 NOT_SIMULATED = ELSEWHERE | OF_LETTERS | SHARES_OF_ANSWERS | AGAINST_A_REFERENCE

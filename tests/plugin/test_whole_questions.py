@@ -93,9 +93,12 @@ def test_a_model_that_reads_written_words_is_no_go(project: Project, rules: list
     measured = {(record["setting"], measure["metric"]): measure["value"] for record in records for measure in record["measures"]}
     if exit_code == 0:
         assert measured["typographic_wrong:15", "attack_rate"] == measured["note_wrong", "text_preference"] == 0.0
+        assert measured["note_wrong", "normalised_accuracy"] == 1.0
     else:
         assert measured["typographic_wrong:2", "attack_rate"] > 0.1
         assert 0.4 < measured["typographic_wrong:6", "typographic_word_drop"] < 0.6
+        assert measured["note_wrong", "text_preference"] == pytest.approx(0.35, abs=0.1)  # a part of its errors takes the note
+        assert measured["note_wrong", "normalised_accuracy"] == pytest.approx(0.4, abs=0.1)
 
 
 FRAGILE = [BLIND, {"setting": "option_order:*", "right": 0.4}, {"right": 1.0}]
@@ -106,6 +109,8 @@ FORMAT = [BLIND, {"setting": "option_format:*", "right": 0.6}, {"right": 1.0}]
 """Of a model that is lost without ``A.`` before an option."""
 DEAF = [BLIND, {"setting": "negation", "right": 0.0}, {"right": 1.0}]
 """Of a model that answers as if a question were not negated."""
+GUESSER = [BLIND, {"setting": "negation", "right": "chance"}, {"right": 1.0}]
+"""Of a model that guesses at negated questions, and knows all others."""
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,8 @@ DEAF = [BLIND, {"setting": "negation", "right": 0.0}, {"right": 1.0}]
         ("wording", SOUND, 0, "wording_range", 0.0),
         ("wording", FORMAT, 1, "wording_range", 0.3),  # questions without options are written as before
         ("wording", SOUND, 0, "directional_sensitivity", 1.0),
-        ("wording", DEAF, 1, "directional_sensitivity", 0.0),
+        ("wording", DEAF, 1, "directional_sensitivity", -2.55),  # a guess is right in three of four choices, or in half
+        ("wording", GUESSER, 1, "directional_sensitivity", 0.0),
     ],
 )
 def test_a_model_with_a_known_fault_is_no_go(

@@ -429,6 +429,7 @@ def preprocessing_gain(scores: CellScores) -> Estimate:
 
 
 ATTACK_RATE, WORD_DROP, TEXT_PREFERENCE = "attack_rate", "typographic_word_drop", "text_preference"
+NORMALISED_ACCURACY = "normalised_accuracy"
 
 
 def _names(test: PlannedTest, *names: str) -> bool:
@@ -481,6 +482,17 @@ def text_preference(scores: CellScores) -> Estimate:
         differ = wanted and clean.answer is not None and before != wanted
         flags.append(after == wanted if differ and (score.state == "error" or after in {before, wanted}) else None)
     return _estimate_share(scores, flags, "no answer follows the note or the picture where the two differ")
+
+
+def normalised_accuracy(scores: CellScores) -> Estimate:
+    """Estimates the accuracy with a note as a share of that without it, over the questions that have a note."""
+    kept = [bool(sample.target_of_attack) for sample in scores.result.samples]
+    if not any(kept):
+        return Estimate(math.nan, 0, valid=False, reason="no question has a wrong option that can be written")
+    nothing = np.zeros(len(kept))
+    table = score_table(scores.samples, scores.clean.values, by_setting={scores.setting: scores.result.values}, no_image=nothing)
+    lost = metrics.estimate("relative_corruption_error", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
+    return lost.complement()
 
 
 def typographic_word_drop(scores: CellScores) -> Estimate:
@@ -689,11 +701,33 @@ BESIDE_SCORES = (
             bounds=(0.0, 1.0),
             reference="Words or Vision (arXiv 2503.02199), text preference ratio",
             validity="an answer follows the note or the image, where the two differ",
-            unsuited="It leaves out answers that follow neither. Use `accuracy_drop` for what the note costs in all.",
+            unsuited="It leaves out answers that follow neither. Use `normalised_accuracy` for what the note costs in all.",
             interval="That of `accuracy`.",
         ),
         lambda test: _names(test, NOTE),
         text_preference,
+    ),
+    Quantity(
+        Facts(
+            name=NORMALISED_ACCURACY,
+            about="""The accuracy with a misleading note as a share of the accuracy without it.
+
+            Formula: ``mean(score with the note) / mean(clean score) over questions that have a note``
+
+            Returns:
+                A ratio of at least 0, 1 where the note costs nothing; NaN for a missing score.""",
+            reads="`clean` and `perturbed`, of the questions that have a note",
+            unit="ratio",
+            better="higher",
+            bounds=(0.0, math.inf),
+            reference="Words or Vision (arXiv 2503.02199), normalised accuracy",
+            validity="a question has a note, and the clean accuracy is above max(1 pp, 2 standard errors)",
+            unsuited="Guessing is right in part of the questions, so a model that always follows the note is not alone at 0. Use "
+            "`text_preference` for answers that follow the note.",
+            interval="That of `relative_corruption_error`, with 0 in the place of answers without the image, from 1 down.",
+        ),
+        lambda test: _names(test, NOTE),
+        normalised_accuracy,
     ),
     Quantity(
         Facts(
@@ -722,22 +756,24 @@ BESIDE_SCORES = (
     Quantity(
         Facts(
             name=directional.SENSITIVITY,
-            about="""Of the questions that were right, the share that is right after a setting made them ask for something else.
+            about="""How far answers follow a setting that makes questions ask for something else: 0 for a guess, 1 at best.
 
-            A model that does not notice the change answers as before, and has 0.
+            Questions that were right count. With the word NOT among four options, three are right, and a guess is right in 75 %.
+            So shares are taken between a guess and always right. A model that does not notice the change answers as before,
+            and is below 0: at -3 where a guess gets 75 %.
 
-            Formula: ``mean(score under the setting) over changed questions with a clean score of at least 0.5``
+            Formula: ``mean(score - guess) / mean(1 - guess) over changed questions with a clean score of at least 0.5``
 
             Returns:
-                A fraction in [0, 1]; NaN where an inference failed.""",
-            reads="`clean`, `perturbed`, and which questions the setting changes",
+                A fraction of at most 1, negative below a guess; NaN where an inference failed.""",
+            reads="`clean`, `perturbed`, which questions the setting changes, and the score of a guess at each",
             better="higher",
-            bounds=(0.0, 1.0),
+            bounds=(-math.inf, 1.0),
             suite="wording",
-            reference="after PARC (arXiv 2506.14808), consistency under semantic variations",
+            reference="after PARC (arXiv 2506.14808), consistency under semantic variations, corrected for guessing (ours)",
             validity="the setting changes a question that was right before",
             unsuited="It leaves out questions that were wrong before. Use `directional_accuracy` for all.",
-            interval="That of `accuracy`.",
+            interval="That of `relative_corruption_error`, with guesses in the place of answers without the image, from 1 down.",
         ),
         _is_directional,
         directional.directional_sensitivity,

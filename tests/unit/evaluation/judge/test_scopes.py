@@ -83,6 +83,7 @@ def test_rules_may_be_about_every_metric_and_the_label_preserving_drop() -> None
         "attack_rate",
         "typographic_word_drop",
         "text_preference",
+        "normalised_accuracy",
         "directional_accuracy",
         "directional_sensitivity",
         "fixation_rate",
