@@ -54,7 +54,7 @@ def _read_jsonl(file: Path, name: str) -> Contents:
 
 
 def _read_csv(file: Path, name: str) -> Contents:
-    from .csv_file import read_csv
+    from .delimited import read_csv
 
     return read_csv(file, name)
 

@@ -3,12 +3,12 @@
     show(Path("photo.jpg"), Path("gallery.html"))   # the default sets
     show(Path("photo.jpg"), Path("fog.html"), settings=["fog:mid+jpeg_compression:high"])
 
-``sheet`` reads the image and says what is shown, ``quality`` measures, ``page`` draws, ``writing`` writes.
+``sheet`` reads the image and says what is shown, ``quality`` measures, ``page`` draws and writes.
 """
 
 from __future__ import annotations
 
+from .page import DEFAULT_SETS, TILE, show
 from .sheet import Gallery, gallery
-from .writing import DEFAULT_SETS, TILE, show
 
 __all__ = ["DEFAULT_SETS", "TILE", "Gallery", "gallery", "show"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.errors import BackendError, ModelError, UsageError, did_you_mean, files_beside, typed_path
+from pytest_vlmrobust.core.errors import (
+    BackendError,
+    MissingExtra,
+    ModelError,
+    UsageError,
+    VlmRobustError,
+    did_you_mean,
+    files_beside,
+    typed_path,
+)
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.perturbations.catalog import corruption
 from pytest_vlmrobust.perturbations.ladder import LONG_EDGE, aligned_size
@@ -22,8 +32,6 @@ from pytest_vlmrobust.perturbations.pixels import Image, opencv, to_uint8
 from pytest_vlmrobust.perturbations.preprocessing import LEVELS, large_already
 from pytest_vlmrobust.perturbations.record import Parameters
 from pytest_vlmrobust.perturbations.registry import find
-
-from .importing import DTYPES, importing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +44,36 @@ FEATURE = "super-resolution"
 EXTRA = "super-resolution"
 NOISY = ("AuraSR",)
 """Architectures that draw from torch's global random numbers, so that no two runs give the same bytes."""
+DTYPES = ("float32", "float16", "bfloat16")
+"""Names in torch of the numbers that networks may compute with."""
 SUFFIXES = (".safetensors", ".pth", ".ckpt", ".pt")
+
+
+class BrokenExtra(MissingExtra):
+    """A package of an extra is installed and cannot be imported, mostly because torchvision was built for another torch."""
+
+    __module__ = "pytest_vlmrobust"
+
+    def __init__(self, feature: str, package: str, reason: Exception) -> None:
+        VlmRobustError.__init__(
+            self,
+            f"{feature} needs the package {package!r}, which is installed and cannot be imported "
+            f"({type(reason).__name__}: {reason}). Mostly torchvision was built for another torch: install both from one index, "
+            "such as uv pip install --torch-backend=auto --reinstall torch torchvision",
+        )
+
+
+@contextmanager
+def importing(feature: str, package: str, *, extra: str) -> Iterator[None]:
+    """Surrounds the import of ``package``, which the extra ``extra`` of this project brings."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise BrokenExtra(feature, package, error) from error
+        raise MissingExtra(feature, package, extra=extra) from error
+    except (ImportError, RuntimeError) as error:  # libraries that import lazily, and operators that are registered twice or never
+        raise BrokenExtra(feature, package, error) from error
 
 
 def load_upscaler(path: Path, *, device: str, dtype: str) -> Any:
