@@ -18,6 +18,7 @@ import rich.table  # noqa: F401 - likewise: a part of rich that stays would find
 import scipy.special  # noqa: F401 - likewise
 import yaml  # noqa: F401 - likewise
 
+from tests.forked import run_forked
 from tests.small_gate import import_package, policy, suite, write_questions
 
 import_package(".neural")  # likewise: registries would be made anew, and their members not
@@ -63,8 +64,7 @@ class Project:
             *self.arguments,
             *arguments,
         ]
-        run = self.pytester.runpytest_subprocess if subprocess else self.pytester.runpytest
-        return run(*full)
+        return run_forked(self.pytester, *full) if subprocess else self.pytester.runpytest(*full)
 
 
 def decision_cases(junit: Path) -> dict[str, str]:

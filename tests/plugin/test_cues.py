@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.forked import run_forked
+
 SUITE = """
 import pytest
 
@@ -20,7 +22,7 @@ def test_cell(vlm_cell):
 def test_tiny_is_distracted_indifferent_and_in_need_of_the_whole_where_it_should_be(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_suite=SUITE)
     datasets = [f"--vlm-dataset={name}" for name in ("local_cue", "redundant_cue", "global_cue")]
-    pytester.runpytest_subprocess("--vlm=tiny", "--vlm-mode=full", *datasets, "--vlm-report=report", "-p", "no:cacheprovider")
+    run_forked(pytester, "--vlm=tiny", "--vlm-mode=full", *datasets, "--vlm-report=report", "-p", "no:cacheprovider")
     records = json.loads((pytester.path / "report" / "results.json").read_text())["records"]
     measures = {(record["dataset"], each["metric"]): each for record in records for each in record["measures"]}
     for metric in ("pcri", "pcri_excess"):

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.forked import run_forked
+
 SUITE = """
 import pytest
 
@@ -20,7 +22,7 @@ def test_sweep(vlm_sweep):
 @pytest.mark.filterwarnings("default")
 def test_reading_needs_resolution_and_naming_a_colour_does_not(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_suite=SUITE)
-    pytester.runpytest_subprocess("--vlm=tiny", "--vlm-mode=full", "--vlm-report=report", "-p", "no:cacheprovider")
+    run_forked(pytester, "--vlm=tiny", "--vlm-mode=full", "--vlm-report=report", "-p", "no:cacheprovider")
     records = json.loads((pytester.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
     slopes = {(record["dataset"], each["category"]): each for record in records for each in record["measures"]}
     rising, flat = slopes["words", "read"], slopes["shapes", "color"]

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pytest_vlmrobust.backends.devices import usable_cores
+from tests.forked import run_forked
 
 from .conftest import ALONE, WORKERS_IF_SLOW, Project
 from .test_rerun import run_directories
@@ -46,7 +47,8 @@ backends.add("measured", opened, replace=True)
 def _run(project: Project, *arguments: str) -> pytest.RunResult:
     project.write("conftest.py", BACKEND)
     project.write("models.yaml", "models:\n  m: {backend: measured, path: models.yaml}\n")
-    return project.pytester.runpytest_subprocess(
+    return run_forked(
+        project.pytester,
         "--vlm=m",
         "--vlm-models=models.yaml",
         "--vlm-dataset=data.jsonl",

@@ -15,20 +15,26 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_vlmrobust.core.decision import ENDINGS
+from tests.forked import ForkedPytest
 
 from .conftest import SAMPLES, Project, slow_but_for
 
 CELLS = 6
 SLOW_BACKEND = """
+import itertools
 import time
+from pathlib import Path
 
 from pytest_vlmrobust.backends import backends
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 
 
 def slow(ref, options):
+    answered = itertools.count()
+
     def script(request):
-        time.sleep(0.15)
+        if next(answered) >= 20 and Path("slow").exists():
+            time.sleep(0.5)
         return "B" if request.images else "A"
 
     return ScriptedBackend(script, version="slow", name=ref.name)
@@ -43,21 +49,8 @@ GATE = ("--vlm=slow-model", "--vlm-models=models.yaml", "--vlm-dataset=data.json
 ARGUMENTS = (*GATE, "--vlm-batch-size=2", "-p", "no:cacheprovider", "suite")
 
 
-def start(project: Project, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "pytest", *ARGUMENTS, *arguments],
-        cwd=project.path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=listen,  # noqa: PLW1509 - this process has no other threads that matter
-    )
-
-
-def listen() -> None:
-    """Undoes what a shell does to jobs in the background, and ``nohup`` to any: they ignore Ctrl-C or SIGHUP and pass that on."""
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
-        signal.signal(number, signal.SIG_DFL)
+def start(project: Project, *arguments: str) -> ForkedPytest:
+    return ForkedPytest([*ARGUMENTS, *arguments], project.path)
 
 
 def stored(project: Project) -> int:
@@ -74,6 +67,7 @@ def stored(project: Project) -> int:
 
 
 def stop_in_the_middle(project: Project, how: signal.Signals, *arguments: str) -> tuple[int, str]:
+    slow = project.write("slow", "from some answer on")
     process = start(project, *arguments)
     deadline = time.monotonic() + 60
     while stored(project) < 2 * SAMPLES + 2 and time.monotonic() < deadline:
@@ -81,7 +75,8 @@ def stop_in_the_middle(project: Project, how: signal.Signals, *arguments: str) -
     time.sleep(0.1)  # into the next batch, whose lease is held
     process.send_signal(how)
     output, _ = process.communicate(timeout=60)
-    return process.returncode, output
+    slow.unlink()
+    return process.wait(), output
 
 
 @pytest.fixture
@@ -170,7 +165,7 @@ def pytest_unconfigure():
 
 
 def test_signals_that_somebody_handles_are_left_to_them(slow_project: Project) -> None:
-    slow_project.write("conftest.py", SLOW_BACKEND.replace("0.15", "0"))
+    slow_project.write("conftest.py", SLOW_BACKEND)
     slow_project.write("suite/conftest.py", HANDLERS)
     process = start(slow_project)
     output, _ = process.communicate(timeout=90)
@@ -258,7 +253,7 @@ def test_a_signal_behind_the_last_line_makes_no_other_verdict(slow_project: Proj
     """The decision is said and written by then: the process ends with it, or by the signal."""
     when, name, answer = late
     code = 0 if answer == "B" else 1
-    backend = SLOW_BACKEND.replace("0.15", "0").replace('"B" if', f"{answer!r} if")
+    backend = SLOW_BACKEND.replace('"B" if', f"{answer!r} if")
     slow_project.write("conftest.py", backend + LATE.format(when=when, name=name))
     process = start(slow_project)
     output, _ = process.communicate(timeout=60)
@@ -361,7 +356,7 @@ print("the last line")
 
 @pytest.mark.parametrize("when", ["pytest_runtest_logstart", "pytest_sessionfinish"])
 def test_a_process_that_may_open_no_more_files_ends_in_words(slow_project: Project, when: str) -> None:
-    slow_project.write("conftest.py", SLOW_BACKEND.replace("0.15", "0") + NO_FILES.format(when=when))
+    slow_project.write("conftest.py", SLOW_BACKEND + NO_FILES.format(when=when))
     output, _ = (process := start(slow_project)).communicate(timeout=90)
     assert process.returncode == 11, output
     assert "oo many" in output

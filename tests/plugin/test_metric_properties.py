@@ -12,6 +12,7 @@ from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.metrics import Metric
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, PROPERTIES, Property, memory
+from tests.forked import run_forked
 
 from .conftest import ALONE, WORKERS_IF_SLOW, Project, make_project
 from .test_gate import TESTS
@@ -90,7 +91,7 @@ def test_wrong_metrics_of_ones_own_are_found_by_name(shop: Project) -> None:
     shop.write("conftest.py", GOOD + WRONG_ONES)
     chosen = " or ".join(["good", *WRONG])
     arguments = ("suite/test_metric_properties.py", "-k", chosen, "-rfs", "--tb=short", "-p", "no:randomly")
-    result = shop.pytester.runpytest_subprocess(*arguments)
+    result = run_forked(shop.pytester, *arguments)
     assert result.ret == 1
     printed = result.stdout.str()
     failed = {line.split("::")[1].partition(" ")[0] for line in result.outlines if line.startswith("FAILED ")}
@@ -139,7 +140,7 @@ def test_checks_that_hold_leave_the_gate_as_it_is(shop: Project) -> None:
 
 
 def test_property_checks_alone_need_no_model_and_gate_nothing(shop: Project) -> None:
-    assert shop.pytester.runpytest_subprocess("suite/test_metric_properties.py", "-k", "good-empty").ret == 0
+    assert run_forked(shop.pytester, "suite/test_metric_properties.py", "-k", "good-empty").ret == 0
     gated = shop.run("-k", "good-empty", subprocess=True)
     assert gated.ret == 10
     gated.stdout.fnmatch_lines(["*no gated test ran: nothing was measured*"])
@@ -147,14 +148,14 @@ def test_property_checks_alone_need_no_model_and_gate_nothing(shop: Project) -> 
 
 def test_the_thorough_profile_is_known_to_hypothesis(shop: Project) -> None:
     given = ("suite/test_metric_properties.py", "-k", "good-empty", "--hypothesis-profile=vlm-thorough", "-v", "-n1")
-    result = shop.pytester.runpytest_subprocess(*given)
+    result = run_forked(shop.pytester, *given)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*hypothesis profile 'vlm-thorough'*max_examples=300*"])
 
 
 def test_a_misspelt_profile_in_the_environment_is_named(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLMROBUST_PROFILE", "vlm-thorugh")
-    result = shop.pytester.runpytest_subprocess("suite/test_metric_properties.py", "-k", "good-empty")
+    result = run_forked(shop.pytester, "suite/test_metric_properties.py", "-k", "good-empty")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*VLMROBUST_PROFILE: unknown profile 'vlm-thorugh'. Did you mean 'vlm-thorough'?*"])
 
@@ -234,8 +235,8 @@ def test_metrics_of_ones_own_are_checked_in_full_each_time(shop: Project) -> Non
     mine = "\n\n@metric(better='higher', perfect=1.0, replace=True)\ndef accuracy(perturbed):\n    return good(perturbed)\n"
     shop.write("conftest.py", GOOD + mine)
     tests = [f"{SUITE}::test_metric[{about}]" for about in ("good-float", "accuracy-float", "accuracy_drop-all")]
-    shop.pytester.runpytest_subprocess(*tests).assert_outcomes(passed=3)
-    shop.pytester.runpytest_subprocess(*tests).assert_outcomes(passed=2, skipped=1)
+    run_forked(shop.pytester, *tests).assert_outcomes(passed=3)
+    run_forked(shop.pytester, *tests).assert_outcomes(passed=2, skipped=1)
 
 
 def test_thorough_checks_are_made_one_by_one_and_remembered_by_no_one(checks: pytest.Pytester) -> None:

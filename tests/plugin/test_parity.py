@@ -12,6 +12,7 @@ from PIL import Image
 
 from pytest_vlmrobust.backends import resolve
 from pytest_vlmrobust.demo.shapes import REFERENCE_KINDS, Shapes
+from tests.forked import run_forked
 
 from .conftest import UNUSED, Project
 
@@ -159,7 +160,7 @@ def test_a_checkpoint_of_12_bits_is_on_a_par_with_the_evaluated_one_and_one_of_3
 
     def run(model: str, *options: str) -> pytest.RunResult:
         given = ("--vlm-dataset=data.jsonl", "--vlm-dtype=float32", "--vlm-device=cpu", f"--vlm-report=of-{model}")
-        return gate.pytester.runpytest_subprocess(f"--vlm=./{model}", *given, "-p", "no:randomly", *UNUSED, *options, "suite")
+        return run_forked(gate.pytester, f"--vlm=./{model}", *given, "-p", "no:randomly", *UNUSED, *options, "suite")
 
     def fingerprint(model: str) -> object:
         return json.loads((gate.path / f"of-{model}/manifest.json").read_text())["models"][model]["fingerprint"]

@@ -11,6 +11,7 @@ from PIL import Image
 
 from pytest_vlmrobust.demo.cues import Cue, local
 from pytest_vlmrobust.demo.shapes import SceneImage
+from tests.forked import run_forked
 
 SUITE = """
 import pytest
@@ -53,7 +54,8 @@ def test_the_quarter_that_holds_every_answer_stands_out(pytester: pytest.Pyteste
     pytester.makepyfile(test_suite=SUITE)
     write(pytester.path)
     datasets = ["--vlm-dataset=planted.jsonl", "--vlm-dataset=redundant_cue"]
-    pytester.runpytest_subprocess(
+    run_forked(
+        pytester,
         "--vlm=tiny",
         "--vlm-mode=full",
         *datasets,

@@ -6,11 +6,11 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
+
+from tests.forked import ForkedPytest
 
 from .conftest import ALONE, WORKERS_IF_SLOW, Project, slow_but_for
 
@@ -61,17 +61,11 @@ def member(method: str, body: str, base: str = "Plain") -> str:
     return f"class Odd({base}):\n    def {method}(self, *_):\n        {body}\n"
 
 
-def start(project: Project, backend: str, *arguments: str) -> subprocess.Popen[str]:
+def start(project: Project, backend: str, *arguments: str) -> ForkedPytest:
     project.write("conftest.py", HEAD + backend)
     project.write("models.yaml", "models:\n  m: {backend: odd, path: nothing}\n")
     (project.path / "nothing").mkdir()
-    return subprocess.Popen(
-        [sys.executable, "-m", "pytest", *GATE, *QUIET, *arguments],
-        cwd=project.path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return ForkedPytest([*GATE, *QUIET, *arguments], project.path)
 
 
 def ended(project: Project, backend: str, *arguments: str) -> tuple[int, str]:
@@ -80,7 +74,7 @@ def ended(project: Project, backend: str, *arguments: str) -> tuple[int, str]:
     output, _ = process.communicate(timeout=180)
     for word in ("INTERNALERROR", "Traceback (most recent", "pytest_vlmrobust/"):
         assert word not in output, output
-    return process.returncode, re.sub(r"(?<=conftest\.py:)\d+", "*", " ".join(output.split()))
+    return process.wait(), re.sub(r"(?<=conftest\.py:)\d+", "*", " ".join(output.split()))
 
 
 EXITS = ["SystemExit(0)", "SystemExit(None)", "KeyboardInterrupt", "GeneratorExit", "pytest.exit.Exception('x', returncode=0)"]
