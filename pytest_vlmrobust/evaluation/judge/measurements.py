@@ -467,7 +467,7 @@ def _gives_in(sample: Sample, prediction: Prediction, score: Score) -> bool:
 def _is_attacked(test: PlannedTest) -> bool:
     if test.setting is None or test.views > 1:
         return False
-    samples = test.asked.samples
+    samples = test.dataset_facts.samples
     return samples is None or _names(test, WRONG, NOTE) or any(sample.target_of_attack for sample in samples)
 
 
