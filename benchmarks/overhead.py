@@ -25,8 +25,7 @@ from pathlib import Path
 import torch
 
 from pytest_vlmrobust.backends import BackendOptions, resolve
-from pytest_vlmrobust.backends.answering import Answerer, Job
-from pytest_vlmrobust.backends.batch_size import BatchSize
+from pytest_vlmrobust.backends.answering import Answerer, BatchSize, Job
 from pytest_vlmrobust.backends.transformers import TransformersBackend
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request

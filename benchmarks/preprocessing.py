@@ -25,8 +25,8 @@ from measuring import THREAD_REPEATS, Call, Size, drawn, medians, warm_allocator
 from PIL import Image
 
 from pytest_vlmrobust.backends import resolve
+from pytest_vlmrobust.backends.chat import message
 from pytest_vlmrobust.backends.loading import ModelSource, load_image_processor, load_processor, quiet
-from pytest_vlmrobust.backends.messages import message
 from pytest_vlmrobust.backends.qwen_images import accelerated, preprocessing_of
 
 SIZES: tuple[Size, ...] = ((160, 160), (224, 224), (448, 448), (640, 480), (1344, 1008))

@@ -16,11 +16,10 @@ from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.prediction import Prediction, Request
 
-from .contract import failed_prediction
-from .generation import Generation, NonFiniteWatch, score_processors
-from .letters import LetterTokens, letter_logprobs, letters_of, most_probable
+from .chat import conversation, message
+from .contract import START, failed_prediction
+from .generation import Generation, LetterTokens, NonFiniteWatch, letter_logprobs, letters_of, most_probable, score_processors
 from .loading import Loaded, picture_size
-from .messages import conversation, message
 from .qwen_images import Patches, cuts_by_table, patches_and_grids
 
 # Batches: their order follows from the requests alone. A batch that fails is halved.
@@ -390,3 +389,70 @@ def _by_letter(job: Job, logprobs: Mapping[str, float], detail: Details) -> Pred
 
 def _identity(request: Request) -> str:
     return f"{request.key}\x00{request.sample_id}\x00{request.setting}\x00{request.text}"
+
+
+# How many requests are answered at a time: a number as it was given, or one that is found by timing the first batches.
+#
+# With ``auto``, batches grow while larger ones answer more in a second. What is timed are requests of the run, so that nothing is
+# asked twice. Which requests share a batch then depends on times: that moves logits by rounding in float32, and in half precision
+# by a few thousandths where rows are padded. What it comes to on a GPU was not measured.
+
+
+LARGEST = 128
+"""Requests at a time above which ``auto`` does not try: as many answers are lost when the process is killed."""
+WORTH = 1.05
+"""How many times as much a batch twice as large has to answer in a second: what is gained below that is within the noise."""
+TIMED = 2
+"""Batches of a size that are timed; the fastest counts, for other programs only make one slower."""
+
+
+class BatchSize:
+    """The size of the next batch, and what it rests on."""
+
+    def __init__(self, asked: int | str, has_room: Callable[[], bool], *, largest: int = LARGEST) -> None:
+        """Begins with ``asked``, or with ``START`` where that is ``auto``."""
+        self.now = START if isinstance(asked, str) else asked
+        """How many requests the next batch may have."""
+        self._asked = asked
+        self._has_room = has_room
+        self._largest = largest
+        self._seconds: dict[int, list[float]] = {}
+        self._is_warm = self._is_partial = False
+        self._because = "" if isinstance(asked, str) else "asked for"
+
+    def answered(self, requests: int, seconds: float) -> None:
+        """Takes how long a batch of so many requests took; partly filled ones say nothing, nor does the very first."""
+        self._is_partial |= requests < self.now
+        if self._because or requests != self.now:
+            return
+        if not self._is_warm:
+            self._is_warm = True  # a library sets itself up in its first batch
+            return
+        timed = self._seconds.setdefault(self.now, [])
+        timed.append(seconds / requests)
+        if len(timed) >= TIMED:
+            self._decide()
+
+    def ran_out_of_memory(self, requests: int) -> None:
+        """Halves the size after a batch of so many requests did not fit, for good; a number that was given stays."""
+        if isinstance(self._asked, str):
+            self.now = max(1, min(self.now, requests // 2))
+            self._because = f"{requests} ran out of memory"
+
+    def describe(self) -> dict[str, object]:
+        """Returns what the manifest says: what was asked for, what it came to and why, and requests per second by size."""
+        pace = {str(size): round(1 / min(seconds), 2) for size, seconds in self._seconds.items()}
+        untimed = "no batch was full, so that none was timed" if self._is_partial and not pace else "still timing"
+        return {"asked": self._asked, "now": self.now, "because": self._because or untimed, "requests_per_second": pace}
+
+    def _decide(self) -> None:
+        before = self._seconds.get(self.now // 2)
+        if before is not None and min(before) < WORTH * min(self._seconds[self.now]):
+            self._because = f"{self.now} at a time gained less than {WORTH - 1:.0%}"
+            self.now //= 2
+        elif self.now * 2 > self._largest:
+            self._because = "the largest that is tried"
+        elif not self._has_room():
+            self._because = f"memory for {self.now * 2} at a time is not known to be free"
+        else:
+            self.now *= 2

@@ -75,8 +75,12 @@ _RAN_OUT = re.compile(r"could not finish the message because max_tokens or model
 """How OpenAI says that a model thought until its tokens were used up."""
 
 
-class Filtered(Exception):
+class Filtered(Failure):
     """A question that a server's filter keeps from the model."""
+
+    def __init__(self, url: str, said: str) -> None:
+        super().__init__("refused", f"{url} filters the question: {said}")
+        self.said = said
 
 
 class Client:
@@ -249,7 +253,7 @@ class Client:
         if status in _AGAIN or status >= 500:
             return Failure("faulty", words, _retry_after(error.response.headers))
         if any(word in f"{error.code} {error.type} {error.message}" for word in _FILTERS):
-            return Filtered(said)
+            return Filtered(self.url, said)
         return Failure("refused", words)
 
     def _meaning_of_words(self, said: Any, response: Any) -> Exception:
@@ -262,7 +266,7 @@ class Client:
             status = 429
         name = self._quoted(str(code or kind or "")) or "it sent"
         meaning = self._meaning_of_status(error, status, f"status {response.status_code} and the error {name}")
-        unknown = status == response.status_code and isinstance(meaning, Failure)
+        unknown = status == response.status_code and type(meaning) is Failure
         return Failure("faulty", str(meaning)) if unknown else meaning
 
     def _quoted(self, text: str) -> str:

@@ -46,9 +46,10 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LONGEST_TEXT, METHOD
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
-from .batch_size import AUTO
 from .qwen_images import FAST, PREPROCESSING
 
+AUTO, START = "auto", 16
+"""The batch size that is found by timing, and what it begins with."""
 ATTENTION = ("auto", "sdpa", "eager", "flash_attention_2")
 IMAGE_BACKENDS = ("pil", "torchvision")
 

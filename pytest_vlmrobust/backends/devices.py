@@ -22,8 +22,6 @@ from pathlib import Path
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.words import quantity
 
-from .batch_size import free_bytes
-
 SPREADS = ("auto", "balanced", "sequential")
 """Values of ``device_map`` by which weights are spread over all GPUs; any other value is a device."""
 
@@ -88,6 +86,54 @@ def free_memory(device: str) -> dict[str, int]:
         return {f"GPU {gpu}": torch.cuda.mem_get_info(gpu)[0] for gpu in gpus}
     free = free_bytes() if device == "cpu" else None
     return {} if free is None else {"the memory of this machine": free}
+
+
+# Memory, as the system tells it.
+
+
+PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+SPARE = 2.0
+"""How many times what batches took so far has to be free before they grow to twice the size."""
+
+
+def room_for_twice(loaded_bytes: int | None) -> bool:
+    """Returns whether ``SPARE`` times what batches needed so far is free; False where the system does not tell."""
+    peak, free = _field(PROC / "self/status", "VmHWM"), free_bytes()
+    if loaded_bytes is None or peak is None or free is None:
+        return False
+    return free > SPARE * (peak - loaded_bytes)
+
+
+def held_bytes() -> int | None:
+    """Returns how much memory this process holds; None where the system does not tell."""
+    return _field(PROC / "self/status", "VmRSS")
+
+
+def free_bytes() -> int | None:
+    """Returns how much memory this process may still take, of the machine and of its control group; None where nobody tells."""
+    machine = _field(PROC / "meminfo", "MemAvailable")
+    limit, used = (_number(CGROUP / name) for name in ("memory.max", "memory.current"))
+    group = None if limit is None or used is None else limit - used
+    known = [amount for amount in (machine, group) if amount is not None]
+    return min(known) if known else None
+
+
+def _field(file: Path, name: str) -> int | None:
+    """Returns a field of a file of proc(5) in bytes."""
+    try:
+        lines = file.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), None)
+
+
+def _number(file: Path) -> int | None:
+    """Returns the number in a file; None where there is none, as where it says ``max``."""
+    try:
+        text = file.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
 
 
 # Leases: processes that are told no number, such as the workers of pytest-xdist, each take a GPU of their own.

@@ -12,20 +12,20 @@ from pytest_vlmrobust.core.fingerprint import derive_seed, fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 
 from .chat import (
+    ControlTokens,
     Malformed,
     NoLogprobs,
     letter_prediction,
     letters_body,
+    malformed,
     messages_of,
     text_body,
     text_prediction,
     with_system_prompt,
 )
 from .contract import BackendOptions, Traits, failed_prediction
-from .digests import control_tokens_of
 from .generation import TEXT_INSTEAD, generation_for, scores_letters
-from .identity import identity_of
-from .messages import ControlTokens, malformed
+from .identity import control_tokens_of, identity_of
 from .served import Memory, Remembered
 from .witnesses import Witness, first_token
 

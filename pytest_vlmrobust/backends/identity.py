@@ -1,10 +1,15 @@
-"""Identity: what tells one model from another, taken from the models file and the files that it names."""
+"""Identity: what tells one model from another, taken from the models file and the files that it names, without loading them."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import re
+import threading
+import time
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError
@@ -12,7 +17,6 @@ from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.prediction import ModelRef
 
 from .contract import Backend, BackendOptions
-from .digests import adapter_digests, commit_of, directory_digests
 from .generation import generation_for
 from .served import Served
 
@@ -67,3 +71,323 @@ class IdentifiedBackend:
         if not issubclass(type(said), Mapping) or not said:
             return said  # refused where it is read
         return {**said, "identity": identity_of(self.ref, self._options)}
+
+
+# Digests of the files of a checkpoint.
+
+
+SAFETENSORS_INDEX = "model.safetensors.index.json"
+WEIGHT_NAMES = ("model.safetensors", SAFETENSORS_INDEX, "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+_PARTS: dict[str, tuple[str, ...]] = {
+    "config.json": ("config.json",),
+    "weights (model.safetensors, or its shards with model.safetensors.index.json)": WEIGHT_NAMES,
+    "a tokenizer (tokenizer.json)": ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tokenizer_config.json"),
+    "image processor settings (preprocessor_config.json)": ("preprocessor_config.json", "processor_config.json"),
+}
+_TEXT_SUFFIXES = {".json", ".jinja", ".txt", ".model", ".tiktoken", ".spm", ".bpe", ".codes", ".vocab", ".tokenizer"}
+_LFS_POINTER = b"version https://git-lfs"
+_ADAPTER = "adapter_config.json"
+_ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+_SETTLED_NS = 2_000_000_000
+"""For how long a file has to have been left alone before its digest is remembered.
+
+Clocks of file systems tick every few milliseconds, some every two seconds: what is written within one tick leaves no trace.
+"""
+
+
+def missing_parts(folder: Path) -> list[str]:
+    """Returns which parts of a checkpoint a directory lacks, in words."""
+    return [part for part, names in _PARTS.items() if not any((folder / name).is_file() for name in names)]
+
+
+def checkpoint_digests(folder: Path, cache: Path | None = None, *, run: str = "", code: bool = False) -> dict[str, str]:
+    """Returns the SHA-256 of each file that decides what a checkpoint answers, by its path relative to ``folder``.
+
+    These are the weights with every shard that their index names (safetensors where there are any, else ``pytorch_model*.bin``),
+    the configuration, the tokenizer, the processor settings and the chat templates. A link counts by what it points to.
+
+    Args:
+        folder: A checkpoint directory.
+        cache: A JSON file that remembers digests, see :class:`DigestCache`; None hashes every file.
+        run: The run whose digests alone are taken from the cache; empty takes those of any run.
+        code: Whether Python code of the checkpoint may run, which then decides as well.
+    """
+    _require_complete(folder)
+    return _digests(folder, _deciding_files(folder, code=code), cache, run)
+
+
+def checkpoint_state(folder: Path, *, code: bool = False) -> dict[str, list[int]]:
+    """Returns what the file system says about each file that decides: it changes with any of them, and no weights are read."""
+    _require_complete(folder)
+    return {str(file): _stamp(file) for file in _deciding_files(folder, code=code)}
+
+
+def adapter_digests(folder: Path, cache: Path | None = None, *, run: str = "") -> dict[str, str]:
+    """Returns the SHA-256 of each file of a LoRA adapter that peft saved: its configuration and its weights."""
+    return _digests(folder, _adapter_files(folder), cache, run)
+
+
+def directory_digests(folder: Path, cache: Path | None = None, *, run: str = "") -> dict[str, str]:
+    """Returns the SHA-256 of every file below a directory, but for hidden ones and what Python compiled."""
+    below = ((path, path.relative_to(folder).parts) for path in folder.rglob("*"))
+    files = [path for path, parts in below if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in parts)]
+    for file in files:
+        _refuse_pointer(file)
+    return _digests(folder, sorted(files), cache, run)
+
+
+def adapter_state(folder: Path) -> dict[str, list[int]]:
+    """Returns what the file system says about each file of an adapter, as :func:`checkpoint_state` does."""
+    return {str(file): _stamp(file) for file in _adapter_files(folder)}
+
+
+def is_adapter(folder: Path) -> bool:
+    """Returns whether a directory holds an adapter and no weights of a model."""
+    return (folder / _ADAPTER).is_file() and not any((folder / name).is_file() for name in ("config.json", *WEIGHT_NAMES))
+
+
+def base_of(folder: Path) -> str:
+    """Returns the model that an adapter was made for, as its configuration names it; empty where it does not."""
+    return str(_read_json(folder / _ADAPTER, "the configuration of an adapter").get("base_model_name_or_path") or "")
+
+
+def _digests(folder: Path, files: list[Path], cache: Path | None, run: str) -> dict[str, str]:
+    remembered = DigestCache(cache, run=run)
+    digests = {file.relative_to(folder).as_posix(): remembered.digest(file) for file in files}
+    remembered.save()
+    return digests
+
+
+def _adapter_files(folder: Path) -> list[Path]:
+    config = folder / _ADAPTER
+    weights = [folder / name for name in _ADAPTER_WEIGHTS if (folder / name).is_file()]
+    missing = [name for name, there in ((_ADAPTER, config.is_file()), (_ADAPTER_WEIGHTS[0], weights)) if not there]
+    if missing:
+        raise BackendError(
+            f"the adapter {str(folder)!r} lacks {' and '.join(missing)}. Expected a directory that save_pretrained of peft wrote"
+        )
+    kind = _read_json(config, "the configuration of an adapter").get("peft_type")
+    if kind != "LORA":
+        raise BackendError(
+            f"the adapter {str(folder)!r} is of the kind {kind!r}. Expected LORA: merge another one into its weights"
+        )
+    for file in weights:
+        _refuse_pointer(file)
+    return [config, *weights]
+
+
+def _deciding_files(folder: Path, *, code: bool = False) -> list[Path]:
+    files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
+    weights = [file for file in files if file.suffix == ".safetensors"]
+    weights = weights or [file for file in files if file.match("pytorch_model*.bin")]
+    texts = [file for file in files if file.suffix in _TEXT_SUFFIXES or file.name.startswith("tokenizer.model")]
+    templates = folder.glob("additional_chat_templates/*.jinja")
+    programs = folder.rglob("*.py") if code else ()
+    return sorted({*weights, *texts, *templates, *programs, *_loaded_weights(folder)})
+
+
+def _loaded_weights(folder: Path) -> list[Path]:
+    """Returns the files that weights are loaded from: one file, or an index and the shards that it names, there or not."""
+    named = _read_json(folder / "config.json", "a configuration").get("transformers_weights")
+    first = next((name for name in WEIGHT_NAMES if (folder / name).is_file()), None)
+    entry = named if isinstance(named, str) else first
+    if entry is None:
+        return []
+    main = _inside(folder, entry, "config.json")
+    if not entry.endswith(".index.json"):
+        return [main]
+    shards = _read_json(main, "an index of weights").get("weight_map")
+    if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
+        raise BackendError(f"{main}: not an index of weights: it has no 'weight_map' of names to files. Download it again")
+    return [main, *(_inside(folder, shard, entry) for shard in sorted(set(shards.values())))]
+
+
+def _read_json(file: Path, what: str) -> dict[str, object]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BackendError(f"{file}: not {what} ({type(error).__name__}: {error}). Download it again") from error
+    if not isinstance(content, dict):
+        raise BackendError(f"{file}: not {what}: it holds no JSON object. Download it again")
+    return content
+
+
+def _inside(folder: Path, name: str, where: str) -> Path:
+    path = PurePath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise BackendError(
+            f"{folder / where} names the weights {name!r}, outside of the checkpoint: nobody could say later which weights "
+            "answered. Copy or link that file into the directory, and name it there"
+        )
+    return folder / path
+
+
+def _require_complete(folder: Path) -> None:
+    if not folder.is_dir():
+        raise BackendError(
+            f"there is no checkpoint directory {str(folder)!r}. Check the path, or train or download the model first"
+        )
+    missing = missing_parts(folder)
+    missing = missing or [file.relative_to(folder).as_posix() for file in _loaded_weights(folder) if not file.is_file()]
+    if missing:
+        raise BackendError(
+            f"the checkpoint {str(folder)!r} is incomplete. Missing: {'; '.join(missing)}. Download or save it again, in full"
+        )
+    if (folder / _ADAPTER).is_file():
+        raise BackendError(
+            f"the checkpoint {str(folder)!r} holds an adapter ({_ADAPTER}), applied where peft is installed and left out "
+            "elsewhere. Merge it into the weights (merge_and_unload of peft, then save_pretrained), or move the files adapter_* "
+            "to a directory of their own, and name that as 'adapter' in the models file"
+        )
+    for file in _deciding_files(folder):
+        _refuse_pointer(file)
+
+
+def _refuse_pointer(file: Path) -> None:
+    with file.open("rb") as stream:
+        if stream.read(len(_LFS_POINTER)) == _LFS_POINTER:
+            raise BackendError(f"{file} is a Git LFS pointer, not the file itself. Run 'git lfs pull' in {file.parent}")
+
+
+def _stamp(file: Path) -> list[int]:
+    """Returns what the file system says about a file: device, inode, size and the times of change of content and of inode.
+
+    Size and time of change alone survive ``cp -p``, layers of images and stores that set every time to the same: the time of
+    change of the inode does not, for no program can set it.
+    """
+    status = file.stat()
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+class DigestCache:
+    """Remembers digests of files by absolute path, as long as the file system says that nothing about them changed.
+
+    Only digests that ``run`` took are believed; without a run, those of any.
+    """
+
+    def __init__(self, path: Path | None, *, run: str = "") -> None:
+        self._path = path
+        self._run = run
+        self._known: dict[str, list[int | str]] = _read(path)
+        self._changed = False
+
+    def digest(self, file: Path) -> str:
+        """Returns the SHA-256 of a file's bytes, hashed anew when the file changed."""
+        key, stamp = str(file.resolve()), _stamp(file)
+        *known, digest, run = self._known.get(key, ["", ""])
+        if known == stamp and (not self._run or run == self._run):
+            return str(digest)
+        began = time.time_ns()
+        digest = file_digest(file)
+        if _stamp(file) != stamp:
+            raise BackendError(f"{file} changed while it was read. Start again once nothing writes to {file.parent}")
+        if max(stamp[-2:]) + _SETTLED_NS < began:
+            self._known[key] = [*stamp, digest, self._run]
+            self._changed = True
+        return digest
+
+    def save(self) -> None:
+        """Writes the cache if it learnt something; the file is replaced in one step, so that readers never see half of it.
+
+        In a directory that can only be read nothing is remembered: the same files are hashed again by the next run.
+        """
+        if self._path is None or not self._changed:
+            return
+        if self._path.parent.is_dir() and not os.access(self._path.parent, os.W_OK):
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
+        draft.write_text(json.dumps(self._known, sort_keys=True), encoding="utf-8")
+        draft.replace(self._path)
+
+
+def _read(path: Path | None) -> dict[str, list[int | str]]:
+    if path is None or not path.is_file():
+        return {}
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}  # a damaged cache is no evidence of anything: hash again
+    return {key: value for key, value in known.items() if _is_entry(value)} if isinstance(known, dict) else {}
+
+
+def _is_entry(value: object) -> bool:
+    return isinstance(value, list) and [type(item) for item in value] == [int, int, int, int, int, str, str]
+
+
+def control_tokens_of(location: str, revision: str = "") -> list[str]:
+    """Returns the special tokens of the tokenizer of a directory, or of a model in the hub's local cache; none if unknown."""
+    file: Path | None = Path(location) / "tokenizer.json"
+    if file is not None and not file.is_file():
+        file = _cached_file(location, revision or "main", "tokenizer.json") if _HUB_ID.fullmatch(location) else None
+    if file is None:
+        return []
+    added: Any = _read_json(file, "a tokenizer").get("added_tokens") or []
+    return [str(token["content"]) for token in added if token.get("special")]
+
+
+# The commit of a hub repository, so that weights, tokenizer and answers belong to one state of it.
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_TIMEOUT_SECONDS = 20.0
+
+
+def commit_of(hub_id: str, revision: str, *, offline: bool) -> str:
+    """Returns the commit that ``revision`` (empty: the default branch) of a hub repository stands for.
+
+    A commit stands for itself. What is in the local cache is used before the hub is asked, so that a branch that moved on
+    does not change a model half-way through a series of runs; the manifest says which commit it was.
+    """
+    if _COMMIT.match(revision):
+        return revision
+    cached = _cached_commit(hub_id, revision or "main")
+    if cached:
+        return cached
+    if offline or offline_by_environment():
+        raise BackendError(
+            f"model {hub_id!r} (revision {revision or 'main'!r}) is not in the local cache of the hub, and this run is offline. "
+            f"Download it where there is a network: hf download {hub_id}; or give a local checkpoint directory"
+        )
+    return _asked_commit(hub_id, revision)
+
+
+def offline_by_environment() -> bool:
+    """Returns whether the environment forbids asking the hub."""
+    return any(
+        os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    )
+
+
+def _cached_commit(hub_id: str, revision: str) -> str:
+    file = _cached_file(hub_id, revision, "config.json")
+    return file.parent.name if file else ""
+
+
+def _cached_file(hub_id: str, revision: str, name: str) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    file: Any = try_to_load_from_cache(hub_id, name, revision=revision)
+    return Path(file) if isinstance(file, str) else None
+
+
+def _asked_commit(hub_id: str, revision: str) -> str:
+    from huggingface_hub import HfApi
+
+    try:
+        commit = HfApi().model_info(hub_id, revision=revision or None, timeout=_TIMEOUT_SECONDS).sha
+    except Exception as error:  # every way a network can fail
+        raise BackendError(
+            f"the hub did not say which commit {hub_id!r} (revision {revision or 'main'!r}) is: {_first_line(error)}. "
+            "Check the id (there is no local directory of that name either), the network, and for gated models 'hf auth login'; "
+            f"or download it beforehand: hf download {hub_id}"
+        ) from error
+    if not commit:
+        raise BackendError(f"the hub knows {hub_id!r} but names no commit of it. Give one as the model's revision")
+    return commit
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['(no message)'])[0]}"

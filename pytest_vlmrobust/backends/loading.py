@@ -19,8 +19,8 @@ from typing import Any
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 from pytest_vlmrobust.core.words import first_few, quantity
 
+from .chat import ControlTokens, conversation, message
 from .devices import SPREADS, Leased, device_class, free_memory, leased, require_device
-from .messages import ControlTokens, conversation, message
 from .published import published_at
 from .qwen_images import FAST, accelerated
 

@@ -22,30 +22,30 @@ from .chat import (
     UNUSABLE_COUNTS,
     Malformed,
     NoLogprobs,
-    first_choice,
-    first_logprobs,
+    malformed,
     messages_of,
-    said,
 )
 from .client import LEARNED, TEMPERATURE, Client, Filtered
-from .constrained import (
-    Unconstrained,
-    biased_body,
-    biased_prediction,
-    constraint_of,
-    structured_body,
-    structured_prediction,
-)
 from .contract import BackendOptions, Prepared, Traits, failed_prediction
-from .digests import control_tokens_of
 from .engine import ENCODING_VERSION, LETTERS, TEXT, ChatBackend
-from .generation import NO_TEMPERATURE, TEXT_INSTEAD, scores_letters
-from .identity import decoding_of
-from .letters import LetterTokens, letters_of
-from .messages import malformed
-from .replicas import START, Failure, Replica, Replicas, persistently
+from .generation import NO_TEMPERATURE, TEXT_INSTEAD, LetterTokens, letters_of, scores_letters
+from .identity import control_tokens_of, decoding_of
+from .replicas import START, Failure, Replica, Replicas
 from .served import Memory, Remembered, Served
-from .witnesses import OFFERED, FirstToken, Witness, differing, first_answers, first_token, health_check
+from .witnesses import (
+    OFFERED,
+    FirstToken,
+    Unconstrained,
+    Witness,
+    biased_body,
+    constrained_prediction,
+    constraint_of,
+    differing,
+    first_answers,
+    first_token,
+    health_check,
+    structured_body,
+)
 
 TIME_LIMIT = 120.0
 """Seconds that a request may take where nothing else is said."""
@@ -324,7 +324,7 @@ class OpenAIBackend(ChatBackend):
             self._notice(f"{url} {LEARNED[fact]}")
 
     async def _check_health(self, replica: Replica[Client]) -> None:
-        await health_check(self._witness(replica, persistent=False))
+        await health_check(self._witness(replica))
 
     async def _admit(self, replica: Replica[Client]) -> None:
         """Looks whether a server can be asked, and whether it has the model that the store remembers."""
@@ -358,7 +358,7 @@ class OpenAIBackend(ChatBackend):
         return scores_letters(self.ref) and (self.ref.answer or (LETTERS if known.letters else TEXT)) == LETTERS
 
     async def _first_look(self, replica: Replica[Client]) -> Remembered:
-        witness = self._witness(replica)
+        witness = self._witness(replica, self._limit)
         begins = await first_token(witness)
         kept = not begins.is_letter and not begins.is_prose
         constraint = await constraint_of(witness, self._tokens(OFFERED)) if kept else ""
@@ -391,7 +391,7 @@ class OpenAIBackend(ChatBackend):
 
     async def _difference(self, replica: Replica[Client], known: Remembered) -> str:
         """Returns in words what shows that a server has another model than the remembered one; empty where nothing does."""
-        witness = self._witness(replica)
+        witness = self._witness(replica, self._limit)
         engine = await replica.client.engine()
         if engine and known.engine and engine != known.engine:
             return f"{replica.url} is an engine {engine!r}, and the answers that the store has are by {known.engine!r}"
@@ -436,27 +436,8 @@ class OpenAIBackend(ChatBackend):
     def _unchecked(self, why: str) -> str:
         return f"it is not known whether {self.name} was the same model to the end: {why}. Run again where it can be asked"
 
-    def _witness(self, replica: Replica[Client], *, persistent: bool = True) -> Witness:
-        async def once(arguments: Mapping[str, Any]) -> Any:
-            reply = await replica.client.call(arguments)
-            try:
-                said(reply)
-                if "logprobs" in arguments:
-                    first_logprobs(first_choice(reply))
-            except Malformed as error:
-                raise Failure("faulty", f"{replica.url} sent {error}") from None
-            return reply
-
-        async def call(arguments: Mapping[str, Any]) -> Any:
-            try:
-                if not persistent:
-                    return await once(arguments)
-                return await persistently(lambda: once(arguments), replica.url, self._limit)
-            except Filtered as filtered:
-                text = f"{replica.url} filters the question by which models are told apart: {filtered}"
-                raise Failure("refused", text) from None
-
-        return Witness(call, self.ref.framed)
+    def _witness(self, replica: Replica[Client], limit: float | None = None) -> Witness:
+        return Witness(replica.client.call, self.ref.framed, replica.url, limit)
 
     # Requests.
 
@@ -513,7 +494,7 @@ class OpenAIBackend(ChatBackend):
             reply = await replica.client.call(self.body(prepared.inputs, request, method))
             prediction = self.read(reply, request, method)
         except Filtered as filtered:
-            prediction = Prediction("", method, "content_filter", details={"server_says": str(filtered)})
+            prediction = Prediction("", method, "content_filter", details={"server_says": filtered.said})
         except Malformed as error:
             raise Failure("faulty", f"{replica.url} sent {error}") from None
         except NoLogprobs:
@@ -554,7 +535,7 @@ class OpenAIBackend(ChatBackend):
         """Returns what a reply says."""
         if method not in _CONSTRAINTS:
             return super().read(reply, request, method)
-        return (structured_prediction if method == STRUCTURED_CHOICE else biased_prediction)(reply, request.choices)
+        return constrained_prediction(reply, request.choices, method)
 
     def answer_method(self) -> str:
         """Returns how choices are answered, as the fingerprint says."""

@@ -6,10 +6,10 @@ import asyncio
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,14 @@ from pytest_vlmrobust.core.prediction import ANSWERS, LOGIT_BIAS, STRUCTURED_CHO
 from pytest_vlmrobust.core.words import first_few
 
 from .chat import Malformed, messages_of, said, text_body
-from .constrained import keeps_to_bias, keeps_to_schema
+from .client import LEARNED, Client
 from .contract import BackendOptions, Guard
-from .replicas import Failure, persistently, within
+from .generation import LetterTokens, letters_of
+from .openai import TIME_LIMIT
+from .replicas import Failure, within
 from .resolve import open_backend
 from .served import Served
-from .witnesses import LETTERS_QUESTION, OFFERED, Witness, first_token
-
-if TYPE_CHECKING:
-    from .client import Client
-    from .letters import LetterTokens
+from .witnesses import LETTERS_QUESTION, OFFERED, Witness, first_token, obeys
 
 LETTERS, TEXT = ANSWERS
 WAYS = (LETTERS, STRUCTURED_CHOICE, LOGIT_BIAS, TEXT)
@@ -129,13 +127,9 @@ def probe(ref: ModelRef, options: BackendOptions) -> ModelProbe:
 
 
 async def _servers(ref: ModelRef) -> tuple[ServerProbe, ...]:
-    from .client import Client
-    from .openai import TIME_LIMIT
-
     served = Served.of(ref.location)
     tokens, lacking = None, "no tokenizer is declared (tokenizer: in a models file)"
     if ref.tokenizer:
-        from .letters import letters_of
         from .loading import ModelSource, load_tokenizer, quiet
 
         with quiet():
@@ -147,9 +141,7 @@ async def _servers(ref: ModelRef) -> tuple[ServerProbe, ...]:
 
 
 async def _server(client: Client, ref: ModelRef, limit: float, tokens: LetterTokens | None, lacking: str) -> ServerProbe:
-    from .client import LEARNED
-
-    ask, model = _witness(client, limit, ref.framed), Served.of(ref.location).model
+    ask, model = Witness(client.call, ref.framed, client.url, limit), Served.of(ref.location).model
     listed = await client.models()
     engine, models = listed.get(model, ""), tuple(listed)
     try:
@@ -160,9 +152,9 @@ async def _server(client: Client, ref: ModelRef, limit: float, tokens: LetterTok
         if begins.is_prose:
             ways[LOGIT_BIAS] = _WRITES
         else:
-            ways[STRUCTURED_CHOICE] = "" if await keeps_to_schema(ask) else "it does not keep to a schema"
+            ways[STRUCTURED_CHOICE] = "" if await obeys(ask) else "it does not keep to a schema"
             if tokens is not None:
-                ways[LOGIT_BIAS] = "" if await keeps_to_bias(ask, tokens) else "it does not follow a bias"
+                ways[LOGIT_BIAS] = "" if await obeys(ask, tokens) else "it does not follow a bias"
         return ServerProbe(client.url, "", engine, models, tuple(LEARNED[fact] for fact in sorted(client.learned)), ways)
     except (Failure, BackendError) as error:
         return ServerProbe(client.url, str(error), engine, models)
@@ -170,29 +162,15 @@ async def _server(client: Client, ref: ModelRef, limit: float, tokens: LetterTok
         await client.close()
 
 
-def _witness(client: Client, limit: float, frame: Callable[[str], str]) -> Witness:
-    from .client import Filtered
-
-    async def call(arguments: Mapping[str, Any]) -> Any:
-        try:
-            return await persistently(lambda: client.call(arguments), client.url, limit)
-        except Filtered as filtered:
-            raise Failure("refused", f"{client.url} filters the question of the probe: {filtered}") from None
-
-    return Witness(call, frame)
-
-
 async def _problem(client: Client, limit: float, ask: Witness) -> str:
     """Returns why a server does not answer a question about an image; empty where it does."""
-    from .client import Filtered
-
     about_picture = ask.messages(LETTERS_QUESTION)
     without = messages_of(Request(key="", images=(), text=ask.frame(LETTERS_QUESTION)))
     problem = ""
     for messages in (about_picture, without):
         try:
             said(await within(limit, client.call(text_body(messages, limit=_TOKENS))))
-        except (Failure, Malformed, Filtered) as error:
+        except (Failure, Malformed) as error:
             if isinstance(error, Failure) and error.kind != "refused":
                 return str(error)
             problem = problem or (f"{client.url} sent {error}" if isinstance(error, Malformed) else str(error))
@@ -217,57 +195,81 @@ def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
 
 def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
     """Returns the fields of a ModelProbe that are seen in answers."""
+
+    def ask(key: str, *images: NDArray[np.uint8], choices: tuple[str, ...] = OFFERED) -> Prediction:
+        """Returns the answer to a request that stands alone, as rounding depends on what is beside it."""
+        (answer,) = backend.infer([request(key, *images, choices=choices)])
+        if answer.finish_reason == "error":
+            question = ref.framed(_QUESTION if choices else _OPEN).splitlines()[0]
+            raise BackendError(f"the model does not answer {question!r}: {answer.error}")
+        return answer
+
+    def request(key: str, *images: NDArray[np.uint8], choices: tuple[str, ...] = OFFERED) -> Request:
+        text, setting = ref.framed(_QUESTION if choices else _OPEN), "clean" if images else "no_image"
+        return Request(f"probe-{key}", images, text, choices, _TOKENS, "probe", setting, "probe")
+
+    def seconds(key: str) -> float:
+        began = time.perf_counter()
+        ask(key, red)
+        return time.perf_counter() - began
+
     small, large = SIDES
-    choice, told_about = partial(_choice, ref.framed(_QUESTION)), partial(_told, ref.framed(_OPEN))
-    red, blue, checks = _plain(_RED, small), _plain(_BLUE, small), _checks(small)
+    red, blue = _plain(_RED, small), _plain(_BLUE, small)
+    y, x = np.mgrid[:small, :small] // 28
+    checks = np.repeat((((x + y) % 2) * 255).astype(np.uint8)[..., np.newaxis], 3, axis=2)
     began = time.perf_counter()
-    first = _asked(backend, choice("first", red))
+    first = ask("first", red)
     first_seconds = time.perf_counter() - began
-    again, other, third = (
-        _asked(backend, choice(key, picture)) for key, picture in (("again", red), ("blue", blue), ("checks", checks))
-    )
-    blind, big = _asked(backend, choice("none")), _asked(backend, choice("large", _plain(_RED, large)))
-    told, told_again, told_other = (
-        _asked(backend, told_about(key, picture))
-        for key, picture in (("told", red), ("told-again", red), ("told-checks", checks))
-    )
-    tokens = {
-        f"{side}x{side}": with_picture - without
-        for side, answer in ((small, first), (large, big))
-        if (with_picture := _prompt_tokens(answer)) is not None and (without := _prompt_tokens(blind)) is not None
+    again, others = ask("again", red), [ask("blue", blue), ask("checks", checks)]
+    counts = {
+        answer: token_count(prediction.details.get("prompt_tokens"))
+        for answer, prediction in (
+            ("none", ask("none")),
+            (f"{small}x{small}", first),
+            (f"{large}x{large}", ask("large", _plain(_RED, large))),
+        )
     }
-    pictures, evidence = None, "not looked at: scripted answers look at no pixels"
+    blind = counts.pop("none")
+    tokens = {size: count - blind for size, count in counts.items() if count is not None and blind is not None}
+    told, told_again, told_other = (
+        ask(f"told{key}", image, choices=()) for key, image in (("", red), ("-again", red), ("-checks", checks))
+    )
+    reaches, evidence = None, "not looked at: scripted answers look at no pixels"
     if ref.backend != "scripted":
-        pairs = ((first, again, (other, third)), (told, told_again, (told_other,)))
-        pictures, evidence = _reach(pairs, tokens)
+        reaches, evidence = _reach(((first, again, others), (told, told_again, [told_other])), tokens)
+    latency = statistics.median(seconds(f"timed-{number}") for number in range(_TIMED))
     found: dict[str, Any] = {
         "answer": first.answered_by,
-        "pictures": pictures,
+        "pictures": reaches,
         "evidence": evidence,
         "picture_tokens": tokens,
         "first_seconds": first_seconds,
-        **_speed(backend, choice, red),
+        "latency_seconds": latency,
     }
-    if pictures is False:
+    if latency <= _CHEAP:
+        began = time.perf_counter()
+        together = backend.infer([request(f"together-{number}", red) for number in range(_AT_ONCE)])
+        found |= {"at_once": _AT_ONCE, "at_once_seconds": time.perf_counter() - began}
+        found["at_once_failed"] = sum(answer.finish_reason == "error" for answer in together)
+    if reaches is False:
         found["problem"] = f"pictures do not reach the model: {evidence}"
     return found
 
 
 def _reach(asked: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]], tokens: Mapping[str, int]) -> tuple[bool, str]:
-    """Returns whether images reach a model, and what shows it."""
+    """Returns whether images reach a model, and what shows it.
+
+    Of each question there are an answer about an image, another one about the same image, and those about others.
+    """
     counted = any(count > 0 for count in tokens.values())
     apart = [(_apart(first, again), max(_apart(first, other) for other in others)) for first, again, others in asked]
     if any(shown > max(_ROUNDING, 2 * noise) for noise, shown in apart):
         return True, "other pictures get other answers"
     if all(noise == math.inf for noise, _ in apart):
-        return (
-            counted,
-            f"it answers one question in two ways, so that answers do not show it; tokens are {'' if counted else 'not '}counted",
-        )
-    return (
-        counted,
-        f"other pictures get the same answers, {'but tokens are counted' if counted else 'and no tokens are counted for them'}",
-    )
+        said = f"tokens are {'' if counted else 'not '}counted"
+        return counted, f"it answers one question in two ways, so that answers do not show it; {said}"
+    said = "but tokens are counted" if counted else "and no tokens are counted for them"
+    return counted, f"other pictures get the same answers, {said}"
 
 
 def _apart(one: Prediction, other: Prediction) -> float:
@@ -278,50 +280,5 @@ def _apart(one: Prediction, other: Prediction) -> float:
     return max((abs(first - second) for first, second in pairs if first != second), default=0.0)
 
 
-def _speed(backend: Guard, choice: Callable[..., Request], picture: NDArray[np.uint8]) -> dict[str, Any]:
-    seconds = []
-    for number in range(_TIMED):
-        began = time.perf_counter()
-        _asked(backend, choice(f"timed-{number}", picture))
-        seconds.append(time.perf_counter() - began)
-    latency = statistics.median(seconds)
-    if latency > _CHEAP:
-        return {"latency_seconds": latency}
-    began = time.perf_counter()
-    together = backend.infer([choice(f"together-{number}", picture) for number in range(_AT_ONCE)])
-    return {
-        "latency_seconds": latency,
-        "at_once": _AT_ONCE,
-        "at_once_seconds": time.perf_counter() - began,
-        "at_once_failed": sum(answer.finish_reason == "error" for answer in together),
-    }
-
-
-def _asked(backend: Guard, request: Request) -> Prediction:
-    """Returns the answer to a request that stands alone, as rounding depends on what is beside it."""
-    (answer,) = backend.infer([request])
-    if answer.finish_reason == "error":
-        raise BackendError(f"the model does not answer {request.text.splitlines()[0]!r}: {answer.error}")
-    return answer
-
-
-def _choice(text: str, key: str, *pictures: NDArray[np.uint8]) -> Request:
-    return Request(f"probe-{key}", pictures, text, OFFERED, _TOKENS, "probe", "clean" if pictures else "no_image", "probe")
-
-
-def _told(text: str, key: str, picture: NDArray[np.uint8]) -> Request:
-    return Request(f"probe-{key}", (picture,), text, (), _TOKENS, "probe", "clean", "probe")
-
-
-def _prompt_tokens(prediction: Prediction) -> int | None:
-    return token_count(prediction.details.get("prompt_tokens"))
-
-
 def _plain(colour: tuple[int, int, int], side: int) -> NDArray[np.uint8]:
     return np.full((side, side, 3), colour, np.uint8)
-
-
-def _checks(side: int) -> NDArray[np.uint8]:
-    """Returns squares in black and white."""
-    y, x = np.mgrid[:side, :side] // 28
-    return np.repeat((((x + y) % 2) * 255).astype(np.uint8)[..., np.newaxis], 3, axis=2)

@@ -1,28 +1,18 @@
-"""Published models: the built-in names, where each model is, and what it needs."""
+"""Published models: the built-in names, where each model is, and what it needs; written down in ``published.yaml``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from pytest_vlmrobust.core.boxes import RESIZED_PIXELS
+import yaml
+
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.prediction import ModelRef
 
-BOX_CONVENTIONS = {
-    "qwen2-vl": "thousandths",
-    "qwen2.5-vl": RESIZED_PIXELS,
-    "qwen3-vl": "thousandths",
-    "internvl3.5": "thousandths",
-}
-"""Family to the convention in which it writes boxes; of the others none is documented, and ``pixels`` are taken.
-
-Source: the maintainers' answers in the issues of QwenLM/Qwen3-VL, for Qwen2-VL and Qwen2.5-VL in 676, 940, 947 and 1367, for
-Qwen3-VL in 1486 and 1741; for InternVL its documented data format, which is that of versions 2 to 2.5 and taken to hold for 3.5.
-"""
-_TORCHVISION = frozenset({"smolvlm2", "molmo2"})
-"""Families that have no processor without torchvision."""
-_OWN_CODE = frozenset({"internvl2.5", "molmo", "phi-3.5-vision", "phi-4-multimodal", "minicpm-v", "deepseek-vl2", "kimi-vl"})
-"""Families that transformers 5.23 does not have among its image-text-to-text models: their checkpoints bring code."""
+_LISTED: dict[str, Any] = yaml.load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 _BYTES = {"bfloat16": 2, "float32": 4}
 
 
@@ -38,14 +28,9 @@ class Published:
     prompt_mode: str = "direct"
 
     @property
-    def needs_torchvision(self) -> bool:
-        """Whether it has no processor without torchvision."""
-        return self.family in _TORCHVISION
-
-    @property
     def brings_code(self) -> bool:
         """Whether it runs by code in its checkpoint, which is never run here: such a model has to be served."""
-        return self.family in _OWN_CODE
+        return _of_family(self.family, "needs") == "code"
 
     @property
     def is_served(self) -> bool:
@@ -55,7 +40,7 @@ class Published:
     @property
     def extra(self) -> str:
         """The extra of this package that it needs; empty for none."""
-        return "openai" if self.is_served else "torchvision" if self.needs_torchvision else ""
+        return "openai" if self.is_served else _of_family(self.family, "needs")
 
     @property
     def weights(self) -> dict[str, float]:
@@ -63,7 +48,7 @@ class Published:
         return {dtype: self.billions * size for dtype, size in _BYTES.items()} if self.billions else {}
 
     def ref(self, name: str) -> ModelRef:
-        """Returns it as a model that runs in this process."""
+        """Returns it as a model that runs in this process; raises ModelError where it does not."""
         if not self.hub_id:
             raise ModelError(
                 f"--vlm {name!r}: its weights are not published. Gate it where its makers serve it, or at any proxy that speaks "
@@ -80,52 +65,24 @@ class Published:
             backend="transformers",
             location=self.hub_id,
             prompt_mode=self.prompt_mode,
-            box_convention=BOX_CONVENTIONS.get(self.family, ""),
+            box_convention=_of_family(self.family, "boxes"),
             family=self.family,
             parameters_billion=self.billions,
         )
 
 
-def _sizes(name: str, hub_id: str, family: str, sizes: str, prompt_mode: str = "direct") -> dict[str, Published]:
-    """Returns the members of a family: ``{}`` in name and hub id stands for each size, ``30B-A3B`` for 30 billion in all."""
-    return {
-        name.format(size.lower()): Published(hub_id.format(size), family, float(size.upper().partition("B")[0]), prompt_mode)
-        for size in sizes.split()
-    }
+def _of_family(family: str, fact: str) -> str:
+    return str(_LISTED["families"].get(family, {}).get(fact, ""))
 
 
-PUBLISHED: dict[str, Published] = {
-    **_sizes("qwen2-vl-{}", "Qwen/Qwen2-VL-{}-Instruct", "qwen2-vl", "2B 7B 72B"),
-    **_sizes("qwen2.5-vl-{}", "Qwen/Qwen2.5-VL-{}-Instruct", "qwen2.5-vl", "3B 7B 32B 72B"),
-    **_sizes("qwen3-vl-{}", "Qwen/Qwen3-VL-{}-Instruct", "qwen3-vl", "2B 4B 8B 32B 30B-A3B"),
-    **_sizes("qwen3-vl-{}-thinking", "Qwen/Qwen3-VL-{}-Thinking", "qwen3-vl", "2B 4B 8B 32B 30B-A3B", "thinking"),
-    **_sizes("internvl2.5-{}", "OpenGVLab/InternVL2_5-{}", "internvl2.5", "1B 2B 4B 8B 26B 38B 78B"),
-    **_sizes("internvl3-{}", "OpenGVLab/InternVL3-{}-hf", "internvl3", "1B 2B 8B 14B 38B 78B"),
-    **_sizes("internvl3.5-{}", "OpenGVLab/InternVL3_5-{}-HF", "internvl3.5", "1B 2B 4B 8B 14B 38B 30B-A3B"),
-    **_sizes("gemma-3-{}", "google/gemma-3-{}-it", "gemma-3", "4b 12b 27b"),
-    **_sizes("llava-onevision-{}", "llava-hf/llava-onevision-qwen2-{}-ov-hf", "llava-onevision", "0.5b 7b 72b"),
-    "idefics3-8b": Published("HuggingFaceM4/Idefics3-8B-Llama3", "idefics3", 8),
-    "smolvlm-2.2b": Published("HuggingFaceTB/SmolVLM-Instruct", "smolvlm", 2.2),
-    "smolvlm2-2.2b": Published("HuggingFaceTB/SmolVLM2-2.2B-Instruct", "smolvlm2", 2.2),
-    "pixtral-12b": Published("mistral-community/pixtral-12b", "pixtral", 12),
-    "molmoe-1b": Published("allenai/MolmoE-1B-0924", "molmo", 7),
-    "molmo-7b-o": Published("allenai/Molmo-7B-O-0924", "molmo", 7),
-    "molmo-7b-d": Published("allenai/Molmo-7B-D-0924", "molmo", 7),
-    "molmo-72b": Published("allenai/Molmo-72B-0924", "molmo", 72),
-    **_sizes("molmo2-{}", "allenai/Molmo2-{}", "molmo2", "4B 8B"),
-    "phi-3.5-vision": Published("microsoft/Phi-3.5-vision-instruct", "phi-3.5-vision", 4.2),
-    "phi-4-multimodal": Published("microsoft/Phi-4-multimodal-instruct", "phi-4-multimodal", 5.6),
-    "minicpm-v-2.6": Published("openbmb/MiniCPM-V-2_6", "minicpm-v", 8),
-    "minicpm-o-2.6": Published("openbmb/MiniCPM-o-2_6", "minicpm-v", 8),
-    "deepseek-vl2-tiny": Published("deepseek-ai/deepseek-vl2-tiny", "deepseek-vl2", 3),
-    "deepseek-vl2-small": Published("deepseek-ai/deepseek-vl2-small", "deepseek-vl2", 16),
-    "deepseek-vl2": Published("deepseek-ai/deepseek-vl2", "deepseek-vl2", 27),
-    "kimi-vl-a3b": Published("moonshotai/Kimi-VL-A3B-Instruct", "kimi-vl", 16),
-    "kimi-vl-a3b-thinking": Published("moonshotai/Kimi-VL-A3B-Thinking", "kimi-vl", 16, "thinking"),
-    "gpt-4o": Published("", "gpt"),
-    "gemini-1.5-pro": Published("", "gemini"),
-}
-"""Built-in names. Hub ids and sizes are as their makers publish them, written down and not looked up here; none was run here."""
+def _members(name: str, family: str, id: str = "", sizes: str = "0", mode: str = "direct") -> Iterator[tuple[str, Published]]:  # noqa: A002 - the key of the file
+    for size in sizes.split():
+        billions = float(size.upper().partition("B")[0])
+        yield name.format(size.lower()), Published(id.format(size), family, billions, mode)
+
+
+PUBLISHED: dict[str, Published] = dict(member for entry in _LISTED["models"] for member in _members(**entry))
+"""Built-in names."""
 
 
 def published_at(hub_id: str) -> tuple[str, Published] | None:

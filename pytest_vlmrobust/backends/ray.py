@@ -1,7 +1,7 @@
 """The backend that runs weights on a Ray cluster: actors host the backend that would otherwise run in this process.
 
-A request is put into Ray's object store once and handed to the actor that has the least to do; where that actor is lost, with its
-process or its node, another one is handed it. Nothing but this process writes to the store of answers.
+A request is put into Ray's object store once and handed to the actor that has the least to do. Ray starts the process of a lost
+actor again, wherever there is room. Nothing but this process writes to the store of answers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
+from .chat import malformed
 from .contract import Backend, BackendOptions, Cluster, Prepared, Traits, accepted, failed_prediction, traits_of
 from .devices import device_class, device_for
-from .messages import malformed
 
 _TRIES = 2
 """Actors that a batch may lose before its requests are asked one by one, and that a request alone may lose."""
@@ -35,8 +35,6 @@ _PLACED_WITHIN = 300.0
 _LOOK_SECONDS = 1.0
 _OF_LOADED = ("batches", "failed_batches", "loaded")
 """What a backend says about weights that it loaded: the one in this process loads none."""
-_GIVEN_UP = "the run ended while it was asked"
-
 
 Open: TypeAlias = Callable[[ModelRef, BackendOptions], Backend]
 
@@ -47,68 +45,75 @@ class Host:
     What goes wrong on purpose comes back in words: an exception would have to be the same class on both sides.
     """
 
-    def __init__(self, ref: ModelRef, options: BackendOptions, open_backend: Open) -> None:
-        self._open = functools.partial(open_backend, ref, options)
-        self._backend: Backend | None = None
-        self._alone = threading.Lock()
+    def __init__(self, opening: Callable[[], Backend], expected: Mapping[str, Any]) -> None:
+        self._opening, self._expected = opening, expected
+        self._backend: Any = None
 
-    def look(self) -> tuple[dict[str, Any], str]:
-        """Returns the fingerprint of the model as this node has it, and why it has none."""
+    def look(self) -> str:
+        """Opens the backend; returns why this actor cannot answer as the process that asks it."""
         try:
-            self._backend = self._open()
-            return dict(self._backend.fingerprint()), ""
+            self._backend = self._opening()
+            there, here = dict(self._backend.fingerprint()), self._expected
         except VlmRobustError as error:
-            return {}, str(error)
+            return str(error)
+        names = [name for name in {**here, **there} if canonical_json(here.get(name)) != canonical_json(there.get(name))]
+        parts = [f"{name} is {there.get(name)!r:.200} there and {here.get(name)!r:.200} here" for name in names]
+        return f"its node would answer as another model, for {'; '.join(parts)}" if parts else ""
 
     def infer(self, *requests: Request) -> tuple[list[Prediction], str]:
         """Returns one prediction per request, and why the model is lost where it is."""
-        backend = self._backend
-        if backend is None:
-            raise ValueError("asked before it was looked at")
+        traits = traits_of(self._backend)
         try:
-            traits = traits_of(backend)
             if traits.prepare and traits.infer_prepared:  # one batch is prepared while another one is computed
                 return traits.infer_prepared([traits.prepare(request) for request in requests]), ""
-            with self._alone:
-                return backend.infer(requests), ""
+            return self._backend.infer(requests), ""
         except VlmRobustError as error:
             return [], str(error)
 
     def describe(self) -> dict[str, Any]:
         """Returns what the hosted backend says about itself."""
-        return {} if self._backend is None else self._backend.describe()
+        return dict(self._backend.describe())
 
 
 @dataclass(eq=False)
 class Actor:
-    """One actor, and what became of it."""
+    """One actor; Ray gives it a new process where that is lost."""
 
     number: int
     handle: Any
-    state: str = "waiting"
-    """``waiting`` for a place on the cluster, ``looking`` at the files of the model, ``ready``, or ``gone``."""
+    placed: Any = None
+    """The future that has a result once its process has a place on the cluster."""
+    looked: Any = None
+    """The future of what its process sees of the model: another one for each process."""
+    ready: bool = False
     in_flight: int = 0
+
+    def watch(self) -> None:
+        """Waits for its next process."""
+        self.ready = False
+        self.placed = self.handle.__ray_ready__.options(max_task_retries=-1).remote()
+        self.looked = self.handle.look.options(max_task_retries=-1).remote()
 
 
 class Lost(Exception):
-    """An actor did not answer a batch, and is gone."""
+    """An actor did not answer a batch, and its process is gone."""
 
 
 class RayBackend:
     """One model on the actors of a Ray cluster, each of which loads its weights at its first inference."""
 
     def __init__(self, ref: ModelRef, options: BackendOptions, cluster: Cluster, open_backend: Open) -> None:
-        """Connects to nothing yet."""
+        """Connects to nothing yet; ``open_backend`` opens what actors host, from its registered name."""
         self.ref, self._options, self._cluster, self._opener = ref, options, cluster, open_backend
         self._hosted = open_backend(ref, options)
         """In this process it says what determines answers, and never loads weights."""
-        self._prepares = traits_of(self._hosted).prepare is not None
+        self._depth = 2 if traits_of(self._hosted).prepare else 1
+        """Batches of an actor: one that it computes, and one that it prepares meanwhile."""
         self._changed = threading.Condition()
         self._opening = threading.Lock()
         self._actors: list[Actor] = []
-        self._started = self._lost = self._lost_in_a_row = 0
+        self._lost = self._lost_in_a_row = 0
         self._answers: Counter[str] = Counter()
-        """Answers by actor, those that are gone included."""
         self._loaded: dict[str, Any] = {}
         """What the first actor said about the model once it was loaded."""
         self._problem = ""
@@ -125,23 +130,19 @@ class RayBackend:
         return self.ref.name
 
     @property
-    def lanes(self) -> int:
-        """How many batches may be in flight: for each actor one that it computes, and one that it prepares meanwhile."""
-        with self._changed:
-            return max(1, self._depth * sum(actor.state == "ready" for actor in self._actors))
-
-    @property
     def traits(self) -> Traits:
-        """What the hosted backend says that needs no weights; actors are looked at before they are asked."""
-        hosted = traits_of(self._hosted)
+        """What the hosted backend says that needs no weights; as many batches may be in flight as ready actors take."""
+        if self._actors:
+            self._look()
+        hosted, ready = traits_of(self._hosted), sum(actor.ready for actor in self._actors)
         return Traits(
             counts_tokens=hosted.counts_tokens,
             mixes_cells=hosted.mixes_cells,
-            lanes=self.lanes,
+            lanes=max(1, self._depth * ready),
             prepare=self.prepare,
             infer_prepared=self.infer_prepared,
             seen_size=hosted.seen_size,
-            check=self.check,
+            check=lambda: "",  # actors are looked at before they are asked, and weights in memory do not change
             give_up=self.give_up,
         )
 
@@ -164,7 +165,7 @@ class RayBackend:
         return self.infer_prepared([self.prepare(request) for request in requests])
 
     def prepare(self, request: Request) -> Prepared:
-        """Returns a request that is in Ray's object store, from which any actor takes it, and another one if that is lost."""
+        """Returns a request that is in Ray's object store, from which any actor takes it."""
         if why := malformed(request):
             return Prepared(request, failure=why)
         self._open()
@@ -178,21 +179,15 @@ class RayBackend:
         answers = iter(accepted(self._asked(sound), [one.request for one in sound], self.name) if sound else ())
         return [failed_prediction(one.failure) if one.failure else next(answers) for one in prepared]
 
-    def check(self) -> str:
-        """Returns nothing: actors were looked at before they were asked, and weights in memory do not change."""
-        return ""
-
     def give_up(self) -> None:
         """Ends every inference that is waiting; see :class:`Traits`."""
-        with self._changed:
-            self._given_up = True
+        self._given_up = True
         self._end_actors()
 
     def close(self) -> None:
         """Ends the actors, and with them frees the weights; the connection to the cluster ends with this process."""
         self._end_actors()
-        with self._changed:
-            self._actors, self._given_up, self._lost_in_a_row, self._problem = [], False, 0, ""
+        self._given_up, self._lost_in_a_row, self._problem = False, 0, ""
         self._hosted.close()
 
     # A batch: asked as a whole, then one by one.
@@ -210,26 +205,26 @@ class RayBackend:
         return [failed_prediction(f"{quantity(_TRIES, 'actor')} that were asked this alone were lost: {why}")]
 
     def _answered(self, inputs: Sequence[Any]) -> list[Prediction]:
-        """Returns the answers of one actor."""
+        """Returns the answers of one actor; raises :class:`Lost` where it gives none."""
         import ray
 
         actor = self._borrowed()
+        looked = actor.looked
         try:
             predictions, problem = ray.get(actor.handle.infer.remote(*inputs))
+            if problem and not self._answers:  # the model does not load: it would not in another actor either
+                raise BackendError(problem)
+            if problem:
+                ray.kill(actor.handle, no_restart=False)
+                raise self._lose(actor, looked, problem)
         except ray.exceptions.RayTaskError as error:
             raise BackendError(f"model {self.name!r}: the backend failed in its actor: {_in_words(error)}") from error
         except ray.exceptions.RayError as error:
-            self._replace(actor, _in_words(error))
-            raise Lost(_in_words(error)) from error
+            raise self._lose(actor, looked, _in_words(error)) from error
         finally:
             with self._changed:
                 actor.in_flight -= 1
                 self._changed.notify_all()
-        if problem and not self._answers:  # the model does not load: it would not in another actor either
-            raise BackendError(problem)
-        if problem:
-            self._replace(actor, problem)
-            raise Lost(problem)
         with self._changed:
             self._answers[str(actor.number)] += len(predictions)
             self._lost_in_a_row = 0
@@ -240,63 +235,96 @@ class RayBackend:
 
     # Actors.
 
-    @property
-    def _depth(self) -> int:
-        return 2 if self._prepares else 1
-
     def _borrowed(self) -> Actor:
         """Returns the actor with the least in flight, and counts a batch for it; waits where all have enough."""
         self._open()
-        with self._changed:
-            while True:
-                ready = [actor for actor in self._actors if actor.state == "ready"]
-                free = [actor for actor in ready if actor.in_flight < self._depth]
+        while True:
+            self._look()
+            with self._changed:
                 if self._given_up:
-                    raise BackendError(f"model {self.name!r}: {_GIVEN_UP}")
+                    raise BackendError(f"model {self.name!r}: the run ended while it was asked")
                 if self._lost_in_a_row >= _LOST_IN_A_ROW:
                     raise BackendError(
                         f"model {self.name!r}: {self._lost_in_a_row} actors were lost one after the other, the last one so: "
                         f"{self._problem}. Look at the memory of the nodes and at Ray's logs, and start the run again: answers "
                         "already given are in the store"
                     )
-                if free:
-                    actor = min(free, key=lambda one: one.in_flight)
+                if not self._actors:
+                    raise BackendError(f"model {self.name!r}: no actor can run it. {self._problem}")
+                ready = [actor for actor in self._actors if actor.ready]
+                actor = min(ready, key=lambda one: one.in_flight, default=None)
+                if actor and actor.in_flight < self._depth:
                     actor.in_flight += 1
                     return actor
-                self._require_hope()
-                self._changed.wait(_LOOK_SECONDS)
+                if ready:
+                    self._alive_at = time.monotonic()
+                    self._changed.wait(_LOOK_SECONDS)
+            if not ready:
+                self._require_place()
+                self._look(_LOOK_SECONDS)
 
-    def _require_hope(self) -> None:
-        """Refuses to wait for actors that will not come; whoever calls this holds the lock."""
-        states = {actor.state for actor in self._actors}
-        if states & {"ready", "looking"}:
+    def _require_place(self) -> None:
+        """Refuses to wait for ever for a place on the cluster."""
+        import ray
+
+        if ray.wait([actor.placed for actor in self._actors], timeout=0)[0]:
             self._alive_at = time.monotonic()
-            return
-        if "waiting" not in states:
-            raise BackendError(f"model {self.name!r}: no actor can run it. {self._problem}")
-        if time.monotonic() - self._alive_at > _PLACED_WITHIN:
+        elif time.monotonic() - self._alive_at > _PLACED_WITHIN:
             raise BackendError(
                 f"model {self.name!r}: the cluster had no place for an actor for {_PLACED_WITHIN:.0f} s (each needs "
                 f"{self._resources_in_words()}). Look at 'ray status'; what else runs there may hold it"
             )
 
+    def _look(self, seconds: float = 0.0) -> None:
+        """Makes an actor ready whose node is seen to have the same model in the same environment; ends any other."""
+        import ray
+
+        with self._changed:
+            waiting = {actor.looked: actor for actor in self._actors if not actor.ready}
+        for look in ray.wait(list(waiting), timeout=seconds)[0] if waiting else ():
+            try:
+                problem = ray.get(look)
+            except ray.exceptions.RayError as error:
+                problem = _in_words(error)
+            actor = waiting[look]
+            with self._changed:
+                if actor.looked is not look or actor not in self._actors:
+                    continue
+                actor.ready = not problem
+                if problem:
+                    self._problem = problem
+                    self._actors.remove(actor)
+            if problem:
+                self._options.notice(f"model {self.name!r}: actor {actor.number} is not asked: {problem}")
+                ray.kill(actor.handle)
+
+    def _lose(self, actor: Actor, looked: Any, problem: str) -> Lost:
+        """Notes that the process of an actor is lost, once however many batches it takes with it."""
+        with self._changed:
+            if actor.looked is looked and actor in self._actors:
+                self._lost += 1
+                self._lost_in_a_row += 1
+                self._problem = problem
+                actor.watch()
+                self._options.notice(f"model {self.name!r}: actor {actor.number} was lost ({problem}); another one is started")
+        return Lost(problem)
+
     def _open(self) -> None:
         """Connects and starts actors, unless that is done."""
         with self._opening:
-            if self._actors or self._given_up:
+            if self._actors or self._given_up or self._problem:
                 return
             self._connect()
+            each = self._resources_in_words()
             count = self._cluster.actors or self._places()
             if not count:
                 raise BackendError(
-                    f"model {self.name!r}: no node of the cluster offers {self._resources_in_words()}. Ask for less "
+                    f"model {self.name!r}: no node of the cluster offers {each}. Ask for less "
                     "(--vlm-ray-cpus, --vlm-ray-gpus), or say --vlm-ray-actors N where the cluster grows when it is asked"
                 )
-            each = self._resources_in_words()
             self._options.notice(f"model {self.name!r}: runs on {quantity(count, 'actor')}, each with {each}")
             self._alive_at = time.monotonic()
-            for _ in range(count):
-                self._start()
+            self._actors = [self._started(number) for number in range(1, count + 1)]
 
     def _connect(self) -> None:
         import ray
@@ -332,20 +360,19 @@ class RayBackend:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         return sum(min(int(node.get(kind, 0.0) / amount + 1e-9) for kind, amount in asked.items()) for node in nodes)
 
-    def _start(self) -> None:
-        """Starts an actor, and a thread that looks at it once it has a place."""
+    def _started(self, number: int) -> Actor:
         import ray
 
-        asked = self._resources()
+        needs = self._resources()
         kind = ray.remote(
-            num_cpus=asked["CPU"],
-            num_gpus=asked.get("GPU", 0),
-            max_restarts=0,  # a lost actor is replaced here, where it is counted
-            max_task_retries=0,
-            max_concurrency=self._depth + 1,
+            num_cpus=needs["CPU"],
+            num_gpus=needs.get("GPU", 0),
+            max_restarts=-1,
+            max_task_retries=0,  # a batch that loses one process after the other is asked request by request
+            max_concurrency=self._depth,
             scheduling_strategy="SPREAD",
         )(Host)
-        told = BackendOptions(
+        options = BackendOptions(
             device=self._device,
             batch_size=self._options.batch_size,
             threads=self._options.threads,
@@ -353,72 +380,20 @@ class RayBackend:
             image_backend=self._options.image_backend,
             preprocessing=self._options.preprocessing,
         )
-        with self._changed:
-            self._started += 1
-            actor = Actor(self._started, kind.remote(self.ref, told, self._opener))
-            self._actors.append(actor)
-        threading.Thread(target=self._look_at, args=(actor,), name="vlm-actor", daemon=True).start()
-
-    def _look_at(self, actor: Actor) -> None:
-        """Makes an actor ready once its node is seen to have the same model in the same environment."""
-        import ray
-
-        try:
-            ray.get(actor.handle.__ray_ready__.remote())
-            with self._changed:
-                actor.state = "looking" if actor.state == "waiting" else actor.state
-            found, problem = ray.get(actor.handle.look.remote())
-            problem = problem or self._difference(found)
-        except ray.exceptions.RayError as error:
-            if actor.state != "gone":  # its node went before it was asked anything
-                self._replace(actor, _in_words(error))
-            return
-        except VlmRobustError as error:
-            problem = str(error)
-        if problem:
-            self._options.notice(f"model {self.name!r}: actor {actor.number} is not asked: {problem}")
-            self._end(actor, problem)
-            return
-        with self._changed:
-            actor.state = "ready" if actor.state == "looking" else actor.state
-            self._changed.notify_all()
-
-    def _difference(self, found: Mapping[str, Any]) -> str:
-        """Returns in words by what a node would give other answers than this process; empty where by nothing."""
-        ours = self.fingerprint()
-        names = [name for name in {**ours, **found} if canonical_json(ours.get(name)) != canonical_json(found.get(name))]
-        parts = [f"{name} is {found.get(name)!r:.200} there and {ours.get(name)!r:.200} here" for name in names]
-        return f"its node would answer as another model, for {'; '.join(parts)}" if parts else ""
-
-    def _replace(self, actor: Actor, problem: str) -> None:
-        """Puts another actor in the place of one that is lost, once however many batches it takes with it."""
-        if not self._end(actor, problem):
-            return
-        with self._changed:
-            self._lost += 1
-            self._lost_in_a_row += 1
-            goes_on = not self._given_up and self._lost_in_a_row < _LOST_IN_A_ROW
-        if goes_on:
-            self._options.notice(f"model {self.name!r}: actor {actor.number} was lost ({problem}); another one is started")
-            self._start()
-
-    def _end(self, actor: Actor, problem: str) -> bool:
-        """Ends an actor; returns whether it was there."""
-        import ray
-
-        with self._changed:
-            was_there = actor.state != "gone"
-            actor.state, self._problem = "gone", problem
-            self._changed.notify_all()
-        if was_there and ray.is_initialized():
-            ray.kill(actor.handle)
-        return was_there
+        opening = functools.partial(self._opener, self.ref, options)
+        actor = Actor(number, kind.remote(opening, dict(self.fingerprint())))
+        actor.watch()
+        return actor
 
     def _end_actors(self) -> None:
         with self._changed:
-            actors = list(self._actors)
-        for actor in actors:
-            self._end(actor, _GIVEN_UP)
+            actors, self._actors = self._actors, []
+            self._changed.notify_all()
+        if actors:
+            import ray
+
+            for actor in actors if ray.is_initialized() else ():
+                ray.kill(actor.handle)
 
 
 def _in_words(error: Exception) -> str:

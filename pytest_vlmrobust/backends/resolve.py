@@ -16,10 +16,9 @@ from pytest_vlmrobust.core.words import first_few
 
 from .contract import Backend, BackendOptions, traits_of
 from .devices import wait_passively
-from .digests import base_of, is_adapter, missing_parts
 from .engine import ChatBackend
 from .generation import generation_for
-from .identity import IdentifiedBackend
+from .identity import IdentifiedBackend, base_of, is_adapter, missing_parts
 from .models_file import check_dtype, read_models
 from .published import PUBLISHED
 from .served import read_typed, without_secrets

@@ -24,8 +24,7 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import ModelRef
 
 from .contract import BackendOptions
-from .digests import commit_of
-from .identity import identity_of
+from .identity import commit_of, identity_of
 from .openai import OpenAIBackend
 
 PROGRAMS = {"vllm": "vllm", "sglang": "python", "transformers": "transformers"}

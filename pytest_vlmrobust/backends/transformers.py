@@ -20,20 +20,18 @@ from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 
-from .answering import Job, answer_by_halves, batches, failure_reason, is_out_of_memory
-from .batch_size import BatchSize, held_bytes, room_for_twice
+from .answering import BatchSize, Job, answer_by_halves, batches, failure_reason, is_out_of_memory
+from .chat import malformed
 from .contract import BackendOptions, Prepared, Traits, failed_prediction
-from .devices import SPREADS, device_class, device_for
-from .digests import adapter_digests, adapter_state, checkpoint_digests, checkpoint_state, commit_of
+from .devices import SPREADS, device_class, device_for, held_bytes, room_for_twice
 from .generation import TEXT_INSTEAD, generation_for, scores_letters
-from .identity import decoding_of
+from .identity import adapter_digests, adapter_state, checkpoint_digests, checkpoint_state, commit_of, decoding_of
 from .lanes import Lanes
-from .messages import malformed
 from .qwen_images import preprocessing_of
 
 if TYPE_CHECKING:
     from .answering import Answered, Answerer, Details
-    from .letters import LetterTokens
+    from .generation import LetterTokens
     from .loading import Loaded, ModelSource, Placement
 
 ENCODING_VERSION = 1

@@ -16,8 +16,8 @@ from pytest_vlmrobust.core.prediction import ModelRef
 
 from .chat import completion
 from .contract import BackendOptions, Traits
-from .digests import commit_of
 from .engine import ChatBackend
+from .identity import commit_of
 
 _SET_HERE = {
     "model": "'path' or 'id'",

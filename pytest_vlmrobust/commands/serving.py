@@ -132,7 +132,7 @@ def _gate(model: str, revision: str, port: int) -> str:
 
 def _revision(ref: ModelRef) -> str:
     """Returns what tells the weights from others: of a directory the digest of its files, of the hub what is declared."""
-    from pytest_vlmrobust.backends.digests import checkpoint_digests
+    from pytest_vlmrobust.backends.identity import checkpoint_digests
     from pytest_vlmrobust.core.fingerprint import fingerprint
 
     folder = Path(ref.location)

@@ -15,7 +15,7 @@ from rows import Batch, Packer
 from transformers import Qwen2VLForConditionalGeneration
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.backends.messages import message
+from pytest_vlmrobust.backends.chat import message
 from pytest_vlmrobust.core.cell import CLEAN, Setting
 from pytest_vlmrobust.core.sample import ImageSource, Sample
 from pytest_vlmrobust.evaluation.run.prompts import prompt

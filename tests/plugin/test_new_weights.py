@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pytest_vlmrobust.backends import digests
+from pytest_vlmrobust.backends import identity as digests
 
 from .conftest import Project
 

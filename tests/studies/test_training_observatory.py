@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.backends.messages import message
+from pytest_vlmrobust.backends.chat import message
 from pytest_vlmrobust.core.cell import CLEAN
 from pytest_vlmrobust.demo.faces import PortraitImage
 from pytest_vlmrobust.evaluation.run.prompts import prompt

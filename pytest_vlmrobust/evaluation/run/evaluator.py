@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.backends import generation_for
-from pytest_vlmrobust.backends.batch_size import START
-from pytest_vlmrobust.backends.contract import Backend, Guard
+from pytest_vlmrobust.backends.contract import START, Backend, Guard
 from pytest_vlmrobust.core.cell import AGAIN, EXCHANGED, NO_IMAGE, Cell, Setting, Step
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, DatasetError, ImageError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint, fingerprints_after

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pytest_vlmrobust.backends.answering import Job, answer_by_halves, batches, is_out_of_memory
-from pytest_vlmrobust.backends.letters import LetterTokens
+from pytest_vlmrobust.backends.generation import LetterTokens
 from pytest_vlmrobust.core.errors import BackendError
 from pytest_vlmrobust.core.prediction import Prediction, Request
 

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_vlmrobust.backends import BackendOptions, batch_size, open_backend, resolve, transformers
-from pytest_vlmrobust.backends.batch_size import LARGEST, START, BatchSize, free_bytes, held_bytes, room_for_twice
+from pytest_vlmrobust.backends.answering import LARGEST, BatchSize
+from pytest_vlmrobust.backends.contract import START
+from pytest_vlmrobust.backends.devices import free_bytes, held_bytes, room_for_twice
 from pytest_vlmrobust.core.prediction import Request
 
 GIB = 1 << 30

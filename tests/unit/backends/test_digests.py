@@ -10,8 +10,8 @@ from typing import Any
 import huggingface_hub
 import pytest
 
-from pytest_vlmrobust.backends import digests
-from pytest_vlmrobust.backends.digests import (
+from pytest_vlmrobust.backends import identity as digests
+from pytest_vlmrobust.backends.identity import (
     DigestCache,
     adapter_digests,
     adapter_state,

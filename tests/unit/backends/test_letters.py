@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_vlmrobust.backends.letters import LetterTokens, letter_logprobs, letter_tokens, most_probable
+from pytest_vlmrobust.backends.generation import LetterTokens, letter_logprobs, letter_tokens, most_probable
 
 WORDS = ["assistant:", " A", " B", "A", "B", "\nA", " ", "\n", "a"]
 

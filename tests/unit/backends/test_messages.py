@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_vlmrobust.backends.messages import ControlTokens
+from pytest_vlmrobust.backends.chat import ControlTokens
 
 TOKENS = ControlTokens(["<|im_end|>", "<image>", "<image_soft>", "<image>x", "\n", "\n\n", "#", " #"])
 

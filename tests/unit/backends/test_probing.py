@@ -98,7 +98,7 @@ def test_a_probe_says_how_a_server_begins_its_answers(server: ModelServer, mode:
 
 
 def test_a_server_that_follows_a_bias_is_asked_by_it_where_its_tokenizer_is_declared(server: ModelServer) -> None:
-    from pytest_vlmrobust.backends.letters import letters_of
+    from pytest_vlmrobust.backends.generation import letters_of
     from pytest_vlmrobust.backends.loading import ModelSource, load_tokenizer
 
     letters = letters_of(*load_tokenizer(ModelSource(TINY, offline=True)), ("A", "B", "C", "D")).ids

@@ -25,8 +25,7 @@ from PIL import Image
 from pytest_vlmrobust.backends import Backend, BackendOptions, loading, open_backend, resolve
 from pytest_vlmrobust.backends import transformers as transformers_module
 from pytest_vlmrobust.backends.answering import Answered, Answerer, Job
-from pytest_vlmrobust.backends.batch_size import held_bytes
-from pytest_vlmrobust.backends.devices import Leased
+from pytest_vlmrobust.backends.devices import Leased, held_bytes
 from pytest_vlmrobust.backends.qwen_images import Patches
 from pytest_vlmrobust.backends.transformers import TransformersBackend
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra

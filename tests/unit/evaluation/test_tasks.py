@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_vlmrobust.backends.messages import malformed, message
+from pytest_vlmrobust.backends.chat import malformed, message
 from pytest_vlmrobust.core.boxes import CONVENTIONS, Localisation, box_space, overlap
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.prediction import PROMPT_MODES, Request
