@@ -56,16 +56,13 @@ class NoLogprobs(Exception):
 def messages_of(request: Request) -> list[dict[str, Any]]:
     """Returns the conversation for a request: one user message, each image as a PNG in a data URL, which loses nothing."""
     whole = message(request.images, request.text)
-    return [{**whole, "content": [_part(part) for part in whole["content"]]}]
-
-
-def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    if part["type"] == "text":
-        return dict(part)
-    file = io.BytesIO()
-    part["image"].save(file, format="PNG", compress_level=1)  # larger levels take most of the time and save little
-    url = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-    return {"type": "image_url", "image_url": {"url": url}}
+    for part in whole["content"]:
+        if part["type"] == "image":
+            file = io.BytesIO()
+            part.pop("image").save(file, format="PNG", compress_level=1)  # larger levels take most of the time and save little
+            url = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+            part |= {"type": "image_url", "image_url": {"url": url}}
+    return [whole]
 
 
 def letters_body(messages: Sequence[Mapping[str, Any]], *, limit: int = 1) -> dict[str, Any]:
@@ -202,16 +199,11 @@ class ControlTokens:
         """
         total = 0
         while self._pattern is not None:  # breaking one token can leave another; each pass breaks all that are left
-            text, found = self._pattern.subn(lambda match: _split(match[0]), text)
+            text, found = self._pattern.subn(lambda match: re.sub(r"^\s*\S", r"\g<0> ", match[0]), text)
             total += found
             if not found:
                 break
         return text, total
-
-
-def _split(token: str) -> str:
-    after = len(token) - len(token.lstrip()) + 1
-    return f"{token[:after]} {token[after:]}"
 
 
 # Replies.
@@ -248,7 +240,8 @@ def letter_prediction(reply: Any, letters: Sequence[str]) -> Prediction:
     listed = first_logprobs(choice)
     if listed is None:
         raise NoLogprobs
-    found = {letter: value for letter in letters if (value := _logprob_of(letter, listed)) is not None}
+    by_token = {bare(token): value for token, value in sorted(listed, key=lambda pair: pair[1])}  # the last one wins
+    found = {letter: by_token[letter] for letter in letters if letter in by_token}
     if not found:
         return Prediction(content, LETTER_LOGITS, "no_letter" if listed else "empty", details=details)
     if len(found) < len(letters):
@@ -310,17 +303,14 @@ def facts_of(reply: Mapping[str, Any]) -> dict[str, str | int | float]:
     if usage is not None and not isinstance(usage, dict):
         bad = {"usage": usage}
     if bad:
-        found[UNUSABLE_COUNTS] = ", ".join(f"{name} {_shown(value)}" for name, value in bad.items())
+        shown = {name: f"{value!r:.40}" if isinstance(value, str | int | float) else None for name, value in bad.items()}
+        found[UNUSABLE_COUNTS] = ", ".join(f"{name} {shown[name] or f'a {type(bad[name]).__name__}'}" for name in bad)
     names = {"model": "server_model", "system_fingerprint": "system_fingerprint"}
     found |= {ours: reply[theirs][:_LONGEST_FACT] for theirs, ours in names.items() if isinstance(reply.get(theirs), str)}
     finish = first_choice(reply).get("finish_reason")
     if isinstance(finish, str) and finish and finish.lower() not in _ENDS:
         found[UNKNOWN_END] = finish[:_LONGEST_FACT]
     return found
-
-
-def _shown(value: Any) -> str:
-    return f"{value!r:.40}" if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
 
 
 def _parts(reply: Any) -> tuple[Mapping[str, Any], str, str]:
@@ -353,7 +343,3 @@ def _message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise Malformed("a choice without a message")
     return found
-
-
-def _logprob_of(letter: str, listed: Sequence[tuple[str, float]]) -> float | None:
-    return max((value for token, value in listed if bare(token) == letter), default=None)

@@ -239,28 +239,22 @@ def accepted(predictions: object, requests: Sequence[Request], model: str) -> li
             f"the backend of model {model!r} returned {given} to {len(requests)} requests. Expected a list with one prediction "
             "per request: fix the backend"
         )
-    return [_accepted(prediction, request, model) for prediction, request in zip(predictions, requests, strict=True)]
-
-
-def _accepted(prediction: object, request: Request, model: str) -> Prediction:
-    if not isinstance(prediction, Prediction):
-        return _broken(model, f"a {type(prediction).__name__} in place of a Prediction")
-    problem = _flaw(prediction, request)
-    return _broken(model, problem) if problem else prediction
-
-
-def _broken(model: str, problem: str) -> Prediction:
-    return failed_prediction(f"the backend of model {model!r} broke its contract: it returned {problem}. Fix the backend")
+    broken = f"the backend of model {model!r} broke its contract: it returned"
+    return [
+        failed_prediction(f"{broken} {flaw}. Fix the backend") if (flaw := _flaw(prediction, request)) else prediction
+        for prediction, request in zip(predictions, requests, strict=True)
+    ]
 
 
 def _flaw(prediction: Any, request: Request) -> str:
     """Returns what is wrong with a prediction, in words; empty where nothing is."""
+    if not isinstance(prediction, Prediction):
+        return f"a {type(prediction).__name__} in place of a Prediction"
     if not isinstance(prediction.text, str) or not isinstance(prediction.error, str):
         return "a text that is no str"
-    if len(prediction.text) > LONGEST_TEXT:
-        return f"a text of {len(prediction.text)} characters, and at most {LONGEST_TEXT} are taken"
-    if len(prediction.error) > LONGEST_TEXT:
-        return f"an error of {len(prediction.error)} characters, and at most {LONGEST_TEXT} are taken"
+    for kind, text in (("a text", prediction.text), ("an error", prediction.error)):
+        if len(text) > LONGEST_TEXT:
+            return f"{kind} of {len(text)} characters, and at most {LONGEST_TEXT} are taken"
     if prediction.method not in METHODS:
         return f"the method {prediction.method!r:.100}, expected one of {', '.join(METHODS)}"
     if prediction.finish_reason not in _ENDS:
@@ -363,15 +357,6 @@ class Guard:
     def traits(self) -> Traits:
         """What it says of itself by now."""
         return self._within("traits", "has not given its traits", self._looked_at)
-
-    def says(self, trait: str) -> bool:
-        """Returns what a trait such as ``counts_tokens`` says."""
-        return bool(getattr(self.traits, trait))
-
-    @property
-    def batch_size(self) -> int | None:
-        """How many requests it takes at a time, if it says so by now."""
-        return self.traits.batch_size
 
     @property
     def lanes(self) -> int:

@@ -72,17 +72,15 @@ def load_processor(source: ModelSource, image_backend: str) -> Any:
             f"{source.location}: the checkpoint has no chat template, so nobody can say how a question is put to it. "
             "Add chat_template.jinja (base models without one cannot be gated on questions)"
         )
-    _pad_left(processor.tokenizer)
+    tokenizer = processor.tokenizer
+    tokenizer.padding_side = "left"
+    if tokenizer.pad_token_id is None:  # masked out everywhere, so any token serves
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return processor
 
 
-def limit_pixels(processor: Any, least: int | None, most: int | None) -> None:
-    """Sets how many pixels an image may have after resizing, for processors that resize by area."""
-    limit_image_pixels(processor.image_processor, least, most)
-
-
-def limit_image_pixels(images: Any, least: int | None, most: int | None) -> None:
-    """Does what ``limit_pixels`` does, to an image processor."""
+def limit_pixels(images: Any, least: int | None, most: int | None) -> None:
+    """Sets how many pixels an image may have after resizing, for image processors that resize by area."""
     if least is None and most is None:
         return
     if "min_pixels" not in type(images).valid_kwargs.__annotations__:
@@ -101,7 +99,9 @@ def limit_image_pixels(images: Any, least: int | None, most: int | None) -> None
 
 def load_image_processor(source: ModelSource, image_backend: str) -> Any:
     """Returns the image processor of a model alone."""
-    return _part("image_processor", "", source, image_backend)
+    from transformers import AutoImageProcessor
+
+    return AutoImageProcessor.from_pretrained(source.location, backend=image_backend, **source.arguments)
 
 
 def picture_size(images: Any, grid: Sequence[int]) -> tuple[int, int] | None:
@@ -135,29 +135,20 @@ def _size(images: Any) -> dict[str, int]:
     return {key: value for key, value in dict(images.size).items() if value is not None}
 
 
-def _pad_left(tokenizer: Any) -> None:
-    tokenizer.padding_side = "left"
-    if tokenizer.pad_token_id is None:  # masked out everywhere, so any token serves
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
-
-
 def _assembled(source: ModelSource, image_backend: str) -> Any:
     from transformers import AutoProcessor
 
     kind, settings = _kind_and_settings(source)
     parts = kind.get_attributes() if kind is not None else []
     if "image_processor" not in parts or not set(parts) <= {"image_processor", "tokenizer", "video_processor"}:
-        return _with_image_backend(AutoProcessor.from_pretrained(source.location, **source.arguments), source, image_backend)
+        processor = AutoProcessor.from_pretrained(source.location, **source.arguments)
+        if getattr(processor, "image_processor", None) is None:
+            raise BackendError(f"{source.location}: {type(processor).__name__} takes no images: not a vision-language model")
+        if processor.image_processor.backend != image_backend:
+            processor.image_processor = load_image_processor(source, image_backend)
+        return processor
     arguments = [_part(part, kind.__name__, source, image_backend) for part in parts]
     return _without_video_check(kind).from_args_and_dict(arguments, settings)
-
-
-def _with_image_backend(processor: Any, source: ModelSource, image_backend: str) -> Any:
-    if getattr(processor, "image_processor", None) is None:
-        raise BackendError(f"{source.location}: {type(processor).__name__} takes no images: not a vision-language model")
-    if processor.image_processor.backend != image_backend:
-        processor.image_processor = _part("image_processor", type(processor).__name__, source, image_backend)
-    return processor
 
 
 def _kind_and_settings(source: ModelSource) -> tuple[Any, dict[str, Any]]:
@@ -181,12 +172,12 @@ def _kind_and_settings(source: ModelSource) -> tuple[Any, dict[str, Any]]:
 
 
 def _part(part: str, kind: str, source: ModelSource, image_backend: str) -> Any:
-    from transformers import AutoImageProcessor, AutoTokenizer, AutoVideoProcessor
+    from transformers import AutoTokenizer, AutoVideoProcessor
 
     if part == "tokenizer":
         return AutoTokenizer.from_pretrained(source.location, **source.arguments)
     if part == "image_processor":
-        return AutoImageProcessor.from_pretrained(source.location, backend=image_backend, **source.arguments)
+        return load_image_processor(source, image_backend)
     if kind in _VIDEO_IS_NEEDED:
         return AutoVideoProcessor.from_pretrained(source.location, **source.arguments)
     return None
@@ -278,59 +269,50 @@ def load(source: ModelSource, placement: Placement, system_prompt: str = "") -> 
     placement = dataclasses.replace(placement, device=lease.device)
     _require_room(source, placement)
     import_losses()
-    try:
+    with _explained("model", source):
         _refuse_adapter_on_hub(source)
-        if source.runs_code:
-            _refuse_foreign_code(source)
+        _refuse_foreign_code(source)
         processor = load_processor(source, placement.image_backend)
-        limit_pixels(processor, placement.min_pixels, placement.max_pixels)
-        processor.image_processor = _by_preprocessing(processor.image_processor, placement.preprocessing)
+        processor.image_processor = _set_up(processor.image_processor, placement)
         prompt = _plain_prompt(processor, source, system_prompt)
         model, notes = _load_weights(source, placement)
-    except VlmRobustError:
-        raise
-    except Exception as error:  # whatever the library raises about a checkpoint
-        raise BackendError(f"the model at {source.location!r} does not load: {_explained(error)}") from error
-    stop_ids = _stop_ids(model, processor.tokenizer)
+    saved = model.generation_config.eos_token_id
+    ends = [*(saved if isinstance(saved, list) else [saved]), processor.tokenizer.eos_token_id]
+    stop_ids = frozenset(int(token) for token in ends if token is not None)
     if not stop_ids:
         notes.append(
             "has no token that ends a text (eos_token_id in generation_config.json, or eos_token of the tokenizer): each text "
             "runs to max_new_tokens"
         )
     _forget_saved_generation(model, processor.tokenizer, stop_ids)
-    image_token_id = getattr(model.config, "image_token_id", None)
-    control = ControlTokens.of(processor)
     devices = _devices_of(model, placement)
-    shares_weights = not placement.quantization and len({device_class(place) for place in _places(model)}) == 1
     return Loaded(
         model,
         processor,
         devices[0],
-        control,
+        ControlTokens.of(processor),
         stop_ids,
-        image_token_id,
+        getattr(model.config, "image_token_id", None),
         prompt,
         lease.note,
         tuple(notes),
         devices,
-        shares_weights,
+        not placement.quantization and len({device_class(place) for place in _places(model)}) == 1,
         system_prompt,
     )
 
 
 def load_tokenizer(source: ModelSource) -> tuple[Any, str]:
     """Loads the tokenizer alone; returns it with a rendered prompt that ends where the model's answer begins."""
-    try:
+    with _explained("tokenizer", source):
         processor = load_processor(source, "pil")
         return processor.tokenizer, _plain_prompt(processor, source)
-    except VlmRobustError:
-        raise
-    except Exception as error:  # whatever the library raises about a checkpoint
-        raise BackendError(f"the tokenizer at {source.location!r} does not load: {_explained(error)}") from error
 
 
 def _refuse_foreign_code(source: ModelSource) -> None:
     """Refuses a checkpoint that has code of another one run, of which no revision is said."""
+    if not source.runs_code:
+        return
     from transformers import PretrainedConfig, ProcessorMixin
     from transformers.models.auto.image_processing_auto import get_image_processor_config
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
@@ -352,21 +334,14 @@ def _refuse_foreign_code(source: ModelSource) -> None:
 
 def load_images_part(source: ModelSource, placement: Placement) -> Any:
     """Loads the image processor alone, with the pixel limits asked for."""
-    try:
-        if source.runs_code:
-            _refuse_foreign_code(source)
-        images = load_image_processor(source, placement.image_backend)
-        limit_image_pixels(images, placement.min_pixels, placement.max_pixels)
-        images = _by_preprocessing(images, placement.preprocessing)
-    except VlmRobustError:
-        raise
-    except Exception as error:  # whatever the library raises about a checkpoint
-        raise BackendError(f"the image processor at {source.location!r} does not load: {_explained(error)}") from error
-    return images
+    with _explained("image processor", source):
+        _refuse_foreign_code(source)
+        return _set_up(load_image_processor(source, placement.image_backend), placement)
 
 
-def _by_preprocessing(images: Any, preprocessing: str) -> Any:
-    return accelerated(images) if preprocessing == FAST else images
+def _set_up(images: Any, placement: Placement) -> Any:
+    limit_pixels(images, placement.min_pixels, placement.max_pixels)
+    return accelerated(images) if placement.preprocessing == FAST else images
 
 
 def _plain_prompt(processor: Any, source: ModelSource, system_prompt: str = "") -> str:
@@ -569,12 +544,6 @@ def embed_by_matrix(model: Any) -> None:
             module.__class__ = PatchProduct
 
 
-def _stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    saved = model.generation_config.eos_token_id
-    several = saved if isinstance(saved, list) else [saved]
-    return frozenset(int(token) for token in [*several, tokenizer.eos_token_id] if token is not None)
-
-
 def _forget_saved_generation(model: Any, tokenizer: Any, stop_ids: frozenset[int]) -> None:
     """Replaces the generation settings saved with the weights: what is not set by us must not reach the answers."""
     from transformers import GenerationConfig
@@ -584,14 +553,22 @@ def _forget_saved_generation(model: Any, tokenizer: Any, stop_ids: frozenset[int
     )
 
 
-def _explained(error: Exception) -> str:
-    text = str(error)
-    first = (text.strip().splitlines() or ["(no message)"])[0]
-    otherwise = _INSTALL if isinstance(error, ImportError) else _ELSE
-    if isinstance(error, ModuleNotFoundError):
-        otherwise = f"Install it: pip install {error.name}"
-    remedy = next((remedy for sign, remedy in _REMEDIES if sign in f"{type(error).__name__} {text}".lower()), otherwise)
-    return f"{type(error).__name__}: {first.rstrip(' .')}. {remedy}"
+@contextmanager
+def _explained(part: str, source: ModelSource) -> Iterator[None]:
+    """Says what to do about whatever the library raises about a checkpoint."""
+    try:
+        yield
+    except VlmRobustError:
+        raise
+    except Exception as error:
+        text = str(error)
+        first = (text.strip().splitlines() or ["(no message)"])[0]
+        otherwise = _INSTALL if isinstance(error, ImportError) else _ELSE
+        if isinstance(error, ModuleNotFoundError):
+            otherwise = f"Install it: pip install {error.name}"
+        remedy = next((remedy for sign, remedy in _REMEDIES if sign in f"{type(error).__name__} {text}".lower()), otherwise)
+        why = f"{type(error).__name__}: {first.rstrip(' .')}. {remedy}"
+        raise BackendError(f"the {part} at {source.location!r} does not load: {why}") from error
 
 
 _NO_ROOM = (

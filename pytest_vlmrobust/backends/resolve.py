@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,14 +36,6 @@ def names() -> list[str]:
     return [*MODELS.names(), *PUBLISHED]
 
 
-def builtin_model(name: str) -> ModelRef | None:
-    """Returns the built-in model called ``name``, or None."""
-    if name in MODELS:
-        return MODELS.get(name)()
-    found = PUBLISHED.get(name)
-    return None if found is None else found.ref(name)
-
-
 ORDER = (
     "A name is looked up as: an entry of the models file (--vlm-models); a built-in name; openai:BASE_URL#MODEL[@REVISION]; "
     "scripted:FILE; a local checkpoint directory; a hub id 'owner/name'"
@@ -52,7 +45,7 @@ ORACLES = Path(__file__).parent / "oracles"
 """Scripted models with declared faults that come with the package."""
 ORACLE = "oracle"
 """The folder, as it is typed, of the scripted models that come with the package."""
-_SCHEMES = ("openai:", "scripted:")
+_SCHEMES = ("openai", "scripted")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 _LOCAL_START = (".", "/", "~", os.sep)
@@ -72,7 +65,12 @@ def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = N
         ModelError: something does, and cannot be used as it is.
     """
     own = read_models(models_file) if models_file else {}
-    ref = own.get(name) or builtin_model(name) or _by_scheme(name) or _by_place(name)
+    scheme, colon, rest = name.partition(":")
+    ref = own.get(name) or (MODELS.get(name)() if name in MODELS else None)
+    ref = PUBLISHED[name].ref(name) if ref is None and name in PUBLISHED else ref
+    if ref is None and colon and scheme in _SCHEMES:
+        ref = _openai(name, rest) if scheme == "openai" else _scripted(name, rest)
+    ref = ref or _by_place(name)
     if ref is None:
         entries = f"The models file has {first_few(own)}. " if own else ""
         raise UnknownName("model", name, [*own, *names()], more=f"{entries}{ORDER}.{_scheme_meant(name)}")
@@ -123,19 +121,10 @@ def _shown(name: str) -> str:
     return without_secrets(name) if "://" in name else name
 
 
-def _by_scheme(name: str) -> ModelRef | None:
-    scheme, colon, rest = name.partition(":")
-    if colon and scheme == "openai":
-        return _openai(name, rest)
-    if colon and scheme == "scripted":
-        return _scripted(name, rest)
-    return None
-
-
 def _scheme_meant(name: str) -> str:
     """Returns the scheme that is nearest to the one of a name; empty where it has none, or none is near."""
     scheme, colon, _ = name.partition(":")
-    return did_you_mean(scheme, _SCHEMES) if colon else ""
+    return did_you_mean(scheme, [f"{known}:" for known in _SCHEMES]) if colon else ""
 
 
 def _openai(name: str, rest: str) -> ModelRef:
@@ -173,18 +162,20 @@ def oracles() -> list[str]:
 def _by_place(name: str) -> ModelRef | None:
     folder = typed_path(name, given_as="--vlm")
     if folder.is_dir():
-        return _directory(name, folder)
+        if not (folder / "config.json").is_file() and not is_adapter(folder):
+            found = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+            raise ModelError(
+                f"--vlm {name!r}: the directory {str(folder)!r} is not a checkpoint as transformers saves it. "
+                f"Missing: {'; '.join(missing_parts(folder))}. It holds: {found}"
+            )
+        return ModelRef(name=model_id(name), backend="transformers", location=str(folder.resolve()))
     if "://" in name:
         raise ModelError(f"--vlm {without_secrets(name)!r}: a URL alone names no model. {ORDER}.{_scheme_meant(name)}")
-    if _is_written_as_path(name):
+    if name.startswith(_LOCAL_START) or name.endswith(("/", os.sep)) or name.count("/") > 1:  # written as a path
         raise ModelError(f"--vlm {name!r}: there is no directory {str(folder)!r}. {ORDER}")
     if _HUB_ID.match(name):
         return ModelRef(name=model_id(name), backend="transformers", location=name)
     return None
-
-
-def _is_written_as_path(name: str) -> bool:
-    return name.startswith(_LOCAL_START) or name.endswith(("/", os.sep)) or name.count("/") > 1
 
 
 def _with_base(ref: ModelRef) -> ModelRef:
@@ -203,16 +194,6 @@ def _with_base(ref: ModelRef) -> ModelRef:
             "'revision', and this directory as 'adapter'. Or merge them (merge_and_unload of peft), and save model and processor"
         )
     return dataclasses.replace(ref, location=str(Path(base).resolve()), adapter=str(folder.resolve()))
-
-
-def _directory(name: str, folder: Path) -> ModelRef:
-    if not (folder / "config.json").is_file() and not is_adapter(folder):
-        found = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
-        raise ModelError(
-            f"--vlm {name!r}: the directory {str(folder)!r} is not a checkpoint as transformers saves it. "
-            f"Missing: {'; '.join(missing_parts(folder))}. It holds: {found}"
-        )
-    return ModelRef(name=model_id(name), backend="transformers", location=str(folder.resolve()))
 
 
 # Names of backends to the functions that open them; packages add theirs by the entry-point group ``backends``.
@@ -273,28 +254,21 @@ def _open_scripted(ref: ModelRef, options: BackendOptions) -> Backend:
     return opened
 
 
-def _open_openai(ref: ModelRef, options: BackendOptions) -> Backend:
-    from .openai import OpenAIBackend
+def _opener(module: str, kind: str) -> Factory:
+    """Returns what opens a backend of this package; its module is imported then."""
 
-    return OpenAIBackend(ref, options)
+    def opened(ref: ModelRef, options: BackendOptions) -> Backend:
+        backend: Backend = getattr(import_module(f".{module}", __package__), kind)(ref, options)
+        return backend
 
-
-def _open_vllm(ref: ModelRef, options: BackendOptions) -> Backend:
-    from .vllm import VllmBackend
-
-    return VllmBackend(ref, options)
+    return opened
 
 
-def _open_serving(ref: ModelRef, options: BackendOptions) -> Backend:
-    from .serving import ServingBackend
-
-    return ServingBackend(ref, options)
-
-
+_open_openai = _opener("openai", "OpenAIBackend")
 _TAKE_IDENTITY = (_open_transformers, _open_openai, _open_scripted)
 """They take the identity of a model by themselves, with the files that decide alone."""
 backends.add("transformers", _open_transformers)
 backends.add("openai", _open_openai)
-backends.add("vllm", _open_vllm)
-backends.add("serve", _open_serving)
+backends.add("vllm", _opener("vllm", "VllmBackend"))
+backends.add("serve", _opener("serving", "ServingBackend"))
 backends.add(_SCRIPTED, _open_scripted)

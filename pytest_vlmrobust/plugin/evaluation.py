@@ -162,7 +162,7 @@ class RunEvaluation(RunInputs):
         if not self.settings.vlm_budget_tokens:
             return
         for name, ref in self.models.items():
-            if not self.hold_backend(ref).says("counts_tokens"):
+            if not self.hold_backend(ref).traits.counts_tokens:
                 raise UsageError(
                     f"--vlm-budget-tokens: the backend {ref.backend!r} of model {name!r} does not say how many tokens its "
                     "answers take. Leave the option out, or limit the run by --vlm-budget-seconds"

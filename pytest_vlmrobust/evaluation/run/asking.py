@@ -131,11 +131,11 @@ class Engine:
             self._start_workers()
 
     def _limits_of(self, model: str, backend: Guard) -> Limits:
-        if not backend.prepares:
-            return Limits(self._batch_size(model), 1, backend.says("mixes_cells"))
+        traits = backend.traits
         # not under a time limit: a batch that waits for another one would be taken for one that the model is slow with
-        overlaps = not self._time_limit and backend.says("overlaps")
-        return Limits(self._batch_size(model), backend.lanes + overlaps, backend.says("mixes_cells"))
+        overlaps = not self._time_limit and traits.overlaps
+        lanes = traits.lanes + overlaps if backend.prepares else 1
+        return Limits(self._batch_size(model), lanes, traits.mixes_cells)
 
     def answers(self, cell: Cell, queries: Sequence[Query]) -> Iterator[dict[Query, Prediction]]:
         """Yields the answers to questions of one cell as they come; its model has to be the one that is asked."""

@@ -584,7 +584,7 @@ class Evaluator:
         if cell.model not in self._key_of:
             self._key_of[cell.model] = fingerprints_after(canonical_json(dict(self.model_fingerprint(cell.model))))
         key_of = self._key_of[cell.model]
-        is_another = cell.setting == AGAIN and not self._backend(cell.model).says("answers_alone")
+        is_another = cell.setting == AGAIN and not self._backend(cell.model).traits.answers_alone
         more = [canonical_json(str(AGAIN))] if is_another else []
 
         def key(query: Query, digests: tuple[str, ...]) -> str:
@@ -613,7 +613,7 @@ class Evaluator:
 
         A backend that takes one at a time, as those of servers do, is handed one, whatever the options say.
         """
-        own = self._backend(model).batch_size or START
+        own = self._backend(model).traits.batch_size or START
         return own if own == 1 or not isinstance(self.options.batch_size, int) else self.options.batch_size
 
     def request(self, cell: Cell, query: Query, view: View | None = None) -> Request:

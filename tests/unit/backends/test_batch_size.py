@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_vlmrobust.backends import BackendOptions, batch_size, open_backend, resolve, transformers
+from pytest_vlmrobust.backends import BackendOptions, devices, open_backend, resolve, transformers
 from pytest_vlmrobust.backends.answering import LARGEST, BatchSize
 from pytest_vlmrobust.backends.contract import START
 from pytest_vlmrobust.backends.devices import free_bytes, held_bytes, room_for_twice
@@ -102,8 +102,8 @@ def test_a_batch_that_does_not_fit_halves_the_size_for_good() -> None:
 
 
 def _system(monkeypatch: pytest.MonkeyPatch, folder: Path, **files: str) -> None:
-    monkeypatch.setattr(batch_size, "PROC", folder / "proc")
-    monkeypatch.setattr(batch_size, "CGROUP", folder / "cgroup")
+    monkeypatch.setattr(devices, "PROC", folder / "proc")
+    monkeypatch.setattr(devices, "CGROUP", folder / "cgroup")
     places = {
         "status": "proc/self/status",
         "meminfo": "proc/meminfo",

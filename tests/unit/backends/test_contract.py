@@ -66,8 +66,8 @@ CALLS: dict[str, Callable[[Guard], object]] = {
     "prepare": lambda guard: guard.prepare(REQUEST),
     "infer_prepared": lambda guard: guard.infer_prepared([Prepared(REQUEST)]),
     "lanes": lambda guard: guard.lanes,
-    "batch_size": lambda guard: guard.batch_size,
-    "mixes_cells": lambda guard: guard.says("mixes_cells"),
+    "batch_size": lambda guard: guard.traits.batch_size,
+    "mixes_cells": lambda guard: guard.traits.mixes_cells,
     "seen_size": lambda guard: guard.seen_size(8, 6),
     "close": Guard.close,
 }
@@ -87,8 +87,8 @@ def guard(backend: Any, seconds: float = 0.0) -> Guard:
 
 def test_a_good_backend_is_asked_as_it_is() -> None:
     one = guard(Good(), 60.0)
-    assert (one.prepares, one.is_remote, one.lanes, one.batch_size) == (True, True, 2, 4)
-    assert (one.says("mixes_cells"), one.says("overlaps"), one.says("counts_tokens")) == (True, False, False)
+    assert (one.prepares, one.is_remote, one.lanes, one.traits.batch_size) == (True, True, 2, 4)
+    assert (one.traits.mixes_cells, one.traits.overlaps, one.traits.counts_tokens) == (True, False, False)
     assert one.fingerprint() == {"version": 1}
     assert one.describe() == {"loaded": {"device": "cpu"}}
     assert one.infer([REQUEST])[0].text == one.infer_prepared([one.prepare(REQUEST)])[0].text == "A"
@@ -104,7 +104,7 @@ def test_a_backend_need_not_have_more_than_five_members() -> None:
         fingerprint, describe, infer, close = Good.fingerprint, Good.describe, Good.infer, Good.close
 
     one = guard(Small())
-    assert (one.prepares, one.is_remote, one.lanes, one.batch_size) == (False, False, 1, None)
+    assert (one.prepares, one.is_remote, one.lanes, one.traits.batch_size) == (False, False, 1, None)
     assert one.seen_size(8, 6) is None
     assert len(one.infer_prepared([Prepared(REQUEST)])) == 1
 
@@ -142,7 +142,7 @@ def test_whole_numbers_of_other_types_are_taken_as_int(whole: Callable[[int], An
     prepared, size = one.prepare(REQUEST), one.seen_size(8, 6)
     assert size == (7, 7)
     assert (prepared.request, prepared.inputs, prepared.bytes) == (REQUEST, "ready", 7)
-    assert {type(number) for number in (one.lanes, one.batch_size, prepared.bytes, *size)} == {int}
+    assert {type(number) for number in (one.lanes, one.traits.batch_size, prepared.bytes, *size)} == {int}
 
 
 @pytest.mark.cases("seconds", [0.0, 60.0])
@@ -348,7 +348,7 @@ def test_one_that_says_yes_to_everything_is_refused() -> None:
             return lambda *_: {}
 
     with pytest.raises(BackendError, match=r"traits is <function .* expected a Traits"):
-        guard(Yes()).says("answers_alone")
+        assert guard(Yes()).traits
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")

@@ -86,27 +86,27 @@ def test_pixel_limits_change_what_the_model_sees(checkpoint: Callable[[str], Pat
     processor = _load(checkpoint("qwen2_vl"))
     assert _grid(processor, 280) == [1, 8, 8]  # saved: at most 12,544 pixels, 112 x 112, in patches of 14
     assert _grid(processor, 28) == [1, 2, 2]
-    limit_pixels(processor, None, 56 * 56)
+    limit_pixels(processor.image_processor, None, 56 * 56)
     assert _grid(processor, 280) == [1, 4, 4]
-    limit_pixels(processor, 56 * 56, None)
+    limit_pixels(processor.image_processor, 56 * 56, None)
     assert _grid(processor, 28) == [1, 4, 4]
 
 
 def test_no_limits_change_nothing(checkpoint: Callable[[str], Path]) -> None:
     processor = _load(checkpoint("idefics3"))
-    limit_pixels(processor, None, None)
+    limit_pixels(processor.image_processor, None, None)
     assert processor.image_processor.size["longest_edge"] == 56
 
 
 def test_limits_where_they_do_not_apply(checkpoint: Callable[[str], Path]) -> None:
     expected = r"do not apply to Idefics3ImageProcessorPil, which resizes to \{'longest_edge': 56\}. Remove them"
     with pytest.raises(BackendError, match=expected):
-        limit_pixels(_load(checkpoint("idefics3")), None, 1000)
+        limit_pixels(_load(checkpoint("idefics3")).image_processor, None, 1000)
 
 
 def test_limits_that_contradict_the_saved_ones(checkpoint: Callable[[str], Path]) -> None:
     with pytest.raises(BackendError, match=r"min_pixels 99999 is above max_pixels 12544\. Set both"):
-        limit_pixels(_load(checkpoint("qwen2_vl")), 99999, None)
+        limit_pixels(_load(checkpoint("qwen2_vl")).image_processor, 99999, None)
 
 
 def test_patches_are_embedded_by_the_product_that_a_convolution_is() -> None:

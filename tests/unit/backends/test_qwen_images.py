@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_vlmrobust.backends import BackendOptions, open_backend, qwen_images, resolve
-from pytest_vlmrobust.backends.loading import ModelSource, limit_image_pixels, load_image_processor, quiet
+from pytest_vlmrobust.backends.loading import ModelSource, limit_pixels, load_image_processor, quiet
 from pytest_vlmrobust.backends.qwen_images import Patches, accelerated, cuts_by_table, patches_and_grids, preprocessing_of
 from pytest_vlmrobust.core.prediction import Request
 
@@ -121,7 +121,7 @@ def test_every_value_of_every_channel() -> None:
 def test_pixel_limits_set_later_count() -> None:
     pair = _pair()
     for processor in pair:
-        limit_image_pixels(processor, 56 * 56, 112 * 112)
+        limit_pixels(processor, 56 * 56, 112 * 112)
     _assert_same_bits(pair, _picture(300, 500))
     assert list(pair[1](_picture(300, 500), return_tensors="np")["image_grid_thw"][0]) == [1, 6, 10]
 

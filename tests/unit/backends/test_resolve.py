@@ -11,7 +11,7 @@ import pytest
 from pytest_vlmrobust.backends import BackendOptions, backends, failed_prediction, model_id, model_ids, open_backend, resolve
 from pytest_vlmrobust.backends.contract import Backend
 from pytest_vlmrobust.backends.published import PUBLISHED
-from pytest_vlmrobust.backends.resolve import MODELS, builtin_model, names
+from pytest_vlmrobust.backends.resolve import MODELS, names
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.errors import ModelError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
@@ -57,7 +57,7 @@ def test_the_embedded_model_brings_its_policy() -> None:
 
 @pytest.mark.cases("name", [name for name in names() if name in MODELS or not PUBLISHED[name].is_served])
 def test_every_built_in_name_is_its_own_test_id(name: str) -> None:
-    ref = builtin_model(name)
+    ref = resolve(name)
     assert ref is not None
     assert ref.name == name == model_id(name)
     assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
