@@ -5,7 +5,7 @@ What several processes do on several GPUs is tested with locks that stand for th
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import functools
 import itertools
 import os
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.words import quantity
@@ -146,8 +147,8 @@ class Leased:
     device: str
     note: str = ""
     """What the user should know about it; empty where there is nothing to say."""
-    lock: int | None = None
-    """A descriptor of an open file: its lock is the lease, and the system frees it when the process ends, however it does."""
+    lock: Any = None
+    """A locked file: its lock is the lease, and the system frees it when the process ends, however it does."""
 
 
 def leased(device: str) -> Leased:
@@ -175,7 +176,7 @@ def lease_one(folder: Path, gpus: Sequence[str]) -> Leased:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         share, number, lock = next(_free_locks(folder, gpus))
-    except OSError as error:
+    except (OSError, NotImplementedError) as error:
         why = f"no GPU could be leased in {folder} ({error}), so that processes may share one. Name one: --vlm-device cuda:N"
         return Leased("cuda", why)
     note = (
@@ -186,36 +187,16 @@ def lease_one(folder: Path, gpus: Sequence[str]) -> Leased:
     return Leased(f"cuda:{number}", note if share else "", lock)
 
 
-def _free_locks(folder: Path, gpus: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+def _free_locks(folder: Path, gpus: Sequence[str]) -> Iterator[tuple[int, int, Any]]:
     """Yields how many others share a GPU, its number and the lock that was free."""
+    from filelock import FileLock, Timeout  # comes with torch
+
     for share in itertools.count():
         for number, name in enumerate(gpus):
-            lock = _locked(folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', name)}.{share}.lock")
-            if lock is not None:
+            lock = FileLock(folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', name)}.{share}.lock", timeout=0, mode=0o600)
+            with contextlib.suppress(Timeout):
+                lock.acquire()
                 yield share, number, lock
-
-
-def _locked(path: Path) -> int | None:
-    """Returns a descriptor of the file with its lock held; None while another process holds it.
-
-    On Windows the lock is on the first byte, elsewhere on the file. On both it goes with the process that holds it.
-    """
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(file)
-        if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
-            return None
-        raise
-    return file
 
 
 def _names_of_gpus() -> list[str]:

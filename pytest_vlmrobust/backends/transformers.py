@@ -23,7 +23,7 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction
 from .answering import BatchSize, Job, answer_by_halves, batches, failure_reason, is_out_of_memory
 from .chat import malformed
 from .contract import BackendOptions, Prepared, Traits, failed_prediction
-from .devices import SPREADS, device_class, device_for, held_bytes, room_for_twice
+from .devices import SPREADS, device_class, device_for, held_bytes, room_for_twice, usable_cores
 from .generation import TEXT_INSTEAD, generation_for, scores_letters
 from .identity import adapter_digests, adapter_state, checkpoint_digests, checkpoint_state, commit_of, decoding_of
 from .lanes import Lanes
@@ -470,8 +470,7 @@ class TransformersBackend:
 
 def _cores() -> int:
     """Returns how many cores this process may use; the workers of pytest-xdist share them."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    return max(1, usable_cores() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 def _version(package: str, feature: str = "running a model in this process", extra: str = "") -> str:

@@ -141,7 +141,7 @@ def lease() -> Iterator[Lease]:
     yield take
     for each in taken:
         if each.lock is not None:
-            os.close(each.lock)
+            each.lock.release()
 
 
 def _holder(folder: Path, gpus: str) -> tuple[subprocess.Popen[str], str]:
@@ -224,7 +224,7 @@ def test_a_process_leases_once_and_only_where_no_number_is_given(tmp_path: Path,
     assert not list(tmp_path.iterdir())
     assert leased("cuda") is leased("cuda")
     assert (leased("cuda").device, leased("cuda").note) == ("cuda:0", "")
-    os.close(leased("cuda").lock or -1)
+    leased("cuda").lock.release()
     devices._lease_of_this_process.cache_clear()
 
 
