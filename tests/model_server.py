@@ -71,6 +71,55 @@ def openrouter(key: str) -> Provider:
     return refused
 
 
+def vllm(key: str) -> Provider:
+    """Refuses as vLLM does: a key in words alone, and a model of another name."""
+
+    def refused(_path: str, headers: dict[str, str], body: dict[str, Any]) -> Reply | None:
+        if headers.get("authorization") != f"Bearer {key}":
+            return 401, {}, json.dumps({"error": "Unauthorized"}).encode()
+        if body["model"] != "ours":
+            said = f"The model `{body['model']}` does not exist."
+            return refusal(404, said, type="NotFoundError", param="model", code=404)
+        return None
+
+    return refused
+
+
+def sglang(_path: str, _headers: dict[str, str], body: dict[str, Any]) -> Reply | None:
+    """Refuses as SGLang does: the error is the whole reply."""
+    if body["max_tokens"] > 8192:
+        said = "Requested token count exceeds the model's maximum context length of 8192 tokens."
+        error = {"object": "error", "message": said, "type": "BadRequestError", "param": None, "code": 400}
+        return 400, {}, json.dumps(error).encode()
+    return None
+
+
+def llama_cpp() -> Provider:
+    """Asks to wait as llama.cpp does while it loads a model: here for the first two calls."""
+    calls = iter(range(2))
+
+    def refused(_path: str, _headers: dict[str, str], _body: dict[str, Any]) -> Reply | None:
+        loading = next(calls, None) is not None
+        return refusal(503, "Loading model", type="unavailable_error", code=503) if loading else None
+
+    return refused
+
+
+def litellm(key: str, *, thinks: bool = False) -> Provider:
+    """Refuses as the proxy of LiteLLM does, which writes None as a word."""
+
+    def refused(_path: str, headers: dict[str, str], body: dict[str, Any]) -> Reply | None:
+        if headers.get("authorization") != f"Bearer {key}":
+            said = "Authentication Error, Invalid proxy server token passed."
+            return refusal(401, said, type="token_not_found_in_db", param="key", code="401")
+        if thinks and body.get("temperature", 1) != 1:
+            said = "litellm.UnsupportedParamsError: gpt-5 models don't support temperature=0.0. Only temperature=1 is supported."
+            return refusal(400, said, type="None", param="None", code="400")
+        return None
+
+    return refused
+
+
 def read_request(body: dict[str, Any], letters: tuple[str, ...] = ()) -> Request:
     """Returns what was sent as a request; the pictures as they are after decoding."""
     texts, images = [], []

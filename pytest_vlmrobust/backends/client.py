@@ -184,7 +184,8 @@ class Client:
         said = str(error.message)
         if not _REFUSES.search(said):
             return ""
-        about = {error.param} if error.param else {name for name in _NAMES if re.search(rf"\b{name}\b", said)}
+        named = error.param not in {None, "", "None"}  # a word of LiteLLM
+        about = {error.param} if named else {name for name in _NAMES if re.search(rf"\b{name}\b", said)}
         if "max_tokens" in about and "max_tokens" in sent and not self._ref.token_limit_parameter:
             return LIMIT
         return TEMPERATURE if TEMPERATURE in about and sent.get("temperature") == 0.0 else ""
@@ -240,7 +241,9 @@ class Client:
         return self._meaning_of_status(error, error.status_code)
 
     def _meaning_of_status(self, error: Any, status: int, sent: str = "") -> Exception:
-        said = self._quoted(error.message)
+        said, body = self._quoted(error.message), getattr(error, "body", None)
+        if isinstance(body, str) and self._quoted(body) not in said:  # an error that is a word, as vLLM's of a wrong key
+            said += f" ({self._quoted(body)})"
         words = f"{self.url} answered with {sent or f'status {status}'}: {said}"
         no_logprobs = status == 403 and "logprobs" in said  # so OpenAI refuses them of models that think
         if (status in {401, 403, 404} and not no_logprobs) or error.code == "insufficient_quota":

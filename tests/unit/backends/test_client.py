@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import re
@@ -22,7 +23,18 @@ from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.errors import BackendError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
-from tests.model_server import ModelServer, azure, openai_reasoning, openrouter, refusal, reply
+from tests.model_server import (
+    ModelServer,
+    azure,
+    litellm,
+    llama_cpp,
+    openai_reasoning,
+    openrouter,
+    refusal,
+    reply,
+    sglang,
+    vllm,
+)
 
 pytestmark = pytest.mark.process
 
@@ -294,17 +306,25 @@ def test_a_header_goes_nowhere_but_to_the_server(
 # Providers, by the examples of docs/reference/servers.md.
 
 
-@pytest.mark.parametrize("name", ["azure", "reasoning", "routed"])
+@pytest.mark.parametrize("name", ["azure", "reasoning", "routed", "vllm", "sglang", "llamacpp", "litellm"])
 def test_providers_are_asked_as_they_want_it(
     server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    server.provider = {"azure": azure(KEY), "reasoning": openai_reasoning, "routed": openrouter(KEY)}[name]
-    for variable in ("OPENAI_API_KEY", "OPENROUTER_KEY", "OUR_SITE"):
+    server.provider = {
+        "azure": azure(KEY),
+        "reasoning": openai_reasoning,
+        "routed": openrouter(KEY),
+        "vllm": vllm(KEY),
+        "sglang": sglang,
+        "llamacpp": llama_cpp(),
+        "litellm": litellm(KEY),
+    }[name]
+    for variable in ("OPENAI_API_KEY", "OPENROUTER_KEY", "OUR_SITE", "VLLM_KEY", "LITELLM_KEY"):
         monkeypatch.setenv(variable, KEY)
     file = tmp_path / "models.yaml"
-    example = re.search(rf"```yaml\n(models:\n  {name}:\n.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert example
-    file.write_text(re.sub(r"https://[a-z.-]+(/api)?", server.url.removesuffix("/v1"), example[1]))
+    examples = re.findall(r"```yaml\n(models:\n.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (example,) = (example for example in examples if f"\n  {name}:" in example)
+    file.write_text(re.sub(r"https?://[a-z.-]+(:\d+)?(/api)?", server.url.removesuffix("/v1"), example))
     ref = read_models(file)[name]
     heard: list[str] = []
     backend = OpenAIBackend(ref, BackendOptions(servers=tmp_path / "servers", notice=heard.append))
@@ -316,6 +336,9 @@ def test_providers_are_asked_as_they_want_it(
     assert [json.loads(content)["error"]["message"] for _, _, content in refused] == (
         ["You are not allowed to request logprobs from this model"] if name == "reasoning" else []
     )
+    if name == "llamacpp":
+        waited = [heard.pop(0), heard.pop()]
+        assert ["Loading model" in waited[0], "answers again" in waited[1]] == [True, True]
     # the stand-in writes "mean 50" whatever it is asked
     assert [said.partition(" begins its answer with ")[2] for said in heard] == (
         [] if name == "reasoning" else ["'m', and with no letter: choices are answered by text"]
@@ -332,6 +355,37 @@ def test_azure_with_the_wrong_key_or_without_a_version_says_what_to_do(
     monkeypatch.setenv("AZURE_KEY", OTHER)
     with pytest.raises(BackendError, match=r"Access denied .* only where 'key_variable' names it"):
         opened(url, headers={"api-key": "AZURE_KEY"}, query={"api-version": "2026-02-01"}).infer(asks("one"))
+
+
+@pytest.mark.parametrize(
+    ("provider", "said"),
+    [
+        (vllm(KEY), r"status 401: .*Unauthorized"),
+        (vllm(OTHER), r"status 404: .*The model `m` does not exist\."),
+        (litellm(KEY), r"status 401: .*Invalid proxy server token passed"),
+    ],
+    ids=["vllm key", "vllm name", "litellm key"],
+)
+def test_what_servers_refuse_is_said_in_their_words(
+    server: ModelServer, opened: Open, monkeypatch: pytest.MonkeyPatch, provider: Any, said: str
+) -> None:
+    server.provider = provider
+    monkeypatch.setenv("OPENAI_API_KEY", OTHER)
+    with pytest.raises(BackendError, match=said):
+        opened(server.url).infer(asks("one"))
+
+
+def test_a_request_that_is_too_long_for_sglang_fails_in_its_words(server: ModelServer, opened: Open) -> None:
+    server.provider = sglang
+    (answer,) = opened(server.url).infer([dataclasses.replace(asks("one")[0], max_new_tokens=9000)])
+    assert "maximum context length of 8192 tokens" in answer.error
+
+
+def test_a_parameter_that_litellm_refuses_is_learned(server: ModelServer, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.provider = litellm(KEY, thinks=True)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    (answer,) = opened(server.url).infer(asks("one"))
+    assert (answer.text, answer.method) == ("mean 50", "sample")
 
 
 def test_a_probe_says_what_was_learned_and_what_is_declared(server: ModelServer) -> None:
