@@ -49,7 +49,9 @@ def batches(jobs: Iterable[Job], size: int, tokens: float = math.inf) -> list[li
     """
     groups: dict[tuple[bool, int, int], list[Job]] = {}
     for job in jobs:
-        groups.setdefault(_group(job), []).append(job)
+        scored = job.letters is not None
+        kind = scored, 0 if scored else job.request.max_new_tokens, len(job.request.images)
+        groups.setdefault(kind, []).append(job)
     found: list[list[Job]] = []
     for group in sorted(groups):
         rows = sorted(groups[group], key=_order)
@@ -60,7 +62,6 @@ def batches(jobs: Iterable[Job], size: int, tokens: float = math.inf) -> list[li
 
 
 def _cut(rows: Sequence[Job], size: int, tokens: float) -> list[list[Job]]:
-    """Cuts rows into batches, each as large as it may be."""
     found: list[list[Job]] = []
     longest = 0
     for row in rows:
@@ -76,11 +77,6 @@ def _tokens(job: Job) -> int:
     """Returns how long the row of a job is, its text and the patches of its images; 0 where it was not prepared."""
     tensors = job.inputs or {}
     return (tensors["input_ids"].shape[1] if "input_ids" in tensors else 0) + len(tensors.get("pixel_values", ()))
-
-
-def _group(job: Job) -> tuple[bool, int, int]:
-    scored = job.letters is not None
-    return scored, 0 if scored else job.request.max_new_tokens, len(job.request.images)
 
 
 def _order(job: Job) -> tuple[int, int, str, str]:
@@ -189,15 +185,21 @@ class Answerer:
                 raise ValueError("a batch mixes requests scored by letter with others")
             return Answered(letter_logprobs(self._generate(inputs, 1, [], output_logits=True).logits[0], letters))
         limit, watch = batch[0].request.max_new_tokens, NonFiniteWatch()
-        seeds = [derive_seed(self._generation.seed, _identity(job.request)) for job in batch]
+        requests = [job.request for job in batch]
+        names = [f"{one.key}\x00{one.sample_id}\x00{one.setting}\x00{one.text}" for one in requests]
+        seeds = [derive_seed(self._generation.seed, name) for name in names]
         output = self._generate(inputs, limit, score_processors(self._generation, seeds, watch), given_up)
         return Answered([], output.sequences[:, inputs["input_ids"].shape[1] :].tolist(), watch.rows)
 
     def read(self, batch: list[Job], answered: Answered, details: Sequence[Details]) -> list[Prediction]:
         """Returns the predictions of a batch, in its order; any thread may call it."""
         if answered.logprobs:
-            rows = zip(batch, answered.logprobs, details, strict=True)
-            return [_by_letter(job, logprobs, detail) for job, logprobs, detail in rows]
+            return [
+                Prediction(text=most_probable(logprobs), method=job.method, logprobs=logprobs, details=detail)
+                if all(map(math.isfinite, logprobs.values()))
+                else failed_prediction(NOT_FINITE, job.method)
+                for job, logprobs, detail in zip(batch, answered.logprobs, details, strict=True)
+            ]
         new = zip(batch, answered.tokens, answered.spoilt, details, strict=True)
         return [self._as_text(job, tokens, detail, spoilt=spoilt) for job, tokens, spoilt, detail in new]
 
@@ -379,16 +381,6 @@ def _numbers(parts: Sequence[Patches]) -> Any:
     for part, place in zip(parts, torch.split(numbers, [len(part) for part in parts]), strict=True):
         part.write(place.numpy())
     return numbers
-
-
-def _by_letter(job: Job, logprobs: Mapping[str, float], detail: Details) -> Prediction:
-    if not all(map(math.isfinite, logprobs.values())):
-        return failed_prediction(NOT_FINITE, job.method)
-    return Prediction(text=most_probable(logprobs), method=job.method, logprobs=logprobs, details=detail)
-
-
-def _identity(request: Request) -> str:
-    return f"{request.key}\x00{request.sample_id}\x00{request.setting}\x00{request.text}"
 
 
 # How many requests are answered at a time: a number as it was given, or one that is found by timing the first batches.

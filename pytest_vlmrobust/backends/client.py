@@ -215,13 +215,13 @@ class Client:
             request.headers.pop("Authorization", None)
         base = self._client.base_url
         if (request.url.scheme, request.url.host, request.url.port) != (base.scheme, base.host, base.port):
+            origin = f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace')}"
             raise _Refused(
-                f"redirects to {_origin(request.url)}, and questions are sent to no server but the one that was named. "
+                f"redirects to {origin}, and questions are sent to no server but the one that was named. "
                 f"If it may have them, name that one as the base URL"
             )
 
     def _meaning(self, error: Exception) -> Exception:
-        """Returns what an error of the client means."""
         import openai
 
         url = self.url
@@ -320,10 +320,6 @@ class _Refused(Exception):
     """What a server does and is refused: the rest of a sentence that begins with its URL."""
 
 
-def _origin(url: Any) -> str:
-    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
-
-
 async def _cap(response: Any) -> None:
     """Lets at most ``LARGEST_REPLY`` bytes of a response be read, and none that are packed: few of these can be gigabytes."""
     from httpx2 import AsyncByteStream
@@ -355,7 +351,6 @@ async def _cap(response: Any) -> None:
 
 
 def _has_cause(error: BaseException, name: str) -> bool:
-    """Whether an error, or what it was raised from, is of a class of this name."""
     return _cause(error, name) is not None
 
 

@@ -25,22 +25,7 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn, Protocol, SupportsFloat, TypeVar
 
 from pytest_vlmrobust.core.decision import ENDINGS
-from pytest_vlmrobust.core.errors import (
-    BackendError,
-    DatasetError,
-    ImageError,
-    InfrastructureError,
-    MissingExtra,
-    ModelError,
-    OfflineError,
-    PolicyError,
-    SettingError,
-    StoreError,
-    UnknownName,
-    UsageError,
-    VlmRobustError,
-    did_you_mean,
-)
+from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, ModelError, UsageError, VlmRobustError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LONGEST_TEXT, METHODS, UNANSWERED, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
@@ -321,11 +306,6 @@ _TRUTHS = ("counts_tokens", "answers_alone", "mixes_cells", "overlaps")
 _FUNCTIONS = ("prepare", "infer_prepared", "seen_size", "check", "give_up")
 _LONGEST = 500
 """Characters of what a backend raised or returned."""
-_OURS = {
-    *(InfrastructureError, BackendError, ImageError, OfflineError, StoreError, MissingExtra),
-    *(UsageError, UnknownName, SettingError, DatasetError, PolicyError, ModelError),
-}
-"""What a backend may raise as it is: errors that say what to do. ``BudgetSpent`` is for the run alone to say."""
 
 
 class Guard:
@@ -540,7 +520,14 @@ class Guard:
                 found.append(call())
             except BaseException as caught:  # noqa: BLE001 - whatever it is, it ends this call and nothing else
                 error = caught
-                said = "" if type(caught) in _OURS and _is_readable(caught) else _what(caught) + _place(caught.__traceback__)
+                # errors of this package say what to do; that a budget is spent is for the run alone to say
+                kind: type = type(caught)
+                is_ours = issubclass(kind, VlmRobustError) and kind.__module__ == VlmRobustError.__module__
+                said = (
+                    ""
+                    if is_ours and kind not in {VlmRobustError, BudgetSpent} and _is_readable(caught)
+                    else _what(caught) + _place(caught.__traceback__)
+                )
         if os.getpid() != process:  # a process that the backend forked came back: two of them would go on with the run
             os._exit(1)
         if came:
@@ -549,10 +536,8 @@ class Guard:
             return found[0]
         if not said:
             raise error
-        kind = ModelError if method == _FACTORY else BackendError
-        raise kind(
-            f"the backend of model {self._model!r} raised {said} in its {method}. Fix the backend"
-        )  # whose cause may not even be printable
+        words = f"the backend of model {self._model!r} raised {said} in its {method}. Fix the backend"
+        raise (ModelError if method == _FACTORY else BackendError)(words)  # its cause may not even be printable
 
 
 def left_behind() -> bool:
@@ -624,7 +609,6 @@ def _is_readable(error: BaseException | None) -> bool:
 
 
 def _what(error: BaseException) -> str:
-    """Returns the kind of an error with its message, on one line."""
     try:
         return on_one_line(f"{type(error).__name__}: {str.__str__(str(error))}", _LONGEST).removesuffix(":").removesuffix(": ")
     except BaseException:  # noqa: BLE001 - an error that cannot be spelled is an error all the same
@@ -646,7 +630,6 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
 
 
 def _shown(value: object) -> str:
-    """Returns a value, shortened, on one line."""
     try:
         return f"{on_one_line(_REPR.repr(value), _LONGEST)} of type {type(value).__name__}"
     except BaseException:  # noqa: BLE001 - a value that cannot be spelled is the wrong one all the same

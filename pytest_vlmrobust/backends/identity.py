@@ -309,11 +309,9 @@ def _read(path: Path | None) -> dict[str, list[int | str]]:
         known = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         return {}  # a damaged cache is no evidence of anything: hash again
-    return {key: value for key, value in known.items() if _is_entry(value)} if isinstance(known, dict) else {}
-
-
-def _is_entry(value: object) -> bool:
-    return isinstance(value, list) and [type(item) for item in value] == [int, int, int, int, int, str, str]
+    entry = [int, int, int, int, int, str, str]
+    pairs = known.items() if isinstance(known, dict) else ()
+    return {key: value for key, value in pairs if isinstance(value, list) and [type(item) for item in value] == entry}
 
 
 def control_tokens_of(location: str, revision: str = "") -> list[str]:
@@ -343,27 +341,15 @@ def commit_of(hub_id: str, revision: str, *, offline: bool) -> str:
     """
     if _COMMIT.match(revision):
         return revision
-    cached = _cached_commit(hub_id, revision or "main")
-    if cached:
-        return cached
-    if offline or offline_by_environment():
+    if cached := _cached_file(hub_id, revision or "main", "config.json"):
+        return cached.parent.name
+    forbidding = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    if offline or any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in forbidding):
         raise BackendError(
             f"model {hub_id!r} (revision {revision or 'main'!r}) is not in the local cache of the hub, and this run is offline. "
             f"Download it where there is a network: hf download {hub_id}; or give a local checkpoint directory"
         )
     return _asked_commit(hub_id, revision)
-
-
-def offline_by_environment() -> bool:
-    """Returns whether the environment forbids asking the hub."""
-    return any(
-        os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    )
-
-
-def _cached_commit(hub_id: str, revision: str) -> str:
-    file = _cached_file(hub_id, revision, "config.json")
-    return file.parent.name if file else ""
 
 
 def _cached_file(hub_id: str, revision: str, name: str) -> Path | None:
@@ -379,15 +365,12 @@ def _asked_commit(hub_id: str, revision: str) -> str:
     try:
         commit = HfApi().model_info(hub_id, revision=revision or None, timeout=_TIMEOUT_SECONDS).sha
     except Exception as error:  # every way a network can fail
+        why = f"{type(error).__name__}: {(str(error).strip().splitlines() or ['(no message)'])[0]}"
         raise BackendError(
-            f"the hub did not say which commit {hub_id!r} (revision {revision or 'main'!r}) is: {_first_line(error)}. "
+            f"the hub did not say which commit {hub_id!r} (revision {revision or 'main'!r}) is: {why}. "
             "Check the id (there is no local directory of that name either), the network, and for gated models 'hf auth login'; "
             f"or download it beforehand: hf download {hub_id}"
         ) from error
     if not commit:
         raise BackendError(f"the hub knows {hub_id!r} but names no commit of it. Give one as the model's revision")
     return commit
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['(no message)'])[0]}"

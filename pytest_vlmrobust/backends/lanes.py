@@ -34,8 +34,6 @@ waited has given up."""
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """A piece of work on its way to a lane."""
-
     work: Work[Any]
     returned: Future[Any] = field(default_factory=Future)
     given_up: threading.Event = field(default_factory=threading.Event)

@@ -462,7 +462,6 @@ def _apply_adapter(model: Any, folder: str) -> None:
 
 
 def _devices_of(model: Any, placement: Placement) -> tuple[str, ...]:
-    """Returns the devices that compute, the first one first."""
     if not placement.spreads:
         return (placement.device,)
     if not (gpus := dict.fromkeys(place for place in _places(model) if place != "cpu")):
@@ -555,7 +554,6 @@ def _forget_saved_generation(model: Any, tokenizer: Any, stop_ids: frozenset[int
 
 @contextmanager
 def _explained(part: str, source: ModelSource) -> Iterator[None]:
-    """Says what to do about whatever the library raises about a checkpoint."""
     try:
         yield
     except VlmRobustError:

@@ -33,8 +33,8 @@ from .generation import PRESETS, generation_for
 from .served import Served, read_urls
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-ENGINES = ("vllm", "sglang", "transformers")
-"""Whose servers a run can start."""
+PROGRAMS = {"vllm": "vllm", "sglang": "python", "transformers": "transformers"}
+"""The engines whose servers a run can start, each with the program that is looked for on PATH."""
 _SET_BY_SERVE = ("host", "port", "served_model_name", "model", "model_path", "revision", "dtype")
 QUANTIZATIONS = ("4bit", "8bit")
 
@@ -99,7 +99,6 @@ def read_variable(entry: Entry) -> str:
 
 
 def _headers(entry: Entry) -> dict[str, str]:
-    """Returns the environment variable of each header."""
     variables: dict[str, str] = {}
     for name, value in entry.table("a mapping such as {api-key: {variable: AZURE_KEY}}").items():
         if not _HEADER.match(name) or name.lower() in _OF_TRANSPORT:
@@ -130,11 +129,6 @@ def _extra_body(entry: Entry) -> dict[str, Any]:
     return {name: _json(name, value) for name, value in given.items()}
 
 
-def _engine(entry: Entry) -> dict[str, Any]:
-    given = entry.table("a mapping such as {tensor_parallel_size: 2}")
-    return {name: _json(name, value) for name, value in given.items()}
-
-
 def _json(name: str, entry: Entry) -> Any:
     """Returns a JSON value; refuses one whose name says that it is a secret."""
     _refuse_secret(name, entry, _SECRET_IN_BODY)
@@ -157,7 +151,6 @@ def _refuse_secret(name: str, entry: Entry, pattern: re.Pattern[str]) -> None:
 
 
 def _system_prompt(entry: Entry) -> str:
-    """Returns the text, which may stand in a file."""
     if not entry.is_mapping:
         return entry.text("text, or {file: PATH}")
     file = entry.mapping(("file",), required=("file",))["file"]
@@ -240,8 +233,10 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "headers": _headers,
     "query": _query,
     "extra_body": _extra_body,
-    "engine": _engine,
-    "serve": lambda entry: entry.one_of(ENGINES),
+    "engine": lambda entry: {
+        name: _json(name, value) for name, value in entry.table("a mapping such as {tensor_parallel_size: 2}").items()
+    },
+    "serve": lambda entry: entry.one_of(tuple(PROGRAMS)),
     "reasoning_effort": lambda entry: entry.one_of(_EFFORTS),
     "token_limit_parameter": lambda entry: entry.one_of(_LIMITS).replace("auto", ""),
     "time_limit": lambda entry: entry.number("a number of seconds above 0", low=_LEAST),
@@ -298,7 +293,6 @@ def _model(name: str, entry: Entry) -> ModelRef:
 
 
 def _refuse_misplaced(given: Mapping[str, Entry], backend: str) -> None:
-    """Refuses keys that this backend would leave out silently."""
     for key in _LOADED_HERE:
         if key in given and backend != _HERE:
             given[key].fail(f"is about checkpoints that load here: it goes with backend: {_HERE} alone")

@@ -49,7 +49,6 @@ from .witnesses import (
 
 TIME_LIMIT = 120.0
 """Seconds that a request may take where nothing else is said."""
-_GREEDY, _SAMPLED = "generate", "sample"
 _CONSTRAINTS = (STRUCTURED_CHOICE, LOGIT_BIAS)
 _SHOWN = 80
 _GIVEN_UP = "the run ended while it was asked"
@@ -92,7 +91,6 @@ class OpenAIBackend(ChatBackend):
 
     @property
     def _urls(self) -> tuple[str, ...]:
-        """The base URLs of the servers."""
         return self._served.urls
 
     def _origin(self) -> dict[str, Any]:
@@ -277,7 +275,6 @@ class OpenAIBackend(ChatBackend):
             )
 
     def _advice(self) -> str:
-        """Returns what to do about another model under the same name."""
         return (
             f"Declare what it runs now as another revision (openai:{self._served.location}@REVISION, or 'revision' in the models "
             f"file); if you know that nothing changed, remove {self._memory}"
@@ -301,7 +298,11 @@ class OpenAIBackend(ChatBackend):
         """Returns the replicas, none of which was looked at."""
         servers = [Replica(url, self._client(url), refused=self._refused.get(url, "")) for url in self._urls]
         self._replicas = replicas = Replicas(
-            servers, self._admit, health_check=self._check_health, limit=self._limit, notice=self._notice
+            servers,
+            self._admit,
+            health_check=lambda one: health_check(self._witness(one)),
+            limit=self._limit,
+            notice=self._notice,
         )
         if self._given_up:  # while the client was imported, when there was nothing to end yet
             replicas.give_up()
@@ -322,9 +323,6 @@ class OpenAIBackend(ChatBackend):
     def _note_learned(self, url: str, fact: str) -> None:
         if fact == TEMPERATURE:
             self._notice(f"{url} {LEARNED[fact]}")
-
-    async def _check_health(self, replica: Replica[Client]) -> None:
-        await health_check(self._witness(replica))
 
     async def _admit(self, replica: Replica[Client]) -> None:
         """Looks whether a server can be asked, and whether it has the model that the store remembers."""
@@ -442,7 +440,6 @@ class OpenAIBackend(ChatBackend):
     # Requests.
 
     def _submitted(self, replicas: Replicas[Client], prepared: Prepared) -> Future[Prediction]:
-        """Returns the future answer to a request."""
         method = self.method_of(prepared.request)
         if prepared.failure:
             failed: Future[Prediction] = Future()
@@ -465,7 +462,6 @@ class OpenAIBackend(ChatBackend):
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
-        """Says in an error which model it is about."""
         try:
             yield
         except BackendError as error:
@@ -486,7 +482,6 @@ class OpenAIBackend(ChatBackend):
                 self._notice(f"{url} {words.format(prediction.details[name])}")
 
     async def _predicted(self, replica: Replica[Client], prepared: Prepared, method: str) -> Prediction:
-        """Returns the answer of a server to a request."""
         request = prepared.request
         if not self._answered:
             self._memory.note(checked=False)
@@ -511,14 +506,9 @@ class OpenAIBackend(ChatBackend):
             ) from None
         self._note_oddities(replica.url, prediction)
         self._answered[replica.url] = self._answered.get(replica.url, 0) + 1
-        return self._with_server(replica, prediction)
-
-    @staticmethod
-    def _with_server(replica: Replica[Client], prediction: Prediction) -> Prediction:
-        """Returns an answer with the server that gave it; sampled, where the server takes no temperature of 0."""
-        sampled = prediction.method == _GREEDY and TEMPERATURE in replica.client.learned
+        sampled = prediction.method == "generate" and TEMPERATURE in replica.client.learned  # it takes no temperature of 0
         details = {**prediction.details, "server": replica.url}
-        return dataclasses.replace(prediction, method=_SAMPLED if sampled else prediction.method, details=details)
+        return dataclasses.replace(prediction, method="sample" if sampled else prediction.method, details=details)
 
     def body(self, messages: Sequence[Mapping[str, Any]], request: Request, method: str) -> dict[str, Any]:
         """Returns the arguments of the call that asks a request."""

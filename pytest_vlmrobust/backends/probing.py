@@ -194,8 +194,6 @@ def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
 
 
 def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
-    """Returns the fields of a ModelProbe that are seen in answers."""
-
     def ask(key: str, *images: NDArray[np.uint8], choices: tuple[str, ...] = OFFERED) -> Prediction:
         """Returns the answer to a request that stands alone, as rounding depends on what is beside it."""
         (answer,) = backend.infer([request(key, *images, choices=choices)])

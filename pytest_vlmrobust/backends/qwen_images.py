@@ -50,14 +50,17 @@ def preprocessing_of(images: Any) -> str:
 
 @functools.cache
 def _faster_kind(kind: Any) -> Any:
-    """Returns a class of image processors that does the work of ``kind`` by table."""
-
     def preprocess(self: Any, images: Any, *places: Any, **settings: Any) -> Any:
         import numpy as np
         from transformers import BatchFeature
 
         pictures = _flat(images)
-        if places or settings.keys() - {"return_tensors"} or not cuts_by_table(self) or not all(map(_is_rgb, pictures)):
+        if (
+            places
+            or settings.keys() - {"return_tensors"}
+            or not cuts_by_table(self)
+            or any(getattr(picture, "mode", "") != "RGB" for picture in pictures)
+        ):
             return kind.preprocess(self, images, *places, **settings)
         patches, grids = patches_and_grids(self, [np.asarray(picture) for picture in pictures])
         numbers = np.empty((len(patches), patches.width), np.float32)
@@ -73,10 +76,6 @@ def _flat(images: Any) -> list[Any]:
     if not isinstance(images, list | tuple):
         return [images]
     return [picture for part in images for picture in _flat(part)]
-
-
-def _is_rgb(image: Any) -> bool:
-    return getattr(image, "mode", "") == "RGB"
 
 
 def cuts_by_table(images: Any) -> bool:
@@ -211,10 +210,7 @@ def _agree(images: Any, faster: Any) -> bool:
             expected, found = (each(picture, return_tensors="np") for each in (images, faster))
         except ValueError:  # as one does that is not to resize
             return False
-        if expected.keys() != found.keys() or any(not _same_bits(expected[name], found[name]) for name in expected):
+        bits = [{name: (part.shape, part.dtype, part.tobytes()) for name, part in made.items()} for made in (expected, found)]
+        if bits[0] != bits[1]:
             return False
     return True
-
-
-def _same_bits(expected: NDArray[Any], found: NDArray[Any]) -> bool:
-    return expected.shape == found.shape and expected.dtype == found.dtype and expected.tobytes() == found.tobytes()

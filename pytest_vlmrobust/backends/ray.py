@@ -264,7 +264,6 @@ class RayBackend:
                 self._look(_LOOK_SECONDS)
 
     def _require_place(self) -> None:
-        """Refuses to wait for ever for a place on the cluster."""
         import ray
 
         if ray.wait([actor.placed for actor in self._actors], timeout=0)[0]:
@@ -310,7 +309,6 @@ class RayBackend:
         return Lost(problem)
 
     def _open(self) -> None:
-        """Connects and starts actors, unless that is done."""
         with self._opening:
             if self._actors or self._given_up or self._problem:
                 return

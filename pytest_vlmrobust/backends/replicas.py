@@ -183,7 +183,6 @@ class Replicas(Generic[Client]):
             await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _reach(self) -> None:
-        """Waits until a replica can be asked."""
         async with self._slot():
             pass
 
@@ -384,7 +383,6 @@ class Replicas(Generic[Client]):
             )
 
     def _refuse(self, replica: Replica[Client], words: str) -> None:
-        """Asks a replica no more."""
         replica.refused = f"{words}. {_ADVICE}"
         end = "its tests end now" if all(one.refused for one in self.all) else "it is asked no more"
         self._notice(f"{words}: {end}")

@@ -184,10 +184,8 @@ class _Rule:
             return _majority(sample, samples)
         if self.always == "told":
             return _written(sample.localisation.given) if sample.localisation else _wrong(sample)
-        return _right(sample) if _draw(request, sample, self.luck) < self._share(sample) else _wrong(sample)
-
-    def _share(self, sample: Sample) -> float:
-        return sample.chance if self.right == _CHANCE else float(self.right or 0.0)
+        share = sample.chance if self.right == _CHANCE else float(self.right or 0.0)
+        return _right(sample) if _draw(request, sample, self.luck) < share else _wrong(sample)
 
     def _chosen(self, sample: Sample) -> str | None:
         """Returns the letter of the first option that is called as the rule asks."""
@@ -278,7 +276,6 @@ def _majority(sample: Sample, samples: Sequence[Sample]) -> str:
 
 
 def _written(boxes: Mapping[str, Box]) -> str:
-    """Returns boxes as text, in pixels."""
     corners = ("x1", "y1", "x2", "y2")
     return json.dumps({name: dict(zip(corners, box, strict=True)) for name, box in boxes.items()})
 
@@ -300,10 +297,9 @@ def _read_rule(entry: Entry) -> _Rule:
     answers = [key for key in _ANSWERS if key in given]
     if len(answers) != 1:
         entry.fail(f"has {' and '.join(answers) or 'no answer'}. Expected exactly one of {', '.join(_ANSWERS)}")
-    if "luck" in given and "right" not in given:
-        given["luck"].fail("stands without 'right'. Expected it beside a share that is answered right")
-    if "confidence" in given and "right" not in given:
-        given["confidence"].fail("stands without 'right'. Expected it beside a share that is answered right")
+    for key in ("luck", "confidence"):
+        if key in given and "right" not in given:
+            given[key].fail("stands without 'right'. Expected it beside a share that is answered right")
     rule = _Rule(where=f"{entry.where}: {entry.name}", **{key: _READERS[key](value) for key, value in given.items()})
     if rule.logprobs and rule.letter is None:
         given["logprobs"].fail("stands without 'letter'. Expected it beside a letter")
@@ -312,18 +308,12 @@ def _read_rule(entry: Entry) -> _Rule:
     return rule
 
 
-def _read_text(entry: Entry) -> str:
-    return entry.text(empty=True)
-
-
 def _read_share(entry: Entry) -> float:
     return entry.number("a share in [0, 1]", low=0.0, high=1.0)
 
 
-def _read_right(entry: Entry) -> float | str:
-    if not entry.is_mapping and not entry.is_list and entry.scalar() == _CHANCE:
-        return _CHANCE
-    return entry.number(f"a share in [0, 1], or {_CHANCE}", low=0.0, high=1.0)
+def _is_chance(entry: Entry) -> bool:
+    return not entry.is_mapping and not entry.is_list and entry.scalar() == _CHANCE
 
 
 def _read_logprobs(entry: Entry) -> dict[str, float]:
@@ -332,11 +322,11 @@ def _read_logprobs(entry: Entry) -> dict[str, float]:
 
 
 _READERS: Mapping[str, Callable[[Entry], Any]] = {
-    **dict.fromkeys((*_GLOBS, "answer", "letter", "error", "option"), _read_text),
+    **dict.fromkeys((*_GLOBS, "answer", "letter", "error", "option"), lambda entry: entry.text(empty=True)),
     "task": lambda entry: entry.one_of(_TASKS),
     "always": lambda entry: entry.one_of(_ALWAYS),
     "text": Entry.pattern,
-    "right": _read_right,
+    "right": lambda entry: _CHANCE if _is_chance(entry) else entry.number(f"a share in [0, 1], or {_CHANCE}", low=0.0, high=1.0),
     "luck": _read_share,
     "confidence": _read_share,
     "logprobs": _read_logprobs,

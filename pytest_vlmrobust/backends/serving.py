@@ -25,12 +25,9 @@ from pytest_vlmrobust.core.prediction import ModelRef
 
 from .contract import BackendOptions
 from .identity import commit_of, identity_of
+from .models_file import PROGRAMS
 from .openai import OpenAIBackend
 
-PROGRAMS = {"vllm": "vllm", "sglang": "python", "transformers": "transformers"}
-"""The engines that can be started, each with the program that is looked for on PATH."""
-SET_HERE = ("host", "port", "served_model_name", "model", "model_path", "revision", "dtype")
-"""Arguments of servers that are set here."""
 _START_SECONDS = 3600.0
 """How long a server may take until it answers: weights of hundreds of GB are read meanwhile."""
 _POLL_SECONDS = 0.2
@@ -197,11 +194,16 @@ class ServingBackend(OpenAIBackend):
     def _started(self) -> Server:
         with self._opening:
             if self._server is None:
-                ref, port = self.ref, _free_port()
+                ref = self.ref
+                with socket.socket() as free:
+                    free.bind(("127.0.0.1", 0))
+                    port = int(free.getsockname()[1])
                 if not Path(ref.location).exists():
                     ref = dataclasses.replace(ref, revision=commit_of(ref.location, ref.revision, offline=self.options.offline))
                 command = [*server_command(ref.serve, ref, port), *arguments_of(ref.engine)]
-                self._server = Server(command, port, self._log())
+                folder = self.options.servers or Path(tempfile.gettempdir())
+                folder.mkdir(parents=True, exist_ok=True)
+                self._server = Server(command, port, folder / f"{self.name}-{os.getpid()}.log")
                 self._notice(f"is served by '{' '.join(command)}' for this run")
                 try:
                     self._server.wait(_START_SECONDS)
@@ -210,14 +212,3 @@ class ServingBackend(OpenAIBackend):
                     self._server = None
                     raise
             return self._server
-
-    def _log(self) -> Path:
-        folder = self.options.servers or Path(tempfile.gettempdir())
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{self.name}-{os.getpid()}.log"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

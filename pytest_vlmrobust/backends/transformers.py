@@ -233,10 +233,11 @@ class TransformersBackend:
         None where the processor does not tell: it makes the same of images of all sizes, or cuts them into tiles.
         """
         if (width, height) not in self._sizes:
-            from .loading import quiet, size_after
+            from .loading import load_images_part, quiet, size_after
 
             with quiet():
-                self._sizes[width, height] = size_after(self._image_processor(), width, height)
+                self._images = self._images or load_images_part(self._source(), self._placement())
+                self._sizes[width, height] = size_after(self._images, width, height)
         return self._sizes[width, height]
 
     def close(self) -> None:
@@ -363,13 +364,6 @@ class TransformersBackend:
                 "had fingerprinted it. Start again once nothing writes to that directory"
             )
 
-    def _image_processor(self) -> Any:
-        if self._images is None:
-            from .loading import load_images_part
-
-            self._images = load_images_part(self._source(), self._placement())
-        return self._images
-
     def _source(self) -> ModelSource:
         """Returns where the files are; fingerprinting finds missing ones, and the commit."""
         from .loading import ModelSource
@@ -469,7 +463,6 @@ class TransformersBackend:
 
 
 def _cores() -> int:
-    """Returns how many cores this process may use; the workers of pytest-xdist share them."""
     return max(1, usable_cores() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
@@ -556,7 +549,6 @@ def _share_freed() -> None:
 
 
 def _gnu_library() -> Any:
-    """Returns the C library, where it is the GNU one."""
     import ctypes
 
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
