@@ -233,7 +233,7 @@ def accepted(predictions: object, requests: Sequence[Request], model: str) -> li
 
 def _flaw(prediction: Any, request: Request) -> str:
     """Returns what is wrong with a prediction, in words; empty where nothing is."""
-    if not isinstance(prediction, Prediction):
+    if not issubclass(type(prediction), Prediction):
         return f"a {type(prediction).__name__} in place of a Prediction"
     if not isinstance(prediction.text, str) or not isinstance(prediction.error, str):
         return "a text that is no str"

@@ -348,7 +348,7 @@ def test_one_that_says_yes_to_everything_is_refused() -> None:
             return lambda *_: {}
 
     with pytest.raises(BackendError, match=r"traits is <function .* expected a Traits"):
-        assert guard(Yes()).traits
+        assert guard(Yes()).traits.answers_alone
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
