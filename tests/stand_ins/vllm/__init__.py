@@ -54,6 +54,8 @@ class LLM:
     def __post_init__(self) -> None:
         if self.tensor_parallel_size > 8:
             raise ValueError("there are 8 GPUs")
+        self.is_running = True
+        self.llm_engine = SimpleNamespace(engine_core=SimpleNamespace(shutdown=lambda: setattr(self, "is_running", False)))
         last.append(self)
 
     def get_tokenizer(self) -> Any:

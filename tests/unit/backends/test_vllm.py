@@ -59,6 +59,15 @@ def test_all_options_reach_the_engine(vllm: Any, folder: Path) -> None:
     assert [part.get("text", "picture") for part in user["content"]] == ["< |image_pad|> ", "picture", " Which?"]
 
 
+def test_closing_ends_the_engine(vllm: Any, folder: Path) -> None:
+    backend = opened(folder)
+    backend.infer([Request("k", (PICTURE,), "?")])
+    (llm,) = vllm.last
+    assert llm.is_running
+    backend.close()
+    assert not llm.is_running
+
+
 def test_a_lora_adapter_answers_otherwise_and_has_a_key_of_its_own(vllm: Any, folder: Path, tmp_path: Path) -> None:
     adapter = tmp_path / "lora"
     adapter.mkdir()
