@@ -1,21 +1,18 @@
-"""Writes `tiny` as every engine computes it: `python studies/training/portable.py DIRECTORY`.
+"""The form in which `tiny` ships: every engine computes it alike.
 
-`tiny` has 100 as the base of its vision tower's rotary positions. vLLM and SGLang take 10,000 for every Qwen2-VL. Heads of
-twice the size have all frequencies of `tiny` at that base, so that no training is needed: what is new in them is zero. Each
-channel stands twice between the layers, because the norms take the mean over all of them.
+The vision tower is trained with 100 as the base of its rotary positions. vLLM and SGLang take 10,000 for every Qwen2-VL. Heads of
+twice the size have all frequencies of the trained tower at that base, so the same model can be written for it without more
+training: what is new in the heads is zero. Each channel stands twice between the layers, because the norms take the mean over all
+of them.
 """
 
 from __future__ import annotations
 
 import copy
-import shutil
-import sys
-from pathlib import Path
 
 import torch
 from transformers import Qwen2VLForConditionalGeneration
 
-TINY = Path(__file__).parents[2] / "pytest_vlmrobust" / "demo" / "tiny"
 BASE = 10_000.0
 
 
@@ -48,6 +45,7 @@ def portable(model: Qwen2VLForConditionalGeneration) -> Qwen2VLForConditionalGen
         "merger.mlp.2": (torch.arange(vision.hidden_size), joined),
     }
     result = Qwen2VLForConditionalGeneration(config).float()
+    result.generation_config = model.generation_config
     new = result.state_dict()
     for name, old in model.float().state_dict().items():
         _, is_vision, rest = name.partition("visual.")
@@ -65,13 +63,3 @@ def portable(model: Qwen2VLForConditionalGeneration) -> Qwen2VLForConditionalGen
         else:
             target[rows[:, None], columns] = value
     return result.eval()
-
-
-def main(target: Path) -> None:
-    """Writes the checkpoint, in single precision."""
-    shutil.copytree(TINY, target, ignore=shutil.ignore_patterns("README.md"))
-    portable(Qwen2VLForConditionalGeneration.from_pretrained(TINY)).save_pretrained(target)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

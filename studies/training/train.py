@@ -6,8 +6,7 @@ language   the language model alone. Image tokens are written in words (sums of 
            First the answer is given away in the question, so that options are matched to words; then less and less.
 vision     the vision tower alone, taught to say per image token what the language stage's stand-ins say, at mixed resolutions.
 joint      both, end to end, on drawn pictures.
-observatory  three layers below the language model's learn to compare pictures; see observatory.py. From the joint stage's result,
-           or from a checkpoint: `--stage observatory --resume pytest_vlmrobust/demo/tiny`.
+observatory  three layers below the language model's learn to compare pictures; see observatory.py. From the joint stage's result.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from checkpoint import build_config, build_tokenizer, processor_files
 from comparing import deepened
 from network import Optimizers, read, see
 from observatory import COMPARE_SHARE, Observatory
+from portable import portable
 from rows import Anchors, Batch, Packer, Picture, pictures, pixels
 from torch.nn import functional
 from transformers import Qwen2VLForConditionalGeneration
@@ -241,10 +241,7 @@ def joint(bench: Bench, minutes: float, resume: str | None) -> None:
 
 def observatory(bench: Bench, minutes: float, resume: str | None) -> None:
     """Stage 4: comparing pictures."""
-    if resume:
-        bench.model = Qwen2VLForConditionalGeneration.from_pretrained(resume, dtype=torch.float32)
-    else:
-        bench.model.load_state_dict(torch.load(bench.out / "joint.pt", weights_only=True))
+    bench.model.load_state_dict(torch.load(resume or bench.out / "joint.pt", weights_only=True))
     stage = Observatory(deepened(bench.model), bench.packer, bench.log, bench.seed)
     seconds = minutes * 60
     stage.compare(COMPARE_SHARE * seconds, schedule)
@@ -254,14 +251,14 @@ def observatory(bench: Bench, minutes: float, resume: str | None) -> None:
 
 
 def export(bench: Bench, target: Path) -> None:
-    """Writes the checkpoint that ships, of the last stage that there is: half precision, tokenizer, processor."""
+    """Writes the checkpoint that ships, of the last stage that there is: portable, half precision, tokenizer, processor."""
     last = bench.out / "observatory.pt"
     model = deepened(bench.model) if last.exists() else bench.model
     model.load_state_dict(torch.load(last if last.exists() else bench.out / "joint.pt", weights_only=True))
     target.mkdir(parents=True, exist_ok=True)
     model.generation_config.eos_token_id = bench.packer.end
     model.generation_config.pad_token_id = bench.tokenizer.pad_token_id
-    model.half().save_pretrained(target)
+    portable(model).half().save_pretrained(target)
     bench.tokenizer.save_pretrained(target)
     processor_files(target)
 
@@ -287,7 +284,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=110.0, help="wall-clock budget")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--resume", help="continue from this state; of the stage observatory, from this checkpoint")
+    parser.add_argument("--resume", help="continue from this state")
     parser.add_argument("--target", type=Path, default=Path("pytest_vlmrobust/demo/tiny"), help="where the checkpoint goes")
     arguments = parser.parse_args()
     if arguments.stage == "all":

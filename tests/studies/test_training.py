@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 TRAINING = Path(__file__).parents[2] / "studies" / "training"
-MODULES = ("checkpoint", "rows", "network")
+MODULES = ("checkpoint", "rows", "network", "portable")
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +73,14 @@ def test_the_shipped_tokenizer_is_the_one_the_program_builds(program: dict[str, 
     assert shipped(text).input_ids == program["checkpoint"].build_tokenizer()(text).input_ids
 
 
-def test_the_portable_form_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_portable_form_computes_the_same(program: dict[str, Any]) -> None:
     import torch
     from transformers import Qwen2VLForConditionalGeneration
 
-    monkeypatch.syspath_prepend(TRAINING)
-    portable = importlib.import_module("portable")
-    model = Qwen2VLForConditionalGeneration.from_pretrained(portable.TINY, dtype=torch.float32).eval()
-    other = portable.portable(model)
+    torch.manual_seed(0)
+    checkpoint = program["checkpoint"]
+    model = Qwen2VLForConditionalGeneration(checkpoint.build_config(checkpoint.build_tokenizer())).float().eval()
+    other = program["portable"].portable(model)
     assert other.config.vision_config.rope_parameters["rope_theta"] == 10_000
     grid = torch.tensor([[1, 8, 6]])
     patches = torch.rand(48, 2400, generator=torch.manual_seed(0)) * 2 - 1
