@@ -67,13 +67,6 @@ class VllmBackend(ChatBackend):
         added = self._engine().get_tokenizer().added_tokens_decoder.values()
         return [str(token.content) for token in added if token.special]
 
-    def close(self) -> None:
-        """Frees the weights; a later inference loads them again."""
-        with self._loading:
-            llm, self._llm, self._control = self._llm, None, None
-        if llm is not None and hasattr(llm, "shutdown"):
-            llm.shutdown()
-
     def _engine(self) -> Any:
         with self._loading:
             if self._llm is None:
