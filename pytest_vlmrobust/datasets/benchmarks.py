@@ -75,6 +75,8 @@ class Layout:
     """Options are shown in an order that is drawn from the id of a row: their order in the file says which one is right."""
     image_names: str = ""
     """A regular expression: a folder of images without a table has a row for each, and named groups are its columns."""
+    rows_file: str = ""
+    """The JSON file of a folder without a table: a list of rows, whose ``image`` is a path."""
     options_in_question: bool = False
     """Options stand at the end of the question: ``A. …``, ``(A) …`` or ``A: …``."""
     cut: tuple[str, ...] = ()

@@ -241,20 +241,23 @@ def _is_yes_no(answer: str | tuple[str, ...]) -> bool:
 
 
 _HEADING = re.compile(r"\s*(?:options?|choices)\s*:?\s*\Z", re.IGNORECASE)
-_LABELS = (r"(?m:^)[ \t]*\(?{letter}[).:]\s+", r"(?:(?<=\s)|(?<=\A)|(?<=[,;:]))\(?{letter}[).:]\s+")
-"""A label that begins a line, and one anywhere."""
+_BEFORE = r"(?:(?<=\s)|(?<=\A)|(?<=[,;:]))"
+_LABELS = (r"(?m:^)[ \t]*\(?{letter}[).:]\s+", _BEFORE + r"\(?{letter}[).:]\s+", _BEFORE + r"\(?{letter}:(?=\S)")
+"""A label that begins a line, one anywhere, and one without a blank behind it."""
 
 
 def options_in(question: str) -> tuple[str, dict[str, str]]:
     r"""Returns the question without its options, and the options by letter; none unless two stand there in order.
 
     Labels are ``A.``, ``A:``, ``A)`` and ``(A)``, each at the beginning of a line, or else all after white space, a comma or a
-    semicolon; the last option ends with its line.
+    semicolon, or else all ``A:`` without a blank behind them; the last option ends with its line.
 
     >>> options_in("Which way?\nA. Left.\nB. Right.")
     ('Which way?', {'A': 'Left.', 'B': 'Right.'})
     >>> options_in("Who? Options: A: the cat, B: the dog, C: nobody")
     ('Who?', {'A': 'the cat', 'B': 'the dog', 'C': 'nobody'})
+    >>> options_in("Where is it? Option:A:in bed; B:on the bed;")
+    ('Where is it?', {'A': 'in bed', 'B': 'on the bed'})
     >>> options_in("Is plan A. better?")
     ('Is plan A. better?', {})
     """

@@ -134,11 +134,14 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
         if is_saved(path):
             _refuse_compat(compat, str(path))
             return open_hub(str(path), name, [])
-        named = benchmark_of(name) or benchmark_of(path.name)
-        if named and named.tsv.image_names and not any(_is_data(file) for file in path.iterdir()):
-            from .vlmevalkit_tsv import read_images
+        named = benchmark_of(name) or benchmark_of(path.name) or UNKNOWN
+        if not any(_is_data(file) for file in path.iterdir()):
+            from .vlmevalkit_tsv import read_images, read_list
 
-            return FileDataset(name, path, partial(read_images, benchmark=named), benchmark=named)
+            if named.tsv.image_names:
+                return FileDataset(name, path, partial(read_images, benchmark=named), benchmark=named)
+            if named.tsv.rows_file and (path / named.tsv.rows_file).is_file():
+                return FileDataset(name, path / named.tsv.rows_file, partial(read_list, benchmark=named), benchmark=named)
     file = _only_file(path) if path.is_dir() else path
     if file.exists() and not file.is_file():  # a pipe or a device might never end
         raise DatasetError(f"{file} is not a dataset: it is no file. Expected {_KINDS}, or a folder with one of them")

@@ -21,6 +21,7 @@ The record of a benchmark may say otherwise: which columns play these roles, how
 from __future__ import annotations
 
 import hashlib
+import json
 import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -81,6 +82,8 @@ def _speller(present: Sequence[str], *, some_missing: bool) -> Callable[[str], s
 
 
 LONGEST_REFERENCE = 64
+_NO_TEXT = Span(Path(), 0, 0, (0, 0))
+"""Of a record that holds no image itself."""
 COMPAT = "vlmevalkit"
 COLUMNS = {
     "id": ("index",),
@@ -109,17 +112,39 @@ def read_images(path: Path, name: str, benchmark: Benchmark) -> Contents:
     return _Table(path, name, _named_images(path, re.compile(benchmark.tsv.image_names)), benchmark).contents("")
 
 
+def read_list(path: Path, name: str, benchmark: Benchmark) -> Contents:
+    """Returns a sample for each row of a JSON file: ``Layout.rows_file``."""
+    return _Table(path, name, _listed_rows(path), benchmark).contents("")
+
+
+def _listed_rows(path: Path) -> Iterator[FileRecord]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path} is not JSON in UTF-8 ({error}). Expected a list of objects") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DatasetError(f"{path} holds something else than a list of objects: expected one for each question")
+    columns = dict.fromkeys(column for row in rows for column in ("index", *row))
+    yield FileRecord(1, ["image_path" if column == "image" else column for column in columns], _NO_TEXT)
+    for number, row in enumerate(rows):
+        cells = {"index": number, **row}
+        yield FileRecord(number + 1, [_as_text(cells.get(column)) for column in columns], _NO_TEXT)
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
 def _named_images(folder: Path, form: re.Pattern[str]) -> Iterator[FileRecord]:
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     wrong = [file.name for file in files if not form.fullmatch(file.stem)]
     if wrong or not files:
         named = f"{len(wrong)} of {len(files)} files are named otherwise: {first_few(wrong)}" if files else "there is none"
         raise DatasetError(f"{folder} is read as images whose names have the form {form.pattern!r}, and {named}")
-    no_text = Span(folder, 0, 0, (0, 0))
-    yield FileRecord(1, ["index", "image_path", *form.groupindex], no_text)
+    yield FileRecord(1, ["index", "image_path", *form.groupindex], _NO_TEXT)
     for line, file in enumerate(files, 2):
         found = form.fullmatch(file.stem)
-        yield FileRecord(line, [file.name, file.name, *(found.groupdict("").values() if found else ())], no_text)
+        yield FileRecord(line, [file.name, file.name, *(found.groupdict("").values() if found else ())], _NO_TEXT)
 
 
 @dataclass(frozen=True, slots=True)

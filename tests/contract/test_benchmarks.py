@@ -2,8 +2,8 @@
 
 import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import yaml
 
 from pytest_vlmrobust import scoring
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.sample import UNDECLARED
+from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.core.sample import UNDECLARED, Sample
 from pytest_vlmrobust.datasets import benchmark_of, benchmarks, corpus_metric, resolve, synthetic
 from pytest_vlmrobust.datasets.benchmarks import SHIPPED, read_benchmarks
 from pytest_vlmrobust.scoring.corpus import CORPUS_METRICS
@@ -32,10 +32,11 @@ class Case:
     rows: list[dict[str, str]]
     published: float | None
     here: float
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 CASES = [
-    Case(name, case["rows"], case["published"], case.get("here", case["published"]))
+    Case(name, case["rows"], case["published"], case.get("here", case["published"]), case.get("parts", {}))
     for case in GOLDEN
     for name in case["benchmarks"]
 ]
@@ -61,15 +62,19 @@ def test_the_rule_of_its_makers_is_said_with_its_source(name: str) -> None:
     assert bool(record.why) == (record.number != "equal")
 
 
-def measured(folder: Path, name: str, rows: list[dict[str, str]]) -> float:
-    path = written(folder, RECORDS[name].file_names[0], rows)
-    dataset = resolve(path)
+def answered(folder: Path, name: str, rows: list[dict[str, str]]) -> tuple[Sequence[Sample], list[Prediction], list[Score], str]:
+    """Returns the questions of a file with these rows, what a model said, what that is worth, and the metric of the whole."""
+    dataset = resolve(written(folder, RECORDS[name].file_names[0], rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a number is ours; test_a_number_of_our_own_is_said_to_be_one
         samples = dataset.samples()
     said = [Prediction(row["said"], "generate") for row in rows]
-    scores = [scoring.score(*pair) for pair in zip(samples, said, strict=True)]
-    return scoring.corpus_score(corpus_metric(dataset), samples, said, scores).value
+    return samples, said, [scoring.score(*pair) for pair in zip(samples, said, strict=True)], corpus_metric(dataset)
+
+
+def measured(folder: Path, name: str, rows: list[dict[str, str]]) -> scoring.CorpusScore:
+    samples, said, scores, metric = answered(folder, name, rows)
+    return scoring.corpus_score(metric, samples, said, scores)
 
 
 def written(folder: Path, name: str, rows: list[dict[str, str]]) -> Path:
@@ -100,7 +105,9 @@ def test_most_names_of_vlmevalkit_are_scored_and_the_others_refused() -> None:
 
 @pytest.mark.cases("case", CASES)
 def test_a_golden_case(tmp_path: Path, case: Case) -> None:
-    assert measured(tmp_path, case.benchmark, case.rows) == pytest.approx(case.here, abs=1e-9)
+    found = measured(tmp_path, case.benchmark, case.rows)
+    assert found.value == pytest.approx(case.here, abs=1e-9)
+    assert {part: found.parts[part] for part in case.parts} == pytest.approx(case.parts)
 
 
 @pytest.mark.cases("name", RECORDS)
@@ -113,6 +120,25 @@ def test_its_number_stands_to_the_published_one_as_the_record_says(name: str) ->
     elif cases:
         assert RECORDS[name].number == "different"
         assert differing
+
+
+ATTACKED = [case for case in CASES if case.benchmark in {"SCAM", "VLMs are Biased"}]
+
+
+@pytest.mark.cases("case", ATTACKED)
+def test_who_gives_in_is_who_gives_in_by_the_program_of_the_makers(tmp_path: Path, case: Case) -> None:
+    """In other words, ``process_answer`` of SCAM and VLMEvalKit's ``vlmsarebiased.py``, where both read an answer."""
+    samples, said, scores, _ = answered(tmp_path, case.benchmark, case.rows)
+    for sample, prediction, score, row in zip(samples, said, scores, case.rows, strict=True):
+        wanted = [score.value, scoring.score(replace(sample, target=sample.target_of_attack), prediction).value]
+        if case.benchmark == "SCAM":
+            spelled = prediction.text.strip().lower().rstrip(".")
+            letters = {spelled, spelled[:2].rstrip(" ):].")} if not spelled.startswith("(") else {spelled[1:2]}
+            names = (sample.target, sample.options[str(sample.target)]), (sample.target_of_attack, row["attack_word"])
+            assert wanted == [float(bool({str(name).lower() for name in pair} & letters)) for pair in names]
+        elif prediction.text.startswith("{"):
+            bare = prediction.text.lower().strip("{}").strip()
+            assert wanted == [float(bare == row[column].lower()) for column in ("ground_truth", "expected_bias")]
 
 
 @pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.number == "ours"])

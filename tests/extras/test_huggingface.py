@@ -58,6 +58,13 @@ ROW: dict[str, dict[str, Any]] = {
     "COCO captions": {"question_id": "7", "answer": ["a red square", "a square"], "image": RED},
     "MMBench": {"index": 1000007, "question": "Which?", "hint": "nan", "A": "red", "B": "green", "C": "nan", "answer": "B",
         "category": "x", "image": RED},
+    "NaturalBench": {"Index": 0, "Question": "What is it? Option:A:red; B:green;", "Answer": "B",
+        "Question_Type": "multiple_choice", "Image": RED},
+    "VLMs are Biased": {"prompt": "How many legs?", "ground_truth": "5", "expected_bias": "4", "topic": "Animals", "image": RED},
+    "VLMBlind": {"task": "Counting Grid - Blank Grids", "prompt": "Count.", "groundtruth": "3,4", "image": RED},
+    "MVI-Bench": {"question": "Which?", "choices": '["cat", "dog"]', "answer": "cat", "category": "mirror", "type": "normal",
+        "image": RED},
+    "SCAM": {"id": "SCAM_img_0001", "type": "SCAM", "object_label": "ball", "attack_word": "car", "image": RED},
 }  # fmt: skip
 TARGETS: dict[str, str | tuple[str, ...]] = {
     "TextVQA": ("red",) * 10,
@@ -68,6 +75,9 @@ TARGETS: dict[str, str | tuple[str, ...]] = {
     "POPE": "yes",
     "ChartQA": "12",
     "MMMU-Pro": "J",
+    "MVI-Bench": "A",
+    "VLMs are Biased": "5",
+    "VLMBlind": "3,4",
 }
 
 
@@ -75,7 +85,7 @@ def saved(folder: Path, *rows: dict[str, Any]) -> Path:
     columns = {column: [row.get(column) for row in rows] for column in dict.fromkeys(c for row in rows for c in row)}
     table = datasets.Dataset.from_dict(columns)
     for column, values in columns.items():
-        if column.startswith(("image", "picture")) and not any(isinstance(value, str) for value in values):
+        if column.lower().startswith(("image", "picture")) and not any(isinstance(value, str) for value in values):
             table = table.cast_column(column, datasets.Image())
     table.save_to_disk(folder)
     return folder

@@ -1,5 +1,6 @@
 """The records of benchmarks: which file is whose, how a record reads a row, and what is said when one does not fit."""
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -310,6 +311,25 @@ def test_shuffled_options_stand_everywhere_and_the_answer_moves_with_them(tmp_pa
     assert {sample.target for sample in samples} == {*"ABC"}
     assert all(sample.options[str(sample.target)] == "cat" for sample in samples)
     assert "found 'cow', expected the text of an option: " in problem(tmp_path, "MVI-Bench", {**rows[0], "answer": "cow"})
+
+
+def test_a_list_of_rows_in_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "MVI-Bench"
+    (folder / "images").mkdir(parents=True)
+    (folder / "images" / "1.png").write_bytes(synthetic.picture(0))
+    rows = [{"image": "images/1.png", "question": "What is it?", "choices": ["cat", "dog"], "answer": "cat", "type": kind,
+             "category": "mirror"} for kind in ("normal", "misleading")]  # fmt: skip
+    (folder / "annotations.json").write_text(json.dumps(rows), encoding="utf-8")
+    dataset = resolve(folder)
+    samples = dataset.samples()
+    assert [(sample.id, sample.keys["type"]) for sample in samples] == [("0", "normal"), ("1", "misleading")]
+    assert [sample.options[str(sample.target)] for sample in samples] == ["cat", "cat"]
+    assert samples[0].layout == "{question}\nChoices:\n{options}\n{instruction}"
+    assert (corpus_metric(dataset), samples[1].images[0].load().shape) == ("mvi_bench", (72, 96, 3))
+    for text, said in (("{}", "something else than a list of objects"), ("[", "is not JSON in UTF-8")):
+        (folder / "annotations.json").write_text(text, encoding="utf-8")
+        with pytest.raises(DatasetError, match=said):
+            resolve(folder).samples()
 
 
 def test_an_answer_that_a_prior_expects_is_no_attack_where_it_is_right(tmp_path: Path) -> None:
