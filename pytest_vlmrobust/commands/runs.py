@@ -309,6 +309,13 @@ def _add_comment(commands: Commands) -> None:
     )
     comment.add_argument("--name", default="gate", help="keeps the comments of several gates apart (default: %(default)s)")
     comment.add_argument("--out", type=typed_path, metavar="FILE", help="the file to write (default: print)")
+    comment.add_argument(
+        "--images",
+        default="",
+        type=_web_address,
+        metavar="URL",
+        help="show the images of the worst questions: write them beside --out, and link to this address with {} for the name",
+    )
     comment.set_defaults(run=_comment)
 
 
@@ -319,10 +326,12 @@ def _web_address(text: str) -> str:
 
 
 def _comment(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.reporting.comment import Against, job_link, render_comment
+    from pytest_vlmrobust.reporting.comment import Against, job_link, render_comment, worst_images
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.writing import write_out
 
+    if options.images and (options.out is None or "{}" not in options.images):
+        raise UsageError(f"--images {options.images}: needs --out, and {{}} where the name of an image belongs in the address")
     run = read_run(options.run_directory)
     what = f"run {options.against.name}" if options.against else f"the last GO on {options.branch}"
     earlier = read_run(options.against) if options.against else _last_go(options.store, options.branch, run)
@@ -331,11 +340,15 @@ def _comment(options: argparse.Namespace) -> int:
     else:
         against = Against(what, earlier, *_compared(earlier.directory, run.directory))
     links = {"report": options.report, "job": job_link()}
-    text = render_comment(run, against, name=options.name, links=links)
+    images = worst_images(run) if options.images else {}
+    addresses = {name: options.images.replace("{}", name) for name in images}
+    text = render_comment(run, against, name=options.name, links=links, images=addresses)
     if options.out is None:
         show(text.rstrip("\n"))
         return 0
     options.out.parent.mkdir(parents=True, exist_ok=True)
+    for name, image in images.items():
+        (options.out.parent / name).write_bytes(image)
     write_out(options.out, text)
     say(f"{run.word}: {len(text)} characters, {options.out}")
     return 0

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from urllib.parse import quote
 
 from pytest_vlmrobust.core.decision import WORST_FIRST
@@ -15,6 +16,7 @@ from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, Sw
 
 from .facts import ci_variables
 from .files import RunFiles
+from .html.samples import stored_thumbnail
 from .view import RunView, ViewedTest
 from .writing import code, inert, markdown_table
 
@@ -70,7 +72,17 @@ def job_link(environment: Mapping[str, str] = os.environ) -> str:
     return environment.get("CI_JOB_URL", "") or environment.get("BUILD_URL", "")
 
 
-def render_comment(run: RunFiles, against: Against, *, name: str, links: Mapping[str, str]) -> str:
+def worst_images(run: RunFiles) -> dict[str, bytes]:
+    """Returns the images of the worst questions by file name, those that the store of the run has."""
+    answers = [answer for question in run.view.worst_questions() for answer in question.answers]
+    names = dict.fromkeys(picture.file for _, _, pictures in answers for picture in pictures)
+    folder = run.facts.pictures
+    return {name: image for name in names if folder and (image := stored_thumbnail(folder, name))}
+
+
+def render_comment(
+    run: RunFiles, against: Against, *, name: str, links: Mapping[str, str], images: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Returns the comment, of at most :data:`LONGEST` characters.
 
     Args:
@@ -78,15 +90,16 @@ def render_comment(run: RunFiles, against: Against, *, name: str, links: Mapping
         against: what it is compared with.
         name: tells the comments of several gates below one pull request apart.
         links: text to address of the web; an empty one is left out.
+        images: file name of an image to its address on the web; images without one are left out.
     """
-    texts = (_render(run, against, name, links, most) for most in _ROWS)
+    texts = (_render(run, against, name, links, images, most=most) for most in _ROWS)
     if short := next((text for text in texts if len(text) <= LONGEST), ""):
         return short
-    kept = _render(run, against, name, links, 0)[:LONGEST].rpartition("\n")[0].rpartition("\n")[0]
+    kept = _render(run, against, name, links, {}, most=0)[:LONGEST].rpartition("\n")[0].rpartition("\n")[0]
     return f"{kept}\n\nThis comment was cut.\n"
 
 
-def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str], most: int) -> str:
+def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str], images: Mapping[str, str], *, most: int) -> str:
     said = run.view
     datasets = dict.fromkeys(record.dataset for record in run.records if record.dataset)
     about = {
@@ -100,19 +113,22 @@ def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str]
     lines += [" · ".join(f"{what} {code(on_one_line(text, _CELL))}" for what, text in about.items() if text), ""]
     lines += [f"- {code(on_one_line(model, _CELL))}: **{own.word}**" for model, own in [*said.several.items()][:most]]
     lines += [f"- {_cell(limit)}" for limit in said.grave[: max(1, most)]]
-    lines += [*([""] if lines[-1] else []), *_worst_questions(said), *_changes(run, against, most)]
+    lines += [*([""] if lines[-1] else []), *_worst_questions(said, images), *_changes(run, against, most)]
     lines += _attention(said, most)
     if shown := [f"[{inert(text)}](<{_address(url)}>)" for text, url in links.items() if url]:
         lines += [" · ".join(shown), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _worst_questions(view: RunView) -> list[str]:
-    """Returns the worst questions in words: the question, the right answer, and what the model answered before and after."""
+def _worst_questions(view: RunView, images: Mapping[str, str]) -> list[str]:
+    """Returns the worst questions: the question, the right answer, what the model answered before and after, and the images."""
     lines: list[str] = []
     for question in view.worst_questions():
         answers = [f"{code(on_one_line(reply.about, _CELL))} {_cell(said)}" for reply, said, _ in question.answers]
-        lines.append(f"- {_cell(question.example.question)}<br>right {'; '.join([f'**{_cell(question.right)}**', *answers])}")
+        parts = [_cell(question.example.question), f"right {'; '.join([f'**{_cell(question.right)}**', *answers])}"]
+        pictures = [picture for _, _, pictures in question.answers for picture in pictures if picture.file in images]
+        shown = " ".join(f"![{_cell(picture.caption)}](<{_address(images[picture.file])}>)" for picture in pictures)
+        lines.append(f"- {'<br>'.join(filter(None, [*parts, shown]))}")
     return ["### Worst questions", "", *lines, ""] if lines else []
 
 

@@ -335,11 +335,11 @@ def test_a_small_gate_ends_with_its_exit_code_and_leaves_what_is_published(
 
 def test_every_command_of_a_gate_is_one_of_ours() -> None:
     lines = [line.strip() for service in GATES for line in text_of(service).splitlines()]
-    commands = [line for line in lines if line.startswith("vlmrobust ")]
+    commands = [line.removesuffix(' "$@"') for line in lines if line.startswith("vlmrobust ")]
     assert len(commands) == 2
     for command in commands:
-        words = ["." if word == "latest" else word for word in shlex.split(command)[1:]]
-        assert cli.parser().parse_args(words).out == Path("comment.md")
+        words = [{"latest": ".", "$images": "https://g/{}"}.get(word, word) for word in shlex.split(command)[1:]]
+        assert cli.parser().parse_args(words).out == Path("$VLM_REPORT/comment.md")
 
 
 @pytest.fixture
@@ -377,8 +377,21 @@ def test_github_gets_one_comment(job: Path, found: str, last: str) -> None:
     about = {"GITHUB_BASE_REF": "main", "GITHUB_REPOSITORY": "o/r", "PULL": "3", "FOUND": found}
     first, second = called(job, step("comment")["run"], **about)
     assert "startswith(env.MARKER)" in first
-    assert second == f"api --method {last} --field body=@comment.md --silent"
-    assert (job / "comment.md").read_text(encoding="utf-8").startswith(f"{MARKER}\n## ! INCOMPLETE")
+    assert second == f"api --method {last} --field body=@report/comment.md --silent"
+    assert (job / "report/comment.md").read_text(encoding="utf-8").startswith(f"{MARKER}\n## ! INCOMPLETE")
+
+
+def test_github_gets_each_image_once_on_the_branch_for_images(job: Path) -> None:
+    writes = 'printf "%s\\n" "$*" >> calls; echo MARKER > report/comment.md; cd report; printf one > a.webp; printf two > b.webp'
+    known = 'printf "%s\\n" "$*" >> calls; case "$*" in *a.webp?ref*) ;; *ref=*) exit 1 ;; *content=*) exit 1 ;; esac'
+    programs(job / "bin", vlmrobust=writes, gh=known)
+    about = {"GITHUB_BASE_REF": "main", "GITHUB_REPOSITORY": "o/r", "GITHUB_SERVER_URL": "https://h", "PULL": "3"}
+    comment, *calls = called(job, step("comment")["run"], **about, VLM_IMAGES="images")
+    assert comment.endswith("--out report/comment.md --images https://h/o/r/blob/images/{}?raw=true")
+    assert calls[:2] == [f"api repos/o/r/contents/{name}.webp?ref=images --silent" for name in "ab"]
+    assert calls[2].startswith("api --method PUT repos/o/r/contents/b.webp --field branch=images")
+    assert calls[2].endswith("content=dHdv")
+    assert "issues/3/comments" in calls[-1], "the comment is posted, also where no image could be added"
 
 
 @pytest.mark.parametrize(
@@ -392,6 +405,7 @@ def test_gitlab_gets_one_comment(job: Path, bodies: list[str], last: str) -> Non
         "CI_PROJECT_ID": "5",
         "CI_MERGE_REQUEST_IID": "3",
         "VLM_COMMENT_TOKEN": "t",
+        "CI_JOB_URL": "https://g/o/r/-/jobs/9",
         "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
         "FOUND": json.dumps([{"id": number, "body": body} for number, body in enumerate(bodies, 1)]),
     }
@@ -402,7 +416,7 @@ def test_gitlab_gets_one_comment(job: Path, bodies: list[str], last: str) -> Non
     assert called(job, script, **{**about, "VLM_COMMENT_TOKEN": ""}) == []
     _, second = called(job, script, **about)
     notes = "https://g/api/v4/projects/5/merge_requests/3/notes"
-    assert second == f"-sSf -o /dev/null -H PRIVATE-TOKEN: t --data-urlencode body@comment.md {last.format(notes=notes)}"
+    assert second == f"-sSf -o /dev/null -H PRIVATE-TOKEN: t --data-urlencode body@report/comment.md {last.format(notes=notes)}"
 
 
 def test_a_job_without_a_report_posts_no_comment_of_an_earlier_run(job: Path) -> None:
