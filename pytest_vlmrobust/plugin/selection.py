@@ -74,10 +74,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 PLUGINS_REFUSED = {
     "splits": "--splits (pytest-split) leaves tests out, so that no part can be GO. To share a gate between machines, "
     "give each --vlm-fill --vlm-shard I/N, and join the stores by vlmrobust merge",
-    "forked": "--forked (pytest-forked) runs each test in a process of its own, where its answers and its verdict are lost. "
-    "Leave it out, or use -n N (pytest-xdist), whose workers send them back",
+    "forked": "--forked or @pytest.mark.forked (pytest-forked) runs a test in a process of its own, where its answers and its "
+    "verdict are lost. Leave it out, or use -n N (pytest-xdist), whose workers send them back",
 }
-"""Options of other plugins with which no gate can be GO, and what to do."""
+"""Options of other plugins with which no gate can be GO, and what to do; a mark of that name does the same to one test."""
+_REPETITION = "__pytest_repeat_step_number"
+"""The parameter by which pytest-repeat numbers the repetitions of a test."""
 CHECK_OF_A_METRIC = "vlm_metric_check"
 """The keyword of tests that check a metric on this installation."""
 
@@ -95,14 +97,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selection = run.selection
     if any(map(is_gated, items)):
         _plan_left_out(run, collected)
-    items[:] = [item for item in items if not collected.holds_nothing_for(item)]
+    items[:] = [item for item in items if not (collected.holds_nothing_for(item) or _is_repeated(item))]
     if selection.plan and selection.refusal is None:
         try:
             tests = [selected_test(item) for item in items if is_gated(item)]
             run.tests.check(tests, run.baseline, run.settings.vlm_seed, run.today)
             if not config.option.collectonly:
                 for name, reason in PLUGINS_REFUSED.items():
-                    if config.getoption(name, default=None):
+                    given = config.getoption(name, default=None)  # None: there is no such plugin
+                    if given or (given is not None and any(is_gated(item) and item.get_closest_marker(name) for item in items)):
                         raise UsageError(reason)
                 run.data.check_scoring((test.about.dataset for test in tests), run.settings.vlm_sample)
                 run.tests.check_slices()
@@ -153,6 +156,11 @@ def about_of(item: pytest.Item) -> Planned:
 def is_gated(item: pytest.Item) -> bool:
     """Whether a test is one of the gate's."""
     return bool(set(FIXTURES) & set(getattr(item, "fixturenames", ())))
+
+
+def _is_repeated(item: pytest.Item) -> bool:
+    """Whether a gated test is a second one about the same answers, which would count its verdict again."""
+    return is_gated(item) and bool(getattr(item, "callspec").params.get(_REPETITION))  # noqa: B009 - not declared on Item
 
 
 def _collection_of(config: pytest.Config) -> _Collected:

@@ -33,19 +33,27 @@ def test_allure_shows_what_a_test_is_about(project: Project) -> None:
 
 
 HARMLESS = {
+    "allure_pytest": "--alluredir=allure",
     "pytest_cov": "--cov=suite",
     "pytest_html": "--html=other.html",
     "pytest_randomly": "--randomly-seed=3",
     "pytest_repeat": "--count=2",
+    "pytest_rerunfailures": "--reruns=1",
+    "pytest_retry": "--retries=1",
     "pytest_sugar": "--force-sugar",
     "pytest_timeout": "--timeout=300",
 }
 """Module of a plugin, and an option that makes it act."""
 
 
+def tests_in(project: Project) -> list[str]:
+    """Returns the tests that a report is about."""
+    return [record["id"] for record in json.loads((project.path / "report/results.json").read_text())["records"]]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("together", [*([name] for name in HARMLESS), list(HARMLESS)], ids=lambda names: "-".join(names)[:40])
-def test_a_plugin_beside_the_gate_changes_no_decision(project: Project, together: list[str]) -> None:
+def test_a_plugin_beside_the_gate_changes_neither_decision_nor_counts(project: Project, together: list[str]) -> None:
     if absent := [name for name in together if importlib.util.find_spec(name) is None]:
         pytest.skip(f"not installed: {', '.join(absent)}")
     options = [HARMLESS[name] for name in together]
@@ -53,9 +61,19 @@ def test_a_plugin_beside_the_gate_changes_no_decision(project: Project, together
     options += ["-n", "2"] if together == list(HARMLESS) else []
     for rules, code, decision in (((), 0, "GO"), (({"setting": "invert", "answer": "A"},), 1, "NO-GO")):
         project.script(*rules)
-        run = project.run("--junitxml=junit.xml", *options, subprocess=True)
+        run = project.run("--junitxml=junit.xml", "--vlm-report=report", *options, subprocess=True)
         assert run.ret == code, run.stdout.str()
         assert decision_cases(project.path / "junit.xml") == {"model": decision}
+        assert len(set(tests_in(project))) == len(tests_in(project)) == 8
+
+
+def test_one_repeated_test_counts_once(project: Project) -> None:
+    pytest.importorskip("pytest_repeat")
+    text = (project.path / "suite/test_suite.py").read_text()
+    project.write("suite/test_suite.py", text.replace("def test_", "@pytest.mark.repeat(3)\ndef test_"))
+    run = project.run("--vlm-report=report", subprocess=True)
+    assert run.ret == 0, run.stdout.str()
+    assert len(set(tests_in(project))) == len(tests_in(project)) == 8
 
 
 @pytest.mark.slow
@@ -73,3 +91,12 @@ def test_a_plugin_that_rules_out_a_go_is_refused(
     assert run.ret == pytest.ExitCode.USAGE_ERROR
     assert PLUGINS_REFUSED[key] in run.stdout.str() + run.stderr.str()
     assert not (project.path / ".vlmrobust/predictions.sqlite").exists()
+
+
+def test_a_mark_that_rules_out_a_go_is_refused(project: Project) -> None:
+    pytest.importorskip("pytest_forked")
+    text = (project.path / "suite/test_suite.py").read_text()
+    project.write("suite/test_suite.py", text.replace("def test_cell", "@pytest.mark.forked\ndef test_cell"))
+    run = project.run(subprocess=True)
+    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    assert PLUGINS_REFUSED["forked"] in run.stdout.str() + run.stderr.str()
