@@ -123,6 +123,12 @@ class Settings:
         ini="bool",
         action="store_true",
     )
+    vlm_junit_strict: bool = option(
+        False,
+        "make INCONCLUSIVE a failure in the test case `decision` of JUnit files: some readers show a skipped one as passed",
+        ini="bool",
+        action="store_true",
+    )
     vlm_reference: str = option(
         "no_image",
         "the model whose errors are the unit of mean_corruption_error; no_image: the same model without images",

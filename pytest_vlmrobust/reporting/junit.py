@@ -31,6 +31,7 @@ _KINDS = {"error": "errors", "failure": "failures", "skipped": "skipped"}
 _KIND_OF = {Decision.NO_GO: "failure", Decision.INCOMPLETE: "error", Decision.INCONCLUSIVE: "skipped"}
 _DECISION, _OF_MODEL = "decision", "vlmrobust."
 """The name of the test case about the decision, and how its class begins, with the model behind."""
+_PLAIN = "vlm_junit_plain"
 
 
 def properties(record: Record) -> list[tuple[str, str]]:
@@ -131,15 +132,16 @@ def decision_cases(view: RunView) -> list[ET.Element]:
     Many readers show test cases and nothing else: without it, a run that is not GO looks as if all had passed.
     """
     cases = []
+    kinds = {**_KIND_OF, **({Decision.INCONCLUSIVE: "failure"} if _is_set(view.facts.origins, "vlm_junit_strict") else {})}
     for name, own in view.by_model.items():
         said = f"{own.word}: {own.sentence}"
         if own.decision is not view.decision:
             said += f"; the run as a whole is {view.word}: {view.sentence}"
         node = _named_case(f"{_OF_MODEL}{name}", _DECISION, 0.0)
-        if not is_plain(view.facts.origins):
+        if not _is_set(view.facts.origins, _PLAIN):
             _add_properties(node, {"vlm.model": name, "vlm.verdict": str(own.decision)}.items())
         text = "\n".join([said, *view.grave])
-        if kind := _KIND_OF.get(own.decision):
+        if kind := kinds.get(own.decision):
             _add_result(node, kind, on_one_line(said, None), text, **({"type": "pytest.skip"} if kind == "skipped" else {}))
         else:
             ET.SubElement(node, "system-out").text = visible(text)
@@ -184,10 +186,10 @@ def _parse(path: Path) -> ET.ElementTree[ET.Element]:
         raise ValueError(f"no XML: {error}") from error
 
 
-def is_plain(origins: Mapping[str, Any]) -> bool:
-    """Whether a run was asked to leave the properties of test cases out."""
+def _is_set(origins: Mapping[str, Any], option: str) -> bool:
+    """Whether a run had an option about JUnit files."""
     settings = origins.get("settings")
-    return isinstance(settings, Mapping) and bool(settings.get("vlm_junit_plain"))
+    return isinstance(settings, Mapping) and bool(settings.get(option))
 
 
 def _warnings(record: Record) -> list[str]:
@@ -215,7 +217,7 @@ def junit_xml(view: RunView) -> str:
 
     Tests that were to run and left no record are errors.
     """
-    plain, records = is_plain(view.facts.origins), view.records
+    plain, records = _is_set(view.facts.origins, _PLAIN), view.records
     tests = {test.record.key: test for test in view.tests}
     beside = {record.nodeid or record.id: record for record in records if record.test == CHECK}
     cases = [_case(tests[record.key], beside.pop(record.nodeid, None), plain=plain) for record in records if record.test != CHECK]

@@ -1,4 +1,4 @@
-"""What other people's readers of JUnit and SARIF show for each of the four decisions.
+"""What other people's readers of JUnit and SARIF show for each of the four decisions, and with ``--vlm-junit-strict``.
 
     npm install --prefix readers allure junit-to-ctrf xunit-viewer test-results-parser @microsoft/sarif-multitool
     git clone https://github.com/dorny/test-reporter
@@ -6,7 +6,7 @@
     python studies/readers/readers.py --npm readers --dorny test-reporter
 
 It runs one gate for each decision in a temporary folder, gives the files to each reader, and writes what the readers say
-to ``go.txt``, ``no-go.txt``, ``inconclusive.txt`` and ``incomplete.txt`` beside this program.
+to ``go.txt``, ``no-go.txt``, ``inconclusive.txt``, ``inconclusive-strict.txt`` and ``incomplete.txt`` beside this program.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ GATES = {  # rules of the scripted model, more options of pytest, exit code
     "go": ([BLIND], [], 0),
     "no-go": ([{"setting": "invert", "answer": "A"}, BLIND], [], 1),
     "inconclusive": ([BLIND], ["-k", "clean"], 10),
+    "inconclusive-strict": ([BLIND], ["-k", "clean", "--vlm-junit-strict"], 10),
     "incomplete": ([{"setting": "invert", "error": "the server is down"}, BLIND], [], 11),
 }
 POLICY = """version: 1

@@ -309,6 +309,15 @@ def test_the_decision_is_a_test_case(facts: RunFacts, records: list[Record], kin
     assert {one.get("name"): one.get("value") for one in node[0]} == {"vlm.model": "m", "vlm.verdict": facts.decision(records)}
 
 
+@pytest.mark.parametrize(
+    ("outcome", "kind"), [(Outcome.INCONCLUSIVE, "failure"), (Outcome.ERROR, "error"), (Outcome.PASS, "system-out")]
+)
+def test_a_strict_run_has_a_failure_where_it_is_inconclusive(outcome: Outcome, kind: str) -> None:
+    facts = RunFacts(models=["m"], origins={"settings": {"vlm_junit_strict": True}})
+    (node,) = decisions(parsed([named("a", outcome)], facts))
+    assert [part.tag for part in node] == ["properties", kind]
+
+
 def test_what_limits_the_run_stands_behind_its_decision() -> None:
     facts = RunFacts(planned=9, selected=1, models=["m"])
     (node,) = decisions(parsed([named("a")], facts))
