@@ -101,7 +101,7 @@ class Allowance:
 class Verdict:
     """An outcome with its reason, and the rule that was applied.
 
-    ``rule`` and ``source`` (``file:line``) are empty when no rule applied; ``threshold`` is the bound as written. ``target`` is
+    ``rule`` and ``source`` (``file:line``) are empty when no rule applied; ``bound`` is as its author wrote it. ``target`` is
     what the verdict is about: ``population``, the questions that the samples stand for, or ``dataset``, these samples alone.
     With about ``samples_needed`` samples in all, what is undecided is decided in nine of ten cases, and with
     ``samples_needed_least`` in half of them, if the value that was seen is the true one; None where that cannot be told.
@@ -112,11 +112,15 @@ class Verdict:
     metric: str = ""
     rule: str = ""
     source: str = ""
-    threshold: str = ""
+    bound: str = ""
     waiver: str = ""
     target: str = ""
     samples_needed: int | None = None
     samples_needed_least: int | None = None
+    low: float = math.nan
+    """Lower end of the interval that explains the outcome; NaN where none was compared with the bound."""
+    high: float = math.nan
+    """Upper end of it."""
     not_shown: NotShown | None = None
     """What lets a rule pass that is not shown to hold; None for every other verdict."""
 

@@ -29,6 +29,8 @@ class Estimate:
     valid: bool = True
     reason: str = ""
 
+    groups: int = 0
+    """Only where several samples are about one image: how many images there are."""
     counts_settings: bool = False
     """Whether it is the share of settings on one side of a line, which noise carries settings across."""
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Final
 
 from .conversion import from_plain, read_json, to_plain
 from .decision import NotShown, Outcome
+from .words import interval, number, plain_decimal, quantity
 
 BY_VALUE = "judged by value"
 """What stands in place of the interval of a measure whose value alone was compared with the bound."""
@@ -64,8 +67,8 @@ class Measure:
     """Upper end of the interval."""
     n: int = 0
     """Questions behind the value."""
-    threshold: str = ""
-    """The bound of the deciding rule, ``0.05`` or ``0.1..0.3``; empty without a rule."""
+    bound: str = ""
+    """The bound of the deciding rule in its author's unit: ``<= 15 pp``, ``>= 0.8``, ``in 0.1..0.3``; empty without a rule."""
     outcome: Outcome = Outcome.MEASURED
     """The worst verdict of the rules that apply."""
     reason: str = ""
@@ -81,6 +84,12 @@ class Measure:
     target: str = ""
     """What the verdict is about: ``population`` (the interval was judged) or ``dataset`` (the value was judged); empty without
     a rule."""
+    decisive_low: float = math.nan
+    """Lower end of the interval that was compared with the bound; ``null`` where none was."""
+    decisive_high: float = math.nan
+    """Upper end of that interval."""
+    groups: int = 0
+    """Only where several questions are about one image: how many images, which are independent of each other."""
     samples_needed: int | None = None
     """About so many questions decide an undecided measure in nine of ten cases, if the value is the true one; else
     ``null``."""
@@ -100,9 +109,46 @@ class Measure:
         """What was compared with the bound: ``interval`` or ``value``; empty when no rule applied."""
         return {"population": "interval", "dataset": "value"}.get(self.target, "")
 
-    def beside(self, interval: str) -> str:
-        """Returns what stands beside the value: its interval, or that the value alone was judged, which no interval explains."""
-        return BY_VALUE if self.judge == "value" else interval
+    @property
+    def unit(self) -> str:
+        """The unit of its bound: ``pp``, ``%``, or empty for plain numbers."""
+        unit = self.bound.rpartition(" ")[2]
+        return unit if unit in ("pp", "%") else ""
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The ends of its bound as plain numbers; none without a bound."""
+        try:
+            ends = [Decimal(end.removesuffix(self.unit).strip()) for end in re.sub("^(<=|>=|in) ", "", self.bound).split("..")]
+        except ArithmeticError:  # a record of another program may hold anything
+            return ()
+        return tuple(float(end / 100 if self.unit else end) for end in ends)
+
+    @property
+    def threshold(self) -> str:
+        """Its bound for dashboards, ``0.05`` or ``0.1..0.3``; empty without one."""
+        return "..".join(map(plain_decimal, self.ends))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval that decided, else the one of 90 %."""
+        known = not math.isnan(self.decisive_low)
+        return (self.decisive_low, self.decisive_high) if known else (self.low, self.high)
+
+    @property
+    def shown(self) -> str:
+        """Its value for a reader, in the unit of its bound."""
+        return number(self.value, self.unit)
+
+    @property
+    def beside(self) -> str:
+        """What stands beside the value: its interval, or that the value alone was judged, which no interval explains."""
+        return BY_VALUE if self.judge == "value" else interval(*self.interval, self.unit)
+
+    @property
+    def questions(self) -> str:
+        """How many questions it rests on, and about how many images where these are fewer."""
+        return f"{self.n} ({quantity(self.groups, 'image')})" if self.groups else str(self.n)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 # Counts and lists.
 
@@ -19,6 +20,16 @@ def quantity(count: int, singular: str, plural: str = "") -> str:
     ('1 test', '0 tests', '2 tests are open')
     """
     return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
+
+
+def question_count(count: int, images: int = 0) -> str:
+    """Returns a count of questions, and of the images that they are about where these are fewer.
+
+    >>> question_count(40), question_count(60, 10)
+    ('40 questions', '60 questions (10 images)')
+    """
+    about = f" ({images:,} image{'s' * (images != 1)})" if 0 < images < count else ""
+    return f"{count:,} question{'s' * (count != 1)}{about}"
 
 
 def first_few(names: Iterable[str], most: int = 5) -> str:
@@ -44,22 +55,41 @@ def all_of(names: Sequence[str]) -> str:
 # Numbers.
 
 
-def number(value: float) -> str:
-    """Returns a number with three decimals, ``undefined`` for NaN.
+def number(value: float, unit: str = "", digits: int | None = None) -> str:
+    """Returns a number in the unit of a policy's author, ``undefined`` where it is not finite.
 
-    >>> number(0.1234), number(math.nan)
-    ('0.123', 'undefined')
+    Args:
+        value: a plain number; a fraction where the unit is ``pp`` or ``%``.
+        unit: ``pp``, ``%``, or empty for a plain number.
+        digits: decimals; by default 3 of a plain number, else 1.
+
+    >>> number(0.1234), number(0.445, "pp"), number(math.nan)
+    ('0.123', '44.5 pp', 'undefined')
     """
-    return "undefined" if math.isnan(value) else f"{value:.3f}"
+    return f"{_scaled(value, unit, digits)} {unit}".rstrip() if math.isfinite(value) else "undefined"
 
 
-def interval(low: float, high: float) -> str:
-    """Returns an interval with three decimals, an empty string where there is none.
+def interval(low: float, high: float, unit: str = "", digits: int | None = None) -> str:
+    """Returns an interval beside a number of the same unit, an empty string where there is none.
 
-    >>> interval(0.01, 0.25), interval(math.nan, math.nan)
-    ('[0.010, 0.250]', '')
+    >>> interval(0.01, 0.25), interval(0.01, 0.25, "pp"), interval(math.nan, math.nan)
+    ('[0.010, 0.250]', '[1.0, 25.0]', '')
     """
-    return "" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]"
+    missing = math.isnan(low) or math.isnan(high)
+    return "" if missing else f"[{_scaled(low, unit, digits)}, {_scaled(high, unit, digits)}]"
+
+
+def _scaled(value: float, unit: str, digits: int | None) -> str:
+    return f"{100 * value if unit else value:z.{(1 if unit else 3) if digits is None else digits}f}"
+
+
+def plain_decimal(value: float) -> str:
+    """Returns a number as dashboards read it: no exponent, no digits that say nothing.
+
+    >>> plain_decimal(0.05), plain_decimal(1e-7)
+    ('0.05', '0.0000001')
+    """
+    return format(Decimal(repr(value)), "f").removesuffix(".0")
 
 
 def points(fraction: float) -> str:
@@ -68,7 +98,7 @@ def points(fraction: float) -> str:
     >>> points(0.263)
     '26.3 pp'
     """
-    return f"{100 * fraction:.1f} pp"
+    return number(fraction, "pp")
 
 
 def percent(fraction: float) -> str:
@@ -77,7 +107,7 @@ def percent(fraction: float) -> str:
     >>> percent(0.263)
     '26.3 %'
     """
-    return f"{100 * fraction:.1f} %"
+    return number(fraction, "%")
 
 
 # Text of models, data and endpoints, as it may be shown on a terminal, in a report or in a log.

@@ -75,6 +75,7 @@ def estimate(
         math.nan if confidence is None or math.isnan(low) else confidence,
         valid=not refusal,
         reason="; ".join(part for part in (refusal, undefined, note, _coverage_note(record, table)) if part),
+        groups=0 if table.clusters.independent else table.clusters.count,
         counts_settings=record.counts_settings,
         at=at,
     )

@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from pytest_vlmrobust.core.decision import Allowance, Outcome, Verdict
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import plain_decimal, quantity
 
-from .rules import Bound, JudgedBy, OnInconclusive, Rule, Treatment, decimals_needed, plain_decimal
+from .rules import Bound, JudgedBy, OnInconclusive, Rule, Treatment, decimals_needed
 
 BUILT_IN = "built-in default"
 BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate", "max_refusal_rate")
@@ -51,7 +51,7 @@ class Budgets:
         treatment = Treatment(
             judge=judge if share > 0.0 else JudgedBy.POINT, alpha_pass=risks.alpha_pass, alpha_fail=risks.alpha_fail
         )
-        return Rule(key, metric, Bound(high=share), self.sources.get(key, BUILT_IN), treatment=treatment)
+        return Rule(key, metric, Bound(high=share, unit="%"), self.sources.get(key, BUILT_IN), treatment=treatment)
 
     def rule_about(self, metric: str, share: float, judge: JudgedBy) -> Rule:
         """Returns a budget as a rule on a share that was measured: within a built-in budget, it need not be shown to hold."""
@@ -74,10 +74,9 @@ class Budgets:
         rule, rate = self.rule("error_rate"), n_errors / n_requested
         if rule.treatment.judge is JudgedBy.INTERVAL or rule.bound.admits(rate):
             return []
-        digits = decimals_needed(rate, 0.0)
-        counted = f"{n_errors} of {n_requested} inferences failed"
-        reason = f"error_rate {rate:.{digits}f} > {0.0:.{digits}f} (rule {rule.id}, {rule.source}): {counted}"
-        return [Verdict(Outcome.ERROR, reason, rule.metric, rule.id, rule.source, str(rule.bound))]
+        shown = rule.bound.shown(rate, decimals_needed(rate, 0.0))
+        reason = f"error_rate {shown} > 0 % (rule {rule.id}, {rule.source}): {n_errors} of {n_requested} inferences failed"
+        return [Verdict(Outcome.ERROR, reason, rule.metric, rule.id, rule.source, rule.bound.condition)]
 
 
 # Coverage: how much a run must measure to be GO.

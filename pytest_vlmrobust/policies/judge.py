@@ -9,6 +9,7 @@ from datetime import date
 
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, NotShown, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded, samples_to_decide
+from pytest_vlmrobust.core.words import interval, number, question_count
 
 from .rules import Bound, JudgedBy, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver, decimals_needed
 
@@ -97,38 +98,39 @@ def judge_rule(
     judged = JudgedEstimate.of(rule, estimate, tests, category)
     outcome, reason, measured = _assess(judged)
     if rule.treatment.tier is Tier.WARN:
-        return _verdict(rule, Outcome.MEASURED, reason if outcome is Outcome.PASS else WARNING + reason)
-    verdict = _verdict(rule, outcome, reason)
+        return _verdict(rule, Outcome.MEASURED, reason if outcome is Outcome.PASS else WARNING + reason, judged)
+    verdict = _verdict(rule, outcome, reason, judged if measured else None)
     if outcome is Outcome.INCONCLUSIVE and measured:
         needed = _samples_needed(judged)
-        verdict = replace(verdict, reason=f"{reason}; {_samples_in_words(needed)}", samples_needed=needed.most)
-        verdict = replace(verdict, samples_needed_least=needed.least)
+        verdict = replace(
+            verdict,
+            reason=f"{reason}; {_samples_in_words(needed, estimate)}",
+            samples_needed=needed.most,
+            samples_needed_least=needed.least,
+        )
     if _only_warns(rule, outcome):
-        return _not_shown(rule, verdict, judged if measured else None)
+        return _not_shown(rule, verdict)
     if outcome is Outcome.FAIL or (outcome is Outcome.INCONCLUSIVE and measured):
         return _waive(judged, verdict, waivers, today)
     return verdict
 
 
-def _not_shown(rule: Rule, verdict: Verdict, judged: JudgedEstimate | None = None) -> Verdict:
-    """Returns MEASURED for a rule that blocks and lets an undecided verdict pass, with what it does not show.
-
-    ``judged`` is what was compared with the bound; None where nothing was.
-    """
-    (low, high), _ = judged.telling if judged else ((math.nan, math.nan), "")
+def _not_shown(rule: Rule, verdict: Verdict) -> Verdict:
+    """Returns MEASURED for a rule that blocks and lets an undecided verdict pass, with what it does not show."""
     open_rule = NotShown(
         rule=rule.id,
         outcome=verdict.outcome,
         bound=rule.bound.condition,
         reason=verdict.reason,
         source=rule.source,
-        low=low,
-        high=high,
-        beyond=_share_beyond(rule.bound, low, high),
+        low=verdict.low,
+        high=verdict.high,
+        beyond=_share_beyond(rule.bound, verdict.low, verdict.high),
         samples_needed=verdict.samples_needed,
         samples_needed_least=verdict.samples_needed_least,
     )
-    return replace(_verdict(rule, Outcome.MEASURED, NOT_SHOWN + verdict.reason), not_shown=open_rule)
+    reason = NOT_SHOWN + verdict.reason
+    return replace(_verdict(rule, Outcome.MEASURED, reason), low=verdict.low, high=verdict.high, not_shown=open_rule)
 
 
 def _share_beyond(bound: Bound, low: float, high: float) -> float:
@@ -182,7 +184,7 @@ def verdict_of_part(
         judged = JudgedEstimate.of(replace(rule, bound=bound, treatment=spent), estimate, tests)
         return judged.outcome if estimate.valid and not _missing(judged) else Outcome.INCONCLUSIVE
 
-    because = f"shown by {asked}, {estimate.value:.3f} in them"
+    because = f"shown by {asked}, {number(estimate.value, rule.bound.unit)} in them"
     return early_verdict(rule, within, waivers, today, because, category=category)
 
 
@@ -231,9 +233,12 @@ def undecided(rule: Rule) -> Verdict:
     return _not_shown(rule, verdict) if _only_warns(rule, Outcome.INCONCLUSIVE) else verdict
 
 
-def _verdict(rule: Rule, outcome: Outcome, reason: str) -> Verdict:
-    target = rule.treatment.judge.target
-    return Verdict(outcome, reason, rule.metric, rule.id, rule.source, str(rule.bound), target=target)
+def _verdict(rule: Rule, outcome: Outcome, reason: str, judged: JudgedEstimate | None = None) -> Verdict:
+    judge = rule.treatment.judge
+    compared = judged is not None and judge is JudgedBy.INTERVAL
+    low, high = judged.telling[0] if judged and compared else (math.nan, math.nan)
+    about = rule.metric, rule.id, rule.source, rule.bound.condition
+    return Verdict(outcome, reason, *about, target=judge.target, low=low, high=high)
 
 
 def _only_warns(rule: Rule, outcome: Outcome) -> bool:
@@ -268,33 +273,31 @@ def _missing(judged: JudgedEstimate) -> str:
     low, high = judged.decisive
     if math.isnan(low) or math.isnan(high):
         need = "and the rule judges the interval: more samples, or judge: point to judge the value"
-        return f"{estimate.value:.3f} has no interval, {need}"
+        return f"{number(estimate.value, judged.rule.bound.unit)} has no interval, {need}"
     return f"has the impossible interval [{low:g}, {high:g}]" if low > high else ""
 
 
 def _comparison(judged: JudgedEstimate) -> str:
-    """Returns ``0.124 > 0.050``, or with ``judge: interval`` ``0.124 [0.091, 0.156] > 0.050``."""
-    rule, outcome = judged.rule, judged.outcome
-    interval, among = judged.telling
-    decisive = interval[0] if rule.bound.is_exceeded_by(interval[0]) else interval[1]
-    digits = decimals_needed(decisive, *rule.bound.ends)
-    measured = f"{judged.estimate.value:.{digits}f}"
-    if rule.treatment.judge is JudgedBy.INTERVAL:
-        measured += f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
+    """Returns ``12.4 pp > 5 pp``, or with ``judge: interval`` ``12.4 pp [9.1, 15.6] > 5 pp``."""
+    bound, outcome = judged.rule.bound, judged.outcome
+    (low, high), among = judged.telling
+    decisive = low if bound.is_exceeded_by(low) else high
+    digits = decimals_needed(decisive, *bound.ends)
+    measured = bound.shown(judged.estimate.value, digits)
+    if judged.rule.treatment.judge is JudgedBy.INTERVAL:
+        measured += f" {interval(low, high, bound.unit, bound.decimals(digits))}"
     if outcome is Outcome.FAIL:
-        sign = ">" if rule.bound.is_exceeded_by(decisive) else "<"
-        return f"{measured} {sign} {rule.bound.nearest_end(decisive):.{digits}f}{among}"
+        return f"{measured} {bound.missed(decisive, digits)}{among}"
     doubt = ", too few questions to tell if" if outcome is Outcome.INCONCLUSIVE else ""
-    return f"{measured}{doubt} {_inequality(rule.bound, digits)}{among}"
+    return f"{measured}{doubt} {bound.asks(digits)}{among}"
 
 
-def _samples_in_words(needed: SamplesNeeded) -> str:
-    """Returns ``about 400 to 900 questions would decide it``: half the time, nine times in ten if the value is the true one."""
-    if needed.least is None or needed.most is None:
+def _samples_in_words(needed: SamplesNeeded, estimate: Estimate) -> str:
+    """Returns ``about 900 questions would decide it``: in nine of ten cases, if the value is the true one."""
+    if needed.most is None:
         return f"questions needed: {needed.reason}"
-    least, most = _rounded_up(needed.least), _rounded_up(needed.most)
-    between = f"{least:,} to " if least < most else ""
-    return f"about {between}{most:,} question{'s' * (most != 1)} would decide it"
+    images = _rounded_up(-(-needed.most * estimate.groups // estimate.n))
+    return f"about {question_count(_rounded_up(needed.most), images)} would decide it"
 
 
 def _rounded_up(count: int) -> int:
@@ -311,14 +314,6 @@ def _samples_needed(judged: JudgedEstimate) -> SamplesNeeded:
     risk = rule.treatment.alpha_pass if inside else _risk_of_failing(rule, judged.tests)
     seen = replace(estimate, low=low, high=high, confidence=1.0 - 2.0 * risk)
     return samples_to_decide(seen, *rule.bound.ends)
-
-
-def _inequality(bound: Bound, digits: int) -> str:
-    if math.isinf(bound.low):
-        return f"<= {bound.high:.{digits}f}"
-    if math.isinf(bound.high):
-        return f">= {bound.low:.{digits}f}"
-    return f"in [{bound.low:.{digits}f}, {bound.high:.{digits}f}]"
 
 
 def _cite(rule: Rule) -> str:
@@ -365,4 +360,4 @@ def _why_not_waived(waiver: Waiver, judged: JudgedEstimate, today: date) -> str:
     limit = cap.nearest_end(beyond[0])
     digits = decimals_needed(beyond[0], limit)
     found = "it is" if by_value else "its interval reaches"
-    return f"covers it only up to {limit:.{digits}f}, and {found} {beyond[0]:.{digits}f}"
+    return f"covers it only up to {cap.written(limit, digits)}, and {found} {cap.shown(beyond[0], digits)}"

@@ -35,6 +35,7 @@ from .rules import (
     Treatment,
     Waiver,
     parse_quantity,
+    unit_of,
 )
 
 Identified = TypeVar("Identified", Rule, Waiver)
@@ -396,7 +397,8 @@ def _read_bound(rule: Entry, entries: Mapping[str, Entry], metric: str, facts: M
             "or within: [low, high] if both sides matter"
         )
     value = _read_quantity(entry, facts)
-    return Bound(high=value) if kind == "max" else Bound(low=value)
+    unit = unit_of(entry.quantity())
+    return Bound(high=value, unit=unit) if kind == "max" else Bound(low=value, unit=unit)
 
 
 def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
@@ -406,7 +408,7 @@ def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
     low, high = (_read_quantity(end, facts) for end in ends)
     if low >= high:
         entry.refuse(f"low below high; found {low:g} and {high:g}")
-    return Bound(low, high)
+    return Bound(low, high, unit_of(*(end.quantity() for end in ends)))
 
 
 def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:

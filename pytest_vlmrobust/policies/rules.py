@@ -6,13 +6,14 @@ import fnmatch
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from pytest_vlmrobust.core.sample import kind_of_stratum
+from pytest_vlmrobust.core.words import number, plain_decimal
 
 # Bound: the closed range that a metric's value must stay in, and how its numbers are read and written.
 
@@ -35,6 +36,8 @@ class Bound:
 
     low: float = -math.inf
     high: float = math.inf
+    unit: str = field(default="", compare=False)
+    """The unit in which its author wrote it: ``pp``, ``%``, or empty for a plain number."""
 
     def is_exceeded_by(self, value: float) -> bool:
         """Whether ``value`` lies above the range."""
@@ -61,14 +64,33 @@ class Bound:
         """The finite ends, low before high."""
         return tuple(end for end in (self.low, self.high) if math.isfinite(end))
 
-    def __str__(self) -> str:
-        """Returns the bound in plain decimals, ``0.05``, and for a range with two ends ``0.1..0.3``."""
-        return "..".join(plain_decimal(end) for end in self.ends)
-
     @property
     def condition(self) -> str:
-        """The bound as it is asked of a value: ``<= 0.05``, ``>= 0.8``, ``in 0.1..0.3``."""
-        return f"in {self}" if len(self.ends) > 1 else f"<= {self}" if math.isinf(self.low) else f">= {self}"
+        """The bound as it is asked of a value, in its author's unit: ``<= 5 pp``, ``>= 0.8``, ``in 0.1..0.3``."""
+        return self.asks(0)
+
+    def asks(self, digits: int) -> str:
+        """Returns its condition; plain numbers have at least so many decimals."""
+        sign = "in" if len(self.ends) > 1 else "<=" if math.isinf(self.low) else ">="
+        return f"{sign} {'..'.join(self.written(end, digits) for end in self.ends)}"
+
+    def written(self, end: float, digits: int = 0) -> str:
+        """Returns an end of it, or a cap, in its unit; a plain number has at least so many decimals."""
+        if self.unit:
+            return f"{format((Decimal(repr(end)) * 100).normalize(), 'f')} {self.unit}"
+        return f"{end:.{digits}f}" if digits else plain_decimal(end)
+
+    def decimals(self, digits: int) -> int:
+        """Returns how many decimals of a value in its unit are so many of a plain number."""
+        return digits - 2 if self.unit else digits
+
+    def shown(self, value: float, digits: int) -> str:
+        """Returns a value that is compared with it, in its unit; ``digits`` are those of :func:`decimals_needed`."""
+        return number(value, self.unit, self.decimals(digits))
+
+    def missed(self, value: float, digits: int) -> str:
+        """Returns how a value lies beyond it: ``> 5 pp``."""
+        return f"{'>' if self.is_exceeded_by(value) else '<'} {self.written(self.nearest_end(value), digits)}"
 
 
 def parse_quantity(raw: float | str, unit: str, reach: tuple[float, float] = EVERYTHING) -> float:
@@ -82,15 +104,6 @@ def parse_quantity(raw: float | str, unit: str, reach: tuple[float, float] = EVE
     if not _reaches(reach, value):
         raise ValueError(f"{_reach_in_words(reach)}, for no value of the metric lies beyond; this is {value:g}")
     return value
-
-
-def plain_decimal(value: float) -> str:
-    """Returns a number as dashboards read it: no exponent, no digits that say nothing.
-
-    >>> plain_decimal(0.05), plain_decimal(1e-7)
-    ('0.05', '0.0000001')
-    """
-    return format(Decimal(repr(value)), "f").removesuffix(".0")
 
 
 def decimals_needed(value: float, *ends: float) -> int:
@@ -141,13 +154,23 @@ def _parse_text(text: str, unit: str, reach: tuple[float, float]) -> float:
     match = _QUANTITY.match(text.strip())
     if match is None:
         raise ValueError("a number such as 0.05, 5pp or 5%")
-    number, suffix = match["number"], match["unit"]
-    value = _finite(number)
+    digits, suffix = match["number"], match["unit"]
+    value = _finite(digits)
     if suffix is None:
         return _parse_number(value, unit, reach)
     if suffix == "pp" and unit not in {"", FRACTION}:
         raise ValueError(f"a plain number: the metric's unit is {unit}, so percentage points say nothing about it")
-    return float(Decimal(number) / 100)
+    return float(Decimal(digits) / 100)
+
+
+def unit_of(*written: float | str) -> str:
+    """Returns the unit in which a bound, or both of its ends, are written: ``pp``, ``%``, or empty for plain numbers.
+
+    >>> unit_of("15pp"), unit_of("5 %", "20%"), unit_of("5%", 0.2)
+    ('pp', '%', '')
+    """
+    units = {match["unit"] or "" if (match := _QUANTITY.match(str(text).strip())) else "" for text in written}
+    return units.pop() if len(units) == 1 else ""
 
 
 _STEP_LEVEL = re.compile(r":[^+]*")
@@ -378,7 +401,7 @@ class Waiver:
     def bound_of(self, bound: Bound) -> Bound:
         """Returns ``bound`` with the end that the cap is about moved to the cap."""
         below = math.isfinite(bound.low) and (math.isinf(bound.high) or abs(self.cap - bound.low) < abs(self.cap - bound.high))
-        return Bound(self.cap, bound.high) if below else Bound(bound.low, self.cap)
+        return replace(bound, low=self.cap) if below else replace(bound, high=self.cap)
 
     def goes_beyond(self, bound: Bound) -> bool:
         """Whether the cap admits anything that breaks ``bound``; if not, the waiver can never cover a test."""

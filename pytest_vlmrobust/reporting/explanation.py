@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.record import MOST_OFTEN, Measure, Record
-from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, printable, quantity
+from pytest_vlmrobust.core.words import first_few, on_one_line, printable, quantity
 
 _WIDTH = 28
 _MOST = 5
@@ -48,10 +48,8 @@ def _why_unread(measure: Measure) -> str:
 
 
 def _measure_line(measure: Measure) -> str:
-    bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
-    beside = measure.beside(interval(measure.low, measure.high))
-    value = f"{number(measure.value)} {beside}".rstrip()
-    return _line(measure.called, f"{value}  n={measure.n}{bound}")
+    bound = f"  {measure.outcome} {measure.bound}" if measure.bound else ""
+    return _line(measure.called, f"{f'{measure.shown} {measure.beside}'.rstrip()}  n={measure.questions}{bound}")
 
 
 def _line(title: str, text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
@@ -17,26 +16,13 @@ from pytest_vlmrobust.core.record import (
     PARTIAL_MARK,
     Record,
 )
+from pytest_vlmrobust.core.words import interval, number
 
 _SPLITS = {CLEAN_NAME: "", "observatory_id": "augmented", "observatory_ood": "illusions"}
 _OTHER_SUITES = ("patches", "ladder", "directional")
 """Families of settings whose drops are no loss under a corruption."""
 _EQUAL = 1e-9
 """Two values closer than this are the same measurement."""
-
-
-class _Unit(NamedTuple):
-    """How a number is spelled: what it is multiplied with, its decimals, and what stands behind it."""
-
-    scale: float
-    decimals: int
-    name: str
-
-    def spell(self, value: float) -> str:
-        return f"{self.scale * value:.{self.decimals}f}"
-
-
-_PERCENT, _POINTS, _PLAIN = _Unit(100, 1, " %"), _Unit(100, 1, " pp"), _Unit(1, 2, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,30 +66,30 @@ class Headline:
         cells = {record.setting: record for record in self.records if record.test == "cell" and not record.task}
         for setting, name in ((CLEAN_NAME, "clean"), (NO_IMAGE_NAME, "blind")):
             if setting in cells:
-                yield from _number(name, cells[setting], "accuracy", _PERCENT)
+                yield from _number(name, cells[setting], "accuracy", "%")
             elif setting == CLEAN_NAME:
-                yield from self._summary(name, "clean_accuracy", _PERCENT)
-        yield from self._summary("mean drop", "mean_drop", _POINTS)
+                yield from self._summary(name, "clean_accuracy", "%")
+        yield from self._summary("mean drop", "mean_drop", "pp")
         yield from self._worst(cells.values())
-        yield from self._summary("mRCE", "mean_relative_corruption_error", _PLAIN)
-        severe = self._summary("severe", "severe_failure_rate", _PERCENT)
+        yield from self._summary("mRCE", "mean_relative_corruption_error", "")
+        severe = self._summary("severe", "severe_failure_rate", "%")
         # few samples overstate a share of cells
-        yield from (number for number in severe if not number.text.startswith(PARTIAL_MARK))
+        yield from (one for one in severe if not one.text.startswith(PARTIAL_MARK))
 
     def _worst(self, cells: Iterable[Record]) -> Iterable[Number]:
         """Yields the worst drop where it has a verdict or rests on all answers: the largest of 133 small samples is too large."""
         judged = [record for record in self.records if record.metric == "worst_case_drop" and not record.task]
         if not any(record.n_samples and record.outcome is Outcome.MEASURED for record in judged):
-            yield from list(self._summary("worst", "worst_case_drop", _POINTS, cells)) or _worst_of(cells)
+            yield from list(self._summary("worst", "worst_case_drop", "pp", cells)) or _worst_of(cells)
 
     def _patches(self) -> Iterable[Number]:
         grids = [record for record in self.records if record.family == "patches" and record.level]
-        numbers = [(record.level, number) for record in grids for number in _number("", record, "pcri", _PLAIN)]
-        for place, (level, number) in enumerate(numbers):
-            yield replace(number, name=f"{'' if place else 'PCRI '}{level}x{level}")
+        found = [(record.level, one) for record in grids for one in _number("", record, "pcri", "")]
+        for place, (level, one) in enumerate(found):
+            yield replace(one, name=f"{'' if place else 'PCRI '}{level}x{level}")
 
     def _resolutions(self) -> Iterable[Number]:
-        yield from self._summary("ACE", "absolute_continuous_error", _PLAIN)
+        yield from self._summary("ACE", "absolute_continuous_error", "")
 
     def _tasks(self) -> Iterable[Number]:
         """Yields the score of each task of the Observatory on originals, augmentations and illusions."""
@@ -113,11 +99,11 @@ class Headline:
             own = {record.split: record for record in scores if record.task == task and task not in unasked}
             for place, split in enumerate(sorted(own, key=lambda split: [*_SPLITS, split].index(split))):
                 name = _SPLITS.get(split, split)
-                yield from _number(f"{'' if place else f'{task} '}{name}".strip(), own[split], "identity_accuracy", _PLAIN)
+                yield from _number(f"{'' if place else f'{task} '}{name}".strip(), own[split], "identity_accuracy", "")
         if unasked:
             yield Number("cannot do:", f"{', '.join(unasked)} (skipped)")
 
-    def _summary(self, name: str, metric: str, unit: _Unit, cells: Iterable[Record] = ()) -> Iterable[Number]:
+    def _summary(self, name: str, metric: str, unit: str, cells: Iterable[Record] = ()) -> Iterable[Number]:
         """Yields a summary metric over all settings; with the setting that has its value, where ``cells`` holds one."""
         for record in [record for record in self.records if record.metric == metric and not record.task][:1]:
             yield from _number(name, record, metric, unit, cells)
@@ -144,7 +130,7 @@ def legend(numbers: Iterable[Number]) -> str:
     return "  ".join(line for line, needed in told.items() if needed)
 
 
-def _number(name: str, record: Record, metric: str, unit: _Unit, cells: Iterable[Record] = ()) -> Iterable[Number]:
+def _number(name: str, record: Record, metric: str, unit: str, cells: Iterable[Record] = ()) -> Iterable[Number]:
     measure = record.measure_of(metric)
     if measure is None:
         return
@@ -152,10 +138,12 @@ def _number(name: str, record: Record, metric: str, unit: _Unit, cells: Iterable
     if not math.isfinite(measure.value):
         yield Number(name, f"{part}undefined")
         return
-    ends = "" if math.isnan(measure.low) else f"[{unit.spell(measure.low)}, {unit.spell(measure.high)}]"
+    unit = measure.unit or unit
+    digits = None if unit else 2
+    ends = "" if measure.judge == "value" else interval(*measure.interval, unit, digits)
     noted = next((note.rpartition(" at ")[2] for note in record.notes if note.startswith(LARGEST_DROP)), "")
     aside = noted or _setting_of(measure.value, cells)
-    yield Number(name, f"{part}{unit.spell(measure.value)}{unit.name}", ends, aside, measure.judge == "value")
+    yield Number(name, f"{part}{number(measure.value, unit, digits)}", ends, aside, measure.judge == "value")
 
 
 def _worst_of(cells: Iterable[Record]) -> Iterable[Number]:
@@ -168,8 +156,8 @@ def _worst_of(cells: Iterable[Record]) -> Iterable[Number]:
     ]
     if len(drops) > 1:
         _, cell = max(drops, key=lambda one: one[0])
-        for number in _number("worst", cell, "accuracy_drop", _POINTS):
-            yield replace(number, aside=cell.setting)
+        for one in _number("worst", cell, "accuracy_drop", "pp"):
+            yield replace(one, aside=cell.setting)
 
 
 def _setting_of(drop: float, cells: Iterable[Record]) -> str:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import BY_VALUE, Measure
-from pytest_vlmrobust.core.words import first_few, interval, number, quantity
+from pytest_vlmrobust.core.words import first_few, quantity
 
 from .comparison import noise_table
 from .reviewers import CAVEAT, questions
@@ -120,8 +120,8 @@ def _hardest(tests: Sequence[ViewedTest]) -> list[tuple[str, ...]]:
 
 
 def _row(test: ViewedTest, name: str, measure: Measure) -> tuple[str, ...]:
-    beside, verdict = measure.beside(interval(measure.low, measure.high)), str(test.record.outcome)
-    return test.record.dataset, name, number(measure.value), beside, test.answers(measure), verdict, _decided_by(test)
+    verdict = str(test.record.outcome)
+    return test.record.dataset, name, measure.shown, measure.beside, test.answers(measure), verdict, _decided_by(test)
 
 
 def _called(test: ViewedTest, measure: Measure) -> str:
@@ -148,7 +148,7 @@ def _broken(tests: Sequence[ViewedTest]) -> list[tuple[str, str]]:
         if record.outcome in _BREACHES and not breaches:
             breaches = [Measure("", math.nan, outcome=record.outcome)]
         for measure in breaches:
-            bound = f", {measure.rule}, bound {measure.threshold}" if measure.rule else ""
+            bound = f", {measure.rule}, bound {measure.bound}" if measure.rule else ""
             breach = f"{measure.outcome}: {replace(measure, category='').called}{bound}"
             having.setdefault(breach, {})[f"{record.id} ({measure.category})" if measure.category else record.id] = None
     return [(breach, first_few(ids, _HARDEST)) for breach, ids in having.items()]

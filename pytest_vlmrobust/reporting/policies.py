@@ -135,7 +135,7 @@ def _rules(
     for _, measure in ruled:
         rule = rules.setdefault(measure.rule, RuleUse(measure.rule))
         rule.metric, rule.source = measure.metric, measure.source
-        rule.bound, rule.judges = rule.bound or measure.threshold, measure.target or rule.judges
+        rule.bound, rule.judges = rule.bound or measure.bound, measure.target or rule.judges
         rule.outcomes[measure.outcome] = rule.outcomes.get(measure.outcome, 0) + 1
     for group in open_groups:
         rules.setdefault(group[0].about.rule, RuleUse(group[0].about.rule)).not_shown += len(group)

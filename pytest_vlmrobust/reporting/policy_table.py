@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
     from rich.table import Table
 
-    from pytest_vlmrobust.policies import Bound, Coverage, Policy, Rule, Scope
+    from pytest_vlmrobust.policies import Coverage, Policy, Rule, Scope
 
 
 _SCOPE = "of"
@@ -56,7 +56,7 @@ def _rules(policy: Policy, shared: str, width: int) -> Table:
                 rule.id,
                 rule.metric,
                 f"{_scope(rule.where)}{unless}",
-                _bound(rule.bound),
+                rule.bound.condition,
                 _treatment(rule),
                 rule.source.removeprefix(shared),
             )
@@ -118,11 +118,6 @@ def _coverage(coverage: Coverage) -> str:
 def _treatment(rule: Rule) -> str:
     treatment = rule.treatment
     return f"{treatment.judge}, warns" if treatment.tier == "warn" else str(treatment.judge)
-
-
-def _bound(bound: Bound) -> str:
-    low, high = (f"{end:g}" for end in (bound.low, bound.high))
-    return f"{low} .. {high}" if len(bound.ends) > 1 else f"<= {high}" if low == "-inf" else f">= {low}"
 
 
 def _scope(scope: Scope) -> str:

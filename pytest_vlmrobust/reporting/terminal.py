@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.words import all_of, interval, number, on_one_line, printable, quantity
+from pytest_vlmrobust.core.words import all_of, interval, on_one_line, printable, quantity
 
 from .comparison import noise_lines
 from .facts import RunFacts, policy_replacements
@@ -293,7 +293,7 @@ def _open_rules(console: Console, view: RunView, room: int) -> None:
     shown = groups[: room if len(groups) <= room else max(0, room - 1)]
     for worst, *others in shown:
         about, measure = worst.about, worst.measure
-        value = " ".join(filter(None, [number(measure.value), interval(about.low, about.high)]))
+        value = " ".join(filter(None, [measure.shown, interval(about.low, about.high, measure.unit)]))
         tests = f", {quantity(len(others) + 1, 'test')}" if others else ""
         line = on_one_line(f"{about.rule}: {measure.called} {value}, bound {about.bound}{tests}")
         console.print(f"[yellow]not shown[/] {_markup(_cut(line, console.width - len('not shown ')))}", soft_wrap=True)

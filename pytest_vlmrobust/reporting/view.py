@@ -19,12 +19,12 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Decision, Outcome
 from pytest_vlmrobust.core.record import BUDGET_METRICS, BY_VALUE, FAMILY, NEWLY_WRONG, Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.spending import budget_lines
-from pytest_vlmrobust.core.words import all_of, first_few, interval, number, percent, quantity
+from pytest_vlmrobust.core.words import all_of, first_few, percent, quantity
 from pytest_vlmrobust.metrics import rci_correlation
 from pytest_vlmrobust.store.gates import GateCount
 
 from .comparison import noise_lines
-from .facts import RunFacts, ci_variables, mapping, objects, policy_replacements, purposes
+from .facts import RunFacts, ci_variables, policy_replacements, purposes
 from .headlines import Headline, headlines
 from .policies import Applied, OpenRule, WaiverUse, applied_policies, open_rules
 from .subject import Subject, subject
@@ -33,8 +33,9 @@ _MOST = 12
 """Details of a limit that are shown."""
 WITH_WAIVERS = f"{Decision.GO} WITH WAIVERS"
 ADVICE = (
-    "intervals are two-sided 90 % over the samples that were asked, samples of one source picture taken together; they say "
-    "nothing about other data, prompts, decoding parameters or perturbations"
+    "intervals are those that a bound was compared with, wider where tests share the risk of a rule; others are two-sided 90 %. "
+    "Questions about one image count together. Intervals say nothing about other data, prompts, decoding parameters or "
+    "perturbations"
 )
 SIGNS = {Decision.GO: "✓", Decision.NO_GO: "✕", Decision.INCONCLUSIVE: "?", Decision.INCOMPLETE: "!"}
 MEANINGS = {
@@ -87,8 +88,6 @@ class ViewedTest:
     """A test, and what reports say of it."""
 
     record: Record
-    bound: str
-    """What was asked of its deciding value, ``<= 0.15``; empty where no rule judged."""
     command: str
     """Runs it again; empty where nobody knows how pytest was called."""
     date: str
@@ -110,12 +109,11 @@ class ViewedTest:
         measure = self.measure
         if measure is None:
             return "", "", "", "", ""
-        beside = measure.beside(interval(measure.low, measure.high))
-        return measure.called, number(measure.value), beside, self.bound, self.answers(measure)
+        return measure.called, measure.shown, measure.beside, measure.bound, self.answers(measure)
 
     def answers(self, measure: Measure) -> str:
         """Returns how many answers a measure of it rests on; where it stopped early, of how many that it could have asked for."""
-        return f"{self.record.n_requested} of {self.record.n_samples}" if self.record.n_samples else str(measure.n)
+        return f"{self.record.n_requested} of {self.record.n_samples}" if self.record.n_samples else measure.questions
 
     @property
     def warnings(self) -> list[str]:
@@ -133,11 +131,7 @@ class ViewedTest:
         record, measure = self.record, self.measure
         if record.outcome is not Outcome.FAIL or measure is None or not measure.rule:
             return []
-        try:
-            proposed = measure.metric not in {*BUDGET_METRICS, *_NEVER_PROPOSED}
-            ends = [float(end) for end in measure.threshold.split("..")] if proposed else []
-        except ValueError:
-            return []  # a record of another program may hold anything
+        ends = () if measure.metric in {*BUDGET_METRICS, *_NEVER_PROPOSED} else measure.ends
         if not ends or min(ends) <= measure.value <= max(ends):
             return []
         above = measure.value > max(ends)
@@ -147,7 +141,8 @@ class ViewedTest:
         where = [(name, text) for name, text in (*about.items(), ("category", measure.category)) if text]
         name = _NO_IDENTIFIER.sub("-", f"W-{record.id}")
         expires = date.fromisoformat(self.date) + timedelta(days=_WAIVED_DAYS) if self.date else ""
-        parts = [f"id: {name}", "owner: ", "reason: ", f"expires: {expires}", f"metric: {measure.metric}", f"cap: {cap}"]
+        parts = [f"id: {name}", "owner: ", "reason: ", f"expires: {expires}", f"metric: {measure.metric}"]
+        parts.append(f"cap: {f'{round(100 * cap)}{measure.unit}' if measure.unit else cap}")
         scope = [f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in where] or [""]
         parts += [f"where: {{{scope[0]}", *scope[1:]]
         return [f"- {{{parts[0]},", *(f"{part}," for part in parts[1:-1]), f"{parts[-1]}}}}}"]
@@ -325,7 +320,7 @@ class RunView:
         """The tests by severity of their outcome, then by the size of the drop."""
         command, day = self.facts.command, str(self.facts.origins.get("date", ""))
         return tuple(
-            ViewedTest(record, self.bound(record), command.for_test(record.nodeid) if command else "", day)
+            ViewedTest(record, command.for_test(record.nodeid) if command else "", day)
             for record in sorted(self.records, key=_severity)
         )
 
@@ -351,24 +346,6 @@ class RunView:
                 if question.example.kind == NEWLY_WRONG:
                     found.setdefault((question.record.dataset, question.example.sample), question)
         return list(found.values())[:most]
-
-    @cached_property
-    def _bounds(self) -> Mapping[tuple[str, str], str]:
-        policies = mapping(self.facts.origins.get("policies")).items()
-        return {
-            (str(model), str(rule.get("id"))): str(rule.get("bound", ""))
-            for model, policy in policies
-            for rule in objects(mapping(policy).get("rules"))
-        }
-
-    def bound(self, record: Record, measure: Measure | None = None) -> str:
-        """Returns the bound that a measure was compared with, the deciding one unless given: with its sign, where it is known."""
-        measure = measure or record.headline
-        if measure is None:
-            return ""
-        if measure.metric in BUDGET_METRICS and measure.threshold:
-            return f"<= {measure.threshold}"
-        return self._bounds.get((record.model, measure.rule), "") or measure.threshold
 
     @cached_property
     def numbers(self) -> list[Headline]:

@@ -63,7 +63,7 @@ def test_a_worse_model_is_found_with_the_samples_that_broke(any_project: Project
     more = ("-v", "--vlm-baseline=first", "--vlm-report=out")
     result = project.run(*more, models=("newer",))
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*baseline_drop 0.250 > 0.100 (rule loss, policy.yaml:6)*"])
+    result.stdout.fnmatch_lines(["*baseline_drop 25.0 pp > 10 pp (rule loss, policy.yaml:6)*"])
     result.stdout.fnmatch_lines(["*broken since the baseline    q2, q5"])
     result.stdout.fnmatch_lines(["compared with the baseline: 2 answers got worse, 1 got better (6 tests)"])
     found = records(project)
@@ -89,7 +89,7 @@ def test_a_test_set_that_grew_is_compared_on_its_common_samples(compared: Projec
     result = compared.run(*options, models=("newer",))
     said = "data is compared with its baseline on 4 common samples: 4 of this run and 4 of the baseline are left out"
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*baseline_drop 0.250 > 0.100 (rule loss, policy.yaml:6)*"])
+    result.stdout.fnmatch_lines(["*baseline_drop 25.0 pp > 10 pp (rule loss, policy.yaml:6)*"])
     found = records(compared)
     values = {m.metric: (m.value, m.n) for m in found["newer-data-invert"].measures}
     assert values["baseline_drop"] == (0.25, 4)
@@ -137,7 +137,7 @@ def test_the_mean_over_settings_fails_too(compared: Project) -> None:
     compared.script({"setting": "invert", "answer": "A"}, name="newer")
     result = compared.run("--vlm-baseline=first", models=("newer",))
     result.stdout.fnmatch_lines(
-        ["*FAIL newer-data-mean_baseline_drop: mean_baseline_drop 0.250 > 0.100 (rule mean, policy.yaml:7)*"]
+        ["*FAIL newer-data-mean_baseline_drop: mean_baseline_drop 25.0 pp > 10 pp (rule mean, policy.yaml:7)*"]
     )
 
 

@@ -371,6 +371,6 @@ def test_rules_that_the_samples_hardly_decide_are_said_once_before_anything_is_a
     result = any_project.run()
     said = [line for line in result.outlines if line.startswith("vlm: warning: ")]
     assert len(said) == 1
-    assert said[0].startswith("vlm: warning: model: data: with 8 independent samples even a model that is always right ")
+    assert said[0].startswith("vlm: warning: model: data: with 8 questions even a model that is always right ")
     assert "; rule sees (visual_gain >= 0.6, " in said[0]
     assert result.outlines.index(said[0]) < next(i for i, line in enumerate(result.outlines) if "robustness ==" in line)

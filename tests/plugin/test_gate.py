@@ -54,7 +54,9 @@ def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_propertie
     gate.script({"setting": "invert", "answer": "A"})
     result = gate.run("--junitxml=junit.xml", "--vlm-report=out")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*FAIL model-data-invert: accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml:5)*", "*NO-GO*"])
+    result.stdout.fnmatch_lines(
+        ["*FAIL model-data-invert: accuracy_drop 100.0 pp > 20 pp (rule drop, policy.yaml:5)*", "*NO-GO*"]
+    )
     assert "suites" not in result.stdout.str()
     found = properties(gate, "invert")
     assert found["vlm.cell"] == "model-data-invert"
@@ -70,7 +72,7 @@ def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_propertie
     assert suite["vlm.verdict"] == "NO-GO"
     failure = next(case.find("failure") for case in root.iter("testcase") if "invert" in str(case.get("name")))
     assert failure is not None
-    assert "accuracy_drop 1.000 > 0.200" in str(failure.get("message")).splitlines()[0]
+    assert "accuracy_drop 100.0 pp > 20 pp" in str(failure.get("message")).splitlines()[0]
     counts = {name: root[0].get(name) for name in ("tests", "failures", "errors", "skipped")}
     assert counts == {"tests": str(TESTS + 1), "failures": "3", "errors": "0", "skipped": "0"}
     decisions = [
@@ -115,7 +117,7 @@ def test_github_is_told_in_its_own_words(project: Project, monkeypatch: pytest.M
         [
             "NO-GO  *",
             "::error title=NO-GO::2 verdicts broke a bound",
-            "::error file=policy.yaml,line=5,title=FAIL model-data-invert::accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml*",
+            "::error file=policy.yaml,line=5,title=FAIL model-data-invert::accuracy_drop 100.0 pp > 20 pp (rule drop, *",
         ]
     )
     manifest = json.loads((project.path / "out" / "manifest.json").read_text())
@@ -151,7 +153,7 @@ def test_a_summary_metric_alone_computes_what_it_needs(any_project: Project) -> 
     any_project.script({"setting": "invert", "sample": "q[01]", "answer": "A"})
     result = any_project.run("-k", "worst_case_drop")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*worst_case_drop 0.250 > 0.200*"])
+    result.stdout.fnmatch_lines(["*worst_case_drop 25.0 pp > 20 pp*"])
 
 
 def test_offline_without_answers_is_incomplete_and_says_what_to_do(any_project: Project) -> None:
@@ -179,7 +181,7 @@ def test_unreadable_answers_are_counted_apart(project: Project) -> None:
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         [
-            "*unparsed_rate *1.000 *n=8  FAIL 0.05",
+            "*unparsed_rate *100.0 % *n=8  FAIL <= 5 %",
             "FAIL model-data: model on data: unparsed_rate 0.200*most often 'none', 8 of them*",
         ]
     )
@@ -231,7 +233,7 @@ def test_a_budget_that_only_all_cells_break_is_no_go_in_every_report(any_project
     any_project.script(*({"setting": name, "sample": "q1", "answer": "Hm."} for name in unread))
     result = any_project.run("--vlm-report=out")
     assert result.ret == 1
-    said = "unparsed_rate 0.100 > 0.050 (rule max_unparsed_rate, built-in default): no answer could be read in 4 of 40 texts"
+    said = "unparsed_rate 10.0 % > 5 % (rule max_unparsed_rate, built-in default): no answer could be read in 4 of 40 texts"
     result.stdout.fnmatch_lines(
         [f"FAIL model-data: model on data: {said}; most often 'none', 4 of them. *", "NO-GO  1 verdict broke a bound"]
     )
@@ -257,7 +259,7 @@ def test_too_few_samples_for_a_budget_are_undecided(project: Project) -> None:
     project.write("policy.yaml", f"{lenient}budgets: {{max_unparsed_rate: 5%}}\n")
     result = project.run()
     assert result.ret == 10
-    said = "unparsed_rate 0.000 *, too few questions to tell if <= 0.050*would decide it*"
+    said = "unparsed_rate 0.0 % *, too few questions to tell if <= 5 %*would decide it*"
     result.stdout.fnmatch_lines([f"INCONCLUSIVE model-data: model on data: {said}"])
 
 

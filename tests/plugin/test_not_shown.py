@@ -31,13 +31,13 @@ def test_what_a_go_does_not_show_stands_in_every_report(project: Project) -> Non
     assert result.ret == 0
     result.stdout.re_match_lines(
         [
-            r"not shown small-drop: accuracy_drop \d\.\d{3} \[.*\], bound <= 0\.15$",
+            r"not shown small-drop: accuracy_drop \d+\.\d pp \[.*\], bound <= 15 pp$",
             r"GO  .* none failed; .*1 warning.*; 1 rule is not shown to hold$",
         ]
     )
     reason = re.compile(
-        r"model-data-invert: accuracy_drop \d\.\d{3} \[-?\d\.\d{3}, \d\.\d{3}\], too few questions to tell if (<=|&lt;=) 0\.150 "
-        r"\(rule small-drop, policy\.yaml:6\); about .* questions? would decide it"
+        r"model-data-invert: accuracy_drop \d+\.\d pp \[-?\d+\.\d, \d+\.\d\], too few questions to tell if (<=|&lt;=) 15 pp "
+        r"\(rule small-drop, policy\.yaml:6\); about .* questions would decide it"
     )
     for name in REPORTS:
         assert reason.search((project.path / "report" / name).read_text(encoding="utf-8").replace("&#95;", "_")), name
@@ -50,7 +50,7 @@ def test_what_a_go_does_not_show_stands_in_every_report(project: Project) -> Non
         "small-drop",
         "accuracy_drop",
         "INCONCLUSIVE",
-        "<= 0.15",
+        "<= 15 pp",
     )
     assert about["value"] == measured["value"]
     assert about["low"] <= about["value"] <= about["high"]

@@ -276,7 +276,7 @@ def test_a_breach_is_explained_once_where_pytest_shortens_nothing(any_project: P
     told = any_project.run("-v", "-k", "invert")
     assert len(in_messages(told.stdout.str())) == 1
     told.stdout.fnmatch_lines(
-        ["FAILED suite/test_suite.py::test_cell?model-data-invert? - *accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml:5)"]
+        ["FAILED suite/test_suite.py::test_cell?model-data-invert? - *accuracy_drop 100.0 pp > 20 pp (rule drop, policy.yaml:5)"]
     )
 
 

@@ -56,7 +56,10 @@ def test_power_says_of_copies_what_the_run_says(project: Project, capsys: pytest
     ask_about(project, pictures=24, each=4)
     result = project.run()
     assert result.ret == 10
-    result.stdout.fnmatch_lines(["INCONCLUSIVE *mean_drop 0.000 *, too few questions to tell if <= 0.050*"])
+    result.stdout.fnmatch_lines(
+        ["INCONCLUSIVE *mean_drop 0.0 pp *, too few questions to tell if <= 5 pp*questions (*images) would decide it"]
+    )
+    result.stdout.fnmatch_lines(["vlm: warning: model: data: with 96 questions (24 images) even *needs about *questions (*"])
     assert share_of_go(capsys, "--dataset=./data.jsonl", "--correlation=0.7") == 0.0
     assert share_of_go(capsys, "--samples=96") >= 0.9
 
@@ -72,7 +75,7 @@ def test_run_and_power_name_the_pictures_that_a_rule_needs(
     ask_about(project, pictures=pictures, each=3)
     result = project.run()
     assert result.ret == code
-    assert "and at least 53 even if no answer changes" in " ".join(result.stdout.str().split())
+    assert "and at least 159 questions (53 images) even if no answer changes" in " ".join(result.stdout.str().split())
     assert main(["power", "policy.yaml", "--no-search", "--runs=1", "--dataset=./data.jsonl"]) == 0
     assert "fewer source images than this cannot pass, even if no answer changes: small-mean 53" in capsys.readouterr().out
 
@@ -120,7 +123,7 @@ def test_a_nearly_blind_model_that_loses_most_of_what_seeing_brings_is_no_go(pro
     assert result.ret == code, result.stdout.str()
     if lost:
         result.stdout.fnmatch_lines(
-            ["INCONCLUSIVE *mean_relative_corruption_error 0.600 *, too few questions to tell if <= 0.500*"]
+            ["INCONCLUSIVE *mean_relative_corruption_error 60.0 % *, too few questions to tell if <= 50 %*"]
         )
 
 
@@ -139,8 +142,8 @@ def test_a_budget_that_the_answers_do_not_decide_is_never_passed_in_silence(proj
     if code:
         return
     result.stdout.fnmatch_lines(["GO *1 rule is not shown to hold"])
-    bound = "<= 0.050 (rule max_unparsed_rate, built-in default)"
-    opened = f"unparsed_rate 0.037 [[]0.0*], too few questions to tell if *{bound}; *would decide it*"
+    bound = "<= 5 % (rule max_unparsed_rate, built-in default)"
+    opened = f"unparsed_rate 3.7 % [[]*, too few questions to tell if *{bound}; *would decide it*"
     for name in ("summary.md", "model_card.md", "junit.xml", "results.json", "report.html"):
         text = (project.path / "report" / name).read_text(encoding="utf-8").replace("&lt;", "<").replace("&#39;", "'")
         assert fnmatch(text, f"*{opened}"), name

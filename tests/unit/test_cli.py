@@ -202,7 +202,7 @@ def test_check_warns_and_is_strict_when_told(tmp_path: Path, capsys: Captured, m
     assert main(["check", "--strict", "policy.yaml", basics(tmp_path)]) == 0
     capsys.readouterr()
     assert main(["check", "--strict", "policy.yaml", basics(tmp_path), "--samples", "100"]) == 1
-    assert "warning: policy.yaml:3: with 100 independent samples even a model that loses nothing" in capsys.readouterr().out
+    assert "warning: policy.yaml:3: with 100 questions even a model that loses nothing" in capsys.readouterr().out
 
 
 def test_check_says_which_rules_need_an_earlier_run(tmp_path: Path, capsys: Captured) -> None:

@@ -9,6 +9,7 @@ from itertools import combinations
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
+from pytest_vlmrobust.core.words import number
 from pytest_vlmrobust.evaluation.judge.loopholes import Finding, loopholes
 from pytest_vlmrobust.evaluation.judge.measurements import OBSERVATORY
 from pytest_vlmrobust.evaluation.judge.scopes import (
@@ -110,7 +111,8 @@ def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
             continue
         for looser, tighter in ((first, second), (second, first)):
             if looser.bound.holds(tighter.bound):
-                text = f"rule {looser.id} ({looser.metric} {looser.bound}) never decides: rule {tighter.id} ({tighter.source})"
+                never = f"rule {looser.id} ({looser.metric} {looser.bound.condition}) never decides"
+                text = f"{never}: rule {tighter.id} ({tighter.source})"
                 findings.append(Finding(looser.source, f"{text} asks as much or more of the same tests. Remove one of them"))
                 break
     return findings
@@ -141,7 +143,8 @@ def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> li
         noise = floors.get(rule.metric)
         if unchanged is None or noise is None or all(rule.bound.admits(unchanged + side * noise) for side in (-1, 1)):
             continue
-        text = f"rule {rule.id} ({rule.metric} {rule.bound}) is tighter than the noise of {noise:g} that was measured"
+        measured = number(noise, rule.bound.unit)
+        text = f"rule {rule.id} ({rule.metric} {rule.bound.condition}) is tighter than the noise of {measured} that was measured"
         findings.append(
             Finding(rule.source, f"{text}: the same model may break it by chance. Loosen it, or make inference repeatable")
         )

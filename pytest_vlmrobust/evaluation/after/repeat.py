@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import number
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.plan import RUNGS
 from pytest_vlmrobust.evaluation.run.queue import Query
@@ -47,8 +48,8 @@ def choose(evidence: Evidence, model: str, dataset: str, most: int) -> list[Chos
     rng = rng_for(SUBSET_SEED, "a/a", model, dataset)
     cells = [cell for cell in evidence.cells() if (cell.model, cell.dataset) == (model, dataset)]
     drawn: list[Iterator[Chosen]] = []
-    for number in rng.permutation(len(cells)):
-        cell = cells[number]
+    for place in rng.permutation(len(cells)):
+        cell = cells[place]
         answers = evidence.get_cell(cell).answers
         given = [place for place, answer in enumerate(answers) if answer.key and answer.score.state in ("scored", "unparsed")]
         drawn.append(iter([Chosen(cell, given[place], answers[given[place]]) for place in rng.permutation(len(given))]))
@@ -209,4 +210,5 @@ def rules_about(about: Repeatability, rules: Iterable[Rule], records: Iterable[R
 
 def _noise_text(rule: Rule, about: Repeatability) -> str:
     measured, most = about.noise[rule.metric], about.noise_high[rule.metric]
-    return f"rule {rule.id}: {rule.metric} bounded by {rule.bound}, noise {measured:.3f} (at most {most:.3f})"
+    noise, at_most = number(measured, rule.bound.unit), number(most, rule.bound.unit)
+    return f"rule {rule.id}: {rule.metric} {rule.bound.condition}, noise {noise} (at most {at_most})"

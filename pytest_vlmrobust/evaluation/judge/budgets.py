@@ -137,7 +137,9 @@ class _Share:
         def at(level: float) -> tuple[float, float]:
             return judged_proportion_interval(outcomes, self.clusters, level)
 
-        return Estimate(float(outcomes.mean()), len(np.unique(self.samples)), *at(_LEVEL), _LEVEL, at=at)
+        n = len(np.unique(self.samples))
+        groups = self.clusters.count if self.clusters.count < n else 0
+        return Estimate(float(outcomes.mean()), n, *at(_LEVEL), _LEVEL, groups=groups, at=at)
 
     def judge(self, budgets: Budgets, by: JudgedBy, today: date, tests: int) -> tuple[Estimate, Verdict]:
         """Judges it by its budget, of which ``tests`` tests share the risk."""
@@ -158,12 +160,15 @@ def _measure(verdict: Verdict, estimate: Estimate) -> Measure:
         float("nan") if by_value else estimate.low,
         float("nan") if by_value else estimate.high,
         estimate.n,
-        threshold=verdict.threshold,
+        bound=verdict.bound,
         outcome=verdict.outcome,
         reason=verdict.reason,
         rule=verdict.rule,
         source=verdict.source,
         target=verdict.target,
+        decisive_low=verdict.low,
+        decisive_high=verdict.high,
+        groups=estimate.groups,
         samples_needed=verdict.samples_needed,
         samples_needed_least=verdict.samples_needed_least,
         not_shown=(verdict.not_shown,) if verdict.not_shown else (),
@@ -236,7 +241,7 @@ def failure_measures(budgets: Budgets, results: Sequence[CellResult]) -> list[Me
             verdict.metric,
             failed / requested if verdict.metric else float("nan"),
             n=requested if verdict.metric else 0,
-            threshold=verdict.threshold,
+            bound=verdict.bound,
             outcome=verdict.outcome,
             reason=verdict.reason + because,
             rule=verdict.rule,
@@ -268,7 +273,7 @@ def budget_measures(policy: Policy, results: Sequence[CellResult], today: date, 
             continue
         measure = _measure(verdict, estimate)
         if excused and verdict.outcome is Outcome.FAIL:  # the model is not shown to do the task at all
-            measure = replace(measure, outcome=Outcome.MEASURED, rule="", threshold="", reason=f"{measure.reason}; {excused}")
+            measure = replace(measure, outcome=Outcome.MEASURED, rule="", bound="", reason=f"{measure.reason}; {excused}")
         if share.metric == "unparsed_rate":
             measure = replace(measure, reason=f"{measure.reason}; {why_unread(results)}")
         error = commonest_error(results) if verdict.outcome is Outcome.ERROR else ""

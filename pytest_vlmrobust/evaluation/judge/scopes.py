@@ -22,7 +22,6 @@ from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS as GRIDS
 from pytest_vlmrobust.perturbations.catalog import SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.policies import NO_LEVEL, MetricKey, Scope, Tier
-from pytest_vlmrobust.policies.rules import plain_decimal
 from pytest_vlmrobust.shipped import shipped
 
 from .context import DatasetFacts
@@ -297,10 +296,11 @@ def idle_cap(waiver: Waiver, rules: Iterable[Rule]) -> str:
         return ""
     nearest = min(own, key=lambda rule: abs(rule.bound.nearest_end(waiver.cap) - waiver.cap))
     sides = {"below": nearest.bound.low, "above": nearest.bound.high}
-    beyond = " or ".join(f"{side} {plain_decimal(end)}" for side, end in sides.items() if math.isfinite(end))
+    bound = nearest.bound
+    beyond = " or ".join(f"{side} {bound.written(end)}" for side, end in sides.items() if math.isfinite(end))
     return (
-        f"waiver {waiver.id} of {waiver.owner} covers nothing: its cap of {plain_decimal(waiver.cap)} does not go beyond the "
-        f"bound of rule {nearest.id} ({nearest.metric} {nearest.bound.condition}, {nearest.source}). Expected a cap {beyond}, "
+        f"waiver {waiver.id} of {waiver.owner} covers nothing: its cap of {bound.written(waiver.cap)} does not go beyond "
+        f"the bound of rule {nearest.id} ({nearest.metric} {bound.condition}, {nearest.source}). Expected a cap {beyond}, "
         "the worst value that its owner accepts. Move the cap, or remove the waiver"
     )
 

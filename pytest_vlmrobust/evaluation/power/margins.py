@@ -252,7 +252,8 @@ class Margins:
         first, last = excess(low), excess(high)
         if first * last > 0.0:
             raise UsageError(
-                f"rule {rule.id}: no profile has {rule.metric} three standard errors from {rule.bound} at {self.n} samples"
+                f"rule {rule.id}: no profile has {rule.metric} three standard errors from {rule.bound.condition} "
+                f"at {self.n} samples"
             )
         rising = last > first
         for _ in range(_STEPS):

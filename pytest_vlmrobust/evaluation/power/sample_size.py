@@ -18,7 +18,7 @@ import numpy as np
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.core.words import first_few, number, question_count
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP
 from pytest_vlmrobust.evaluation.judge.scopes import ANY
 from pytest_vlmrobust.evaluation.judge.strata import SUITE as RESOLUTION
@@ -99,11 +99,16 @@ class TooFew:
         rule = self.rule
         about = f"rule {rule.id} ({rule.metric} {rule.bound.condition}, {rule.source})"
         loosen = ": loosen the bound" if 2 * self.tried > _MOST_SAMPLES else ""  # else more than were tried might do
-        noun = "source image" if self.each > 1 else "independent sample"
-        least = images_needed(rule, self.each)
-        unchanged = f", and at least {least:,} even if no answer changes" if self.each > 1 and least else ""
-        enough = f"needs about {self.enough:,}{unchanged}" if self.enough else f"is not decided by {self.tried:,} either{loosen}"
-        return f"with {quantity(self.samples, noun)} {self.shown}; {about} {enough}"
+        least = images_needed(rule, self.each) if self.each > 1 else None
+        unchanged = f", and at least {self._questions(least)} even if no answer changes" if least else ""
+        enough = f"needs about {self._questions(self.enough)}{unchanged}" if self.enough else ""
+        return (
+            f"with {self._questions(self.samples)} {self.shown}; {about} "
+            f"{enough or f'is not decided by {self._questions(self.tried)} either{loosen}'}"
+        )
+
+    def _questions(self, images: int) -> str:
+        return question_count(images * self.each, images)
 
 
 @cache
@@ -352,9 +357,9 @@ class _Plan:
         if len(refused) > (1.0 - POWER) * _SHOWN:
             return f"nothing is shown of a model {model.called}: {refused[0]}"
         if math.isfinite(high) and rule.bound.is_exceeded_by(high):
-            return f"{shown} <= {high:.3f}"
+            return f"{shown} <= {number(high, rule.bound.unit)}"
         if math.isfinite(low) and rule.bound.is_undercut_by(low):
-            return f"{shown} >= {low:.3f}"
+            return f"{shown} >= {number(low, rule.bound.unit)}"
         if not (math.isfinite(low) and math.isfinite(high)):
             return f"a model {model.called} has no interval"
         return f"a model {model.called} passes in too few of {_RUNS} simulated runs"

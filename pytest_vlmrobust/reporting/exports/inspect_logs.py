@@ -172,7 +172,7 @@ def _score_of_cell(values: Sequence[float], asked: int, record: Record | None) -
     for measure in record.measures if record is not None else ():
         if measure.metric and not measure.category and isfinite(measure.value):
             ends = {name: value for name, value in (("low", measure.low), ("high", measure.high)) if isfinite(value)}
-            judged = {"verdict": str(measure.outcome), "threshold": measure.threshold, "n": measure.n, **ends}
+            judged = {"verdict": str(measure.outcome), "bound": measure.bound, "n": measure.n, **ends}
             metrics[measure.metric] = EvalMetric(name=measure.metric, value=measure.value, metadata=judged)
     return EvalScore(
         name=_SCORER,

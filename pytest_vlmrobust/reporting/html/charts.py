@@ -16,7 +16,7 @@ from pytest_vlmrobust.reporting.view import outcome_counts
 from . import drawing
 from .drawing import Bar, Flip, Point
 from .sweeps import Sweep
-from .words import MARKS, bound_text, ends, interval, number, share
+from .words import MARKS, bound_text, interval, number, share
 
 # Heatmap of accuracy drops by family and level.
 
@@ -197,9 +197,9 @@ def worst_settings(sweep: Sweep) -> Chart | None:
                 record,
                 (
                     record.setting,
-                    f"{_part(record)}{number(drop.value)}",
+                    f"{_part(record)}{number(drop.value, drop.unit)}",
                     interval(drop),
-                    bound_text(drop.threshold),
+                    bound_text(drop.bound),
                     str(drop.outcome),
                 ),
             )
@@ -220,11 +220,11 @@ def _is_ranked(record: Record) -> bool:
 def bar(label: str, measure: Measure, reference: float | None = None) -> Bar:
     """Returns the row of a measure; no interval is drawn where none is known."""
     mark = MARKS[measure.outcome]
-    low, high = (end if math.isfinite(end) else measure.value for end in (measure.low, measure.high))
-    held = f"bound {bound_text(measure.threshold)}; " if measure.threshold else ""
-    told = f"{number(measure.value)} {interval(measure)}; {held}{measure.outcome}"
+    low, high = (end if math.isfinite(end) else measure.value for end in measure.interval)
+    held = f"bound {bound_text(measure.bound)}; " if measure.bound else ""
+    told = f"{number(measure.value, measure.unit)} {interval(measure)}; {held}{measure.outcome}"
     sign = f"{mark.sign}{BY_VALUE_MARK if measure.judge == 'value' else ''}"
-    return Bar(label, measure.value, low, high, tuple(ends(measure.threshold)), mark.css, sign, reference, told)
+    return Bar(label, measure.value, low, high, measure.ends, mark.css, sign, reference, told)
 
 
 def by_value_note(measures: Iterable[Measure]) -> str:
@@ -263,7 +263,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
                 record,
                 (
                     record.level,
-                    number(m.value),
+                    number(m.value, m.unit),
                     interval(m),
                     record.received or "not said",
                     "same as another" if record.received in merged else "",

@@ -90,11 +90,12 @@ def _rest(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[str]:
 
 def _row(sweep: Sweep, record: Record, measure: Measure) -> tuple[str, ...]:
     pictures = _SPLITS.get(record.split, record.split)
-    return sweep.name, pictures, number(measure.value), interval(measure), bound_text(measure.threshold), str(record.outcome)
+    value = number(measure.value, measure.unit)
+    return sweep.name, pictures, value, interval(measure), bound_text(measure.bound), str(record.outcome)
 
 
 def _published_text(value: float | None) -> str:
-    return "not published" if value is None else f"{number(value, 2)}"
+    return "not published" if value is None else f"{number(value, digits=2)}"
 
 
 def _draw(measures: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: str, label: str) -> Markup:

@@ -67,7 +67,7 @@ def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Sec
                 (
                     one.run,
                     one.verdict,
-                    f"{PARTIAL_MARK if one.n_samples else ''}{number(one.measure.value)}",
+                    f"{PARTIAL_MARK if one.n_samples else ''}{number(one.measure.value, one.measure.unit)}",
                     interval(one.measure),
                     f"{one.measure.n} of {one.n_samples}" if one.n_samples else str(one.measure.n),
                     after.get(one.run, ""),

@@ -59,4 +59,4 @@ def _facts(repeat: Repeatability) -> tuple[tuple[str, str], ...]:
 
 def _percent(value: float) -> str:
     """Returns a share in percent with two decimals: one answer in thousands must be visible."""
-    return f"{number(100 * value, 2)} %"
+    return f"{number(value, '%', 2)}"

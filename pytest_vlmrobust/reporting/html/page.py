@@ -212,7 +212,6 @@ def render_html(view: RunView) -> str:
     thumbnails = samples.embed_thumbnails(ordered, facts.pictures)
     environment = _environment()
     environment.globals["link"] = lambda record: f"#cell={quote(names[record.key], safe='')}"
-    environment.globals["bound"] = lambda record, measure: words.bound_text(view.bound(record, measure))
     places = {name: at for at, name in enumerate(thumbnails)}
     environment.globals["place"] = lambda file: places.get(file, "none")
     environment.globals["anchor"] = lambda record: f"cell={quote(names[record.key], safe='')}"

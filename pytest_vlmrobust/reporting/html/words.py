@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
+from pytest_vlmrobust.core import words
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.record import BY_VALUE, Measure
+from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.words import LONGEST, printable
 from pytest_vlmrobust.reporting.view import MEANINGS, NO_VERDICT, SIGNS
 
@@ -40,22 +40,19 @@ def visible_text(text: str) -> str:
     return printable(text, LONGEST, kept="\n\t")
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value: float, unit: str = "", digits: int | None = None) -> str:
     """Returns a number with a true minus sign; ``undefined`` if it is not finite.
 
-    >>> number(0.1234), number(float("nan"))
-    ('0.123', 'undefined')
+    >>> number(0.1234), number(0.445, "pp"), number(float("nan"))
+    ('0.123', '44.5 pp', 'undefined')
     """
-    return f"{value:.{digits}f}".replace("-", _MINUS) if math.isfinite(value) else "undefined"
+    return words.number(value, unit, digits).replace("-", _MINUS)
 
 
 def interval(measure: Measure | Estimate) -> str:
     """Returns the interval of a measure, or the words for a value judged without it; empty if there is none."""
-    if isinstance(measure, Measure) and measure.judge == "value":
-        return BY_VALUE
-    if math.isnan(measure.low) or math.isnan(measure.high):
-        return ""
-    return f"[{number(measure.low)}, {number(measure.high)}]"
+    text = measure.beside if isinstance(measure, Measure) else words.interval(measure.low, measure.high)
+    return text.replace("-", _MINUS)
 
 
 def points(value: float) -> str:
@@ -64,26 +61,14 @@ def points(value: float) -> str:
     >>> points(0.594), points(-0.0001)
     ('59.4', '0.0')
     """
-    return number(round(100 * value, 1) + 0.0, 1)
+    return number(100 * value, digits=1)
 
 
 def share(value: float) -> str:
     """Returns a fraction in percent, one decimal."""
-    return f"{number(100 * value, 1)} %" if math.isfinite(value) else "undefined"
+    return number(value, "%")
 
 
-def bound_text(threshold: str) -> str:
-    """Returns a bound as written, ``-0.1..0.3``, as it is printed."""
-    return threshold.replace("-", _MINUS).replace("..", _TO)
-
-
-def ends(threshold: str) -> list[float]:
-    """Returns the numbers of a bound as written, ``0.05`` or ``0.1..0.3``; none when it is no bound.
-
-    >>> ends("0.1..0.3"), ends("")
-    ([0.1, 0.3], [])
-    """
-    try:
-        return [float(end) for end in threshold.split("..")] if threshold else []
-    except ValueError:
-        return []
+def bound_text(bound: str) -> str:
+    """Returns a bound as its author wrote it, ``in -0.1..0.3``, as it is printed."""
+    return bound.replace("-", _MINUS).replace("..", _TO)

@@ -18,8 +18,8 @@ def test_answers_that_came_say_nothing() -> None:
 def test_a_failed_inference_is_infrastructure() -> None:
     (verdict,) = Budgets().judge_failures(n_requested=100, n_errors=2)
     assert verdict.outcome is Outcome.ERROR
-    assert verdict.reason == "error_rate 0.020 > 0.000 (rule max_error_rate, built-in default): 2 of 100 inferences failed"
-    assert (verdict.metric, verdict.rule, verdict.threshold) == ("error_rate", "max_error_rate", "0")
+    assert verdict.reason == "error_rate 2.0 % > 0 % (rule max_error_rate, built-in default): 2 of 100 inferences failed"
+    assert (verdict.metric, verdict.rule, verdict.bound) == ("error_rate", "max_error_rate", "<= 0 %")
 
 
 def test_a_share_of_failed_inferences_is_judged_as_a_share() -> None:

@@ -81,13 +81,13 @@ def replaced(load: Load, *rules: str) -> list[tuple[str, bool]]:
 @pytest.mark.parametrize(
     ("later", "said", "only_tightens"),
     [
-        ("metric: accuracy_drop, max: 50pp", "accuracy_drop <= 0.1 becomes <= 0.5 (looser)", False),
-        ("metric: accuracy_drop, max: 5pp", "accuracy_drop <= 0.1 becomes <= 0.05 (tighter)", True),
-        ("metric: accuracy_drop, within: [-5pp, 5pp]", "accuracy_drop <= 0.1 becomes in -0.05..0.05 (tighter)", True),
-        ("metric: accuracy_drop, within: [-5pp, 20pp]", "accuracy_drop <= 0.1 becomes in -0.05..0.2 (another range)", False),
-        ("metric: accuracy, min: 10%", "accuracy_drop <= 0.1 becomes accuracy >= 0.1 (another metric)", False),
+        ("metric: accuracy_drop, max: 50pp", "accuracy_drop <= 10 pp becomes <= 50 pp (looser)", False),
+        ("metric: accuracy_drop, max: 5pp", "accuracy_drop <= 10 pp becomes <= 5 pp (tighter)", True),
+        ("metric: accuracy_drop, within: [-5pp, 5pp]", "accuracy_drop <= 10 pp becomes in -5 pp..5 pp (tighter)", True),
+        ("metric: accuracy_drop, within: [-5pp, 20pp]", "accuracy_drop <= 10 pp becomes in -5 pp..20 pp (another range)", False),
+        ("metric: accuracy, min: 10%", "accuracy_drop <= 10 pp becomes accuracy >= 10 % (another metric)", False),
         ("metric: accuracy_drop, max: 10pp, reason: another one", "nothing changes", True),
-        ("metric: accuracy_drop, max: 5pp, judge: point", "<= 0.05 (tighter); judge: interval becomes point", False),
+        ("metric: accuracy_drop, max: 5pp, judge: point", "<= 5 pp (tighter); judge: interval becomes point", False),
         ("metric: accuracy_drop, max: 10pp, tier: warn", "tier: block becomes warn", False),
         (
             "metric: accuracy_drop, max: 10pp, where: {setting: [fog, invert]}",

@@ -91,9 +91,9 @@ def test_a_measure_is_the_estimate_with_its_worst_verdict(load: Load) -> None:
         low=0.08,
         high=0.13,
         n=100,
-        threshold="0.05",
+        bound="<= 5 pp",
         outcome=Outcome.FAIL,
-        reason="accuracy_drop 0.100 > 0.050 (rule tight, a.yaml:5); warning: accuracy_drop 0.100 > 0.010 (rule say, a.yaml:6)",
+        reason="accuracy_drop 10.0 pp > 5 pp (rule tight, a.yaml:5); warning: accuracy_drop 10.0 pp > 1 pp (rule say, a.yaml:6)",
         rule="tight",
         source="a.yaml:5",
         target="dataset",
@@ -103,7 +103,7 @@ def test_a_measure_is_the_estimate_with_its_worst_verdict(load: Load) -> None:
 def test_a_measure_that_passes_keeps_the_warning(load: Load) -> None:
     measure = load(SEVERAL).measure(TEST, Estimate(0.02, 100), today=TODAY)
     assert measure.outcome is Outcome.PASS
-    assert measure.reason.endswith("; warning: accuracy_drop 0.020 > 0.010 (rule say, a.yaml:6)")
+    assert measure.reason.endswith("; warning: accuracy_drop 2.0 pp > 1 pp (rule say, a.yaml:6)")
 
 
 def test_a_lone_warning_is_said_once(load: Load) -> None:
@@ -158,7 +158,7 @@ def test_a_sentence_about_a_category_names_it(load: Load) -> None:
     low, undefined = Estimate(0.4, 40), Estimate(math.nan, 40, valid=False, reason="why")
     whole, part = MetricKey("m", "d", "accuracy", "clean"), MetricKey("m", "d", "accuracy", "clean", category="sub0")
     said = [policy.judge(test, low, today=TODAY)[0].reason for test in (part, whole)]
-    assert said == ["accuracy (sub0) 0.400 < 0.900 (rule cat, a.yaml:4)", "accuracy 0.400 < 0.900 (rule all, a.yaml:5)"]
+    assert said == ["accuracy (sub0) 40.0 % < 90 % (rule cat, a.yaml:4)", "accuracy 40.0 % < 90 % (rule all, a.yaml:5)"]
     assert policy.judge(part, undefined, today=TODAY)[0].reason.startswith("accuracy (sub0) does not apply: why")
     nothing = policy.judge(part, Estimate(0.4, 0), today=TODAY)[0].reason
     assert nothing == "accuracy (sub0) rests on no sample (rule cat, a.yaml:4)"
@@ -254,7 +254,7 @@ waivers:
     policy = load(MEANING, later)
     said = {replacement.before.partition(" of ")[0]: replacement for replacement in policy.replaced}
     assert {name: (replacement.changes, replacement.only_tightens) for name, replacement in said.items()} == {
-        "rule one": (("accuracy_drop <= 0.2 becomes <= 0.1 (tighter)",), True),
+        "rule one": (("accuracy_drop <= 20 pp becomes <= 10 pp (tighter)",), True),
         "rule two": (
             ("pcri in 0.1..0.2 becomes in 0..0.15 (another range)", "where: everything becomes {level: [low]}"),
             False,

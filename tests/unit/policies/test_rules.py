@@ -227,10 +227,18 @@ def test_nan_is_never_admitted() -> None:
 
 @pytest.mark.parametrize(
     ("bound", "text"),
-    [(Bound(high=0.05), "0.05"), (Bound(low=0.8), "0.8"), (Bound(-0.1, 0.3), "-0.1..0.3"), (Bound(high=0.0), "0")],
+    [
+        (Bound(high=0.05), "<= 0.05"),
+        (Bound(low=0.8), ">= 0.8"),
+        (Bound(-0.1, 0.3), "in -0.1..0.3"),
+        (Bound(high=0.0), "<= 0"),
+        (Bound(high=0.07, unit="pp"), "<= 7 pp"),
+        (Bound(low=0.035, unit="%"), ">= 3.5 %"),
+        (Bound(-0.1, 1.0, "pp"), "in -10 pp..100 pp"),
+    ],
 )
-def test_a_bound_is_written_in_plain_decimals(bound: Bound, text: str) -> None:
-    assert str(bound) == text
+def test_a_bound_is_shown_as_its_author_wrote_it(bound: Bound, text: str) -> None:
+    assert bound.condition == text
 
 
 def test_a_bound_holds_another_that_asks_as_much_or_more() -> None:

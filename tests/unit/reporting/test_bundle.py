@@ -217,7 +217,7 @@ def test_order_of_keys_in_results_says_nothing(run: Path, change: Callable[[dict
         _without("measures.category", "examples.replies.rule"),
         _without("outcome"),
         _without("measures"),
-        _without("measures.threshold"),
+        _without("measures.bound"),
         _without("measures.value"),
         _without("examples.replies"),
         _without("key"),

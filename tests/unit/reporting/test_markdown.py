@@ -48,7 +48,7 @@ def test_it_says_what_was_gated_decided_and_left_out() -> None:
 def test_it_maps_evidence_to_what_reviewers_ask_for_and_says_what_is_missing() -> None:
     clean = dataclasses.replace(record("m-d-clean"), setting="clean")
     fog = dataclasses.replace(record("m-d-fog:low", Outcome.FAIL), setting="fog:low")
-    gap = Measure("group_gap", 0.1, n=9, outcome=Outcome.PASS, rule="groups", threshold="0.2")
+    gap = Measure("group_gap", 0.1, n=9, outcome=Outcome.PASS, rule="groups", bound="0.2")
     people = dataclasses.replace(record("m-d-blur:low"), setting="blur:low", measures=(gap,))
 
     def evidence(*records: Record, **origins: object) -> dict[str, str]:
@@ -86,7 +86,7 @@ def test_names_are_no_markup() -> None:
     assert "\n# x" not in text
 
 
-BUDGET = Measure("unparsed_rate", 0.3, n=100, threshold="0.05", outcome=Outcome.FAIL, rule="max_unparsed_rate")
+BUDGET = Measure("unparsed_rate", 0.3, n=100, bound="<= 5 %", outcome=Outcome.FAIL, rule="max_unparsed_rate")
 
 
 def test_a_row_has_the_verdict_of_its_test_and_the_measure_behind_it() -> None:
@@ -97,7 +97,7 @@ def test_a_row_has_the_verdict_of_its_test_and_the_measure_behind_it() -> None:
     lost = record("m-d-worst", Outcome.ERROR, test="sweep", metric="worst_case_drop", measures=())
     text = model_card(RunView([budget, clean, lost], RunFacts(origins=ORIGINS)))
     for line in (
-        "| d | mean_drop | 0.100 | [0.050, 0.150] | 100 | FAIL | unparsed_rate 0.300, bound &lt;= 0.05 |",
+        "| d | mean_drop | 0.100 | [0.050, 0.150] | 100 | FAIL | unparsed_rate 30.0 %, bound &lt;= 5 % |",
         "| d | accuracy (clean) | 0.900 | [0.800, 1.000] | 100 | FAIL | accuracy (count) 0.200, bound 0.6 |",
         "| d | worst_case_drop | undefined |  | 0 | ERROR |  |",
     ):
@@ -110,13 +110,13 @@ def test_every_broken_rule_and_budget_is_listed() -> None:
     part = record(
         "m-d-x",
         Outcome.WAIVED,
-        measures=(Measure("accuracy", 0.2, threshold="0.6", outcome=Outcome.WAIVED, rule="r", category="c"),),
+        measures=(Measure("accuracy", 0.2, bound="0.6", outcome=Outcome.WAIVED, rule="r", category="c"),),
     )
     unscored = record("m-d-y", Outcome.ERROR, setting="snow:low", measures=(Measure("", math.nan, outcome=Outcome.ERROR),))
     text = model_card(RunView([both, *drops[1:], part, unscored, record("m-d-z")], RunFacts(origins=ORIGINS)))
     assert text[text.index("Broken rules") :].splitlines()[2:7] == [
         "- FAIL: accuracy_drop, drop, bound 0.2: m-d-fog:0, m-d-fog:1, m-d-fog:2, m-d-fog:3, m-d-fog:4 and 2 more",
-        "- FAIL: unparsed_rate, max_unparsed_rate, bound 0.05: m-d-fog:0",
+        "- FAIL: unparsed_rate, max_unparsed_rate, bound &lt;= 5 %: m-d-fog:0",
         "- WAIVED: accuracy, r, bound 0.6: m-d-x (c)",
         "- ERROR: answers: m-d-y",
         "",
@@ -133,6 +133,6 @@ def test_what_was_not_asked_is_counted_and_no_number() -> None:
     text = model_card(RunView([unasked, dataclasses.replace(unasked, id="again")], RunFacts(origins=ORIGINS)))
     assert "- m-d: 2 tests do not apply: no\n" in text
     assert "| d | mean_drop" not in text
-    ruled = dataclasses.replace(undefined[0], outcome=Outcome.NOT_APPLICABLE, rule="mean", threshold="0.1")
+    ruled = dataclasses.replace(undefined[0], outcome=Outcome.NOT_APPLICABLE, rule="mean", bound="0.1")
     text = model_card(RunView([dataclasses.replace(unasked, measures=(ruled,))], RunFacts(origins=ORIGINS)))
     assert "| d | mean_drop | undefined |  | 96 | NOT_APPLICABLE | mean_drop undefined, bound 0.1 |\n" in text

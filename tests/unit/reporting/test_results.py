@@ -91,7 +91,7 @@ def rows(*records: Record) -> list[dict[str, str]]:
 
 
 def test_one_row_for_each_measure() -> None:
-    measures = (Measure("accuracy", 0.1 + 0.2, 0.1, 0.9, 8), Measure("accuracy_drop", math.nan, threshold="0.2", category="odd"))
+    measures = (Measure("accuracy", 0.1 + 0.2, 0.1, 0.9, 8), Measure("accuracy_drop", math.nan, bound="0.2", category="odd"))
     first, second = rows(dataclasses.replace(FULL, measures=measures))
     assert list(first) == list(CSV_COLUMNS)
     assert (first["metric"], float(first["value"]), first["n"]) == ("accuracy", 0.1 + 0.2, "8")

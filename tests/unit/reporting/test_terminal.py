@@ -86,7 +86,7 @@ def test_nothing_but_text_without_colour() -> None:
 @pytest.mark.parametrize("text", ["[red]", "[/]", "[bold]x[/bold]", "a\\[b]", ":smile: and :warning:", "[link=https://x]y"])
 @pytest.mark.parametrize("color", [False, True])
 def test_markup_of_others_is_shown_and_not_obeyed(text: str, color: bool) -> None:
-    measure = Measure(f"mine{text}", 0.1, threshold=text, outcome=Outcome.FAIL, rule="r")
+    measure = Measure(f"mine{text}", 0.1, bound=text, outcome=Outcome.FAIL, rule="r")
     page = render(
         record(f"m-{text}", Outcome.FAIL, reason=f"because {text}", measures=(measure,)),
         facts=RunFacts(policies={f"m{text}": f"p {text}"}, warnings=[f"warned {text}"]),
@@ -208,7 +208,7 @@ def origins(count: int) -> dict[str, Any]:
 
 
 def waived(number: int) -> Record:
-    measure = Measure("accuracy_drop", 0.3, outcome=Outcome.WAIVED, waiver=f"W{number}", rule="r", threshold="0.2")
+    measure = Measure("accuracy_drop", 0.3, outcome=Outcome.WAIVED, waiver=f"W{number}", rule="r", bound="0.2")
     return record(f"m-d-s{number}", Outcome.WAIVED, measures=(measure,))
 
 
@@ -371,7 +371,7 @@ def test_a_stub_of_a_waiver_covers_the_breach_once_somebody_signs_it(tmp_path: P
 
 @pytest.mark.parametrize(("value", "cap"), [(1.0, 1.0), (0.999, 1.0), (0.304, 0.31)])
 def test_the_cap_of_a_stub_is_one_that_a_policy_accepts(tmp_path: Path, value: float, cap: float) -> None:
-    measure = Measure("accuracy_drop", value, threshold="0.2", outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
+    measure = Measure("accuracy_drop", value, bound="0.2", outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
     text = render(
         record("m-d-fog:high", Outcome.FAIL, setting="fog:high", measures=(measure,)), facts=RunFacts(origins=origins(0))
     )
@@ -384,7 +384,7 @@ def test_the_cap_of_a_stub_is_one_that_a_policy_accepts(tmp_path: Path, value: f
 
 def test_a_test_that_stopped_early_has_no_stub() -> None:
     """Its value comes from a part of the samples, so that nobody knows what cap would hold."""
-    measure = Measure("accuracy_drop", 0.4, threshold="0.2", outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
+    measure = Measure("accuracy_drop", 0.4, bound="0.2", outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
     broken = replace(record("a", Outcome.FAIL, measures=(measure,)), n_requested=24, n_samples=128)
     text = render(broken, facts=RunFacts(origins=origins(0)))
     assert "To waive it, first ask all questions with --vlm-mode=full: these show what cap would hold" in text
@@ -399,7 +399,7 @@ def test_nobody_is_helped_to_waive_that_a_model_looks(metric: str) -> None:
 
 
 def test_what_broke_a_budget_has_no_stub() -> None:
-    broken = Measure("unparsed_rate", 0.3, threshold="0.05", outcome=Outcome.FAIL, rule="max_unparsed_rate")
+    broken = Measure("unparsed_rate", 0.3, bound="0.05", outcome=Outcome.FAIL, rule="max_unparsed_rate")
     assert "waive it" not in render(record("a", Outcome.FAIL, measures=(broken,)))
 
 

@@ -184,7 +184,11 @@ def test_without_a_decision_the_headline_is_the_drop_of_the_whole_data_set() -> 
     ("measure", "shown"),
     [
         (Measure("pcri", 0.1234, -0.05, 0.3, 7, "0.2"), ("pcri", "0.123", "[-0.050, 0.300]", "0.2", "7")),
-        (Measure("pcri", math.nan, n=0, threshold="0.2"), ("pcri", "undefined", "", "0.2", "0")),
+        (
+            Measure("drop", 0.44, 0.3, 0.5, 60, "<= 15 pp", target="population", decisive_low=0.25, decisive_high=0.6, groups=9),
+            ("drop", "44.0 pp", "[25.0, 60.0]", "<= 15 pp", "60 (9 images)"),
+        ),
+        (Measure("pcri", math.nan, n=0, bound="0.2"), ("pcri", "undefined", "", "0.2", "0")),
         (Measure("accuracy_drop", 0.5, n=3, category="odd"), ("accuracy_drop (odd)", "0.500", "", "", "3")),
     ],
 )
@@ -280,7 +284,7 @@ def test_everything_that_holds_a_decision_back_is_said() -> None:
 
 
 def test_an_error_without_a_number_is_named() -> None:
-    judged = Measure("accuracy_drop", math.nan, outcome=Outcome.INCONCLUSIVE, rule="drop", threshold="0.05")
+    judged = Measure("accuracy_drop", math.nan, outcome=Outcome.INCONCLUSIVE, rule="drop", bound="0.05")
     nothing = Measure("", math.nan, outcome=Outcome.ERROR, reason="no sample was scored")
     assert row_of(record("a", Outcome.ERROR, measures=(judged, nothing))) == ("answers", "undefined", "", "", "0")
 
@@ -333,7 +337,7 @@ def test_what_is_not_shown_is_no_warning() -> None:
 
 
 def test_a_go_says_how_many_verdicts_hold_for_these_samples_only() -> None:
-    point = Measure("accuracy_drop", 0.1, threshold="0.2", outcome=Outcome.PASS, rule="r", target="dataset")
+    point = Measure("accuracy_drop", 0.1, bound="0.2", outcome=Outcome.PASS, rule="r", target="dataset")
     by_value = record("a", measures=(point,))
     waived = record("b", Outcome.WAIVED)
     assert RunView([by_value], RunFacts()).sentence == "1 verdict passed, none failed; all judged by value"
@@ -368,7 +372,7 @@ def test_every_report_says_what_was_judged(target: str, judged: str) -> None:
     for name, text in reports.items():
         assert ("[0.000, 1.000]" in text) is (judged == "interval"), name
         assert ("by value" in text.replace('"by_value":"judged by value"', "")) is (judged == "value"), name
-    assert (one.judge, one.beside("[0, 1]")) == (judged, "[0, 1]" if judged == "interval" else "judged by value")
+    assert (one.judge, one.beside) == (judged, "[0.000, 1.000]" if judged == "interval" else "judged by value")
     assert cells_csv([about]).splitlines()[1].endswith(f",{judged},0,")
     assert Measure("accuracy", 0.5).judge == ""
 

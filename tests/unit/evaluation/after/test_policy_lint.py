@@ -103,7 +103,7 @@ def test_a_rule_that_something_may_meet(write: Path, rule: str) -> None:
     [
         (
             "metric: accuracy_drop, max: 100pp",
-            "rule a (accuracy_drop <= 1) can never fail: no value of accuracy_drop lies beyond",
+            "rule a (accuracy_drop <= 100 pp) can never fail: no value of accuracy_drop lies beyond",
         ),
         (
             "metric: visual_gain, min: -1.0",
@@ -114,7 +114,7 @@ def test_a_rule_that_something_may_meet(write: Path, rule: str) -> None:
         (
             "metric: accuracy, min: 100%",
             (
-                "rule a (accuracy >= 1) can hardly ever pass: it allows only the extreme value of accuracy, and judges "
+                "rule a (accuracy >= 100 %) can hardly ever pass: it allows only the extreme value of accuracy, and judges "
                 "the interval, which is wider. Loosen it, or judge: point"
             ),
         ),
@@ -244,7 +244,7 @@ def test_a_budget_that_a_later_file_loosens(write: Path) -> None:
 def test_a_rule_that_a_later_file_loosens(write: Path) -> None:
     policy_of(write, RULE)
     later = write.with_name("q.yaml")
-    for bound, expected in (("9pp", ["accuracy_drop <= 0.05 becomes <= 0.09 (looser)"]), ("4pp", [])):
+    for bound, expected in (("9pp", ["accuracy_drop <= 5 pp becomes <= 9 pp (looser)"]), ("4pp", [])):
         later.write_text(f"version: 1\nrules:\n  - {RULE.replace('5pp', bound)}\n")
         policy = load_policy([write, later], known_metrics=known_metrics(), root=write.parent)
         prefix = "q.yaml:3: rule low of p.yaml:3 is replaced by q.yaml:3: "
@@ -272,7 +272,7 @@ def test_a_waiver_that_covers_every_breach(write: Path, metric: str, rule: str, 
 def test_of_two_rules_on_the_same_tests_the_looser_never_decides(write: Path) -> None:
     looser = "{id: loose, metric: accuracy_drop, where: {level: low}, max: 10pp}"
     expected = (
-        "rule loose (accuracy_drop 0.1) never decides: rule low (p.yaml:{}) asks as much or more of the same tests. "
+        "rule loose (accuracy_drop <= 10 pp) never decides: rule low (p.yaml:{}) asks as much or more of the same tests. "
         "Remove one of them"
     )
     assert said(policy_of(write, RULE, looser)) == [f"p.yaml:4: {expected.format(3)}"]
@@ -341,9 +341,9 @@ def test_waivers(write: Path, expires: str, metric: str, where: str, sentences: 
 @pytest.mark.parametrize(
     ("rule", "metric", "cap", "bound", "expected"),
     [
-        ("max: 10pp", "accuracy_drop", "10pp", "accuracy_drop <= 0.1", "above 0.1"),
-        ("max: 10pp", "accuracy_drop", "5pp", "accuracy_drop <= 0.1", "above 0.1"),
-        ("min: 60%", "accuracy", "60%", "accuracy >= 0.6", "below 0.6"),
+        ("max: 10pp", "accuracy_drop", "10pp", "accuracy_drop <= 10 pp", "above 10 pp"),
+        ("max: 10pp", "accuracy_drop", "5pp", "accuracy_drop <= 10 pp", "above 10 pp"),
+        ("min: 60%", "accuracy", "60%", "accuracy >= 60 %", "below 60 %"),
         ("within: [-0.4, 0.4]", "pcri", "0.3", "pcri in -0.4..0.4", "below -0.4 or above 0.4"),
     ],
 )
@@ -351,7 +351,7 @@ def test_a_cap_within_its_bound_is_refused(write: Path, rule: str, metric: str, 
     waiver = WAIVER.format(expires="2027-03-01", metric=metric, where="{model: m}").replace("60pp", cap)
     policy = policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(waiver,))
     (found,) = [finding for finding in lint(policy, today=TODAY) if finding.refused]
-    assert str(found).startswith("p.yaml:5: waiver W1 of jo covers nothing: its cap of 0.")
+    assert str(found).startswith("p.yaml:5: waiver W1 of jo covers nothing: its cap of ")
     assert f"does not go beyond the bound of rule a ({bound}, p.yaml:3). Expected a cap {expected}, the worst" in str(found)
 
 
@@ -376,9 +376,9 @@ def test_samples_that_decide_too_little(write: Path) -> None:
     policy = policy_of(write, RULE, "{id: own, metric: worst_case_drop, where: {model: m, dataset: mine}, max: 34pp}")
     assert said(policy, samples=2000) == []
     (found,) = said(policy, samples=100)
-    assert found.startswith("p.yaml:3: with 100 independent samples even a model that loses nothing is only shown to have ")
+    assert found.startswith("p.yaml:3: with 100 questions even a model that loses nothing is only shown to have ")
     assert found.endswith(
-        "; rule low (accuracy_drop <= 0.05, p.yaml:3) needs about 400"
+        "; rule low (accuracy_drop <= 5 pp, p.yaml:3) needs about 400 questions"
     )  # under the 42 low settings of the shipped suite
     assert len(said(policy, samples=10)) == 2
 
@@ -394,7 +394,7 @@ def test_bounds_within_the_noise_of_the_same_model(write: Path) -> None:
     floors = {"accuracy_drop": 0.06, "worst_case_drop": 0.06, "clean_accuracy": 0.5}
     (found,) = tighter_than_noise(policy.rules, floors)
     assert str(found) == (
-        "p.yaml:3: rule low (accuracy_drop 0.05) is tighter than the noise of 0.06 that was measured: "
+        "p.yaml:3: rule low (accuracy_drop <= 5 pp) is tighter than the noise of 6.0 pp that was measured: "
         "the same model may break it by chance. Loosen it, or make inference repeatable"
     )
     assert tighter_than_noise(policy.rules, {"accuracy_drop": 0.05}) == []

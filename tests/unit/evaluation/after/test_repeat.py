@@ -104,9 +104,9 @@ def test_a_rule_is_compared_with_what_its_scope_admits(rules: tuple[Rule, ...], 
 @pytest.mark.parametrize("rules", [["metric: accuracy_drop, max: 5pp"]], indirect=True)
 def test_what_is_said(rules: tuple[Rule, ...]) -> None:
     found = compare_with_rules(MEASURED, rules, RECORDS)
-    assert found.beside == ("rule r0: accuracy_drop bounded by 0.05, noise 0.088 (at most 0.100)",)
+    assert found.beside == ("rule r0: accuracy_drop <= 5 pp, noise 8.8 pp (at most 10.0 pp)",)
     (sentence,) = found.tighter
-    assert sentence.startswith("p.yaml:3: rule r0 (accuracy_drop 0.05) is tighter than the noise of 0.0877 that was measured")
+    assert sentence.startswith("p.yaml:3: rule r0 (accuracy_drop <= 5 pp) is tighter than the noise of 8.8 pp that was measured")
 
 
 @pytest.mark.parametrize("rules", [["metric: accuracy_drop, max: 5pp"]], indirect=True)

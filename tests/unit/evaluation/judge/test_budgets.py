@@ -179,8 +179,8 @@ def test_a_model_that_breaks_its_budget_over_all_cells(world: World) -> None:
     (record,) = judged(world, BY_INTERVAL, *SETTINGS)
     assert (record.test, record.id, record.outcome) == (BUDGET, "model-data", Outcome.FAIL)
     (broken,) = [measure for measure in record.measures if measure.outcome is Outcome.FAIL]
-    assert record.reason.startswith(f"model on data: unparsed_rate {broken.value:.3f} [")
-    assert "> 0.050, risk split over 2 tests (rule max_unparsed_rate, p.yaml:2): no answer could be read" in record.reason
+    assert record.reason.startswith(f"model on data: unparsed_rate {100 * broken.value:.1f} % [")
+    assert "> 5 %, risk split over 2 tests (rule max_unparsed_rate, p.yaml:2): no answer could be read" in record.reason
     assert "of 600 texts" in record.reason, "five cells with pictures"
     assert (broken.n, broken.threshold, broken.target) == (120, "0.05", "population")
     assert 0.05 < broken.low < broken.value < broken.high
@@ -206,7 +206,7 @@ def test_a_built_in_budget_that_is_not_decided_passes_and_is_said(world: World) 
     assert record.outcome is Outcome.MEASURED
     assert "built-in default" in RunView([record], RunFacts()).open_rule_lines(undecided=True)[0]
     (unread,) = [about for measure in record.measures for about in measure.not_shown if about.rule == "max_unparsed_rate"]
-    assert (unread.outcome, unread.bound) == (Outcome.INCONCLUSIVE, "<= 0.05")
+    assert (unread.outcome, unread.bound) == (Outcome.INCONCLUSIVE, "<= 5 %")
     assert unread.low < 0.025
     assert unread.high > 0.05
     assert unread.reason.endswith("questions would decide it: no answer could be read in 5 of 200 texts")
@@ -236,7 +236,7 @@ def test_a_share_beyond_a_budget_that_nobody_set_is_undecided_too(world: World) 
     world.model.answer = lambda request: UNREAD if request.sample_id in ("q3", "q5") else "B"
     (record,) = judged(world, Policy(BY_INTERVAL.rules), *SETTINGS)
     assert record.outcome is Outcome.INCONCLUSIVE
-    assert "unparsed_rate 0.100 [" in record.reason
+    assert "unparsed_rate 10.0 % [" in record.reason
 
 
 def test_a_policy_that_judges_values_judges_the_value_of_all_cells(world: World) -> None:
@@ -250,7 +250,7 @@ def test_refusals_have_a_budget_of_their_own(world: World) -> None:
     world.samples = [sample(number) for number in range(100)]
     world.model.answer = lambda request: REFUSED if int(request.sample_id[1:]) < 30 else "B"
     (record,) = judged(world, BY_INTERVAL, "clean", "no_image", "flip_h")
-    assert record.reason.startswith("model on data: refusal_rate 0.300 [")
+    assert record.reason.startswith("model on data: refusal_rate 30.0 % [")
     assert "60 of 200 answers were refused by the model or a filter" in record.reason
     assert (record.n_unparsed, record.n_refused) == (0, 60)
     assert [measure.metric for measure in record.measures] == ["refusal_rate"], "that all else can be read is shown"
@@ -288,4 +288,4 @@ def test_a_share_of_failed_inferences_is_infrastructure_over_all_cells(world: Wo
     world.model.answer = lambda request: failed if int(request.sample_id[1:]) < 40 else "B"
     records = judged(world, policy, "clean", "no_image")
     assert [record.outcome for record in records] == [Outcome.ERROR]
-    assert "error_rate 0.400 [" in records[0].reason
+    assert "error_rate 40.0 % [" in records[0].reason

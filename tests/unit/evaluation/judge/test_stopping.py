@@ -273,7 +273,7 @@ def test_a_cell_fails_from_a_part_of_its_samples(adaptive: Made) -> None:
     record = adaptive(Answers(RIGHT, {"flip_v": WRONG}), DROP).cell(cell("flip_v"))
     assert record.outcome is Outcome.FAIL
     assert record.n_requested < N / 10
-    assert record.reason.startswith("accuracy_drop is not <= 0.2: shown at a risk of 0.05")
+    assert record.reason.startswith("accuracy_drop is not <= 20 pp: shown at a risk of 0.05")
 
 
 @pytest.mark.parametrize("wrong", [39, 40, 41])
@@ -555,7 +555,9 @@ def test_a_waiver_moves_the_question_to_its_cap(adaptive: Made, wrong: int, day:
         assert record.n_requested < N * (1 if metric == "accuracy_drop" else len(SETTINGS))
         if expected is Outcome.WAIVED:
             assert measure(record, metric).waiver == "W1"
-            assert measure(record, metric).reason.startswith(f"the bound is broken: {metric} is not <= 0.2, but <= 0.8: shown")
+            assert measure(record, metric).reason.startswith(
+                f"the bound is broken: {metric} is not <= 20 pp, but <= 80 pp: shown"
+            )
 
 
 def test_a_test_within_a_cap_goes_on_until_its_bound_is_decided(adaptive: Made) -> None:
@@ -898,7 +900,7 @@ def test_a_category_is_decided_by_a_part_of_its_samples(adaptive: Made) -> None:
     assert record.outcome is Outcome.PASS
     assert record.n_requested < N / 2
     first = measure(record, "accuracy_drop", "c0")
-    assert first.reason.startswith("accuracy_drop (c0) <= 0.2: shown at a risk of 0.05 by ")
+    assert first.reason.startswith("accuracy_drop (c0) <= 20 pp: shown at a risk of 0.05 by ")
     answers.scores["flip_v"] = [float(place % 2) for place in range(N)]
     broken = adaptive(answers, rule).cell(cell("flip_v"))
     assert broken.outcome is measure(broken, "accuracy_drop", "c0").outcome is Outcome.FAIL

@@ -69,8 +69,8 @@ def test_a_rule_that_a_dataset_is_too_small_for_is_named_with_what_would_do() ->
     few = found(policy(), TESTS, SIZES)
     ((source, sentence),) = sentences(few)
     assert source == "a.yaml:3"
-    assert sentence.startswith("small: with 200 independent samples even a model that loses nothing is only shown to have ")
-    assert sentence.endswith("; rule r (accuracy_drop <= 0.03, a.yaml:3) needs about 400")
+    assert sentence.startswith("small: with 200 questions even a model that loses nothing is only shown to have ")
+    assert sentence.endswith("; rule r (accuracy_drop <= 0.03, a.yaml:3) needs about 400 questions")
     reached = float(sentence.partition("accuracy_drop <= ")[2].partition(";")[0])
     assert 0.03 < reached < 0.06
 
@@ -97,7 +97,7 @@ def test_rules_that_samples_do_not_decide_are_left_alone(silent: Policy) -> None
 
 def test_a_bound_of_nothing_is_decided_by_no_number_of_samples() -> None:
     assert all(one.enough is None for one in found(policy(high=0.0), TESTS, SIZES))
-    assert "is not decided by 6,400 either: loosen the bound" in str(found(policy(high=0.0), TESTS, SIZES)[-1])
+    assert "is not decided by 6400 questions either: loosen the bound" in str(found(policy(high=0.0), TESTS, SIZES)[-1])
 
 
 @pytest.mark.parametrize("samples", [20, 100, 200, 260])
@@ -110,7 +110,7 @@ def test_what_is_shown_speaks_of_the_side_of_the_bound(samples: int) -> None:
 def test_where_larger_sizes_were_not_tried_nobody_is_told_to_loosen_the_bound() -> None:
     (one, *_) = found(policy(high=0.001), TESTS, {"small": 5})
     assert one.enough is None
-    assert str(one).endswith(" is not decided by 640 either")
+    assert str(one).endswith(" is not decided by 640 questions either")
 
 
 def test_all_tests_of_a_rule_have_to_pass_which_takes_more_samples_than_one() -> None:
@@ -200,7 +200,7 @@ def test_of_many_datasets_one_sentence_tells_the_smallest() -> None:
     names = {f"d{place}": 100 + place for place in range(5)}
     tests = [replace(TESTS[0], dataset=name) for name in names]
     ((_, sentence),) = sentences(found(policy(), tests, names))
-    assert sentence.startswith("d0, d1, d2 and 2 more: at the fewest, with 100 independent samples even a model that ")
+    assert sentence.startswith("d0, d1, d2 and 2 more: at the fewest, with 100 questions even a model that ")
     assert "; rule r (accuracy_drop <= 0.03, " in sentence
 
 
@@ -208,9 +208,9 @@ def test_of_several_questions_about_an_image_the_images_count() -> None:
     rule = policy(high=0.04, metric="mean_drop_at_low")
     (few,) = undecidable(rule, [MetricKey("m", "d", "mean_drop_at_low")], {"d": 10}, today=TODAY, questions={"d": 50})
     assert str(few).startswith(
-        "with 10 source images even a model that loses nothing is only shown to have mean_drop_at_low <= 0."
+        "with 50 questions (10 images) even a model that loses nothing is only shown to have mean_drop_at_low <= 0."
     )
-    assert str(few).endswith(", and at least 66 even if no answer changes")
+    assert str(few).endswith("and at least 330 questions (66 images) even if no answer changes")
 
 
 @pytest.mark.parametrize("each", [2, 5, 18])

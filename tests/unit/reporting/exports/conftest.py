@@ -27,7 +27,7 @@ def drop(outcome: Outcome, value: float = 0.3, **changes: Any) -> Measure:
         "reason": f"accuracy_drop {value:.3f} is {outcome}",
         "rule": "drop",
         "source": "policies/p.yaml:4",
-        "threshold": "0.2",
+        "bound": "<= 0.2",
         "target": "population",
         **changes,
     }

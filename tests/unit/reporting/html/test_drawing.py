@@ -173,7 +173,7 @@ def test_pointing_shows_the_numbers_without_any_script(browser: Any, tmp_path: P
     assert not tip.is_visible()
     row.hover()
     assert tip.is_visible()
-    assert "0.400 [0.350, 0.450]; bound 0.2; FAIL" in tip.text_content()
+    assert "0.400 [0.350, 0.450]; bound <= 0.2; FAIL" in tip.text_content()
     for chart in page.locator(".chart").all():
         letters = chart.locator("text").first.bounding_box()
         assert letters["height"] >= 11
