@@ -182,7 +182,7 @@ def test_unreadable_answers_are_counted_apart(project: Project) -> None:
     result.stdout.fnmatch_lines(
         [
             "*unparsed_rate *100.0 % *n=8  FAIL <= 5 %",
-            "FAIL model-data: model on data: unparsed_rate 0.200*most often 'none', 8 of them*",
+            "FAIL model-data: model on data: unparsed_rate 20.0 %*most often 'none', 8 of them*",
         ]
     )
 

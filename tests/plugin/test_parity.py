@@ -82,7 +82,7 @@ def test_a_model_that_answers_alike_is_on_a_par_and_one_with_flips_is_not(gate: 
     same.stdout.fnmatch_lines(["GO *"])
     noisy = compared(gate, "noisy")
     assert noisy.ret == 1
-    noisy.stdout.fnmatch_lines(["FAIL noisy-data-clean: baseline_flip_rate 0.080 * > 0.040, *(rule same-answers, *parity.yaml:*"])
+    noisy.stdout.fnmatch_lines(["FAIL noisy-data-clean: baseline_flip_rate 8.0 % * > 4 %, *(rule same-answers, *parity.yaml:*"])
     records = json.loads((gate.path / "noisy/results.json").read_text())["records"]
     flips = {
         record["setting"]: measure
