@@ -97,7 +97,7 @@ def test_rules_that_samples_do_not_decide_are_left_alone(silent: Policy) -> None
 
 def test_a_bound_of_nothing_is_decided_by_no_number_of_samples() -> None:
     assert all(one.enough is None for one in found(policy(high=0.0), TESTS, SIZES))
-    assert "is not decided by 6400 questions either: loosen the bound" in str(found(policy(high=0.0), TESTS, SIZES)[-1])
+    assert "is not decided by 6,400 questions either: loosen the bound" in str(found(policy(high=0.0), TESTS, SIZES)[-1])
 
 
 @pytest.mark.parametrize("samples", [20, 100, 200, 260])
