@@ -48,10 +48,10 @@ def test_on_a_narrow_terminal_only_scopes_take_several_rows(tmp_path: Path) -> N
     policy = load_policy([tmp_path / "folder" / "p.yaml"], known_metrics=["accuracy_drop", "pcri", "visual_gain"], root=tmp_path)
     rows = re.sub(r"\x1b\[[0-9;]*m", "", render_policy(policy, width=80, color=True)).splitlines()
     assert rows[1:5] == [
-        "low   accuracy_drop  low, mid unless          <= 5 pp  interval, warns  5",
+        "low   accuracy_drop  low, mid unless             <= 5 pp  interval, warns  5",
         "                     fog:low",
-        "all   pcri           all                 in -0.4..0.4  point            6",
-        "seen  visual_gain    tiny; [abc]*             >= 7 pp  interval         7",
+        "all   pcri           all                    in -0.4..0.4  point            6",
+        "seen  visual_gain    tiny; [abc]*                >= 7 pp  interval         7",
     ]
     assert "where: line of folder/p.yaml" in rows
     assert max(map(len, rows)) <= 80
