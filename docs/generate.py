@@ -32,6 +32,7 @@ from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.decision import NotShown
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.datasets.benchmarks import SHIPPED, Benchmark, read_benchmarks
+from pytest_vlmrobust.evaluation.after.run_analyses import Analysis
 from pytest_vlmrobust.evaluation.judge.measurements import quantities
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.estimation import Described, describe, plain
@@ -42,7 +43,6 @@ from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.plugin.options import BASIC, Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results
-from pytest_vlmrobust.reporting.analyses import Analysis
 from pytest_vlmrobust.reporting.reviewers import questions
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, INTERVALS, LAWS, PROPERTIES

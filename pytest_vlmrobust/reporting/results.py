@@ -18,8 +18,8 @@ from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import printable
+from pytest_vlmrobust.evaluation.after.run_analyses import Analysis, analyses
 
-from .analyses import Analysis, analyses
 from .facts import RunFacts
 from .policies import OpenRule, open_rules
 from .view import RunView

@@ -20,6 +20,7 @@ from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Deci
 from pytest_vlmrobust.core.record import BUDGET_METRICS, BY_VALUE, FAMILY, NEWLY_WRONG, Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import all_of, first_few, percent, quantity
+from pytest_vlmrobust.evaluation.after.run_analyses import Analysis, analyses
 from pytest_vlmrobust.metrics import rci_correlation
 from pytest_vlmrobust.store.gates import GateCount
 
@@ -453,6 +454,11 @@ class RunView:
             for first, second in combinations(by_model, 2)
             if (line := _correlation(setting, first, second, by_model[first], by_model[second]))
         ]
+
+    @cached_property
+    def analyses(self) -> tuple[Analysis, ...]:
+        """What the papers compute from all cells together."""
+        return analyses(self.records)
 
     # What limits the evidence.
 

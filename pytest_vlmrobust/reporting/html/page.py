@@ -22,7 +22,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, FAMILY, PARTIAL, PARTIAL_MARK, Record
 from pytest_vlmrobust.core.words import quantity
-from pytest_vlmrobust.reporting.analyses import analyses, analysis_tables
+from pytest_vlmrobust.reporting.analyses import analysis_tables
 from pytest_vlmrobust.reporting.facts import flat, mapping
 from pytest_vlmrobust.reporting.view import QUIET, Limit, RunView, outcome_counts
 
@@ -217,7 +217,7 @@ def render_html(view: RunView) -> str:
     environment.globals["anchor"] = lambda record: f"cell={quote(names[record.key], safe='')}"
     script = asset("common.js") + asset("script.js")
     loud = [record for record in ordered if record.deciding not in (*QUIET, Outcome.WAIVED)]
-    sections, tasks, tables = _sections(records), _observatory(records), analysis_tables(analyses(records))
+    sections, tasks, tables = _sections(records), _observatory(records), analysis_tables(view.analyses)
     family_records = [record for record in ordered if record.test == FAMILY]
     return environment.get_template("page.html").render(
         view=view,
