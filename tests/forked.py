@@ -131,9 +131,14 @@ def _import_all() -> None:
     import scipy.special  # noqa: F401
     import xdist  # noqa: F401
 
+    from pytest_vlmrobust.reporting import html, markdown
     from tests.small_gate import import_package
 
     import_package(".neural")
+    for writes in (html.page, markdown):
+        environment = writes._environment()
+        for name in environment.list_templates(("html", "md")):
+            environment.get_template(name)
     for entry in importlib.metadata.entry_points(group="pytest11"):
         entry.load()
     for name in {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names:

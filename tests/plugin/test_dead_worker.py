@@ -7,6 +7,7 @@ import os
 import pytest
 
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
+from tests.forked import run_forked
 
 from .conftest import Project
 
@@ -67,7 +68,8 @@ def test_nobody_waits_for_a_worker_that_was_killed(project: Project) -> None:
     project.write("conftest.py", DEADLY_BACKEND)
     project.write("models.yaml", MODELS)
     project.write("suite/test_suite.py", SUITE)
-    result = project.pytester.runpytest_subprocess(
+    result = run_forked(
+        project.pytester,
         "--vlm=deadly-model",
         "--vlm-models=models.yaml",
         "--vlm-dataset=data.jsonl",
