@@ -202,7 +202,9 @@ class CellScores:
         table = rows_of(self.table, kept)
         part = copy(self)
         vars(part).pop("table_of_letters", None)
-        part.samples = [sample for sample in self.samples if name in sample.strata]
+        places = range(len(kept)) if self.result.places is None else self.result.places
+        part.result = self.result.part([place for place, is_in in zip(places, kept, strict=True) if is_in])
+        part.samples = part.result.samples
         part.test = dataclasses.replace(
             self.test, dataset_facts=dataclasses.replace(self.test.dataset_facts, samples=part.samples)
         )

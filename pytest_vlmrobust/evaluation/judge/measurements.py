@@ -661,6 +661,7 @@ BESIDE_SCORES = (
         ),
         _is_attacked,
         attack_rate,
+        by_category=True,
     ),
     Quantity(
         Facts(

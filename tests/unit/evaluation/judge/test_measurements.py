@@ -32,6 +32,7 @@ from pytest_vlmrobust.evaluation.judge.measurements import (
     OBSERVATORY,
     UNPARSED_INCREASE,
     applying,
+    attack_rate,
     metric_keys,
     quantities,
     quantity,
@@ -428,6 +429,19 @@ def test_the_share_of_answers_that_an_attack_or_a_prior_wants(world: World) -> N
         assert rate is not None
         assert (rate.value, rate.n) == (0.75, 4)
         assert 0.0 < rate.low < rate.value < rate.high <= 1.0
+
+
+def test_the_rate_of_a_category_is_that_of_its_answers(world: World) -> None:
+    world.samples = [replace(one, target_of_attack="A") for one in world.samples]
+    world.model.answer = lambda request: "A" if request.sample_id in {"q0", "q1", "q2"} else "B"
+    evaluator = world.evaluator()
+    result = evaluator.result(cell("flip_h"))
+    test = PlannedTest(cell("flip_h"), DatasetFacts("", "accuracy", result.samples))
+    rates = {name: attack_rate(CellScores(evaluator, test, result).stratum(name)) for name in ("even", "odd")}
+    assert {name: (rate.value, rate.n) for name, rate in rates.items()} == {
+        "even": (pytest.approx(2 / 3), 3),
+        "odd": (pytest.approx(1 / 3), 3),
+    }
 
 
 def test_where_nothing_is_attacked_there_is_no_rate(world: World) -> None:
