@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,6 +73,22 @@ def test_pairs_by_number_give_the_differences_that_we_find(project: Project, cap
         if cell["n"] == SAMPLES:
             assert sum(losses) / SAMPLES == pytest.approx(cell["baseline_drop"]["value"])
     assert [name for name, cell in ours.items() if cell["broken"]] == ["data-invert", "data-grayscale"]
+
+
+def test_the_reader_of_nemo_finds_the_flips_that_we_find(project: Project) -> None:
+    nel = shutil.which("nel") or pytest.skip("needs nel: pip install nemo-evaluator==0.3.0, with Python 3.12")
+    old, new = two_runs(project)
+    for run in (old, new):
+        assert main(["export", "nel", str(run), "--out", f"{run}-nel"]) == 0
+    out = project.path / "nel.json"
+    command = [nel, "compare", f"{old}-nel", f"{new}-nel", "--no-report", "--no-strict", "-o", str(out)]
+    without_us = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # it has another Python
+    subprocess.run(command, check=True, capture_output=True, env=without_us)
+    theirs, ours = json.loads(out.read_text()), compared(project, old, new)
+    assert theirs.keys() == ours.keys()
+    for name, cell in ours.items():
+        flips = theirs[name]["flip_report"]
+        assert (len(flips["regressions"]), len(flips["improvements"])) == (len(cell["broken"]), len(cell["fixed"])), name
 
 
 def test_a_run_of_two_models_is_exported_one_by_one(project: Project, capsys: Captured) -> None:
