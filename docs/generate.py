@@ -24,8 +24,8 @@ from typing import Any
 
 from pytest_vlmrobust import cli, scoring
 from pytest_vlmrobust.backends import oracles
-from pytest_vlmrobust.backends.published import PUBLISHED
-from pytest_vlmrobust.backends.published import described as needs_of
+from pytest_vlmrobust.backends.models_file import PUBLISHED
+from pytest_vlmrobust.backends.models_file import described as needs_of
 from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.commands.arguments import RUN_HELP
 from pytest_vlmrobust.core import errors

@@ -39,9 +39,12 @@ _CIRCLE = f"redirects more than {_MOST_REDIRECTS} times. Look at the base URL, a
 _TELLTALES = ("httpcore2", "openai")
 """Loggers that write headers and images of every request where somebody asks for all that there is to log."""
 
-_BUSY = frozenset({429})
-_OVERLOADED = frozenset({502, 503, 504, 529})
-_AGAIN = frozenset({408, 409, 425})
+_KINDS = {
+    429: "busy",
+    **dict.fromkeys((502, 503, 504, 529), "overloaded"),
+    **dict.fromkeys((408, 409, 425), "faulty"),
+}
+"""What a status says of a request that may be tried again; any other above 499 is ``faulty``."""
 _OF_PARAMETERS = frozenset({400, 422})
 _NAMES = ("max_tokens", "temperature")
 _BEYOND_THE_PROTOCOL = ("top_k", "repetition_penalty")
@@ -225,17 +228,17 @@ class Client:
         import openai
 
         url = self.url
-        if (refused := _cause(error, "_Refused")) or _has_cause(error, "TooManyRedirects"):
+        if (refused := _cause(error, "_Refused")) or _cause(error, "TooManyRedirects"):
             return BackendError(f"{url} {self._quoted(str(refused or _CIRCLE))}")
-        if _has_cause(error, "_TooLarge"):
+        if _cause(error, "_TooLarge"):
             return Failure("faulty", f"{url} sent more than {LARGEST_REPLY // 2**20} MiB in answer to one request")
         if isinstance(error, openai.APITimeoutError):
-            kind = "unreachable" if _has_cause(error, "ConnectTimeout") else "slow"
+            kind = "unreachable" if _cause(error, "ConnectTimeout") else "slow"
             return Failure(kind, f"{url} did not answer within {self._limit:g} s", limits=1)
         if not isinstance(error, openai.APIStatusError):
             cause = error.__cause__ or error
             reason = self._quoted(f"{type(cause).__name__}: {cause}")
-            if _has_cause(error, "ConnectError"):
+            if _cause(error, "ConnectError"):
                 return Failure("unreachable", f"{url} cannot be reached ({reason})")
             return Failure("broken", f"{url} broke off the connection ({reason})")
         return self._meaning_of_status(error, error.status_code)
@@ -249,12 +252,8 @@ class Client:
         if (status in {401, 403, 404} and not no_logprobs) or error.code == "insufficient_quota":
             without = _NO_KEY_BESIDE_HEADERS if status == 401 and not self._sends_key else ""
             return BackendError(f"{words}. {_ADVICE.get(status, 'The account has used up its quota')}{without}")
-        if status in _BUSY:
-            return Failure("busy", words, _retry_after(error.response.headers))
-        if status in _OVERLOADED:
-            return Failure("overloaded", words, _retry_after(error.response.headers))
-        if status in _AGAIN or status >= 500:
-            return Failure("faulty", words, _retry_after(error.response.headers))
+        if kind := _KINDS.get(status, "faulty" if status >= 500 else ""):
+            return Failure(kind, words, _retry_after(error.response.headers))
         if any(word in f"{error.code} {error.type} {error.message}" for word in _FILTERS):
             return Filtered(self.url, said)
         return Failure("refused", words)
@@ -348,10 +347,6 @@ async def _cap(response: Any) -> None:
             await self._stream.aclose()
 
     response.stream = Capped(response.stream)
-
-
-def _has_cause(error: BaseException, name: str) -> bool:
-    return _cause(error, name) is not None
 
 
 def _cause(error: BaseException, name: str) -> BaseException | None:

@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.words import first_few, quantity
 
 from .chat import ControlTokens, conversation, message
 from .devices import SPREADS, Leased, device_class, free_memory, leased, require_device
-from .published import published_at
+from .models_file import published_at
 from .qwen_images import FAST, accelerated
 
 # Loading a processor, also where torchvision is absent.

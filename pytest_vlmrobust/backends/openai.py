@@ -9,7 +9,7 @@ import functools
 import importlib.util
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra, OfflineError
@@ -187,19 +187,28 @@ class OpenAIBackend(ChatBackend):
         if not prepared:
             return []
         replicas = self._ready()
-        futures = [self._submitted(replicas, one) for one in prepared]
+        answers = [failed_prediction(one.failure, self.method_of(one.request)) for one in prepared]
+        calls = {
+            place: replicas.submit(functools.partial(self._predicted, one, answers[place].method), one.request.key)
+            for place, one in enumerate(prepared)
+            if not one.failure
+        }
+        lost: list[BackendError] = []
         try:
-            results = [self._result(future, one) for future, one in zip(futures, prepared, strict=True)]
+            for place, call in calls.items():
+                try:
+                    with self._naming():
+                        answers[place] = call.result()
+                except (Failure, BackendError) as error:
+                    answers[place] = failed_prediction(str(error), answers[place].method)
+                    lost += [error] if isinstance(error, BackendError) else []
         except BaseException:
-            for future in futures:
-                future.cancel()
+            for call in calls.values():
+                call.cancel()
             raise
-        lost = [result for result in results if isinstance(result, BackendError)]
-        if len(lost) == len(results):
+        if len(lost) == len(prepared):  # else answers that came before the servers were lost are kept
             raise lost[0]
-        # answers that came before the servers were lost are not thrown away with those that did not
-        pairs = zip(results, prepared, strict=True)
-        return [self._failed(one, str(result)) if isinstance(result, BackendError) else result for result, one in pairs]
+        return answers
 
     def check(self) -> str:
         """Asks the fixed questions again; see :class:`Traits`."""
@@ -439,27 +448,6 @@ class OpenAIBackend(ChatBackend):
 
     # Requests.
 
-    def _submitted(self, replicas: Replicas[Client], prepared: Prepared) -> Future[Prediction]:
-        method = self.method_of(prepared.request)
-        if prepared.failure:
-            failed: Future[Prediction] = Future()
-            failed.set_exception(Failure("refused", prepared.failure))
-            return failed
-        return replicas.submit(lambda replica: self._predicted(replica, prepared, method), prepared.request.key)
-
-    def _result(self, future: Future[Prediction], prepared: Prepared) -> Prediction | BackendError:
-        """Returns the answer to a request, or what has become of the servers."""
-        try:
-            with self._naming():
-                return future.result()
-        except Failure as failure:
-            return self._failed(prepared, failure.reason)
-        except BackendError as error:
-            return error
-
-    def _failed(self, prepared: Prepared, reason: str) -> Prediction:
-        return failed_prediction(reason, self.method_of(prepared.request))
-
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
         try:
@@ -481,7 +469,7 @@ class OpenAIBackend(ChatBackend):
                 self._odd.add((url, name))
                 self._notice(f"{url} {words.format(prediction.details[name])}")
 
-    async def _predicted(self, replica: Replica[Client], prepared: Prepared, method: str) -> Prediction:
+    async def _predicted(self, prepared: Prepared, method: str, replica: Replica[Client]) -> Prediction:
         request = prepared.request
         if not self._answered:
             self._memory.note(checked=False)

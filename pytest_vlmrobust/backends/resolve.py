@@ -20,8 +20,7 @@ from .devices import wait_passively
 from .engine import ChatBackend
 from .generation import generation_for
 from .identity import IdentifiedBackend, base_of, is_adapter, missing_parts
-from .models_file import check_dtype, read_models
-from .published import PUBLISHED
+from .models_file import PUBLISHED, check_dtype, read_models
 from .served import read_typed, without_secrets
 
 # Models that can be asked for by a short name.

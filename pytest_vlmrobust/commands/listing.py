@@ -72,7 +72,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _models() -> list[str]:
-    from pytest_vlmrobust.backends.published import HEADER, PUBLISHED, described
+    from pytest_vlmrobust.backends.models_file import HEADER, PUBLISHED, described
     from pytest_vlmrobust.backends.resolve import MODELS
 
     installed = [_of_package(MODELS.get(name)(), MODELS.owner(name)) for name in MODELS.names()]

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vlmrobust.backends import BackendOptions, backends, failed_prediction, model_id, model_ids, open_backend, resolve
 from pytest_vlmrobust.backends.contract import Backend
-from pytest_vlmrobust.backends.published import PUBLISHED
+from pytest_vlmrobust.backends.models_file import PUBLISHED
 from pytest_vlmrobust.backends.resolve import MODELS, names
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.errors import ModelError, UnknownName, UsageError
