@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import logging
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
@@ -268,7 +265,6 @@ def load(source: ModelSource, placement: Placement, system_prompt: str = "") -> 
     lease = Leased(placement.device, _spread_by_workers()) if placement.spreads else leased(placement.device)
     placement = dataclasses.replace(placement, device=lease.device)
     _require_room(source, placement)
-    import_losses()
     with _explained("model", source):
         _refuse_adapter_on_hub(source)
         _refuse_foreign_code(source)
@@ -598,49 +594,6 @@ _REMEDIES = (
     ("quantiz", _INSTALL),
 )
 _ELSE = "Check that it is an image-text-to-text checkpoint that the installed transformers supports"
-
-
-# Memory: what transformers imports for every model, and no answer needs.
-
-
-_OPTIMIZE, _LOSSES = "scipy.optimize", "transformers.loss.loss_utils"
-
-
-class _ImportedWhenUsed(ModuleType):
-    """Stands for ``scipy.optimize`` while the losses are imported, and gives whatever else is asked of it in earnest."""
-
-    def __init__(self) -> None:
-        super().__init__(_OPTIMIZE)
-        self._importing = threading.get_ident()
-
-    def linear_sum_assignment(self, *arguments: Any, **options: Any) -> Any:
-        """Does what the function of that name does."""
-        return importlib.import_module(_OPTIMIZE).linear_sum_assignment(*arguments, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "__path__" and threading.get_ident() == self._importing:
-            raise AttributeError(name)  # else Python would look for the function among the files of the package
-        if sys.modules.get(_OPTIMIZE) is self:
-            del sys.modules[_OPTIMIZE]
-        return getattr(importlib.import_module(_OPTIMIZE), name)
-
-
-def import_losses() -> None:
-    """Imports the losses of transformers, which each of its models brings along, without ``scipy.optimize``.
-
-    Those that train detectors take one function from there, and with it 33 MiB. Whoever calls that function still gets it, and
-    threads that import the library meanwhile get it as well.
-    """
-    if {_OPTIMIZE, _LOSSES} & sys.modules.keys() or importlib.util.find_spec("scipy") is None:
-        return
-    with suppress(ImportError):  # where a version of transformers lacks something, the model says so itself
-        importlib.import_module("transformers.image_transforms")  # what the losses need beside it
-        sys.modules[_OPTIMIZE] = stands_in = _ImportedWhenUsed()
-        try:
-            importlib.import_module(_LOSSES)
-        finally:
-            if sys.modules.get(_OPTIMIZE) is stands_in:
-                del sys.modules[_OPTIMIZE]
 
 
 # Silence around transformers: its progress bars and advice do not belong into the output of a gate.

@@ -4,7 +4,6 @@ import dataclasses
 import importlib.util
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
@@ -214,54 +213,6 @@ def test_code_of_another_checkpoint_is_refused(with_code: Path, request_for: Cal
     backend = TransformersBackend(dataclasses.replace(resolve(str(with_code)), remote_code=True), BackendOptions(device="cpu"))
     with pytest.raises(BackendError, match=r"runs code of another checkpoint .*, of which nobody says which revision"):
         backend.infer([request_for("k", (40, 40))])
-
-
-WITHOUT_OPTIMIZE = """
-import sys
-from pytest_vlmrobust.backends.loading import import_losses
-
-import_losses()
-assert "scipy.optimize" not in sys.modules
-from transformers.loss import loss_for_object_detection, loss_utils
-
-rows, columns = loss_for_object_detection.linear_sum_assignment([[2, 1], [1, 2]])
-assert (list(rows), list(columns)) == ([0, 1], [1, 0])
-assert sys.modules["scipy.optimize"].linear_sum_assignment is not loss_for_object_detection.linear_sum_assignment
-"""
-MEANWHILE = """
-import importlib, sys, threading
-from pytest_vlmrobust.backends import loading
-
-real = importlib.import_module
-
-def elsewhere():
-    import scipy.optimize._zeros_py
-    from scipy.optimize import brentq
-    assert brentq(lambda x: x - 1, 0, 3) == 1
-
-def import_module(name, package=None):
-    if name == "transformers.loss.loss_utils":
-        assert "_importing" in vars(sys.modules["scipy.optimize"])  # what stands in its place is there
-        other = threading.Thread(target=elsewhere)
-        other.start()
-        other.join()
-    return real(name, package)
-
-loading.importlib.import_module = import_module
-loading.import_losses()
-import scipy.optimize
-assert scipy.optimize.brentq and type(scipy.optimize) is type(sys)
-from transformers.loss.loss_for_object_detection import linear_sum_assignment
-assert linear_sum_assignment is scipy.optimize.linear_sum_assignment
-"""
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("program", [WITHOUT_OPTIMIZE, MEANWHILE], ids=["alone", "meanwhile"])
-def test_losses_leave_out_a_library_until_it_is_used(program: str) -> None:
-    pytest.importorskip("scipy.optimize", reason="the losses take nothing from a library that is absent")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 # What is wrong with a checkpoint is said by its name, and so is what of it is not used.
