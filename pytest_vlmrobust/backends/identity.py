@@ -106,12 +106,7 @@ def checkpoint_digests(folder: Path, cache: Path | None = None, *, run: str = ""
 
     These are the weights with every shard that their index names (safetensors where there are any, else ``pytorch_model*.bin``),
     the configuration, the tokenizer, the processor settings and the chat templates. A link counts by what it points to.
-
-    Args:
-        folder: A checkpoint directory.
-        cache: A JSON file that remembers digests, see :class:`DigestCache`; None hashes every file.
-        run: The run whose digests alone are taken from the cache; empty takes those of any run.
-        code: Whether Python code of the checkpoint may run, which then decides as well.
+    With ``code`` its Python code decides as well. ``cache`` and ``run`` are those of :class:`DigestCache`.
     """
     _require_complete(folder)
     return _digests(folder, _deciding_files(folder, code=code), cache, run)

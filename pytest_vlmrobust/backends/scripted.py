@@ -9,17 +9,9 @@
       - {setting: "*_blur:*", right: 0.6, luck: 0.1}
       - {right: 0.8, luck: 0.1, confidence: 0.8}
 
-``dataset``, ``sample``, ``setting`` and ``group`` are globs, ``task`` is a kind of answer, ``text`` is a regular expression
-looked for in the prompt; a rule matches everything in the fields that it leaves out. A rule ``answer``s with text, with a
-``letter`` of the request's choices, or with an ``error``: these need no dataset. The others declare a behaviour: their answers
-follow from the samples and their targets, which a run passes to scripted models only:
-
-``right`` is the share of samples that are answered right, or ``chance`` for what a guess gets. Which ones follows from a hash of
-the sample, so that what is right at 0.6 is also right at 0.8. Of the share ``luck`` of samples, each view is drawn anew, by a
-hash of its pixels. With ``confidence`` beside it, that is the probability of the chosen letter, and the other letters share the
-rest; questions without letters are answered by text. ``option`` answers with the first option whose text a glob matches, and
-leaves samples without one to the next rule. ``always: majority`` answers with the commonest target of the dataset,
-``always: told`` with the boxes that the prompt tells.
+A rule matches everything in the fields that it leaves out. What its keys say is in ``docs/reference/models.md``. Rules that
+declare a behaviour look at samples and their targets, which a run passes to scripted models only: which ones are right follows
+from a hash of the sample, and what ``luck`` draws from a hash of the pixels.
 """
 
 from __future__ import annotations
