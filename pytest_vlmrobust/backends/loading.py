@@ -133,7 +133,7 @@ def _size(images: Any) -> dict[str, int]:
 
 
 def _assembled(source: ModelSource, image_backend: str) -> Any:
-    from transformers import AutoProcessor
+    from transformers import AutoProcessor, AutoTokenizer, AutoVideoProcessor
 
     kind, settings = _kind_and_settings(source)
     parts = kind.get_attributes() if kind is not None else []
@@ -144,8 +144,11 @@ def _assembled(source: ModelSource, image_backend: str) -> Any:
         if processor.image_processor.backend != image_backend:
             processor.image_processor = load_image_processor(source, image_backend)
         return processor
-    arguments = [_part(part, kind.__name__, source, image_backend) for part in parts]
-    return _without_video_check(kind).from_args_and_dict(arguments, settings)
+    loaded = {"image_processor": load_image_processor(source, image_backend)}
+    loaded["tokenizer"] = AutoTokenizer.from_pretrained(source.location, **source.arguments)
+    if kind.__name__ in _VIDEO_IS_NEEDED:
+        loaded["video_processor"] = AutoVideoProcessor.from_pretrained(source.location, **source.arguments)
+    return _without_video_check(kind).from_args_and_dict([loaded.get(part) for part in parts], settings)
 
 
 def _kind_and_settings(source: ModelSource) -> tuple[Any, dict[str, Any]]:
@@ -166,18 +169,6 @@ def _kind_and_settings(source: ModelSource) -> tuple[Any, dict[str, Any]]:
         name = PROCESSOR_MAPPING_NAMES.get(model_type)
         kind = processor_class_from_name(name) if name else None
     return kind, settings
-
-
-def _part(part: str, kind: str, source: ModelSource, image_backend: str) -> Any:
-    from transformers import AutoTokenizer, AutoVideoProcessor
-
-    if part == "tokenizer":
-        return AutoTokenizer.from_pretrained(source.location, **source.arguments)
-    if part == "image_processor":
-        return load_image_processor(source, image_backend)
-    if kind in _VIDEO_IS_NEEDED:
-        return AutoVideoProcessor.from_pretrained(source.location, **source.arguments)
-    return None
 
 
 def _without_video_check(kind: Any) -> Any:
