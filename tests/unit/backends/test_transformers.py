@@ -571,7 +571,7 @@ class TestSeenSize:
     def test_is_found_once(self, checkpoint: Find, monkeypatch: pytest.MonkeyPatch) -> None:
         opened = _open(checkpoint("qwen2_vl"))
         first = opened.seen_size(280, 140)
-        monkeypatch.setattr(opened, "_image_processor", lambda: pytest.fail("asked again"))
+        monkeypatch.setattr("pytest_vlmrobust.backends.loading.size_after", lambda *_: pytest.fail("asked again"))
         assert opened.seen_size(280, 140) == first == (140, 56)
 
     def test_is_unknown_of_a_picture_that_the_processor_refuses(self, checkpoint: Find) -> None:
