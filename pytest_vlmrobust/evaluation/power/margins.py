@@ -343,7 +343,7 @@ def _suite(metric: str) -> str:
 
 
 def _moves(metric: str) -> bool:
-    return metric in _MOVES or metrics.get(metric).suite in ("", "corruptions")
+    return metric in _MOVES or (metric in metrics.names() and metrics.get(metric).suite in ("", "corruptions"))
 
 
 def shift(profile: Profile, metric: str, value: float) -> Profile:

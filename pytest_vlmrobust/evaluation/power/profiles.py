@@ -8,7 +8,8 @@ Nothing is published about single samples. What a draw assumes:
 - Without its image a sample that was wrong with it is right with the chance of a guess.
 - Sizes of the image: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than
   a larger one.
-- In another order of its options, a question that is wrong both times gets the same wrong option.
+- A question that is wrong both times gets the same wrong option. A wrong answer to an attacked one is any wrong option.
+- The probability of the chosen letter is calibrated: a beta variable whose mean is the accuracy under the setting.
 - Samples are independent, or go together as a :class:`.grouping.Grouping` says.
 - Patches, and the whole image shown again (:class:`Views`): published models neither need the context nor are they distracted
   by it, and guess anew as often as :data:`.published.TYPICAL` says.
@@ -29,10 +30,21 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
-from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP, UNPARSED_INCREASE
+from pytest_vlmrobust.evaluation.judge.directional import ACCURACY as DIRECTIONAL_ACCURACY
+from pytest_vlmrobust.evaluation.judge.directional import SENSITIVITY
+from pytest_vlmrobust.evaluation.judge.measurements import (
+    ANSWER_CHANGE_RATE,
+    ATTACK_RATE,
+    LABEL_PRESERVING_DROP,
+    NORMALISED_ACCURACY,
+    TEXT_PREFERENCE,
+    UNPARSED_INCREASE,
+    WORD_DROP,
+)
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, rows_of
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
-from pytest_vlmrobust.metrics.table import CONFIDENCE, LEAST_PICTURES, ScoreTable
+from pytest_vlmrobust.metrics.table import CONFIDENCE, LEAST_PICTURES, OF_ANSWERS, ScoreTable
+from pytest_vlmrobust.perturbations.typographic import NONSENSE, NOTE
 
 from .grouping import CorrelatedDraws, Grouping, large_only
 
@@ -56,6 +68,20 @@ _NOT_DRAWN = {
 }
 """Metrics to why no simulated answers give them."""
 _GRIDS = (2, 3)
+BESIDE, CONFIDENT = "#", "confidences"
+"""``suite#kind`` is a table of what the answers of a suite say beside their scores: ``CONFIDENT``, or one of ``OF_FLAGS``."""
+OF_FLAGS = {
+    ATTACK_RATE: ("accuracy", False),
+    ANSWER_CHANGE_RATE: ("accuracy", False),
+    TEXT_PREFERENCE: ("accuracy", False),
+    DIRECTIONAL_ACCURACY: ("accuracy", False),
+    WORD_DROP: ("accuracy_drop", False),
+    NORMALISED_ACCURACY: ("relative_corruption_error", True),
+    SENSITIVITY: ("relative_corruption_error", True),
+}
+"""Quantity to the metric of flags that it is estimated as, and whether it is one less that."""
+_SURENESS = 2.0
+"""How far probabilities of letters lie from their mean: the sum of both parameters of their beta distribution."""
 QUESTIONS = {OPTIONS: ("options",), "wording": ("wording", "directional"), "typographic": ("typographic", "note_wrong")}
 """Suites that change questions, with their settings. All profiles follow the question and lose nothing but by luck."""
 
@@ -173,17 +199,19 @@ class Profile:
 
     def lacks(self, metric: str) -> str:
         """Returns why answers that a metric needs are not drawn, or an empty string."""
-        return not_drawn(metric)
+        of_options = metric in metrics.names() and OF_ANSWERS & {*metrics.get(metric).needs}
+        return "" if of_options or beside_scores(metric) else not_drawn(metric)
 
     def settings(self, suite: str) -> tuple[str, ...]:
         """Returns the settings of a suite under which it answers."""
+        suite = suite.partition(BESIDE)[0]
         sets = {"corruptions": tuple(self.drops), "resolution": _ladder(), "patches": tuple(f"patches:{n}" for n in _GRIDS)}
         return sets.get(suite) or tuple(map(str, expand_settings(QUESTIONS.get(suite, ()))))
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the paired scores of ``n`` samples by table; clean and blind scores are those of all suites."""
         names = {name: name.partition("/") for name in tables}
-        suites = dict.fromkeys(suite for suite, _, _ in names.values())
+        suites = dict.fromkeys(suite.partition(BESIDE)[0] for suite, _, _ in names.values())
         rows, groups = self.grouping.rows(n, rng) if self.grouping else (np.arange(n), np.arange(n))
         independent = len(np.unique(groups)) == n
         draws = rng if independent or self.grouping is None else CorrelatedDraws(rng, groups, self.grouping.correlation)
@@ -213,12 +241,41 @@ class Profile:
             best = {name: views.max(axis=1) for name, views in patches.items()}
             more = {"patches_by_setting": patches, "whole_attempts": attempts}
             whole["patches"] = self._table(best, {**shared, **more}, draws)
+        for suite, _, _ in names.values():
+            base, beside, kind = suite.partition(BESIDE)
+            if beside and base in whole:
+                whole[suite] = self._beside(kind, whole[base], rng)
         of_categories = {}
         for name, (suite, _, category) in names.items():
             if category and suite in whole:
                 kept = labels == category
                 of_categories[name] = replace(rows_of(whole[suite], kept), floors=_commonest(letters[kept]))
         return whole | of_categories
+
+    def _beside(self, kind: str, table: ScoreTable, rng: np.random.Generator) -> ScoreTable:
+        """Returns what answers say beside their scores, as the metric reads it that stands for ``kind`` in ``OF_FLAGS``."""
+        shape = (len(table.by_setting), table.samples)
+        names, scores = list(table.by_setting), np.array([*table.by_setting.values()]).reshape(shape)
+        if kind == CONFIDENT:
+            means = {CLEAN_NAME: self.clean} | {name: self.clean - self.drops.get(name, 0.0) for name in names}
+            sure = {name: _calibrated(table.scores(name), mean, rng) for name, mean in means.items()}
+            return replace(table, confidences=sure)
+        wrong_options = max(round(1.0 / self.guess), 2) - 1
+        attacked = (scores == 0.0) & (rng.random(shape) * wrong_options < 1.0)
+        kept, clean, blind = np.ones(table.samples, bool), table.clean, np.zeros(table.samples)
+        if kind == WORD_DROP:
+            clean = table.scores(f"{NONSENSE}:2")
+        elif kind in (ATTACK_RATE, TEXT_PREFERENCE):
+            kept = (
+                kept if kind == ATTACK_RATE else (clean > 0.0) & ((scores[names.index(NOTE)] > 0.0) | attacked[names.index(NOTE)])
+            )
+            scores = attacked
+        elif kind == ANSWER_CHANGE_RATE:
+            scores = scores != clean
+        elif kind == SENSITIVITY:
+            kept, clean, blind = clean > 0.0, np.ones(table.samples), np.full(table.samples, 1.0 - self.guess)
+        flags = dict(zip(names, scores.astype(float), strict=True))
+        return rows_of(ScoreTable(clean, flags, no_image=blind, groups=table.groups), kept)
 
     def exact(self, n: int, suites: Iterable[str]) -> dict[str, ScoreTable]:
         """Returns a population of ``n`` samples without chance: each share is that of the profile to 1/n, and the first flip."""
@@ -328,8 +385,22 @@ def with_letters(table: ScoreTable, guess: float, rng: np.random.Generator) -> S
     return replace(table, same_by_setting=same, chosen_by_letter=chosen, right_by_letter=correct)
 
 
+def beside_scores(metric: str) -> str:
+    """Returns what the name of a table ends with that a metric reads, where scores alone do not give it."""
+    if metric in OF_FLAGS:
+        return f"{BESIDE}{metric}"
+    of_letters = metric in metrics.names() and CONFIDENCE & {*metrics.get(metric).needs}
+    return f"{BESIDE}{CONFIDENT}" if of_letters else ""
+
+
+def _calibrated(scores: Array, mean: float, rng: np.random.Generator) -> Array:
+    """Returns probabilities of chosen letters, given which are right: of those with probability p, a share p is right."""
+    right = _SURENESS * min(max(mean, 0.01), 0.99)
+    return rng.beta(right + scores, _SURENESS - right + 1.0 - scores)
+
+
 def not_drawn(metric: str) -> str:
-    """Returns why no simulated answers give a metric, or an empty string."""
+    """Returns why scores that are drawn do not give a metric, or an empty string."""
     if metric in _NOT_DRAWN:
         return _NOT_DRAWN[metric]
     if metric.endswith(MACRO):
@@ -339,6 +410,8 @@ def not_drawn(metric: str) -> str:
     needs = {*metrics.get(metric).needs}
     if needs & CONFIDENCE:
         return "probabilities of letters are not simulated"
+    if needs & OF_ANSWERS:
+        return "letters of answers are not simulated"
     return "answers without the hint are not simulated" if metrics.Needs.UNHINTED_BY_SETTING in needs else ""
 
 

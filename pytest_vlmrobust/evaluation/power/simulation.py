@@ -43,7 +43,7 @@ from pytest_vlmrobust.metrics.table import LEAST_PICTURES
 from pytest_vlmrobust.policies import Extent, JudgedBy, MetricKey, OnNotApplicable, Policy, Rule, Tier
 
 from .observers import TASKS, TaskTable
-from .profiles import QUESTIONS
+from .profiles import CONFIDENT, OF_FLAGS, QUESTIONS, beside_scores
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.metrics.statistics.clusters import Clusters
@@ -199,9 +199,11 @@ def _tests(suite: str, truth: ModelProfile, policy: Policy) -> dict[MetricKey, s
             own += metric_keys(cell, asked, baseline=truth.has_baseline, attempts=tried)
         sweeps = [test for test in sorted(suite_tests(suite, asked.task), key=str) if _is_summary(test.metric, truth)]
         own += [replace(test, model=truth.name, dataset=dataset) for test in sweeps]
-        table_of |= dict.fromkeys(own, table)
+        table_of |= {test: f"{table}{beside_scores(test.metric)}" for test in own}
         for category in truth.categories:
-            part = {replace(test, category=category, strata=len(truth.categories)): f"{table}/{category}" for test in own}
+            part = {
+                replace(test, category=category, strata=len(truth.categories)): f"{table_of[test]}/{category}" for test in own
+            }
             table_of |= {test: where for test, where in part.items() if _by_category(test, suite)}
     return table_of
 
@@ -317,8 +319,10 @@ class Simulation:
             if isinstance(table, TaskTable):
                 estimate = table.estimate(test, bare)
             else:
-                cell = metrics.get(test.metric).scope == "cell"
-                estimate = metrics.estimate(bare or test.metric, table, setting=test.setting if cell else None)
+                metric, turned = OF_FLAGS.get(test.metric, (test.metric, False))
+                cell = metrics.get(metric).scope == "cell"
+                estimate = metrics.estimate(bare or metric, table, setting=test.setting if cell else None)
+                estimate = estimate.complement() if turned else estimate
             known[about] = replace(estimate, at=_remembering(estimate))
         return known[about]
 
@@ -425,7 +429,13 @@ def _decisive_tests(
 
 
 def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValues | None:
-    """Returns the p-values of tests of 0/1 scores at the upper bound of a rule, for a metric that has them; otherwise None."""
+    """Returns the p-values of tests of 0/1 scores at the upper bound of a rule, for a metric that has them; otherwise None.
+
+    Metrics of confidence are put in order by their values: their intervals cost too much to compute for every setting.
+    """
+    if beside_scores(rule.metric).endswith(CONFIDENT) and not math.isfinite(rule.bound.low):
+        found = np.array([values(rule.metric, table, setting) for setting in settings])
+        return _PValues(-found, found, exact=False)
     if rule.metric not in {*_LOSSES, *_LARGEST, "relative_corruption_error"} or math.isfinite(rule.bound.low):
         return None
     names = _LARGEST[rule.metric](table.by_setting) if rule.metric in _LARGEST else settings

@@ -10,10 +10,12 @@ import pytest
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.power import margins, profiles, published
 from pytest_vlmrobust.evaluation.power.grouping import Grouping
 from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan
-from pytest_vlmrobust.policies import Bound, Coverage, JudgedBy, OnInconclusive, Policy, Rule, Scope, Tier, Treatment
+from pytest_vlmrobust.policies import Bound, Coverage, JudgedBy, OnInconclusive, Policy, Rule, Scope, Tier, Treatment, load_policy
+from pytest_vlmrobust.shipped import shipped
 
 TODAY = date(2030, 1, 1)
 FEW = [f"{name}:{level}" for name in ("glass_blur", "fog", "jpeg_compression", "upsample") for level in ("low", "mid", "high")]
@@ -118,6 +120,14 @@ def test_a_model_that_never_looks_is_not_above_the_commonest_letter() -> None:
     above = simulated(blind, rule("accuracy_above_chance", low=0.05), n=853, runs=20)
     assert above.share(Decision.NO_GO) > 0.9  # its true value is -2 pp, with a standard error of 2 pp
     assert simulated(NOTHING, rule("accuracy_above_chance", low=0.05), runs=5).share(Decision.GO) == 1.0
+
+
+@pytest.mark.parametrize("name", ["options", "wording", "typographic", "confident"])
+def test_a_model_without_faults_is_go_by_each_policy_of_questions_and_confidence(name: str) -> None:
+    shipped_policy = load_policy([shipped("thresholds") / f"{name}.yaml"], known_metrics=known_metrics())
+    simulation = Simulation(shipped_policy, NOTHING, TODAY)
+    assert not simulation.planned.left_out
+    assert simulation.run(600, 2, np.random.default_rng(3)).share(Decision.GO) == 1.0
 
 
 def test_rules_that_are_not_simulated_are_said() -> None:
