@@ -17,14 +17,14 @@ from .commands.arguments import complain
 from .core.errors import VlmRobustError, did_you_mean
 from .core.words import on_one_line
 
-USAGE_ERROR = 4
+USAGE_ERROR, INTERRUPTED = 4, 130
 TRACEBACK = "VLMROBUST_TRACEBACK"
 """The environment variable with which an unexpected error is shown whole."""
 _LONGEST = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0, 1 for what differs, 4 for a mistake, or a decision's own code."""
+    """Runs one command and returns its exit code: 0, 1 for what differs, 4 for a mistake, 130 after Ctrl-C, or a decision."""
     commands = parser()
     with contextlib.suppress(ImportError):  # an extra
         import argcomplete
@@ -39,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(options)
     except VlmRobustError as error:
         complain(str(error))
+    except KeyboardInterrupt:
+        complain("stopped by Ctrl-C")
+        return INTERRUPTED
     except OSError as error:
         complain(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
     except Exception as error:  # exit code 1 says that something differs, which a crash does not show

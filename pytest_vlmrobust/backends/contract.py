@@ -489,7 +489,7 @@ class Guard:
         limit = self._seconds if seconds is None else seconds
         kind = ModelError if method == _FACTORY else BackendError
         if self.given_up:
-            raise kind(f"{self._model} is not asked any more: it did not answer within --vlm-timeout={self._seconds:g} before")
+            raise kind(f"{self._model} was dropped: it did not answer within --vlm-timeout={self._seconds:g} before")
         if not limit:
             return self._in_words(method, call)
         returned = Future[T]()
@@ -505,7 +505,7 @@ class Guard:
         except TimeoutError:
             self.given_up = True
             raise kind(
-                f"{self._model} {late} for {limit:g} s (--vlm-timeout), and is not asked any more in this process: "
+                f"{self._model} {late} for {limit:g} s (--vlm-timeout), and is dropped in this process: "
                 f"its {method} hangs, or takes longer"
             ) from None
         except BaseException:  # somebody ended the run: the thread is left behind likewise

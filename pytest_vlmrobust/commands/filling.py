@@ -62,7 +62,7 @@ def _fill(options: argparse.Namespace) -> int:
 
     for given in options.options:
         if (name := given.partition("=")[0]) in ("--vlm-store", "--vlm-fill"):
-            raise UsageError(f"{given}: vlmrobust fill gives {name} to pytest itself. Leave it out")
+            raise UsageError(f"{given}: vlmrobust fill sets {name} itself. Leave it out")
     with _noting_signals() as noted:
         work = Path(tempfile.mkdtemp(prefix="vlmrobust-"))  # a local disk: SQLite's locks do not hold on network file systems
         copy = StoreCopy(work / "store", options.copy_to)

@@ -236,17 +236,17 @@ def _data(typed: str, folder: Path | None, correlation: float | None) -> _Data |
 
 def _check_groups(names: Sequence[str], data: _Data | None, options: argparse.Namespace, *, grouped: bool) -> None:
     """Refuses options about groups that contradict each other or a profile."""
-    ungrouped = "Leave out --groups, or give --dataset a name that is that of no data"
+    ungrouped = "Leave out --groups, or give --dataset a name that no data has"
     if data is None and options.data:
         raise UsageError(f"--data {options.data}: there is no --dataset to look for in this folder")
     if data and options.groups:
-        raise UsageError(f"--groups {options.groups}: {options.dataset} says itself which samples go together. {ungrouped}")
+        raise UsageError(f"--groups {options.groups}: {options.dataset} already has groups. {ungrouped}")
     if options.correlation is not None and not grouped:
-        about = f"each sample of {options.dataset} is a group of its own" if data else "samples are independent without groups"
+        about = f"{options.dataset} has one question per image" if data else "samples are independent without groups"
         raise UsageError(f"--correlation {options.correlation:g}: {about}. Expected --groups N, or --dataset FILE with groups")
     for name in names:
         if grouped and name.partition(":")[0] in (KEEPS, BREAKS):
-            raise UsageError(f"--profile {name}: its three standard errors are those of independent samples. {ungrouped}")
+            raise UsageError(f"--profile {name}: it is defined for independent samples. {ungrouped}")
         if (data or grouped) and _run_of(name):
             raise UsageError(f"--profile {name}: a run is drawn again with its own samples and groups. {ungrouped}")
 
@@ -318,7 +318,7 @@ def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> l
         _no_shift(options)
         return [(profile, usual) for profile in _at_margins(policy, name, dataset, usual, options.seed)]
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
-        raise UsageError(f"--profile {name}: there is no such directory. Pass that of a run, or the name of a profile")
+        raise UsageError(f"--profile {name}: there is no such directory. Pass the directory of a run, or the name of a profile")
     profile = published.profile(name, options.dataset, [*_SYNTHETIC, *published.VIEWS, *published.published_profiles()])
     return [(_shift_profile(_with_dataset(profile, options), options), options.samples or profile.samples)]
 

@@ -62,7 +62,7 @@ def _open(options: argparse.Namespace) -> int:
         raise StoreError(f"{place} has no {_PAGE}. Write it: vlmrobust report {shlex.quote(str(place))}")
     say(str(page))
     if not webbrowser.open(page.resolve().as_uri()):
-        tell("no browser was opened: there is none here. Copy the page to a machine that has one; it needs no other file")
+        tell("there is no browser here. Copy the page to a machine that has one; it needs no other file")
     return 0
 
 
@@ -258,14 +258,21 @@ def _named(options: argparse.Namespace) -> tuple[str, str] | None:
     model, data = options.model, options.data
     if sys.stdin.isatty() and sys.stdout.isatty() and not (options.ci and not model and not data):
         begin = not model and not data
-        model = model or input(f"Model, such as ./my-checkpoint{' (Enter: copy the shipped suites)' if begin else ''}: ").strip()
-        data = data or (model and input("Questions, such as questions.jsonl: ").strip())
+        model = model or _ask(f"Model, such as ./my-checkpoint{' (Enter: copy the shipped suites)' if begin else ''}")
+        data = data or (model and _ask("Questions, such as questions.jsonl"))
     if not model and not data:
         return None
     if not model or not data:
         missing = "--data FILE, the questions to ask" if model else "--model NAME, what to gate"
         raise UsageError(f"a first gate needs a model and data: add {missing}")
     return model, data
+
+
+def _ask(about: str) -> str:
+    try:
+        return input(f"{about}: ").strip()
+    except EOFError:  # Ctrl-D ends it as Ctrl-C does
+        raise KeyboardInterrupt from None
 
 
 def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
@@ -373,7 +380,7 @@ def _package(text: str, directory: Path) -> str:
         _refuse_secrets(address["url"])
         return text
     elif not matched or text.startswith("-"):
-        problem = "that is nothing to install"
+        problem = "it cannot be installed"
     else:
         path = typed_path(matched["path"], directory, given_as="--package")
         packed = path.name.endswith((".whl", ".tar.gz"))

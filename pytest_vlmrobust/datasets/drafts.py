@@ -433,8 +433,8 @@ class Rows:
         if self.unlisted:
             scorers = ", ".join(sorted({kind.unlisted for kind in self.benchmark.kinds if kind.unlisted}))
             sentences.append(
-                f"{where}: of {self.unlisted} choices the options stand nowhere; they are asked as open questions and scored by "
-                f"{scorers!r}, and their chance floor is 0"
+                f"{where}: {self.unlisted} choices have no options in the data; they are open questions, scored by "
+                f"{scorers!r}, and chance is 0"
             )
         benchmark = self.benchmark
         if benchmark.number == "ours":

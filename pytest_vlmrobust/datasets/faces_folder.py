@@ -68,8 +68,8 @@ class FaceFolder:
         small = sorted(group for group, size in members.items() if size <= count) if len(members) > 1 else []
         return tuple(
             f"{self.folder}: {count} neighbours of the same group are wanted, and {_group_size_text(group, members[group])}: "
-            "the others come from other groups, so that the group can tell who is meant. "
-            f"Add pictures of it until it has {count + 1}"
+            "the rest come from other groups, so the group alone may give the answer away. "
+            f"Add people to it until it has {count + 1}"
             for group in small
         )
 

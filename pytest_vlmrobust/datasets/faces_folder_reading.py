@@ -211,8 +211,8 @@ class FolderReader:
     def _notes(self, drafts: Sequence[_Draft]) -> Iterator[str]:
         if turned := [draft for draft in drafts if draft.is_turned]:
             yield (
-                f"{self.table}: {len(turned)} of {len(drafts)} pictures are to be shown turned, by their EXIF orientation, which "
-                f"is not applied: models see them as they are stored, and boxes are of that (the first: {turned[0].place}). Save "
+                f"{self.table}: {len(turned)} of {len(drafts)} pictures have an EXIF orientation, which is not applied: "
+                f"models and boxes use the pixels as they are stored (the first: {turned[0].place}). Save "
                 "them upright"
             )
         lacking = [draft for draft in drafts if not draft.group]

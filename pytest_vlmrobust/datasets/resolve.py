@@ -171,7 +171,7 @@ def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:
 
 def _refuse_compat(compat: str, what: str) -> None:
     if compat:
-        raise UsageError(f"compat={compat!r} is for VLMEvalKit's TSV files, and {what} is none")
+        raise UsageError(f"compat={compat!r} is for VLMEvalKit's TSV files only; {what} is no such file")
 
 
 def _only_file(folder: Path) -> Path:
@@ -190,7 +190,7 @@ def _only_file(folder: Path) -> Path:
         )
     there = sorted(path.name for path in folder.iterdir())
     raise DatasetError(
-        f"{folder} holds none of {_KINDS}, nor {TABLE}: expected exactly one of them."
+        f"{folder} has no data file. Expected exactly one of {_KINDS}, or {TABLE}."
         f"{_misnamed_table_hint(there)} It holds {_list(there)}"
     )
 

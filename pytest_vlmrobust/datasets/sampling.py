@@ -151,7 +151,7 @@ def count_of(spec: str, available: int) -> int:
             f"'{BY_ROW}' to draw copies of a question one by one"
         )
     if not available:
-        raise DatasetError(f"sample size {spec!r} of a dataset without samples: there is nothing to take from")
+        raise DatasetError(f"sample size {spec!r} of a dataset without samples: it has no questions")
     return max(1, int(available * number / 100 + Fraction(1, 2))) if percent else int(number)
 
 

@@ -295,7 +295,7 @@ class Settings:
             raise UsageError("--vlm-shard: a part of the answers decides nothing. Add --vlm-fill, which asks and judges nothing")
         unused = ("vlm_offline", "vlm_aa", "vlm_update_baseline", "vlm_report", "vlm_rerun")
         if self.vlm_fill and (given := [f"--{name.replace('_', '-')}" for name in unused if getattr(self, name)]):
-            raise UsageError(f"--vlm-fill asks and judges nothing, so that {' and '.join(given)} would do nothing: leave it out")
+            raise UsageError(f"--vlm-fill judges nothing, so {' and '.join(given)} would do nothing: leave it out")
         if self.vlm_aa and self.vlm_batch_size == AUTO:
             raise UsageError("--vlm-aa asks again in batches half as large: give --vlm-batch-size as a number, not as auto")
 

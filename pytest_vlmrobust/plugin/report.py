@@ -157,7 +157,7 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
     table = render_table(HEADER, forecast.rows, names=NAMES, width=width, color=color) if forecast.rows else ""
     lines = forecast.lines
     if any(cell.dataset in run.data.tasks for cell in forecast.found):
-        lines.append("fewer calls if a model is not shown to do a task on the original images: its settings are skipped")
+        lines.append("fewer calls if a model cannot do a task on the original images: its settings are skipped")
     lines += [f"nothing is asked: {why}" for why in run.data.lacking_of(selection.datasets).values()]
     lines += [f"warning: {note}" for note in selection.notes]
     if run.settings.vlm_patch_stop:
@@ -399,7 +399,7 @@ def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config,
     elif run.records:
         _print_page(terminalreporter, config, run)
     elif run.has_begun:
-        text = f"{Decision.INCOMPLETE}: {run.stopped}, and no test had left a verdict by then: this says nothing about the model"
+        text = f"{Decision.INCOMPLETE}: {run.stopped}, before any verdict: this says nothing about the model"
         terminalreporter.write_line(text, red=True)
     elif run.stopped and run.only_fills:
         opened = "evaluator" in vars(run)
@@ -437,7 +437,7 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
     for line in annotation_lines(view):
         terminalreporter.write_line(line)
     if names := [record.id for record in run.records if record.failed_outside]:
-        text = f"FAILED  non-gate tests failed, so that the run fails whatever the gate decides: {first_few(names, _MOST)}"
+        text = f"FAILED  other tests failed, so the run fails whatever the gate decides: {first_few(names, _MOST)}"
         terminalreporter.write_line(text, red=True)
     config.stash[_PRINTED] = True
 
@@ -502,7 +502,7 @@ def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseE
     if run.decision is Decision.GO:
         reasons += _lost(run, None if unwritten else kept)
         if not reasons and _PRINTED not in config.stash and config.pluginmanager.has_plugin("terminalreporter"):
-            reasons.append("something ended pytest before it printed the page of the gate, which nobody could read")
+            reasons.append("something ended pytest before it printed the result of the gate")
         reason = _in_short(reasons)
         lines = [f"GO is taken back: {reason}", *_take_back(run, kept, reason)] if reasons else []
     elif ends_well:
@@ -547,8 +547,8 @@ def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str
         return ""
     with contextlib.suppress(OSError, ValueError, AttributeError), Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
-    advice = "Lead it to where there is room, and to a reader that reads all of it"
-    return f"standard output could not be written ({why}), so nobody could read the page of the gate. {advice}"
+    advice = "Send it to a disk with room, or to a reader that reads all of it"
+    return f"standard output could not be written ({why}), so the result of the gate was not shown. {advice}"
 
 
 def _junit_file(config: pytest.Config, run: Run) -> Path | None:

@@ -72,9 +72,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 PLUGINS_REFUSED = {
-    "splits": "--splits (pytest-split) leaves tests out, so that no part can be GO. To share a gate between machines, "
+    "splits": "--splits (pytest-split) leaves tests out, so no part can be GO. To share a gate between machines, "
     "give each --vlm-fill --vlm-shard I/N, and join the stores by vlmrobust merge",
-    "forked": "--forked or @pytest.mark.forked (pytest-forked) runs a test in a process of its own, where its answers and its "
+    "forked": "--forked or @pytest.mark.forked (pytest-forked) runs a test in a separate process, where its answers and its "
     "verdict are lost. Leave it out, or use -n N (pytest-xdist), whose workers send them back",
 }
 """Options of other plugins with which no gate can be GO, and what to do; a mark of that name does the same to one test."""

@@ -187,8 +187,8 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
         and not ("budgets" in top and entries.keys() <= {STRICTNESS, "alpha_pass", "alpha_fail"})
     ):
         top["defaults"].fail(
-            "apply to the rules of their own file, and it has none, so they would change nothing. Write them in the file whose "
-            "rules are meant, or repeat here the rules to be treated otherwise"
+            "apply to the rules of their own file, and it has none, so they would change nothing. Write them in the file "
+            "that has the rules, or repeat those rules here"
         )
     return _read_treatment(entries, Treatment())
 
@@ -260,7 +260,7 @@ class _Reader:
         metric, facts = self._metric(entries["metric"])
         rule_treatment = _read_treatment(entries, treatment)
         if rule_treatment.judge is JudgedBy.INTERVAL and not facts.interval:
-            entry.fail(f"judges the interval of {metric}, which has none, so that nothing would ever pass. Write judge: point")
+            entry.fail(f"judges the interval of {metric}, which has no interval, so nothing would ever pass. Write judge: point")
         return Rule(
             id=entries["id"].identifier(),
             metric=metric,

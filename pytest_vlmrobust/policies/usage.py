@@ -48,8 +48,8 @@ _ADVICE = {
     WaiverState.USED: "waived {used} of the {matched} tests it covers",
     WaiverState.EXPIRED: "expired on {expires}: renew or remove it",
     WaiverState.EXCEEDED: (
-        "has a cap of {cap:g}, and {exceeded} of the {matched} tests it covers are not shown to keep it: fix what it covers, ask "
-        "more samples, or have its owner move the cap"
+        "has a cap of {cap:g}, and {exceeded} of the {matched} tests it covers may be beyond it: fix what it covers, use "
+        "more questions, or have its owner change the cap"
     ),
     WaiverState.UNNEEDED: "was not needed by the {matched} tests it covers: remove it, or lower its cap",
     WaiverState.UNMATCHED: "covers no test of this run: look for a misspelt {missed}",
@@ -185,10 +185,7 @@ class UnmetRule:
                 f"{problem} A rule about a slice needs rows of it ({asked} is about other names): ask more samples, or correct it"
             )
         if coverage.rules is Extent.PARTIAL:
-            return (
-                f"{problem} A rule may name what a run leaves out ({asked}), but this name is nearly that of something it has: "
-                "correct the name"
-            )
+            return f"{problem} A rule may name what a run leaves out ({asked}), but this name looks misspelt: correct it"
         return (
             f"{problem} GO requires that every such rule applies to a test ({asked}): correct it, measure what it asks for, "
             "or allow this with coverage: {rules: partial}"

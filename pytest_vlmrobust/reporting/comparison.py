@@ -111,11 +111,13 @@ def _below(comparison: Comparison) -> list[str]:
         changed = f"{comparison.early_changed} of {quantity(comparison.early_answers, 'answer')} that both runs have changed"
         alone = quantity(comparison.early_alone, "more is in one run only", "more are in one run only")
         changed += f", {alone}" if comparison.early_alone else ""
-        lines.append(f"{count} stopped early (adaptive mode): {changed}; no interval, for what is asked depends on what is found")
+        lines.append(
+            f"{count} stopped early (adaptive mode): {changed}; no interval, because early answers decide which questions follow"
+        )
     lines += [f"{change.name}: {change.drop.reason}" for change in comparison.cells if math.isnan(change.drop.value)]
     lines += comparison.notes
-    level = f"intervals: {comparison.confidence:.0%}, paired by sample, samples of one source picture taken together"
-    return [*lines, f"{level}; a drop above 0 is a loss"]
+    level = f"intervals: {comparison.confidence:.0%}, paired by question; questions about the same image count as one"
+    return [*lines, f"{level}; positive = worse"]
 
 
 def _changes_line(change: CellChange) -> str:

@@ -104,7 +104,7 @@ def _below(ranking: Ranking) -> Iterable[str]:
     by = f"{ranking.quantity.words} ({ranking.by}), {ranking.quantity.better} is better"
     yield f"ranked by {by}; runs: {', '.join(ranking.runs)}"
     yield (
-        f"intervals: {level} each, samples of one source picture taken together; all statements about ranks and pairs of a table "
+        f"intervals: {level} each; questions about the same image count as one; all statements about ranks and pairs of a table "
         f"hold together at {level}"
     )
     yield from (f"left out: {line}" for line in ranking.left_out)

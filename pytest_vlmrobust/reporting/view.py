@@ -567,8 +567,8 @@ class RunView:
         of_families = f", {families} of them about families of models" if families else ""
         every = quantity(len(having), "test")
         words = (
-            f"of {every} was measured only: no rule of the policy judges it",
-            f"of {every} were measured only: no rule of the policy judges them",
+            f"of {every} has no rule: it is informational",
+            f"of {every} have no rule: they are informational",
         )
         return _counted("not judged", [record.id for record in free], *words, of_families)
 

@@ -94,8 +94,8 @@ class GateCount:
         again = f", the same as in run {self.repeats}" if self.repeats else ""
         parts = [f"{self.name}: {place} on these {quantity(self.n, 'question')} that the store knows{again}"]
         if self.whole or self.part:
-            share = f" and {self.part} a part ({self.share:.1f} by share)" if self.part else ""
-            parts.append(f"of the others {self.whole} asked all of them{share}")
+            share = f", {self.part} a part ({self.share:.1f} in sum)" if self.part else ""
+            parts.append(f"earlier ones: {self.whole} used all of them{share}")
         parts.append(self._worth())
         if not self.kept:
             parts.append("the store cannot be written to, so later gates do not count this one")

@@ -10,6 +10,9 @@ from types import ModuleType
 
 import pytest
 
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.decision import Decision, Outcome
+
 from .conftest import PAGES, ROOT
 
 READ = [*PAGES, ROOT / "CHANGELOG.md"]
@@ -19,6 +22,9 @@ MEAN = 17
 """So many words may the sentences of a page have on average."""
 OTHER_WORDS = re.compile(r"\b(?:pictures?|whoever|as far as|what is left)\b", re.IGNORECASE)
 """An image is an image; the others are turns of phrase that nobody says."""
+NOTIONS = 30
+"""So many words of ours may somebody meet in the tutorial."""
+NOUNS = ("suite", "setting", "policy", "rule", "bound", "waiver", "metric", "cell", "sweep", "perturbation", "sample", "scorer")
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +63,18 @@ def test_a_page_has_one_word_for_one_thing(page: Path, figures: ModuleType) -> N
 def test_the_documentation_is_short_enough_to_be_read(figures: ModuleType) -> None:
     read = [figures.Page.read(page) for page in READ if page.name != "CONTRIBUTING.md" and page.parent.name != "examples"]
     assert sum(page.words for page in read) <= WORDS
+
+
+def test_the_tutorial_meets_thirty_notions_at_most() -> None:
+    met = notions((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"))
+    assert {"init", "--vlm-rerun", "NO-GO", "waiver", "cap", "accuracy_drop", "suite"} <= met
+    assert len(met) <= NOTIONS, sorted(met)
+
+
+def notions(page: str) -> set[str]:
+    """Returns the words of ours in a page: options, commands, keys of YAML, marks and fixtures, metrics, verdicts and nouns."""
+    words = {*NOUNS, *metrics.names(), *map(str, Outcome), *map(str, Decision)}
+    met = {word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}s?(?![\w-])", page)}
+    yaml = "\n".join(re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    met |= {key.removesuffix("s") for key in re.findall(r"(?:^ *(?:- )?|[{,] ?)(\w+):", yaml, re.MULTILINE)}
+    return met | set(re.findall(r"--vlm-[\w-]+|\bvlm_\w+|(?<=vlmrobust )[\w-]+", page))

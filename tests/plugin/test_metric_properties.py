@@ -119,7 +119,7 @@ def test_a_failed_check_makes_the_run_fail_and_no_evidence_says_go(pytester: pyt
     result = project.run("-k", "test_cell or test_sweep or upside_down-monotone or good-float", subprocess=True)
     assert result.ret == 1
     result.assert_outcomes(passed=TESTS + 1, failed=1)
-    failed = "FAILED  non-gate tests failed, so that the run fails whatever the gate decides: *upside_down-monotone[]]"
+    failed = "FAILED  other tests failed, so the run fails whatever the gate decides: *upside_down-monotone[]]"
     reason = "ERROR suite/test_metric_properties.py::*upside_down-monotone[]]: a non-gate test failed: *moved from*"
     result.stdout.fnmatch_lines([reason, "INCOMPLETE  *", failed])
     assert "tests ran: the decision is about these" not in result.stdout.str()

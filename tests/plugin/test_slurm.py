@@ -134,8 +134,8 @@ class Cluster:
 
     def _run(self, name: str, command: Sequence[str], condition: Callable[[], object]) -> None:
         """Starts a daemon, and waits for what it does first."""
-        with (self.folder / f"{name}.log").open("wb") as stream:
-            process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=self.variables)
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=self.variables)
         self._daemons[name] = process
         wait_until(lambda: process.poll() is not None or condition(), f"{name} was up")
         if process.poll() is not None:

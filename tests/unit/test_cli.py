@@ -12,6 +12,7 @@ from dataclasses import fields
 from datetime import date
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import PIL.Image
 import pytest
@@ -690,6 +691,12 @@ def test_what_a_message_quotes_is_never_obeyed(capsys: Captured) -> None:
 def test_what_is_said_is_printable(capsys: Captured) -> None:
     say("one\ntwo \x1b[2J\udcff")
     assert capsys.readouterr().out == "one\ntwo \\x1b[2J\\udcff\n"
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_vlmrobust.reporting.files.read_run", Mock(side_effect=KeyboardInterrupt))
+    assert main(["report", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "vlmrobust: stopped by Ctrl-C\n"
 
 
 def test_an_error_that_nobody_expected_is_exit_code_4_in_one_line(

@@ -386,7 +386,7 @@ def _smoke_test(name: str, policy: Policy) -> list[str]:
     """Returns a warning about a policy that requires less than a release does."""
     if not policy.judges_values or policy.coverage.tests is Extent.WHOLE:
         return []
-    weak = f"the policy of {name} is a smoke test: it judges values, not intervals, and lets a selection of tests be GO"
+    weak = f"the policy of {name} is a smoke test: it judges values, not intervals, and allows GO even when only some tests ran"
     return [f"{weak}. For a release, use another one, such as default"]
 
 

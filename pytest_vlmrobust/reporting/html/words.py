@@ -27,7 +27,7 @@ MARKS = {
     Outcome.ERROR: Mark("!", "error", "could not be measured, or is a non-gate test that failed"),
     Outcome.INCONCLUSIVE: Mark("?", "open", "the evidence does not decide"),
     Outcome.NOT_APPLICABLE: Mark("∅", "na", "the metric does not apply here"),
-    Outcome.WAIVED: Mark("⚑", "waived", "breaks its bound or does not decide it, and a waiver covers it"),
+    Outcome.WAIVED: Mark("⚑", "waived", "breaks its bound, or may break it, and a waiver covers it"),
     Outcome.PASS: Mark("✓", "pass", "keeps its bound"),
     Outcome.MEASURED: Mark(NO_VERDICT, "measured", "measured, and no rule judges it"),
 }

@@ -250,10 +250,10 @@ def test_what_hangs_is_left_and_not_asked_again(never: threading.Event, member: 
     except BackendError as error:
         said = str(error)
     assert "m has not " in said
-    assert "for 0.2 s (--vlm-timeout), and is not asked any more in this process: its " in said
+    assert "for 0.2 s (--vlm-timeout), and is dropped in this process: its " in said
     assert one.given_up
     one.close()
-    with pytest.raises(BackendError, match=r"m is not asked any more: it did not answer within --vlm-timeout=0.2 before"):
+    with pytest.raises(BackendError, match=r"m was dropped: it did not answer within --vlm-timeout=0.2 before"):
         one.infer([REQUEST])
 
 

@@ -131,5 +131,5 @@ def test_a_copy_that_cannot_be_read_is_refused_before_anything_is_asked(
 @pytest.mark.parametrize("option", ["--vlm-store=here", "--vlm-fill"])
 def test_options_that_it_gives_itself_are_refused(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fill", f"--copy-to={tmp_path / 'part'}", "--", option, "suite"]) == 4
-    assert f"{option}: vlmrobust fill gives {option.partition('=')[0]} to pytest itself. Leave it out" in capsys.readouterr().err
+    assert f"{option}: vlmrobust fill sets {option.partition('=')[0]} itself. Leave it out" in capsys.readouterr().err
     assert not (tmp_path / "part").exists()

@@ -152,9 +152,7 @@ def test_a_kind_of_question_that_no_record_knows(tmp_path: Path) -> None:
 
 def test_a_choice_whose_options_stand_nowhere_is_asked_openly_and_said(tmp_path: Path) -> None:
     cells = {"resolution": "112", "l1-category": "x", "l2-category": "y", "question_type": "MCQ", "answer": "B"}
-    with pytest.warns(
-        UserWarning, match="of 1 choices the options stand nowhere; they are asked as open questions and scored by 'exac"
-    ):
+    with pytest.warns(UserWarning, match="1 choices have no options in the data; they are open questions, scored by 'exac"):
         (sample,) = read(tmp_path, "ResBench", row(**cells))
     assert (sample.task, sample.scorer, sample.chance, sample.target) == ("open", "exact", 0.0, "B")
 

@@ -311,8 +311,8 @@ def test_a_group_that_is_too_small_takes_others_and_says_so(people: People) -> N
     dark = collection.entities()[2]
     found = names(collection.neighbours(dark, 2), collection)
     (note,) = collection.notes_on_neighbours(2)
-    assert "people: 2 neighbours of the same group are wanted, and the group 'dark' has 2 members: the others come" in note
-    assert "so that the group can tell who is meant. Add pictures of it until it has 3" in note
+    assert "people: 2 neighbours of the same group are wanted, and the group 'dark' has 2 members: the rest come" in note
+    assert "so the group alone may give the answer away. Add people to it until it has 3" in note
     assert found[0] == "p4"
     assert found[1] in {"p0", "p1", "p3"}
     assert names(collection.neighbours(collection.entities()[4], 2), collection)[0] == "p2"
@@ -325,13 +325,13 @@ def test_a_group_that_is_too_small_takes_others_and_says_so(people: People) -> N
 
 def test_a_group_of_one(people: People) -> None:
     collection = read(people(["light", "light", "dark", "light"]))
-    assert "the group 'dark' has 1 member: the others come from other groups" in collection.notes_on_neighbours(2)[0]
+    assert "the group 'dark' has 1 member: the rest come from other groups" in collection.notes_on_neighbours(2)[0]
     assert len(collection.neighbours(collection.entities()[2], 2)) == 2
 
 
 def test_those_without_a_group_are_one_too_and_a_single_group_tells_nothing(people: People) -> None:
     (note,) = read(people(["light", "light", "", "light"])).notes_on_neighbours(2)
-    assert "and the group of those for whom none is given has 1 member: the others come" in note
+    assert "and the group of those for whom none is given has 1 member: the rest come" in note
     assert read(people(["light", "light"], "alike")).notes_on_neighbours(2) == ()
 
 
@@ -366,9 +366,7 @@ def test_pictures_that_viewers_turn_are_noted(people: People) -> None:
         exif[ExifTags.Base.Orientation] = 6
         picture.save(folder / "1.png", exif=exif)
     (note,) = read(folder).notes
-    assert note.startswith(
-        f"{folder / 'faces.csv'}: 1 of 3 pictures are to be shown turned, by their EXIF orientation, which is no"
-    )
+    assert note.startswith(f"{folder / 'faces.csv'}: 1 of 3 pictures have an EXIF orientation, which is no")
     assert note.endswith(f"(the first: {folder / 'faces.csv'}:3, file '1.png'). Save them upright")
 
 

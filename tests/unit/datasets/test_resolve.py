@@ -105,7 +105,8 @@ def test_a_folder_with_two_files_and_with_none(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "a.xlsx").write_text("")
     with pytest.raises(
-        DatasetError, match=r"empty holds none of a \.tsv, a \.jsonl, a \.csv, a \.parquet, nor faces\.csv: expec"
+        DatasetError,
+        match=r"empty has no data file. Expected exactly one of a \.tsv, a \.jsonl, a \.csv, a \.parquet, or faces\.csv",
     ) as caught:
         resolve(tmp_path / "empty")
     assert str(caught.value).endswith("A table of identities is called faces.csv, and there is a.xlsx. It holds a.xlsx")
@@ -207,7 +208,7 @@ def test_an_empty_name() -> None:
 
 def test_compat_is_for_tsv_files(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("")
-    with pytest.raises(UsageError, match=r"compat='vlmevalkit' is for VLMEvalKit's TSV files, and .*a\.jsonl is none"):
+    with pytest.raises(UsageError, match=r"compat='vlmevalkit' is for VLMEvalKit's TSV files only; .*a\.jsonl is no such file"):
         resolve(tmp_path / "a.jsonl", compat="vlmevalkit")
 
 

@@ -83,7 +83,7 @@ def test_a_size_that_makes_no_sense(spec: str) -> None:
 
 
 def test_nothing_to_take_from() -> None:
-    with pytest.raises(DatasetError, match="there is nothing to take from"):
+    with pytest.raises(DatasetError, match="it has no questions"):
         take([], "20%")
 
 

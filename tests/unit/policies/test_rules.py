@@ -487,7 +487,9 @@ def test_levels_that_exist_are_accepted(load_rule: Load, level: str) -> None:
 
 
 def test_an_interval_that_does_not_exist_is_refused_where_the_rule_stands(load_rule: Load) -> None:
-    message = "a.yaml:3: rules[1] judges the interval of tail_share, which has none, so that nothing would ever pass. Write judge"
+    message = (
+        "a.yaml:3: rules[1] judges the interval of tail_share, which has no interval, so nothing would ever pass. Write judge"
+    )
     with pytest.raises(PolicyError, match=re.escape(message)):
         load_rule("metric: tail_share\nmax: 5pp")
     assert load_rule("metric: tail_share\nmax: 5pp\njudge: point").rules

@@ -94,8 +94,8 @@ def test_a_waiver_is_used_or_can_go(
             "2027-06-30",
             0.7,
             (
-                "has a cap of 0.6, and 1 of the 2 tests it covers are not shown to keep it: fix what it covers, ask more "
-                "samples, or have its owner move the cap"
+                "has a cap of 0.6, and 1 of the 2 tests it covers may be beyond it: fix what it covers, use more "
+                "questions, or have its owner change the cap"
             ),
         ),
         ("{model: n}", "2027-06-30", 0.2, "covers no test of this run: look for a misspelt scope"),
@@ -255,8 +255,8 @@ def test_rules_may_be_about_what_a_run_leaves_out_and_not_nearly_about_what_it_h
     (sentence,) = said(load, "metric: accuracy_drop, where: {dataset: ym}, max: 5pp", "partial")
     assert sentence == (
         "rule r (a.yaml:4) applied to no test, though this run measures accuracy_drop: it asks for dataset 'ym', and the run has "
-        "my. Did you mean 'my'? A rule may name what a run leaves out (coverage rules: partial, a.yaml:2), but this name is "
-        "nearly that of something it has: correct the name"
+        "my. Did you mean 'my'? A rule may name what a run leaves out (coverage rules: partial, a.yaml:2), but this name "
+        "looks misspelt: correct it"
     )
 
 

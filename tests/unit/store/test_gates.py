@@ -39,7 +39,7 @@ def test_each_new_model_or_policy_is_one_more_gate_and_adds_its_risk(tmp_path: P
     assert third.bound == pytest.approx(0.11)
     assert "m-d: the first gate on these 10 questions that the store knows; the declared risk of 5.0 % holds" in str(first)
     assert "gate 3 on these 10 questions" in str(third)
-    assert "of the others 2 asked all of them; a wrong GO in any of them has a risk of at most 11.0 %" in str(third)
+    assert "earlier ones: 2 used all of them; a wrong GO in any of them has a risk of at most 11.0 %" in str(third)
 
 
 def test_the_same_model_policy_and_answers_are_no_new_gate_nor_is_a_part_of_them(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_gates_on_a_part_of_the_questions_are_told_with_their_share(tmp_path: Pa
     (place,) = count(tmp_path, replace(FIRST, run="r3", policy="p2"))
     assert (place.number, place.whole, place.part) == (2, 0, 1)
     assert place.share == pytest.approx(0.2)
-    assert "of the others 0 asked all of them and 1 a part (0.2 by share)" in str(place)
+    assert "earlier ones: 0 used all of them, 1 a part (0.2 in sum)" in str(place)
 
 
 def test_there_is_no_bound_with_a_gate_that_declares_no_risk_and_none_goes_beyond_one(tmp_path: Path) -> None:

@@ -482,7 +482,7 @@ def test_a_backend_that_hangs_beside_its_answers_is_left(world: World, monkeypat
     evaluator = world.evaluator(time_limit=0.2)
     try:
         if hangs == "fingerprint":
-            said = "model has not given its fingerprint for 0.2 s .--vlm-timeout., and is not asked any more"
+            said = "model has not given its fingerprint for 0.2 s .--vlm-timeout., and is dropped"
             with pytest.raises(BackendError, match=said):
                 evaluator.result(cell("clean"))
         else:
