@@ -123,18 +123,27 @@ def _server() -> str:
 
 
 def _import_all() -> None:
-    """Imports what a gate imports; of plugins of pytest each that is installed."""
+    """Imports what a gate imports, each plugin of pytest among them, and makes what a process makes once."""
     import cv2  # noqa: F401
     import jinja2  # noqa: F401
     import rich.console
     import rich.table  # noqa: F401
     import scipy.special  # noqa: F401
     import xdist  # noqa: F401
+    from PIL import Image
 
+    from pytest_vlmrobust.core import conversion
+    from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.reporting import html, markdown
+    from pytest_vlmrobust.scoring.words import words
+    from pytest_vlmrobust.store.run_directory import Docket, Manifest
     from tests.small_gate import import_package
 
     import_package(".neural")
+    Image.init()
+    words()
+    for kind in (Record, Docket, Manifest):
+        conversion._validator(kind)
     for writes in (html.page, markdown):
         environment = writes._environment()
         for name in environment.list_templates(("html", "md")):
