@@ -14,6 +14,7 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -111,12 +112,7 @@ def _server() -> str:
     """Starts the process that copies are made of, and returns its address. It ends when this one does."""
     address = f"{tempfile.mkdtemp(prefix='forked-')}/socket"
     process = subprocess.Popen([sys.executable, __file__, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
-
-    def end() -> None:
-        process.communicate()
-        Path(address).parent.rmdir()
-
-    atexit.register(end)
+    atexit.register(process.communicate)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     return address
@@ -163,7 +159,7 @@ def _serve(address: str) -> None:
         print("ready", flush=True)  # noqa: T201
         while True:
             if sys.stdin in select.select([listener, sys.stdin], [], [])[0]:
-                Path(address).unlink()
+                shutil.rmtree(Path(address).parent)
                 sys.exit()
             connection, _ = listener.accept()
             if not os.fork():
