@@ -99,6 +99,11 @@ def read_as(answer: Answer) -> str:
     return answer.score.answer or answer.prediction.text or answer.prediction.error
 
 
+def with_option(answer: str, sample: Sample) -> str:
+    """Returns a letter with the text of its option; any other answer as it is."""
+    return f"{answer} {sample.options[answer]}" if answer in sample.options else answer
+
+
 def confidence(answer: Answer) -> float | None:
     """Returns the probability of the most probable letter among those offered; ``None`` where none is known."""
     return max(probabilities(list(answer.prediction.logprobs.values())), default=None)

@@ -43,6 +43,7 @@ from .contents import (
     strip,
     target_of,
     verdicts_of,
+    with_option,
     words_of,
 )
 from .runs import NEWEST, Runs, RunState, ShownRun, cells_with
@@ -284,8 +285,8 @@ class Pages:
             "problem": "",
             "who": who.name,
             "question": words_of(sample.question),
-            "target": target_of(sample),
-            "read": read_as(best),
+            "target": with_option(target_of(sample), sample),
+            "read": with_option(read_as(best), sample),
             "before": read_as(seen.clean) if seen.clean else "",
             "sure": confidence(best),
             "url": asked.address("/sample", **named, under=cell.setting, at=at, among="answers"),
