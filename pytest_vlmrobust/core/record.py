@@ -179,6 +179,8 @@ class Reply:
     """Its score from 0 to 1; ``null`` if the model call failed."""
     state: str = "scored"
     """``scored``, ``unparsed`` or ``error``."""
+    option: str = ""
+    """The text of the option that the answer names, where the view has other options than those of the example."""
 
 
 NEWLY_WRONG = "newly_wrong"

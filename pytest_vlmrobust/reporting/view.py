@@ -173,10 +173,14 @@ class WorstQuestion:
     def _said(self, reply: Reply) -> str:
         if reply.state == "error":
             return "none: the model call failed"
-        return self._with_option(reply.answer) if reply.answer else f"{reply.text or 'nothing'} (not readable as an answer)"
+        return (
+            self._with_option(reply.answer, reply.option)
+            if reply.answer
+            else f"{reply.text or 'nothing'} (not readable as an answer)"
+        )
 
-    def _with_option(self, answer: str) -> str:
-        return " ".join(filter(None, [answer, self.example.options.get(answer)]))
+    def _with_option(self, answer: str, option: str = "") -> str:
+        return " ".join(filter(None, [answer, option or self.example.options.get(answer)]))
 
 
 @dataclass(frozen=True)

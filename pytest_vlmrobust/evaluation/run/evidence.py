@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
@@ -186,6 +186,9 @@ def _pairs(clean: CellResult, result: CellResult) -> Iterable[tuple[float, float
 def _perturbed(index: int, clean: CellResult, result: CellResult, album: Thumbnails) -> Example:
     setting, sample = result.cell.setting, result.samples[index]
     replies = [_reply(about, *_answer(one, index, 0)) for about, one in ((str(CLEAN), clean), (str(setting), result))]
+    shown = clean.samples[index].options
+    if shown != sample.options:
+        replies[0] = replace(replies[0], option=shown.get(replies[0].answer, ""))
     changed = range(len(sample.images)) if sample.perturbed is None else sample.perturbed
     pictures = [
         *_pictures(str(CLEAN), sample, album.files(clean.samples[index], CLEAN)),

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import Example, Measure, Record, Reply
 from pytest_vlmrobust.reporting.comment import Against, render_comment
 from pytest_vlmrobust.reporting.explanation import explain
 from pytest_vlmrobust.reporting.exports.sarif import sarif
@@ -33,7 +33,7 @@ from pytest_vlmrobust.reporting.html.words import visible_text
 from pytest_vlmrobust.reporting.markdown import model_card, summary
 from pytest_vlmrobust.reporting.results import cells_csv, results
 from pytest_vlmrobust.reporting.terminal import render_terminal
-from pytest_vlmrobust.reporting.view import RunView
+from pytest_vlmrobust.reporting.view import RunView, WorstQuestion
 from pytest_vlmrobust.reporting.writing import inert, json_text
 
 from .conftest import open_record, record
@@ -215,6 +215,19 @@ def test_the_worst_questions_are_different_and_from_the_worst_tests() -> None:
     assert questions(passed, record("n-d-mean", Outcome.FAIL, model="n")) == []
     assert questions(passed) == []
     assert questions(record("m-d-patches:2", Outcome.FAIL, examples=(patched(),))) == []
+
+
+def test_an_answer_is_worded_by_the_options_that_it_was_given() -> None:
+    replies = (Reply("clean", "B", "B", option="cat"), Reply("option_order:1", "B", "B"))
+    moved = Example("q1", "newly_wrong", "Which?", {"A": "cat", "B": "dog"}, "A", replies=replies)
+    assert [said for _, said, _ in WorstQuestion(record("m-d-a"), moved).answers] == ["B cat", "B dog"]
+
+
+def test_graded_answers_show_their_scores_and_no_mark() -> None:
+    graded = example(replies=(Reply("clean", "cat", "cat", value=0.9), Reply("fog:high", "car", "car", value=0.6)))
+    page = render_html(RunView([record("m-d-a", Outcome.FAIL, 0.5, examples=(graded,))], RunFacts()))
+    marks = re.findall(r'class="answer c-\w+" dir="auto"><span aria-hidden="true">([^<]*)<', page)
+    assert marks == ["0.90", "0.60"]
 
 
 def test_counts_stand_worst_first() -> None:
