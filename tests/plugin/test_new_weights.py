@@ -64,7 +64,7 @@ def test_new_weights_of_the_same_size_and_time_are_asked(folder_project: Project
     answer_with(folder_project, "A")
     second = gate(folder_project)
     assert is_asked(second)
-    second.stdout.fnmatch_lines(["FAIL *: accuracy 0.000 *"])
+    second.stdout.fnmatch_lines(["FAIL *: accuracy 0.0 % *"])
 
 
 def test_a_run_that_asks_for_all_samples_believes_no_digest_of_an_earlier_one(
