@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from pytest_vlmrobust import cli, scoring
@@ -264,8 +265,22 @@ def scripted_oracles() -> str:
 
 def benchmarks() -> str:
     """Returns the table of the shipped benchmarks that are scored."""
-    rows = [benchmark_row(record) for record in read_benchmarks(SHIPPED).values() if record.number != "refused"]
-    return table(("benchmark", "file names", "on the hub", "scorer", "whole dataset", "published number", "remarks"), rows)
+    headings = ("benchmark", "file names", "on the hub", "scorer", "whole dataset", "published number", "remarks")
+    return table(headings, [row for row in _scored_benchmarks() if row[2:] != ALIKE])
+
+
+def plain_choices() -> str:
+    """Returns the names of those of which nothing more is to be said."""
+    names = ", ".join(row[0] for row in _scored_benchmarks() if row[2:] == ALIKE)
+    return f"```text\n{fill(names, 130, break_on_hyphens=False)}\n```\n"
+
+
+ALIKE = ("", "`choice`", "", "", "")
+"""What the row of a benchmark says that is scored like most."""
+
+
+def _scored_benchmarks() -> list[tuple[str, ...]]:
+    return [benchmark_row(record) for record in read_benchmarks(SHIPPED).values() if record.number != "refused"]
 
 
 def benchmark_row(record: Benchmark) -> tuple[str, ...]:
@@ -455,7 +470,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reviewers.md": {"reviewers": reviewers},
     "docs/verdicts.md": {"decided": functools.partial(decisions, short=True)},
     "studies/verdicts/README.md": {"declared": declared_risks, "decisions": decisions},
-    "docs/reference/data.md": {"benchmarks": benchmarks, "refused": refused_benchmarks},
+    "docs/reference/data.md": {"benchmarks": benchmarks, "choices": plain_choices, "refused": refused_benchmarks},
 }
 
 

@@ -59,7 +59,7 @@ def test_a_page_without_its_marks_is_refused(generate: Any, copied: Path) -> Non
 
 
 def test_tables_are_whole(generate: Any) -> None:
-    sections = (generate.metrics, generate.commands, generate.refused_benchmarks, generate.columns)
+    sections = (generate.metrics, generate.commands, generate.refused_benchmarks, generate.columns, generate.plain_choices)
     made = [make() for parts in generate.PARTS.values() for make in parts.values() if make not in sections]
     for text in made:
         header, rule, *rows = text.replace("\\|", "").splitlines()

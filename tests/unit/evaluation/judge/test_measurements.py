@@ -438,10 +438,8 @@ def test_the_rate_of_a_category_is_that_of_its_answers(world: World) -> None:
     result = evaluator.result(cell("flip_h"))
     test = PlannedTest(cell("flip_h"), DatasetFacts("", "accuracy", result.samples))
     rates = {name: attack_rate(CellScores(evaluator, test, result).stratum(name)) for name in ("even", "odd")}
-    assert {name: (rate.value, rate.n) for name, rate in rates.items()} == {
-        "even": (pytest.approx(2 / 3), 3),
-        "odd": (pytest.approx(1 / 3), 3),
-    }
+    assert {name: rate.n for name, rate in rates.items()} == {"even": 3, "odd": 3}
+    assert {name: rate.value for name, rate in rates.items()} == pytest.approx({"even": 2 / 3, "odd": 1 / 3})
 
 
 def test_where_nothing_is_attacked_there_is_no_rate(world: World) -> None:
