@@ -561,7 +561,7 @@ class RunView:
     def _repeated(self) -> list[Limit]:
         """Returns how many answers flip when they are asked for again; the section on noise says what follows."""
         if not self.facts.repeatability:
-            return [Limit("noise", "how many answers flip when they are asked for again was not measured: --vlm-aa measures it")]
+            return [Limit("noise", "repeatability was not measured: run with --vlm-aa")]
         return [Limit("noise", noise_lines(repeat)[0]) for repeat in self.facts.repeatability]
 
     def _ungated(self) -> list[Limit]:

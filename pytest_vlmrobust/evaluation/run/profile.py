@@ -96,7 +96,7 @@ def _what_it_is(dataset: Dataset) -> Facts:
     benchmark = getattr(dataset, "benchmark", UNKNOWN)
     facts = [("data", str(path) if path else f"the dataset {dataset.name}"), ("digest", dataset.digest)]
     if not benchmark.name:
-        return [*facts, ("read as", "a plain table: no record of a benchmark is about it" if path else "questions of its own")]
+        return [*facts, ("read as", "a plain table, not a known benchmark" if path else "questions of its own")]
     facts.append(("read as", f"{benchmark.name}: {benchmark.about}" if benchmark.about else benchmark.name))
     if benchmark.rule:
         facts.append(("rule of its makers", f"{benchmark.rule} ({benchmark.source})"))

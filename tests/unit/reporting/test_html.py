@@ -245,7 +245,7 @@ def test_a_run_that_asked_once_says_so_in_one_line(page: str) -> None:
     outline = Outline(page)
     assert "noise" not in outline.ids
     assert "#noise" not in page
-    assert outline.text.count("how many answers flip when they are asked for again was not measured: --vlm-aa measures it") == 1
+    assert outline.text.count("repeatability was not measured: run with --vlm-aa") == 1
 
 
 def test_thumbnails_are_there_once(page: str) -> None:
