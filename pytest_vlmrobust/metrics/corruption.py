@@ -5,9 +5,12 @@ Source of the formulas: VLM-RobustBench, sections 3.1 and 4.3; details that the 
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +27,7 @@ from .scores import (
     Scores,
     against_clean,
     as_scores,
+    by_setting,
     drops,
     parse_setting,
     require_equal_lengths,
@@ -53,6 +57,8 @@ _SEED = 0
 _ENOUGH_FOR_FOLDS = 50
 """Least number of clusters for folds: a fifth of them then tells something about the setting that the others choose."""
 
+Rest, Result = ParamSpec("Rest"), TypeVar("Result")
+
 # Settings of a sweep
 
 
@@ -68,6 +74,16 @@ def types(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
         name = parse_setting(setting).name
         by_name[name] = (*by_name.get(name, ()), setting)
     return by_name
+
+
+def at_low(of_all: Callable[Concatenate[ScoreTable, Rest], Result]) -> Callable[Concatenate[ScoreTable, Rest], Result]:
+    """Returns the interval, or the note, of the settings at level low alone, from that of all settings."""
+
+    def of_low(table: ScoreTable, *rest: Rest.args, **named: Rest.kwargs) -> Result:
+        return of_all(dataclasses.replace(table, by_setting=_low(table.by_setting)), *rest, **named)
+
+    of_low.__doc__ = f"{inspect.cleandoc(of_all.__doc__ or '')}\n\nOnly settings at level low count."
+    return of_low
 
 
 ALL_SETTINGS = Coverage("settings", 133)
@@ -92,7 +108,8 @@ def mean_drop_interval(table: ScoreTable, _setting: str | None, confidence: floa
 
     The upper end allows for one more sample that loses everything, the lower end holds whatever a few gain.
     """
-    return _interval_of_mean_drop(table, tuple(table.by_setting), confidence)
+    losses = table.clean - table.matrix().mean(axis=1)
+    return interval_of(BoundedMeanTest.of_losses(losses[:, None], table.clusters), confidence)
 
 
 @drop_metric(
@@ -113,16 +130,11 @@ def mean_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     return _mean(_losses(clean, perturbed_by_setting))
 
 
-def mean_drop_at_low_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean drop over the settings at level low, as :func:`mean_drop` does."""
-    return _interval_of_mean_drop(table, low_settings(table.by_setting), confidence)
-
-
 @low_metric(
     reference="after VLM-RobustBench section 4.3 (iii) and (iv): Worst@Low and Benign@Low, averaged (our companion)",
     unsuited="It leaves out strong disturbances, and perturbations without levels. Use `mean_drop` for the whole sweep and "
     "`worst_tenth_drop` for its worst part.",
-    interval=mean_drop_at_low_interval,
+    interval=at_low(mean_drop_interval),
 )
 def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Mean accuracy drop over the settings at level low: the cost of small disturbances.
@@ -138,7 +150,7 @@ def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
     >>> mean_drop_at_low([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "rain:low": [1, 1, 1, 0], "fog:high": [0, 0, 0, 0]})
     0.125
     """
-    return _mean(_low_losses(clean, perturbed_by_setting))
+    return mean_drop(clean, _low(by_setting(perturbed_by_setting)))
 
 
 def worst_tenth(settings: int) -> int:
@@ -186,12 +198,18 @@ def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
 
 def worst_case_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the largest drop over all settings: above without correction (intersection-union), below by Bonferroni's."""
-    return _interval_of_largest(table, tuple(table.by_setting), confidence)
+    test = drop_test(table.clean, table.matrix(), table.clusters)
+    return largest_bounds([test], len(table.by_setting), one_sided(confidence))
 
 
 def worst_setting(table: ScoreTable) -> str:
     """Returns which setting costs most."""
-    return _worst(table, tuple(table.by_setting))
+    settings, matrix = tuple(table.by_setting), table.matrix()
+    worst = f"worst at {settings[int(drops(table.clean, matrix).argmax())]}"
+    if len(settings) == 1 or table.clusters.count < _ENOUGH_FOR_FOLDS:
+        return worst
+    fair = cross_validated_maximum(table.clean[:, None] - matrix, table.clusters, np.random.default_rng(0))
+    return f"{worst} ({points(fair)} when cross-validated)"
 
 
 @drop_metric(
@@ -219,23 +237,13 @@ def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     return _largest(_losses(clean, perturbed_by_setting))
 
 
-def worst_at_low_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the largest drop over the settings at level low, as :func:`worst_case_drop` does."""
-    return _interval_of_largest(table, low_settings(table.by_setting), confidence)
-
-
-def worst_low_setting(table: ScoreTable) -> str:
-    """Returns which setting at level low costs most."""
-    return _worst(table, low_settings(table.by_setting))
-
-
 @low_metric(
     reference="VLM-RobustBench section 4.3 (iii): Worst@Low",
     unsuited="The setting that it names is as much the unluckiest as the worst one, and may be another in the next run. Use "
     "`mean_drop_at_low` for what small disturbances cost.",
-    interval=worst_at_low_interval,
+    interval=at_low(worst_case_drop_interval),
     reach=loss_reach,
-    note=worst_low_setting,
+    note=at_low(worst_setting),
 )
 def worst_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Largest accuracy drop over the settings at level low.
@@ -245,7 +253,7 @@ def worst_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     Returns:
         A fraction in [-1, 1]; NaN for no samples or a missing score.
     """
-    return _largest(_low_losses(clean, perturbed_by_setting))
+    return worst_case_drop(clean, _low(by_setting(perturbed_by_setting)))
 
 
 def benign_at_low_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
@@ -278,7 +286,7 @@ def benign_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     Returns:
         A fraction in [0, 1]; NaN for no samples or a missing score.
     """
-    losses = _low_losses(clean, perturbed_by_setting)
+    losses = _losses(clean, _low(by_setting(perturbed_by_setting)))
     return _share(losses < BENIGN - ROUNDING, losses)
 
 
@@ -630,14 +638,12 @@ def _losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:
     return drops(before, stack_settings(after, len(before)))
 
 
-def _low_losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:
-    before, after = against_clean(clean, perturbed_by_setting)
-    low = low_settings(after)
-    if not low:
+def _low(scores: Mapping[str, Scores]) -> dict[str, Scores]:
+    if not (low := low_settings(scores)):
         raise ValueError(
-            f"none of the {len(after)} settings is at level low: this metric is about settings such as 'glass_blur:low' only"
+            f"none of the {len(scores)} settings is at level low: this metric is about settings such as 'glass_blur:low' only"
         )
-    return drops(before, stack_settings({setting: after[setting] for setting in low}, len(before)))
+    return {setting: scores[setting] for setting in low}
 
 
 def _mean(values: Scores) -> float:
@@ -655,27 +661,8 @@ def _share(condition: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], losses: S
     return float(condition.mean())
 
 
-def _interval_of_mean_drop(table: ScoreTable, settings: tuple[str, ...], confidence: float) -> Bounds:
-    losses = table.clean - table.matrix(settings).mean(axis=1)
-    return interval_of(BoundedMeanTest.of_losses(losses[:, None], table.clusters), confidence)
-
-
-def _interval_of_largest(table: ScoreTable, settings: tuple[str, ...], confidence: float) -> Bounds:
-    test = drop_test(table.clean, table.matrix(settings), table.clusters)
-    return largest_bounds([test], len(settings), one_sided(confidence))
-
-
 def _interval_of_share_above(test: BoundTest, bound: float, tail: float) -> Bounds:
     """Bounds the share of m drops that lie above ``bound``, by partial conjunction."""
     above, below = test.p_above(bound), test.p_below(bound)
     low, high = count_interval(above, below, tail)
     return low / above.size, high / above.size
-
-
-def _worst(table: ScoreTable, settings: Sequence[str]) -> str:
-    matrix = table.matrix(settings)
-    worst = f"worst at {settings[int(drops(table.clean, matrix).argmax())]}"
-    if len(settings) == 1 or table.clusters.count < _ENOUGH_FOR_FOLDS:
-        return worst
-    fair = cross_validated_maximum(table.clean[:, None] - matrix, table.clusters, np.random.default_rng(0))
-    return f"{worst} ({points(fair)} when cross-validated)"
