@@ -10,8 +10,8 @@ from itertools import combinations
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.words import number
+from pytest_vlmrobust.evaluation.judge.context import OBSERVATORY
 from pytest_vlmrobust.evaluation.judge.loopholes import Finding, loopholes
-from pytest_vlmrobust.evaluation.judge.measurements import OBSERVATORY
 from pytest_vlmrobust.evaluation.judge.scopes import (
     ANY,
     KnownNames,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,19 +14,37 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
 from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import PROMPT_MODES
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.prompts import scorable_choices
+from pytest_vlmrobust.evaluation.run.resolutions import PREPROCESSING
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics import Needs
+from pytest_vlmrobust.metrics.estimation import Described
+from pytest_vlmrobust.metrics.families import FamilyProperty
+from pytest_vlmrobust.metrics.record import Facts
 from pytest_vlmrobust.metrics.table import CONFIDENCE, ScoreTable
+from pytest_vlmrobust.policies import MetricFacts
 
 from .baseline import Baseline, answered_by
 from .reads import LABEL_KEYS, family_and_level, floors, groups_of, labels, score_table
 from .strata import rows_of
+
+OBSERVATORY, CORRUPTIONS, OPTIONS = "observatory", "corruptions", "options"
+BASELINE = "baseline"
+"""The suite whose metrics compare with an earlier run."""
+_SUITES = {
+    "patches": "patches",
+    "attempts": "attempts",
+    "ladder": "resolution",
+    PREPROCESSING: "resolution",
+    "directional": "wording",
+}
+"""Family of the last step of a setting to the suite of metrics for its cells; corruptions for all others."""
 
 
 def answered_by_letter(sample: Sample) -> bool:
@@ -86,6 +104,11 @@ class PlannedTest:
     def family_and_level(self) -> tuple[str, str]:
         """The family of a cell's setting and its level; empty where it has none."""
         return ("", "") if self.setting is None else family_and_level(self.setting)
+
+    @cached_property
+    def suite(self) -> str:
+        """The suite of the metrics for a cell."""
+        return OBSERVATORY if self.dataset_facts.task else _SUITES.get(self.family_and_level[0].rpartition("+")[2], CORRUPTIONS)
 
     @cached_property
     def offered(self) -> frozenset[Needs]:
@@ -239,3 +262,66 @@ class FamilyScores:
     groups: Sequence[str]
     """The source image of each sample."""
     confidence: float = 0.90
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One quantity that a rule may bound."""
+
+    facts: Described
+    """What it is."""
+    applies: Callable[[PlannedTest], bool]
+    """Whether a test is judged by it, known before a model answers."""
+    estimate: Callable[[Any], Estimate | None]
+    """Estimates it from :class:`CellScores`, :class:`SweepScores` or :class:`FamilyScores`; ``None`` as ``left_out`` says."""
+    left_out: str = ""
+    """When it is not measured although it was planned; empty if it always is."""
+    by_category: bool = False
+    """Whether it is also taken over the samples of each category."""
+    parts: Callable[[Any], Mapping[str, Estimate]] | None = None
+    """Estimates its parts, which no rule may bound, by full name: ``corpus_score.recall``."""
+
+    @property
+    def name(self) -> str:
+        """Its name in policies and reports."""
+        return self.facts.name
+
+    @property
+    def scope(self) -> str:
+        """``"cell"``, ``"sweep"`` or ``"family"``: what a test that it judges is about."""
+        return "family" if isinstance(self.facts, FamilyProperty) else self.facts.scope
+
+    @property
+    def compares_with_earlier_run(self) -> bool:
+        """Whether it needs an earlier run."""
+        return self.facts.suite == BASELINE
+
+    @property
+    def policy_facts(self) -> MetricFacts:
+        """What rules on it are checked against."""
+        return MetricFacts(
+            self.facts.unit,
+            self.facts.better,
+            "cell" if self.scope == "cell" else "sweep",
+            bool(self.facts.interval),
+            split=self.facts.suite in (OBSERVATORY, BASELINE),
+            bounds=self.facts.bounds,
+        )
+
+
+def cell_quantity(
+    name: str,
+    applies: Callable[[PlannedTest], bool],
+    *,
+    left_out: str = "",
+    by_category: bool = False,
+    parts: Callable[[CellScores], Mapping[str, Estimate]] | None = None,
+    **facts: Any,
+) -> Callable[[Callable[[CellScores], Estimate | None]], Quantity]:
+    """Makes the quantity of a function that estimates it from more than a table of scores, and whose docstring is about it."""
+
+    def made(estimate: Callable[[CellScores], Estimate | None]) -> Quantity:
+        described = Facts(name=name, about=estimate.__doc__ or "", **facts)
+        return Quantity(described, applies, estimate, left_out, by_category, parts)
+
+    return made

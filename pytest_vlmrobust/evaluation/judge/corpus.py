@@ -20,7 +20,7 @@ from pytest_vlmrobust.metrics.patches import whole_is_above_chance
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackknife_interval, join_clusters
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score
 
-from .context import CellScores
+from .context import CellScores, PlannedTest, cell_quantity
 from .reads import floors, score_table
 
 # Intervals of corpus metrics: of a value, and of what is computed from two values over the same samples.
@@ -127,11 +127,16 @@ MEAN = "accuracy"
 """The corpus metric that is a mean of scores, which cell metrics cover already."""
 
 
-def score_estimate(scores: CellScores) -> Estimate:
-    """Estimates the dataset's own metric of a cell."""
-    own = _corpus_value(scores, scores.result)
-    bounds = bounds_of_value(own.score.sums, scores.samples) if own.score.sums else None
-    return own.estimate(own.score.value, bounds, scores.confidence)
+_CORPUS_INTERVAL = (
+    "Guarded jackknife over source images, clean and perturbed answers together; none for a metric of a benchmark that is no "
+    "known function of sums over samples."
+)
+_CORPUS_SOURCE = "the publication of the benchmark, see the corpus metrics"
+
+
+def _has_own_metric(test: PlannedTest) -> bool:
+    """Whether a dataset publishes another number than the mean of scores, or may do so."""
+    return test.setting is not None and test.dataset_facts.corpus_metric != MEAN
 
 
 def part_estimates(scores: CellScores) -> dict[str, Estimate]:
@@ -140,15 +145,81 @@ def part_estimates(scores: CellScores) -> dict[str, Estimate]:
     return {f"{CORPUS_SCORE}.{part}": own.estimate(value, None, scores.confidence) for part, value in own.score.parts.items()}
 
 
+@cell_quantity(
+    CORPUS_SCORE,
+    _has_own_metric,
+    parts=part_estimates,
+    reads="the answers of all samples together",
+    unit="benchmark's own",
+    better="higher",
+    reference=_CORPUS_SOURCE,
+    validity="the dataset names a metric of its own",
+    unsuited="It has the scale of its benchmark: neither values nor bounds carry over to another dataset. Where it "
+    "has no interval, bound `accuracy`, the mean of the samples' own scores.",
+    interval=_CORPUS_INTERVAL,
+)
+def score_estimate(scores: CellScores) -> Estimate:
+    """The dataset's own metric (F1, CIDEr, accuracy over groups of questions), where that is no mean of scores.
+
+    Its parts, such as ``corpus_score.recall``, are in records; no rule may bound them.
+
+    Formula: ``the dataset's metric of all its answers``
+
+    Returns:
+        In the unit of the benchmark; NaN where an answer is missing.
+    """
+    own = _corpus_value(scores, scores.result)
+    bounds = bounds_of_value(own.score.sums, scores.samples) if own.score.sums else None
+    return own.estimate(own.score.value, bounds, scores.confidence)
+
+
+@cell_quantity(
+    CORPUS_DROP,
+    lambda test: _has_own_metric(test) and test.perturbed,
+    reads="the answers of all samples together, clean and perturbed",
+    unit="benchmark's own",
+    better="lower",
+    reference=_CORPUS_SOURCE,
+    validity="the dataset names a metric of its own",
+    unsuited="It cannot be compared between benchmarks, each of which has a scale of its own, and does not show "
+    "which samples lost. Use `accuracy_drop`, the loss of the mean score, and `harmful_flip_rate` for both.",
+    interval=_CORPUS_INTERVAL,
+)
 def drop_estimate(scores: CellScores) -> Estimate:
-    """Estimates what the dataset's own metric loses from clean images to the setting of a cell."""
+    """What the dataset's own metric loses from clean images to a setting, where that is no mean of scores.
+
+    Formula: ``corpus_score(clean) - corpus_score(perturbed)``
+
+    Returns:
+        In the unit of the benchmark; NaN where an answer is missing.
+    """
     clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
     bounds = bounds_of_drop(clean.score.sums, own.score.sums, scores.samples) if clean.score.sums and own.score.sums else None
     return own.estimate(clean.score.value - own.score.value, bounds, scores.confidence)
 
 
+@cell_quantity(
+    CORPUS_PCRI,
+    lambda test: _has_own_metric(test) and test.views > 1,
+    reads="the answers of all samples together, about whole images and about patches",
+    unit="ratio",
+    bounds=(-math.inf, 1.0),
+    suite="patches",
+    reference="PCRI section 3, equation 1, of the metric that the benchmark publishes",
+    validity="the dataset names a metric of its own; the full-image score is at least chance + max(1 pp, 2 standard errors)",
+    unsuited="It has the luck of raw `pcri`: the best of several patches counts, and the whole picture has one "
+    "attempt. A corpus metric has no corrected form; bound `pcri_matched`, which reads the samples' own "
+    "scores.",
+    interval=_CORPUS_INTERVAL,
+)
 def index_estimate(scores: CellScores) -> Estimate:
-    """Estimates ``1 - best patches / whole images`` of the dataset's own metric."""
+    """One less the ratio of the dataset's own metric of the best patches to that of whole images.
+
+    Formula: ``1 - corpus_score(best patch of each sample) / corpus_score(clean)``
+
+    Returns:
+        At most 1; NaN where an answer is missing, and where the metric of whole images is 0.
+    """
     clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
     if unfit := _unfit(scores.clean):
         return Estimate(math.nan, own.score.n, valid=False, reason=unfit)

@@ -50,8 +50,9 @@ from pytest_vlmrobust.policies import MetricKey, Policy
 from . import canaries, observatory
 from .baseline import Baseline, answered_by, baseline_scores, changed_samples, refuse_unlike_answers, why_not_compared
 from .budgets import blind_unparsed, budget_measures, failure_measures
-from .context import CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
-from .measurements import OPTIONS, applying, estimate_all, metric_key, metric_keys, with_choices, with_kept_labels
+from .cell_quantities import with_choices, with_kept_labels
+from .context import OPTIONS, CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
+from .measurements import applying, estimate_all, metric_key, metric_keys
 from .reads import (
     BASELINES,
     AttemptsOf,

@@ -24,10 +24,9 @@ from pytest_vlmrobust.metrics.scores import five_numbers, per_sample
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
 from pytest_vlmrobust.scoring import better_convention, box_coverage, box_scores
 
-from .context import CellScores, PlannedTest
+from .context import OBSERVATORY, CellScores, PlannedTest, cell_quantity
 from .reads import baselines_table
 
-SUITE = "observatory"
 FIXATION = "fixation_rate"
 DISTANCE = "grid_distance"
 COVERAGE = "box_coverage"
@@ -227,14 +226,54 @@ def asks_for_grid_cells(test: PlannedTest) -> bool:
     return any("position" in sample.keys for sample in test.dataset_facts.samples)
 
 
+@cell_quantity(
+    COVERAGE,
+    asks_for_boxes,
+    reads="the answers",
+    better="higher",
+    bounds=(0.0, 1.0),
+    suite=OBSERVATORY,
+    reference="our companion of the overlap of boxes (The Perceptual Observatory section 3.3)",
+    validity="a task that asks for boxes",
+    unsuited="It counts boxes and not how well they fit: a model that always answers with the whole picture has 1. "
+    "Use `accuracy`, which is the mean overlap in a task that asks for boxes.",
+    interval="Wilson's or the exact interval when each sample gives all or none, otherwise guarded Student's t.",
+)
 def coverage_estimate(scores: CellScores) -> Estimate:
-    """Estimates the share of requested boxes that answers give."""
+    """The share of the boxes asked for that an answer gives, right or wrong, on images under one setting.
+
+    Formula: ``mean over samples of (boxes given / boxes asked for)``
+
+    Returns:
+        A fraction in [0, 1]; NaN where an answer is missing.
+    """
     given = box_coverage(scores.samples, scores.result.predictions)
     return metrics.coverage(given, scores.confidence, source_images=scores.groups)
 
 
+@cell_quantity(
+    FIXATION,
+    asks_for_grid_cells,
+    reads="the answers to all placements of each item",
+    better="lower",
+    bounds=(0.0, 1.0),
+    suite=OBSERVATORY,
+    reference="The Perceptual Observatory, published evaluation code (fixation rate)",
+    validity="a task that asks for a cell of a grid",
+    unsuited="One other answer is enough for an item not to count, so that a strong preference for a cell may not "
+    "show. Use `position_gap` for what the position costs.",
+    interval="Wilson's interval over items.",
+)
 def fixation_estimate(scores: CellScores) -> Estimate:
-    """Estimates how often all placements of an item get the same answer; items with a failed inference are left out."""
+    """The share of images for which a model names the same cell of a grid wherever they stand.
+
+    An item with an unreadable answer does not count as fixated.
+
+    Formula: ``share of the items whose placements all get one and the same readable answer``
+
+    Returns:
+        A fraction in [0, 1]; NaN where no item is asked about in two places.
+    """
     failed = {group for group, score in zip(scores.groups, scores.result.scores, strict=True) if score.state == "error"}
     by_item: dict[str, list[str | None]] = {group: [] for group in scores.groups if group not in failed}
     for group, answer in zip(scores.groups, _named_grid_cells(scores), strict=True):
@@ -243,8 +282,29 @@ def fixation_estimate(scores: CellScores) -> Estimate:
     return metrics.fixation(list(by_item.values()), scores.confidence)
 
 
+@cell_quantity(
+    DISTANCE,
+    asks_for_grid_cells,
+    left_out="where no answer that can be read is wrong",
+    reads="the answers and targets",
+    unit="cells",
+    better="lower",
+    bounds=(0.0, math.inf),
+    suite=OBSERVATORY,
+    reference="The Perceptual Observatory, published evaluation code (Manhattan error)",
+    validity="a task that asks for a cell of a grid, and an answer that can be read and is wrong",
+    unsuited="It leaves out right and unreadable answers, so that it falls when a model errs more often, if only by "
+    "one cell. Use `accuracy` for how often it is right.",
+    interval="Fieller's interval: how many answers are wrong is uncertain, too.",
+)
 def distance_estimate(scores: CellScores) -> Estimate | None:
-    """Estimates how far wrong cells of a grid are from the target; ``None`` where no answer that can be read is wrong."""
+    """How many cells a wrong answer is away from the target in a grid.
+
+    Formula: ``mean over wrong answers of the number of rows and columns to the target``
+
+    Returns:
+        In cells, at least 1.
+    """
     targets = [_cell(sample.keys["position"]) for sample in scores.samples if "position" in sample.keys]
     answers = [None if text is None else _cell(text) for text in _named_grid_cells(scores)]
     distance = metrics.grid_distance(answers, targets, scores.confidence, source_images=scores.groups)

@@ -236,7 +236,7 @@ def tests_of_suites(names: Iterable[str], models: Iterable[str], data: RunData, 
     """Returns what each model will be judged by in the shipped suites of these names; other names are left out."""
     from pytest_vlmrobust import metrics
 
-    from .measurements import BASELINE
+    from .context import BASELINE
 
     wanted = set(names)
     tests = [test for name in suite_names() if name in wanted for test in sorted(whole_suite(name), key=str)]

@@ -67,10 +67,11 @@ from .audits import (
     risks,
     step_after,
 )
+from .cell_quantities import UNPARSED_INCREASE
 from .context import DatasetFacts
 from .looks import PartialAnswers, first_places, is_blocking, look_sizes, risk_shares, strata_of, with_risk
 from .measure import Measurement, Sources, measure, summary, why_sweep_not_asked
-from .measurements import UNPARSED_INCREASE, metric_keys, quantity
+from .measurements import metric_keys, quantity
 from .reads import BASELINES, Reads, floors, reads_baselines_only, references, score_table, unseen_names
 from .record import is_broken, judge_estimates
 from .strata import rows_of

@@ -29,7 +29,7 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge import observatory
-from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
+from pytest_vlmrobust.evaluation.judge.context import OBSERVATORY, DatasetFacts
 from pytest_vlmrobust.evaluation.judge.corpus import MEAN
 from pytest_vlmrobust.evaluation.judge.reads import labels
 from pytest_vlmrobust.evaluation.run.data import COLLECTIONS, RunData
@@ -139,7 +139,7 @@ class Observer:
 
     def settings(self, suite: str) -> tuple[str, ...]:
         """Returns the settings under which it answers."""
-        return (*_members(AUGMENTED), *_members(ILLUSIONS)) if suite == observatory.SUITE else ()
+        return (*_members(AUGMENTED), *_members(ILLUSIONS)) if suite == OBSERVATORY else ()
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the scores of ``n`` identities of each collection, by dataset."""
@@ -174,7 +174,7 @@ class Observer:
             clean, blind = right.astype(float), (rng.random(len(rows)) < _GUESS).astype(float)
         else:
             mean = (self.clean[task] + better)[:, None] + SPREAD * rng.standard_normal((len(rows), 1))
-            settings = self.settings(observatory.SUITE)
+            settings = self.settings(OBSERVATORY)
             overlaps = (mean + SPREAD / 2.0 * rng.standard_normal((len(rows), len(settings) + 1))).clip(0.0, 1.0)
             lost = _latent(hard, (len(rows), len(settings)), rng) > _quantile(self._kept_shares())
             clean, blind = overlaps[:, -1], prompt_overlaps
@@ -192,7 +192,7 @@ class Observer:
 
     def _draw_answers(self, right: NDArray[np.bool_], clean: float, hard: Array, rng: np.random.Generator) -> dict[str, Any]:
         """Returns the answers under each setting: what is lost turns wrong, and luck turns as many right as wrong."""
-        settings = self.settings(observatory.SUITE)
+        settings = self.settings(OBSERVATORY)
         luck = min(CHURN, 1.0 - clean)
         lose = (1.0 - self._kept_shares() + luck / clean).clip(0.0, 1.0)
         latent = _latent(hard, (len(right), len(settings)), rng)

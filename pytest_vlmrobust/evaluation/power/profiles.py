@@ -28,19 +28,19 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
-from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
-from pytest_vlmrobust.evaluation.judge.directional import ACCURACY as DIRECTIONAL_ACCURACY
-from pytest_vlmrobust.evaluation.judge.directional import SENSITIVITY
-from pytest_vlmrobust.evaluation.judge.measurements import (
+from pytest_vlmrobust.evaluation.judge.cell_quantities import ACCURACY as DIRECTIONAL_ACCURACY
+from pytest_vlmrobust.evaluation.judge.cell_quantities import (
     ANSWER_CHANGE_RATE,
     ATTACK_RATE,
     LABEL_PRESERVING_DROP,
     NORMALISED_ACCURACY,
+    SENSITIVITY,
     TEXT_PREFERENCE,
     UNPARSED_INCREASE,
     WORD_DROP,
 )
+from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
+from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, rows_of
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
 from pytest_vlmrobust.metrics.table import CONFIDENCE, LEAST_PICTURES, OF_ANSWERS, ScoreTable

@@ -19,7 +19,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.words import first_few, number, question_count
-from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP
+from pytest_vlmrobust.evaluation.judge.cell_quantities import LABEL_PRESERVING_DROP
 from pytest_vlmrobust.evaluation.judge.scopes import ANY
 from pytest_vlmrobust.evaluation.judge.strata import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.run.plan import LADDER, ORDERS, PATCHES, expand_settings

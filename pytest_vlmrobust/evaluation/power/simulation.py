@@ -22,8 +22,8 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Setting
 from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome, decide
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.evaluation.judge import observatory
-from pytest_vlmrobust.evaluation.judge.measurements import BASELINE, metric_keys
+from pytest_vlmrobust.evaluation.judge.context import BASELINE, OBSERVATORY
+from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.reads import attempts_of
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, suite_tests
 from pytest_vlmrobust.evaluation.judge.strata import MACRO
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-SIMULATED = ("corruptions", "patches", "resolution", *QUESTIONS, observatory.SUITE)
+SIMULATED = ("corruptions", "patches", "resolution", *QUESTIONS, OBSERVATORY)
 """Suites whose answers can be drawn: of questions, or of the Observatory's tasks."""
 DECIDED = 0.8
 """The share of runs that should end GO or NO-GO."""
@@ -181,7 +181,7 @@ def plan(policy: Policy, truth: ModelProfile) -> Planned:
 
 
 def _why_unanswered(suite: str) -> str:
-    if suite == observatory.SUITE:
+    if suite == OBSERVATORY:
         return "profiles answer questions; models at the Observatory's tasks are simulated where a policy asks for no other suite"
     return "a suite that the policy asks for, and of which no answers are drawn"
 
