@@ -12,43 +12,16 @@ from .registry import REGISTRY, names
 from .scores import Scores, SettingLike, parse_setting
 from .table import BY_LETTER, LABELS, Needs, ScoreTable
 
-# Fragments of the sentences in an estimate's reason.
-
-_NOUNS = {
-    Needs.CLEAN: "clean scores",
-    Needs.NO_IMAGE: "scores without images",
-    Needs.PERTURBED_BY_SETTING: "scores under any setting",
-    Needs.REFERENCE_BY_SETTING: "scores of a reference model",
-    Needs.REFERENCE_CLEAN: "clean scores of a reference model",
-    Needs.BASELINE: "scores of an earlier run under this setting",
-    Needs.BASELINE_CLEAN: "clean scores of an earlier run",
-    Needs.BASELINE_BY_SETTING: "scores of an earlier run",
-    Needs.POSITIONS: "positions of the targets",
-    Needs.PEOPLE: "groups of people",
-    Needs.CATEGORIES: "categories of questions",
-    Needs.UNHINTED_BY_SETTING: "scores without the hint",
-    Needs.BASE_BY_SETTING: "scores of the model without thinking",
-    Needs.RESOLUTIONS: "scores under any setting 'resolution:<pixels>'",
-    Needs.ACCURACIES: "scores under any setting 'resolution:<pixels>'",
-    Needs.RUNGS: "scores under any setting 'resolution:<pixels>'",
-    Needs.CHANCES: "chance levels of the samples",
-    Needs.FLOORS: "scores without looking",
-    Needs.CONFIDENCES: "probabilities of letters",
-    Needs.CLEAN_CONFIDENCES: "probabilities of letters on clean pictures",
-    Needs.SAME_BY_SETTING: "answers under any setting",
-    Needs.CHOSEN_BY_LETTER: "letters of answers",
-    Needs.RIGHT_BY_LETTER: "letters of right options",
-    Needs.WHOLE_ATTEMPTS: "scores of further attempts at the whole image",
+_NAMES = {
+    Needs.CLEAN: "clean",
+    Needs.NO_IMAGE: "no_image",
+    Needs.CLEAN_CONFIDENCES: "clean confidence",
+    Needs.REFERENCE_CLEAN: "reference clean",
+    Needs.BASELINE_CLEAN: "baseline clean",
+    Needs.CHANCES: "chances",
+    Needs.FLOORS: "floors",
 }
-
-_OTHERS = {
-    Needs.REFERENCE_BY_SETTING: ("reference", "the reference model was not measured under"),
-    Needs.BASELINE_BY_SETTING: ("baseline", "the earlier run did not measure"),
-    Needs.UNHINTED_BY_SETTING: ("unhinted", "without the hint, nothing was measured under"),
-    Needs.BASE_BY_SETTING: ("base", "the model without thinking was not measured under"),
-    Needs.SAME_BY_SETTING: ("same answer", "there are no answers under"),
-}
-"""Other scores of the same samples by setting: their name in messages, and the message for a missing setting."""
+"""What messages call needs that are one array of a table."""
 
 
 def applicable(table: ScoreTable, setting: SettingLike | None = None, suite: str | None = None) -> list[str]:
@@ -96,12 +69,12 @@ def what_is_missing(record: Metric, table: ScoreTable, setting: str | None, read
     """Returns why the value cannot be known, or an empty string when everything is there."""
     if not table.samples:
         return "no samples"
-    absent = next((_NOUNS[need] for need in record.needs if need in _NOUNS and not _has(table, need, setting)), None)
+    absent = next((need.absent for need in record.needs if need.absent and not _has(table, need, setting)), None)
     if absent:
         return f"there are no {absent}"
-    for need, (_, unmeasured) in _OTHERS.items():
-        if need in record.needs and (lacking := [name for name in table.by_setting if name not in table.argument(need, None)]):
-            return f"{unmeasured} {first_few(lacking)}"
+    for need in (need for need in Needs if need.unmeasured and need in record.needs):
+        if lacking := [name for name in table.by_setting if name not in table.argument(need, None)]:
+            return f"{need.unmeasured} {first_few(lacking)}"
     gaps = {name: int(_missing(array).sum()) for name, array in read.items()}
     if not any(gaps.values()):
         return ""
@@ -114,31 +87,21 @@ def _arrays(need: Needs, table: ScoreTable, setting: str | None, chosen: tuple[s
     if need.of_one_setting:
         values = table.argument(need, setting)
         return {} if values is None else {_name_of(need, str(setting)): values}
-    if need in _OTHERS:
-        others, (prefix, _) = table.argument(need, setting) or {}, _OTHERS[need]
-        return {f"{prefix} {name}": others[name] for name in chosen if name in others}
+    if need.unmeasured:
+        others = table.argument(need, setting) or {}
+        return {f"{need.prefix} {name}": others[name] for name in chosen if name in others}
     if need in BY_LETTER:
         return {f"{need.value} {letter}": values for letter, values in (table.argument(need, setting) or {}).items()}
-    read = {
-        Needs.CLEAN: {"clean": table.clean},
-        Needs.NO_IMAGE: {} if table.no_image is None else {"no_image": table.no_image},
-        Needs.PERTURBED_BY_SETTING: {name: table.by_setting[name] for name in chosen},
-        Needs.CLEAN_CONFIDENCES: {} if table.clean_confidences is None else {"clean confidence": table.clean_confidences},
-        Needs.REFERENCE_CLEAN: {} if table.reference_clean is None else {"reference clean": table.reference_clean},
-        Needs.BASELINE_CLEAN: {} if table.baseline_clean is None else {"baseline clean": table.baseline_clean},
-        Needs.ACCURACIES: {name: table.by_setting[name] for _, name in table.resolutions()},
-        Needs.RUNGS: {name: table.by_setting[name] for _, name in table.resolutions()},
-        Needs.CHANCES: {} if table.chances is None else {"chances": table.chances},
-        Needs.FLOORS: {} if table.floors is None else {"floors": table.floors},
-    }
-    return read.get(need, {})
+    if need in _NAMES:
+        single = getattr(table, need.value)
+        return {} if single is None else {_NAMES[need]: single}
+    rungs = [name for _, name in table.resolutions()] if need in {Needs.ACCURACIES, Needs.RUNGS} else ()
+    return {name: table.by_setting[name] for name in (chosen if need is Needs.PERTURBED_BY_SETTING else rungs)}
 
 
 def _name_of(need: Needs, setting: str) -> str:
     """Returns how messages call the scores of a need under one setting."""
-    if need in {Needs.BASELINE, Needs.CONFIDENCES}:
-        return f"{'baseline' if need is Needs.BASELINE else 'confidence'} {setting}"
-    return f"{_NOUNS[need]} of {setting}" if need in _NOUNS else setting
+    return f"{need.prefix or f'{need.absent} of'} {setting}" if need.absent else setting
 
 
 def _has(table: ScoreTable, need: Needs, setting: str | None) -> bool:

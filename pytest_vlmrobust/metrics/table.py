@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,73 +28,90 @@ from .statistics.clusters import Clusters
 RESOLUTION = "resolution"
 LEAST_PICTURES = 30
 """Least source images of a category that may be the worst one. If none of 30 is lost, up to 9.5 % may still be."""
-_OTHERS = {
-    "reference_by_setting": "reference",
-    "baseline_by_setting": "baseline",
-    "unhinted_by_setting": "unhinted",
-    "base_by_setting": "base",
-    "confidences": "confidence",
-    "same_by_setting": "same answer",
-    "chosen_by_letter": "chosen",
-    "right_by_letter": "right",
-}
-"""Fields with other scores of the same samples by setting or letter, and how messages call them."""
 
 
 class Needs(Enum):
     """An argument of a metric, named as the parameter that takes it; a record lists them in the order of the call."""
 
-    CLEAN = "clean"
+    _value_: str
+    absent: str
+    """What a message calls it where a table has none; empty where that is refused."""
+    prefix: str
+    """What messages put before the setting, or the letter, of one of its arrays."""
+    unmeasured: str
+    """The message for a setting without an array of other scores of the same samples; before the setting."""
+
+    def __new__(cls, value: str, absent: str = "", prefix: str = "", unmeasured: str = "") -> Self:  # noqa: D102 - the fields say it
+        need = object.__new__(cls)
+        need._value_, need.absent, need.prefix, need.unmeasured = value, absent, prefix, unmeasured
+        return need
+
+    CLEAN = "clean", "clean scores"
     """Scores without perturbation, shape (N,)."""
     PERTURBED = "perturbed"
     """Scores under the setting of the cell, shape (N,)."""
-    NO_IMAGE = "no_image"
+    NO_IMAGE = "no_image", "scores without images"
     """Scores of the same questions without their images, shape (N,)."""
-    PERTURBED_BY_SETTING = "perturbed_by_setting"
+    PERTURBED_BY_SETTING = "perturbed_by_setting", "scores under any setting"
     """Scores under every setting of the sweep: setting to shape (N,)."""
-    REFERENCE_BY_SETTING = "reference_by_setting"
+    REFERENCE_BY_SETTING = (
+        "reference_by_setting",
+        "scores of a reference model",
+        "reference",
+        "the reference model was not measured under",
+    )
     """The same of the reference model."""
-    REFERENCE_CLEAN = "reference_clean"
+    REFERENCE_CLEAN = "reference_clean", "clean scores of a reference model"
     """Scores of the reference model without perturbation, shape (N,)."""
-    BASELINE = "baseline"
+    BASELINE = "baseline", "scores of an earlier run under this setting", "baseline"
     """Scores of an earlier run under the setting of the cell, shape (N,)."""
-    BASELINE_CLEAN = "baseline_clean"
+    BASELINE_CLEAN = "baseline_clean", "clean scores of an earlier run"
     """Scores of that run without perturbation, shape (N,)."""
-    BASELINE_BY_SETTING = "baseline_by_setting"
+    BASELINE_BY_SETTING = "baseline_by_setting", "scores of an earlier run", "baseline", "the earlier run did not measure"
     """Scores of an earlier run under every setting of the sweep: setting to shape (N,)."""
     PATCHES = "patches"
     """Scores of every patch under the setting of the cell (``patches:3``), shape (N, n*n), row by row."""
-    POSITIONS = "positions"
+    POSITIONS = "positions", "positions of the targets"
     """Where in the grid the target of each sample is: N names, empty where unknown."""
-    PEOPLE = "people"
+    PEOPLE = "people", "groups of people"
     """The group of people that each sample shows: N names, empty where unknown."""
-    CATEGORIES = "categories"
+    CATEGORIES = "categories", "categories of questions"
     """The category of questions that each sample is in: N names, empty where it is in none that counts."""
-    UNHINTED_BY_SETTING = "unhinted_by_setting"
+    UNHINTED_BY_SETTING = (
+        "unhinted_by_setting",
+        "scores without the hint",
+        "unhinted",
+        "without the hint, nothing was measured under",
+    )
     """Scores of the same samples asked without the hint, under every setting of the sweep: setting to shape (N,)."""
-    BASE_BY_SETTING = "base_by_setting"
+    BASE_BY_SETTING = (
+        "base_by_setting",
+        "scores of the model without thinking",
+        "base",
+        "the model without thinking was not measured under",
+    )
     """Scores of the same samples by the same model without thinking, under every setting of the sweep: setting to shape (N,)."""
-    RESOLUTIONS = "resolutions"
+    RESOLUTIONS = "resolutions", "scores under any setting 'resolution:<pixels>'"
     """Long edges of the ``resolution:`` settings of the sweep, ascending."""
-    ACCURACIES = "accuracies"
+    ACCURACIES = "accuracies", "scores under any setting 'resolution:<pixels>'"
     """Accuracy at each of these resolutions."""
-    RUNGS = "rungs"
+    RUNGS = "rungs", "scores under any setting 'resolution:<pixels>'"
     """Scores at each of these resolutions, shape (N, R)."""
-    CHANCES = "chances"
+    CHANCES = "chances", "chance levels of the samples"
     """Expected score of guessing of each sample, shape (N,)."""
-    FLOORS = "floors"
+    FLOORS = "floors", "scores without looking"
     """Score of each sample without looking at the image: by a guess, or by the same answer to every question, shape (N,)."""
-    CONFIDENCES = "confidences"
+    CONFIDENCES = "confidences", "probabilities of letters", "confidence"
     """Probability of the chosen letter among the letters, under the setting of the cell, shape (N,)."""
-    CLEAN_CONFIDENCES = "clean_confidences"
+    CLEAN_CONFIDENCES = "clean_confidences", "probabilities of letters on clean pictures"
     """The same without perturbation, shape (N,)."""
-    SAME_BY_SETTING = "same_by_setting"
+    SAME_BY_SETTING = "same_by_setting", "answers under any setting", "same answer", "there are no answers under"
     """1 where the answer under a setting names the same option as the clean one, else 0: setting to shape (N,)."""
-    CHOSEN_BY_LETTER = "chosen_by_letter"
+    CHOSEN_BY_LETTER = "chosen_by_letter", "letters of answers", "chosen"
     """Share of the orders of a question in which a letter is the answer: letter to shape (N,)."""
-    RIGHT_BY_LETTER = "right_by_letter"
+    RIGHT_BY_LETTER = "right_by_letter", "letters of right options", "right"
     """Share of these orders in which the option of that letter is right: letter to shape (N,)."""
-    WHOLE_ATTEMPTS = "whole_attempts"
+    WHOLE_ATTEMPTS = "whole_attempts", "scores of further attempts at the whole image"
     """Scores of as many attempts at the whole image as there are patches, shape (N, n*n): the first one and n*n - 1 more."""
 
     @property
@@ -123,6 +140,8 @@ CONFIDENCE = frozenset({Needs.CONFIDENCES, Needs.CLEAN_CONFIDENCES})
 BY_LETTER = frozenset({Needs.CHOSEN_BY_LETTER, Needs.RIGHT_BY_LETTER})
 OF_ANSWERS = BY_LETTER | {Needs.SAME_BY_SETTING}
 """What answers were, whether right or wrong: read by metrics of the order of options."""
+_OTHERS = {need.value: need.prefix for need in Needs if need.prefix and need is not Needs.BASELINE}
+"""Fields with other scores of the same samples by setting or letter, and how messages call them."""
 WITHOUT_SCORES = LABELS | {Needs.RESOLUTIONS}
 """Needs that are not scores."""
 
