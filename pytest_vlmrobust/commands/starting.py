@@ -321,7 +321,7 @@ def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
 
 
 def _size(samples: Sequence[Sample]) -> str:
-    images = len({sample.group or sample.id for sample in samples})
+    images = len({sample.source_image for sample in samples})
     questions = quantity(len(samples), "question")
     return questions if images == len(samples) else f"{questions} about {quantity(images, 'image')}"
 
@@ -337,7 +337,7 @@ def _decided_bound(metric: str, dataset: str, samples: Sequence[Sample]) -> floa
     for name in _SETTINGS:
         info = perturbations.info(name)
         tests.append(MetricKey("model", dataset, "accuracy_drop", name, info.family, str(info.level or "")))
-    images = {dataset: len({sample.group or sample.id for sample in samples})}
+    images = {dataset: len({sample.source_image for sample in samples})}
     for strictest, bound in pairwise(_BOUNDS):
         policy = _policy(metric, strictest)
         if not undecidable(policy, tests, images, today=utc_today(), questions={dataset: len(samples)}):

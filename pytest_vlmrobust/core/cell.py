@@ -105,6 +105,8 @@ def spell_level(word: str, numbers: Mapping[str, int | float]) -> str:
 
 CLEAN = Setting((Step(CLEAN_NAME),))
 NO_IMAGE = Setting((Step(NO_IMAGE_NAME),))
+BASELINES = (CLEAN, NO_IMAGE)
+"""Settings that change no image: they are shown as they are, or left out."""
 EXCHANGED = Setting((Step("exchanged"),))
 AGAIN = Setting((Step("again"),))
 PROBES = (EXCHANGED, AGAIN)

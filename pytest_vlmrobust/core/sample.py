@@ -155,6 +155,11 @@ class Sample:
     """Of a sample that asks for boxes: where things are."""
 
     @property
+    def source_image(self) -> str:
+        """Its source image: the samples of one are not independent."""
+        return self.group or self.id
+
+    @property
     def strata(self) -> tuple[str, ...]:
         """Its category, where it has one, and its slices by metadata."""
         slices = (slice_name(column, value) for column, value in self.meta.items())

@@ -68,13 +68,9 @@ def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overl
     if len(predicted) != len(truth):
         raise ValueError(f"{len(predicted)} predicted and {len(truth)} true boxes: expected one, or None, for each true box")
     pairs = [(box, true) for box, true in zip(predicted, truth, strict=True) if box is not None]
-    overlaps = np.array([_overlap(box, true) for box, true in pairs])
+    overlaps = np.array([boxes.overlap(_predicted_box(box), _box(true, "other")) for box, true in pairs])
     padded = np.concatenate([overlaps, np.zeros(len(truth) - len(pairs))])
     return Overlap(mean(padded), len(pairs) / len(truth) if truth else math.nan, mean(overlaps))
-
-
-def _overlap(predicted: Box, true: Box) -> float:
-    return boxes.overlap(_predicted_box(predicted), _box(true, "other"))
 
 
 def _predicted_box(predicted: Box) -> boxes.Box:

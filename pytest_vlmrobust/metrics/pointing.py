@@ -151,17 +151,14 @@ def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence
     table = ScoreTable(as_scores(given, "given"), groups=source_images)
     missing = int(np.isnan(table.clean).sum())
     if missing or not table.samples:
-        return Estimate(math.nan, table.samples - missing, reason=_why(missing, table.samples))
+        why = f"shares of {missing} of {table.samples} samples are missing" if missing else "no samples"
+        return Estimate(math.nan, table.samples - missing, reason=why)
 
     def at(level: float) -> Bounds:
         low, high = mean_interval(table.clean, table.clusters, level)
         return max(low, 0.0), min(high, 1.0)
 
     return _estimate(float(table.clean.mean()), table.samples, at, confidence)
-
-
-def _why(missing: int, samples: int) -> str:
-    return f"shares of {missing} of {samples} samples are missing" if samples else "no samples"
 
 
 def _off(answer: Cell | None, target: Cell) -> float:

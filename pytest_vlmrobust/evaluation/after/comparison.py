@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.evaluation.judge.reads import groups_of
 from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, read_manifest
@@ -27,7 +27,6 @@ from pytest_vlmrobust.store import Evidence, read_manifest
 from .changes import CellChange, Comparison, SweepChange
 
 CONFIDENCE = 0.90
-_BASELINES = (CLEAN, NO_IMAGE)
 
 
 def compare(before: Path, after: Path, *, model: str = "", common: bool = False, confidence: float = CONFIDENCE) -> Comparison:
@@ -130,7 +129,7 @@ class _Pair:
     def sweeps(self) -> list[SweepChange]:
         by_dataset: defaultdict[str, list[Cell]] = defaultdict(list)
         for cell in self._common():
-            if cell.setting not in _BASELINES:
+            if cell.setting not in BASELINES:
                 by_dataset[cell.dataset].append(cell)
         return [self._sweep(dataset, cells) for dataset, cells in by_dataset.items()]
 
@@ -208,17 +207,13 @@ class _Pair:
         table = ScoreTable(
             clean=self._scores(clean),
             by_setting={str(cell.setting): self._scores(cell) for cell in cells},
-            groups=_groups(samples),
+            groups=groups_of(samples),
             baseline_by_setting=then,
         )
         return rows_of(table, self.then.kept(dataset, self.now))
 
     def _scores(self, cell: Cell) -> NDArray[np.float64]:
         return self.now.checked(cell).values
-
-
-def _groups(samples: Sequence[Sample]) -> list[str]:
-    return [sample.group or sample.id for sample in samples]
 
 
 # Entries: runs that are opened side by side, and whether they asked the same.

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.judge.baseline import refuse_unlike_answers
+from pytest_vlmrobust.evaluation.judge.reads import groups_of
 from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
 from pytest_vlmrobust.evaluation.run.families import DIRECT
 from pytest_vlmrobust.evaluation.run.manifest import ORIGIN
@@ -243,7 +244,7 @@ def _uncounted_settings(dataset: str, lacking: Mapping[Setting, Sequence[str]]) 
 
 def _counts(setting: Setting) -> bool:
     """Whether a setting perturbs an image for its own sake."""
-    return setting not in (CLEAN, NO_IMAGE) and not _OTHER_EXPERIMENTS.intersection(_family(setting).split("+"))
+    return setting not in BASELINES and not _OTHER_EXPERIMENTS.intersection(_family(setting).split("+"))
 
 
 def _family(setting: Setting) -> str:
@@ -269,8 +270,7 @@ def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], l
             f"{first_few(several, SHOWN)}; they show several pictures of a sample"
         )
     by_setting = {name: _align(own, rows) for name, own in scores.items() if name not in several}
-    groups = [sample.group or sample.id for sample in samples]
-    table = SideBySide(_align(_scores(models, dataset, CLEAN), rows), by_setting, groups)
+    table = SideBySide(_align(_scores(models, dataset, CLEAN), rows), by_setting, groups_of(samples))
     by_name = {name: _family(Setting.parse(name)) for name in by_setting}
     asked_blind = all(Cell(model.own, dataset, NO_IMAGE) in model.entry.run.evidence.cells() for model in models)
     no_image = _align(_scores(models, dataset, NO_IMAGE), rows) if asked_blind else None

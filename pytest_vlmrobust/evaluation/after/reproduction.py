@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few, quantity
@@ -57,7 +57,6 @@ from .publication import (
 from .published import Paper, paper
 
 CONFIDENCE = 0.90
-_BASELINES = (CLEAN, NO_IMAGE)
 
 
 def reproduce(
@@ -238,7 +237,7 @@ class _Scores:
         single = {
             str(setting): scores
             for setting, scores in known.items()
-            if setting not in _BASELINES and not _is_patches(setting) and (suite is None or str(setting) in suite)
+            if setting not in BASELINES and not _is_patches(setting) and (suite is None or str(setting) in suite)
         }
         patches = {str(setting): scores[:, None] for setting, scores in known.items() if _is_patches(setting)}
         return ScoreTable(
@@ -408,7 +407,7 @@ class _Beside:
         estimate = self._of_table(value, table, setting, scores)
         if scores.lacks(value.metric, value.about):  # an interval of other settings would say that it agrees, or that it differs
             estimate = dataclasses.replace(estimate, low=math.nan, high=math.nan, confidence=math.nan, at=_unknown)
-        lost = [name for name in scores.missing if Setting.parse(name) not in _BASELINES]
+        lost = [name for name in scores.missing if Setting.parse(name) not in BASELINES]
         if setting is None and lost:
             note = f"{quantity(len(lost), 'cell')} not asked in full"
             estimate = dataclasses.replace(estimate, reason="; ".join(part for part in (estimate.reason, note) if part))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics, perturbations, scoring
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN, Setting
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
@@ -40,7 +40,7 @@ PREPROCESSING_GAIN = "preprocessing_gain"
 
 def label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
     """Returns, for each sample, whether the setting leaves its answer right."""
-    if setting in (CLEAN, NO_IMAGE):
+    if setting in BASELINES:
         return [True] * len(samples)
     changes = {str(setting), *(step.name for step in setting.steps), *perturbations.info(str(setting)).label_changing}
     return [not (sample.changed_by & changes) for sample in samples]

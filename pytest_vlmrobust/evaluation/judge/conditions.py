@@ -114,7 +114,7 @@ class Conditions:
                 f"{use}, and GO requires that every waiver can apply" for use in self._meaningless(name, policy, records)
             ]
             shortfalls += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
-        shortfalls += map(_undeclared, self._served_without_revision())
+        shortfalls += [_undeclared(ref) for ref in self.models.values() if ref.backend == _SERVED and not ref.revision]
         shortfalls += [unmet.shortfall(coverage) for coverage, unmet in self._unmet(records) if not unmet.is_allowed(coverage)]
         shortfalls += self._idle_summaries(records)
         shortfalls += [lack.shortfall for lack in self._not_shown_to_look(records) if not lack.allowed]
@@ -168,10 +168,6 @@ class Conditions:
                 )
             warnings += self._ungated_data(name, policy, records)
         return list(dict.fromkeys(warnings))
-
-    def _served_without_revision(self) -> list[ModelRef]:
-        """Returns the models on servers of which nobody said what these run."""
-        return [ref for ref in self.models.values() if ref.backend == _SERVED and not ref.revision]
 
     def _own(self, name: str, records: Iterable[Record]) -> list[Record]:
         """Returns the records that the policy of a model judged: its own, and those of families whose largest model it is."""
@@ -335,15 +331,11 @@ def _visual_gain(records: Iterable[Record]) -> Measure | None:
     return measured.get(("", "visual_gain")) or measured.get((NO_IMAGE_NAME, GAIN)) or measured.get((CLEAN_NAME, GAIN))
 
 
-def _is_gain(gain: Measure, *, by_value: bool) -> bool:
-    return gain.value > 0.0 and (by_value or gain.low > 0.0)  # an interval that is not known shows nothing
-
-
 def _why_no_gain(gain: Measure | None, *, by_value: bool) -> str:
     """Returns why nothing shows that a model scores more with the images of a dataset than without; empty where it does."""
     if gain is None:
         return "no test has the setting clean or no_image, beside which that is measured"
-    if _is_gain(gain, by_value=by_value):
+    if gain.value > 0.0 and (by_value or gain.low > 0.0):  # an interval that is not known shows nothing
         return ""
     if math.isnan(gain.value):
         return f"it is not known what they bring{f': {gain.reason}' if gain.reason else ''}"

@@ -21,7 +21,7 @@ from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackk
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score
 
 from .context import CellScores, PlannedTest, cell_quantity
-from .reads import floors, score_table
+from .reads import floors, groups_of, score_table
 
 # Intervals of corpus metrics: of a value, and of what is computed from two values over the same samples.
 #
@@ -90,7 +90,7 @@ def _bounds_of_change(clean: Sums, own: Sums, samples: Sequence[Sample], change:
 
 
 def _clusters(samples: Sequence[Sample], *parts: Sums) -> Clusters:
-    return join_clusters([sample.group or sample.id for sample in samples], [unit for part in parts for unit in part.members])
+    return join_clusters(groups_of(samples), [unit for part in parts for unit in part.members])
 
 
 def _size(clusters: Clusters, part: Sums) -> int:

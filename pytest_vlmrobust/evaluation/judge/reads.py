@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Planned, Setting, Step, SweepMetric
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN, NO_IMAGE, Cell, FamilyMetric, Planned, Setting, Step, SweepMetric
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import first_few
@@ -30,7 +30,6 @@ from pytest_vlmrobust.metrics.table import LEAST_PICTURES, OF_ANSWERS, ScoreTabl
 from pytest_vlmrobust.perturbations.typographic import NONSENSE, WRONG
 from pytest_vlmrobust.policies import MetricKey, Policy
 
-BASELINES = (CLEAN, NO_IMAGE)
 WITHOUT_SETTINGS = frozenset({Needs.CLEAN, Needs.NO_IMAGE, Needs.CHANCES, Needs.FLOORS})
 """What metrics read that need no setting but these two."""
 LABEL_KEYS = {Needs.POSITIONS: "position", Needs.PEOPLE: "group"}
@@ -179,7 +178,7 @@ def _is_ruled(cell: Cell, policy: Policy) -> bool:
 
 def family_and_level(setting: Setting) -> tuple[str, str]:
     """Returns the family of a setting and its level; empty where it has none."""
-    if setting in (CLEAN, NO_IMAGE):
+    if setting in BASELINES:
         return "", ""
     about = perturbations.info(str(setting))
     return about.family, about.level or ""
@@ -260,7 +259,7 @@ def references(answers: Answers, about: Cell | SweepMetric) -> tuple[NDArray[np.
 
 def groups_of(samples: Sequence[Sample]) -> list[str]:
     """Returns the source image of each sample."""
-    return [sample.group or sample.id for sample in samples]
+    return [sample.source_image for sample in samples]
 
 
 def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
@@ -271,7 +270,7 @@ def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
 
 def pictures_by_category(samples: Sequence[Sample]) -> dict[str, int]:
     """Returns how many source images each category of questions has."""
-    pairs = {(sample.category, sample.group or sample.id) for sample in samples if sample.category}
+    pairs = {(sample.category, sample.source_image) for sample in samples if sample.category}
     return dict(sorted(Counter(category for category, _ in pairs).items()))
 
 

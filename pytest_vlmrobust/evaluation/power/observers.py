@@ -265,7 +265,7 @@ def _material(collection: str, task: str) -> _Material:
     samples = _context_of_task(collection, task).samples or ()
     members: dict[str, list[int]] = {}
     for row, sample in enumerate(samples):
-        members.setdefault(sample.group or sample.id, []).append(row)
+        members.setdefault(sample.source_image, []).append(row)
     return _Material(labels(samples), prompt_leakage_ious(samples), tuple(map(tuple, members.values())))
 
 

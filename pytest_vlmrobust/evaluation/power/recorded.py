@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN, NO_IMAGE, Cell
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
-from pytest_vlmrobust.evaluation.judge.reads import family_and_level
+from pytest_vlmrobust.evaluation.judge.reads import family_and_level, groups_of
 from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
 from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.evaluation.run.answers import chances
@@ -142,7 +142,7 @@ def _recorded_model(answers: StoredAnswers, cells: Iterable[Cell]) -> Recorded:
         raise UsageError(f"{broken}: inferences failed, and scores are missing. Complete the run: pytest --vlm-rerun errors")
     by_suite: dict[str, dict[str, Array]] = {}
     for setting, result in results.items():
-        if setting not in (CLEAN, NO_IMAGE):
+        if setting not in BASELINES:
             family = family_and_level(setting)[0].rpartition("+")[2]
             suite = {"patches": "patches", "ladder": "resolution", "attempts": ""}.get(family, "corruptions")
             by_suite.setdefault(suite, {})[str(setting)] = result.values
@@ -161,7 +161,7 @@ def _recorded_model(answers: StoredAnswers, cells: Iterable[Cell]) -> Recorded:
         blind=results[NO_IMAGE].values,
         chances=chances(clean.samples),
         floors=floor(clean.samples).scores,
-        groups=tuple(sample.group or sample.id for sample in clean.samples),
+        groups=tuple(groups_of(clean.samples)),
         by_suite=by_suite,
         patches={str(setting): result.by_view for setting, result in results.items() if setting.steps[-1].name == "patches"},
         attempts=max(tried, key=lambda scores: scores.shape[1], default=None),

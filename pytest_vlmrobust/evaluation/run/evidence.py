@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import NEWLY_WRONG, Example, Picture, Record, Reply
 from pytest_vlmrobust.core.sample import IMAGE_MARK, PictureDigests, Sample
@@ -143,7 +143,7 @@ LONGEST = 500
 def examples(clean: CellResult, result: CellResult, album: Thumbnails) -> tuple[Example, ...]:
     """Returns samples that a setting turned wrong; of patches, those that only the whole image or only a patch answers."""
     setting = result.cell.setting
-    if setting in (CLEAN, NO_IMAGE):
+    if setting in BASELINES:
         return ()
     if result.views == 1:
         lost = [index for index, (before, after) in enumerate(_pairs(clean, result)) if after < before]

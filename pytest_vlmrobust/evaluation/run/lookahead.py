@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned
+from pytest_vlmrobust.core.cell import BASELINES, Cell, Planned
 
 from .answers import Answers
 from .queue import CellRequest
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 COMING = 512
 """Cells that are looked at for what can be asked ahead: those behind them have to wait for theirs."""
-BASELINES = (CLEAN, NO_IMAGE)
 
 
 class EarlyStopping(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
+from pytest_vlmrobust.core.cell import BASELINES, Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, token_count
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS, SETS, records
@@ -18,9 +18,6 @@ from .evaluator import Evaluator
 from .evidence import Rate
 from .families import families, non_thinking_counterpart
 from .resolutions import PREPROCESSING, preprocessing
-
-BASELINES = (CLEAN, NO_IMAGE)
-
 
 LADDER = "ladder"
 """Stands for twelve rungs up to the size of a dataset's images, where all have one, and for the published ladder elsewhere."""

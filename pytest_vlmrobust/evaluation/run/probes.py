@@ -95,7 +95,7 @@ def with_pictures_of(sample: Sample, other: Sample) -> Sample:
 
 
 def _is_another(sample: Sample, other: Sample) -> bool:
-    apart = (sample.group or sample.id) != (other.group or other.id)
+    apart = sample.source_image != other.source_image
     return apart and len(sample.images) == len(other.images) and sample.target != other.target
 
 

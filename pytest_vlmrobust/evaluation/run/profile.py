@@ -127,7 +127,7 @@ def _counts(samples: Sequence[Sample]) -> Facts:
         if sample.task != "boxes":
             answers[sample.task].update([sample.target] if isinstance(sample.target, str) else list(dict.fromkeys(sample.target)))
     categories = Counter(sample.category for sample in samples if sample.category)
-    groups = Counter(sample.group or sample.id for sample in samples)
+    groups = Counter(sample.source_image for sample in samples)
     return [
         *((f"answers ({task})", _listed(counts)) for task, counts in answers.items()),
         ("categories", _listed(categories) if categories else "none"),

@@ -206,7 +206,7 @@ def prompt_leakage_ious(samples: Sequence[Sample]) -> NDArray[np.float64] | None
 
     The same from equal samples, whoever keeps them; see :func:`pytest_vlmrobust.metrics.prompt_leakage_iou`.
     """
-    asked = [(sample.group or sample.id, about) for sample in samples if (about := sample.localisation)]
+    asked = [(sample.source_image, about) for sample in samples if (about := sample.localisation)]
     if not asked or len(asked) != len(samples):
         return None
     told = tuple(_shares(about.given, about.size) for _, about in asked)

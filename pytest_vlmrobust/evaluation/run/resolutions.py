@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.cell import BASELINES, Setting
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
@@ -51,7 +51,7 @@ def twelfths(edge: int, count: int) -> int:
 
 def is_preprocessed(setting: Setting) -> bool:
     """Whether a setting is a rung of the resolution ladder with one step of preprocessing after it."""
-    if setting in (CLEAN, NO_IMAGE) or len(setting.steps) != 2:
+    if setting in BASELINES or len(setting.steps) != 2:
         return False
     return perturbations.info(str(setting)).family == f"ladder+{PREPROCESSING}"
 

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, PROBES, Setting
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN, NO_IMAGE, PROBES, Setting
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprint, fingerprints_after, pixels_digest
 from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
@@ -265,7 +265,7 @@ def of_view(things: tuple[T, ...], view: int, count: int) -> tuple[T, ...]:
 
 def depends_on_seed(setting: Setting) -> bool:
     """Whether the images of a setting are drawn by chance, so that another seed makes others."""
-    return setting not in (CLEAN, NO_IMAGE) and bool(perturbations.info(str(setting)).stochastic)
+    return setting not in BASELINES and bool(perturbations.info(str(setting)).stochastic)
 
 
 # Album: thumbnails of the views of single samples, made again only where there is none yet.
