@@ -57,7 +57,8 @@ _SEED = 0
 _ENOUGH_FOR_FOLDS = 50
 """Least number of clusters for folds: a fifth of them then tells something about the setting that the others choose."""
 
-Rest, Result = ParamSpec("Rest"), TypeVar("Result")
+Rest = ParamSpec("Rest")
+Result = TypeVar("Result")
 
 # Settings of a sweep
 
