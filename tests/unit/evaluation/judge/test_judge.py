@@ -368,7 +368,7 @@ def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World,
     tests = metric_keys(cell("flip_v"), DatasetFacts.of(world.evaluator(), "data"))
     assert {one.metric for one in record.measures} == {test.metric for test in tests}
     assert {(test.family, test.level, test.setting) for test in tests} == {("binary", "", "flip_v")}
-    assert [test.metric for test in metric_keys(cell("clean"))] == ["accuracy", *CLEAN_CONFIDENCE, "corpus_score"]
+    assert [test.metric for test in metric_keys(cell("clean"))] == ["accuracy", *CLEAN_CONFIDENCE, "corpus_score", "attack_rate"]
     assert metric_keys(SweepMetric("m", "d", "mean_drop")) == [MetricKey("m", "d", "mean_drop")]
 
 
