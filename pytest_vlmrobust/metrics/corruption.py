@@ -80,7 +80,7 @@ def types(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def at_low(of_all: Callable[Concatenate[ScoreTable, Rest], Result]) -> Callable[Concatenate[ScoreTable, Rest], Result]:
     """Returns the interval, or the note, of the settings at level low alone, from that of all settings."""
 
-    def of_low(table: ScoreTable, *rest: Rest.args, **named: Rest.kwargs) -> Result:
+    def of_low(table: ScoreTable, /, *rest: Rest.args, **named: Rest.kwargs) -> Result:
         return of_all(dataclasses.replace(table, by_setting=_low(table.by_setting)), *rest, **named)
 
     of_low.__doc__ = f"{inspect.cleandoc(of_all.__doc__ or '')}\n\nOnly settings at level low count."

@@ -52,7 +52,7 @@ from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge import measure as measuring
 from pytest_vlmrobust.evaluation.judge import measurements
-from pytest_vlmrobust.evaluation.judge.context import PlannedTest
+from pytest_vlmrobust.evaluation.judge.context import PlannedTest, Quantity
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.power.profiles import Profile
@@ -74,9 +74,9 @@ THRESHOLDS = Path(__file__).parents[2] / "thresholds" / "default.yaml"
 def only_judged(row: Row) -> Iterator[None]:
     """Measures nothing but what rules bound, and writes down no examples."""
     bounded, applying = {rule.metric for rule in row.rules.values()}, measurements.applying
-    known = dict[Planned, list[measurements.Quantity]]()
+    known = dict[Planned, list[Quantity]]()
 
-    def judged(test: PlannedTest) -> list[measurements.Quantity]:
+    def judged(test: PlannedTest) -> list[Quantity]:
         if test.planned not in known:
             known[test.planned] = [quantity for quantity in applying(test) if quantity.name in bounded]
         return known[test.planned]

@@ -14,6 +14,7 @@ from typing import Any
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import (
+    BASELINES,
     CLEAN,
     CLEAN_NAME,
     NO_IMAGE,
@@ -54,7 +55,6 @@ from .cell_quantities import with_choices, with_kept_labels
 from .context import OPTIONS, CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
 from .measurements import applying, estimate_all, metric_key, metric_keys
 from .reads import (
-    BASELINES,
     AttemptsOf,
     Reads,
     family_and_level,

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import Cell, FamilyMetric, SweepMetric
+from pytest_vlmrobust.core.cell import BASELINES, Cell, FamilyMetric, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import BUDGET_METRICS, LARGEST_DROP, Record
@@ -72,7 +72,7 @@ from .context import DatasetFacts
 from .looks import PartialAnswers, first_places, is_blocking, look_sizes, risk_shares, strata_of, with_risk
 from .measure import Measurement, Sources, measure, summary, why_sweep_not_asked
 from .measurements import metric_keys, quantity
-from .reads import BASELINES, Reads, floors, reads_baselines_only, references, score_table, unseen_names
+from .reads import Reads, floors, reads_baselines_only, references, score_table, unseen_names
 from .record import is_broken, judge_estimates
 from .strata import rows_of
 
