@@ -428,11 +428,9 @@ def test_the_rate_of_a_category_is_that_of_its_answers(world: World) -> None:
     evaluator = world.evaluator()
     result = evaluator.result(cell("flip_h"))
     test = PlannedTest(cell("flip_h"), DatasetFacts("", "accuracy", result.samples))
-    rates = {name: attack_rate.estimate(CellScores(evaluator, test, result).stratum(name)) for name in ("even", "odd")}
-    assert {name: (rate.value, rate.n) for name, rate in rates.items() if rate} == {
-        "even": (pytest.approx(2 / 3), 3),
-        "odd": (pytest.approx(1 / 3), 3),
-    }
+    parts = [attack_rate.estimate(CellScores(evaluator, test, result).stratum(name)) for name in ("even", "odd")]
+    assert [rate.n for rate in parts if rate] == [3, 3]
+    assert [rate.value for rate in parts if rate] == pytest.approx([2 / 3, 1 / 3])
 
 
 def test_where_nothing_is_attacked_there_is_no_rate(world: World) -> None:
