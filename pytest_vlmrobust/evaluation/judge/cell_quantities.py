@@ -456,7 +456,7 @@ def typographic_word_drop(scores: CellScores) -> Estimate:
 # Directional questions: those that a setting makes ask for something else, so that another answer is right.
 
 
-ACCURACY, SENSITIVITY = "directional_accuracy", "directional_sensitivity"
+DIRECTIONAL_ACCURACY, DIRECTIONAL_SENSITIVITY = "directional_accuracy", "directional_sensitivity"
 RIGHT = 0.5
 """Least score of an answer that counts as right."""
 
@@ -466,7 +466,7 @@ def _is_directional(test: PlannedTest) -> bool:
 
 
 @cell_quantity(
-    ACCURACY,
+    DIRECTIONAL_ACCURACY,
     _is_directional,
     reads="`perturbed`, and which questions the setting changes",
     better="higher",
@@ -493,7 +493,7 @@ def directional_accuracy(scores: CellScores) -> Estimate:
 
 
 @cell_quantity(
-    SENSITIVITY,
+    DIRECTIONAL_SENSITIVITY,
     _is_directional,
     reads="`clean`, `perturbed`, which questions the setting changes, and the score of a guess at each",
     better="higher",

@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.evaluation.judge.cell_quantities import ACCURACY as DIRECTIONAL_ACCURACY
 from pytest_vlmrobust.evaluation.judge.cell_quantities import (
     ANSWER_CHANGE_RATE,
     ATTACK_RATE,
+    DIRECTIONAL_ACCURACY,
+    DIRECTIONAL_SENSITIVITY,
     LABEL_PRESERVING_DROP,
     NORMALISED_ACCURACY,
-    SENSITIVITY,
     TEXT_PREFERENCE,
     UNPARSED_INCREASE,
     WORD_DROP,
@@ -77,7 +77,7 @@ OF_FLAGS = {
     DIRECTIONAL_ACCURACY: ("accuracy", False),
     WORD_DROP: ("accuracy_drop", False),
     NORMALISED_ACCURACY: ("relative_corruption_error", True),
-    SENSITIVITY: ("relative_corruption_error", True),
+    DIRECTIONAL_SENSITIVITY: ("relative_corruption_error", True),
 }
 """Quantity to the metric of flags that it is estimated as, and whether it is one less that."""
 _SURENESS = 2.0
@@ -272,7 +272,7 @@ class Profile:
             scores = attacked
         elif kind == ANSWER_CHANGE_RATE:
             scores = scores != clean
-        elif kind == SENSITIVITY:
+        elif kind == DIRECTIONAL_SENSITIVITY:
             kept, clean, blind = clean > 0.0, np.ones(table.samples), np.full(table.samples, 1.0 - self.guess)
         flags = dict(zip(names, scores.astype(float), strict=True))
         return rows_of(ScoreTable(clean, flags, no_image=blind, groups=table.groups), kept)
