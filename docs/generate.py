@@ -386,6 +386,18 @@ def declared_risks() -> str:
     return table(("world", "judged", "n", "wrong PASS", "wrong FAIL", "±"), rows)
 
 
+def faults() -> str:
+    """One row for each fault and number of questions."""
+    header = ("model", "judged", "bound", "n", "wrong PASS", "wrong FAIL", "±", "FAIL of twice the fault", "PASS without it")
+    rows = []
+    for row in study_of_verdicts()["faults"]["rows"]:
+        rates = [f"{row[kind]:.3f}" for kind in ("wrong_pass", "wrong_fail")]
+        shares = [f"{row[kind]:.2f}" for kind in ("beyond", "sound")]
+        cells = (row["fault"], f"`{row['metric']}`", f"{row['bound']:g}", f"{row['n']}", *rates, _chance(0.05, row["runs"]))
+        rows.append((*cells, *shares))
+    return table(header, rows)
+
+
 def decisions(*, short: bool = False) -> str:
     """One row for each model that a policy decided about; in short, a few of them without what only the study needs."""
     rows = []
@@ -469,7 +481,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/reviewers.md": {"reviewers": reviewers},
     "docs/verdicts.md": {"decided": functools.partial(decisions, short=True)},
-    "studies/verdicts/README.md": {"declared": declared_risks, "decisions": decisions},
+    "studies/verdicts/README.md": {"declared": declared_risks, "faults": faults, "decisions": decisions},
     "docs/reference/data.md": {"benchmarks": benchmarks, "choices": plain_choices, "refused": refused_benchmarks},
 }
 

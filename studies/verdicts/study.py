@@ -403,7 +403,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(row, flush=True)
             found += rows
     if not options.only:
-        frozen = {
+        frozen = json.loads(FROZEN.read_text(encoding="utf-8")) | {  # faults.py writes a table of its own into it
             "made": datetime.now(UTC).date().isoformat(),
             "verdicts": [asdict(row) for row in found if isinstance(row, VerdictRow)],
             "decisions": [asdict(row) for row in found if isinstance(row, DecisionRow)],

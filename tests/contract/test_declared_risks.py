@@ -29,8 +29,9 @@ from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
 from pytest_vlmrobust.metrics.statistics.ratios import ratio_interval
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.policies import Bound, Mode, Rule, Scope, Waiver
+from pytest_vlmrobust.policies import Bound, Mode, Rule, Scope, Waiver, load_policy
 from pytest_vlmrobust.policies.judge import outcome_of
+from pytest_vlmrobust.shipped import shipped
 
 pytestmark = pytest.mark.study
 
@@ -326,3 +327,20 @@ def test_what_is_worse_than_a_cap_is_waived_at_most_at_the_declared_risk(n: int)
 def test_a_run_that_was_cut_or_is_repeated_is_the_same(adaptive: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert not adaptive.print_same(3)
     assert "| cut and started again | 3 | 3 |" in capsys.readouterr().out
+
+
+def test_models_with_known_faults_pass_as_rarely_as_declared(folder: None) -> None:
+    """A wrong PASS is then a wrong GO: no other rule of the policy is in its way."""
+    rows = list(importlib.import_module("faults").rows(RUNS, sizes=(300,)))
+    for row in rows:
+        for wrong in (row.wrong_pass, row.wrong_fail):
+            assert binom.sf(round(wrong * row.runs) - 1, row.runs, 0.05) > CERTAIN, row
+        assert min(row.beyond, row.sound) > 0.5, row
+
+
+def test_the_faults_are_measured_at_the_bounds_of_the_shipped_policies(folder: None) -> None:
+    of_faults = {(metric, size) for _, metric, size in importlib.import_module("faults").FAULTS.values()}
+    names = ("options", "wording", "typographic", "confident")
+    policies = (load_policy([shipped("thresholds") / f"{name}.yaml"], known_metrics=known_metrics()) for name in names)
+    ends = {(rule.metric, end) for policy in policies for rule in policy.rules for end in (rule.bound.low, rule.bound.high)}
+    assert of_faults <= ends
