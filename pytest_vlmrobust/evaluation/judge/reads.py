@@ -240,7 +240,7 @@ def _of_answers(clean: CellResult, others: Mapping[str, CellResult]) -> dict[str
             if result is not clean and not sample.original_letters:  # a question that has no such order
                 continue
             orders[place] += np.nan if score.state == "error" else 1.0
-            if score.answer in sample.options:
+            if score.answer is not None and score.answer in sample.options:
                 targets = [sample.target] if isinstance(sample.target, str) else sample.target
                 chosen[score.answer][place] += 1.0
                 for letter in targets:

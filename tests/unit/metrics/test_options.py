@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -14,13 +15,13 @@ from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.reads import _of_answers
 from pytest_vlmrobust.evaluation.run.results import CellResult
-from pytest_vlmrobust.metrics import ScoreTable, estimate
+from pytest_vlmrobust.metrics import Needs, ScoreTable, estimate
 from pytest_vlmrobust.perturbations.questions import perturbed
 
 LETTERS = "ABCDEF"
 
 
-def result(setting: Setting, samples: list[Sample], answers: list[str | None]) -> CellResult:
+def result(setting: Setting, samples: list[Sample], answers: Sequence[str | None]) -> CellResult:
     """Returns the result of a cell: text that no letter is read from for an empty answer, a failed inference for None."""
     states = {None: (math.nan, "error"), "": (0.0, "unparsed")}
     scores = [
@@ -36,7 +37,7 @@ def question(number: int, options: int, target: int) -> Sample:
     return Sample(str(number), (), "?", LETTERS[target], "choice", texts)
 
 
-def table_of(samples: list[Sample], answer: list[list[str | None]]) -> ScoreTable:
+def table_of(samples: list[Sample], answer: Sequence[Sequence[str | None]]) -> ScoreTable:
     """Returns what a run measures: ``answer[shift][place]`` is the letter given in the order that a shift makes."""
     settings = [CLEAN, *(Setting.parse(f"option_order:{shift}") for shift in range(1, len(answer)))]
     moved = [samples, *([perturbed(sample, setting, seed=0) for sample in samples] for setting in settings[1:])]
@@ -46,7 +47,7 @@ def table_of(samples: list[Sample], answer: list[list[str | None]]) -> ScoreTabl
     return ScoreTable(clean.values, scores, **_of_answers(clean, by_setting))
 
 
-def vlmevalkit(rows: list[dict[str, object]]) -> float:
+def vlmevalkit(rows: Sequence[Mapping[str, object]]) -> float:
     """VLMEvalKit's mcq_circular_eval: rows whose index agrees modulo a million are one question, which all of them must hit."""
     groups = defaultdict(list)
     for row in rows:
@@ -84,7 +85,8 @@ def test_agreement_follows_options_and_pull_follows_letters() -> None:
 def test_an_order_without_an_answer_counts_for_no_letter_and_a_failed_inference_is_unknown() -> None:
     samples = [question(0, 2, 0)]
     table = table_of(samples, [["A"], [""]])
-    assert table.chosen_by_letter["A"].tolist() == table.right_by_letter["A"].tolist() == [0.5]
+    chosen, right = (table.required(need)["A"].tolist() for need in (Needs.CHOSEN_BY_LETTER, Needs.RIGHT_BY_LETTER))
+    assert chosen == right == [0.5]
     assert estimate("answer_agreement", table).value == 0.0
     table = table_of(samples, [["A"], [None]])
     assert math.isnan(estimate("letter_pull", table).value)
