@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName
+from pytest_vlmrobust.core.words import plain_decimal
 from pytest_vlmrobust.policies import (
     Bound,
     JudgedBy,
