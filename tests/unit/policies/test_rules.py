@@ -25,7 +25,7 @@ from pytest_vlmrobust.policies import (
     Waiver,
     load_policy,
 )
-from pytest_vlmrobust.policies.rules import decimals_needed, parse_quantity, plain_decimal
+from pytest_vlmrobust.policies.rules import decimals_needed, parse_quantity
 
 TEST = MetricKey("qwen2-vl-2b", "mmbench", "accuracy_drop", "glass_blur:low", "blur", "low")
 
