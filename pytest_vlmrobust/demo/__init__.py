@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def tiny() -> ModelRef:
-    """Returns the embedded model, a Qwen2-VL of 3.7 million parameters."""
+    """Returns the embedded model, a small Qwen2-VL."""
     from pytest_vlmrobust.core.prediction import ModelRef
 
     folder = Path(__file__).parent / "tiny"

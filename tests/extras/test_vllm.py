@@ -43,5 +43,5 @@ def test_the_embedded_model_answers_as_in_transformers() -> None:
     for one, other in zip(served, expected, strict=True):
         letters = one.logprobs.keys() & other.logprobs.keys()
         assert len(letters) >= 2
-        probabilities = np.exp([[answer.logprobs[letter] for letter in letters] for answer in (one, other)])
-        np.testing.assert_allclose(*probabilities, atol=0.02)
+        here, there = (np.exp([answer.logprobs[letter] for letter in letters]) for answer in (one, other))
+        np.testing.assert_allclose(here, there, atol=0.02)

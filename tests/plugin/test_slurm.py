@@ -139,8 +139,8 @@ class Cluster:
         self._daemons[name] = process
         wait_until(lambda: process.poll() is not None or condition(), f"{name} was up")
         if process.poll() is not None:
-            log = (self.folder / f"{name}.log").read_text(errors="replace")
-            pytest.skip(f"{name} ended with {process.returncode}: {log[-500:]}")
+            end = (self.folder / f"{name}.log").read_text(errors="replace")[-500:]
+            pytest.skip(f"{name} ended with {process.returncode}: {end}")
 
 
 def free_ports(count: int) -> list[int]:

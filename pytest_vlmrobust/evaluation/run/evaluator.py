@@ -609,12 +609,9 @@ class Evaluator:
         return answer_limit(sample, ref.prompt_mode, self._longest[ref.name])
 
     def batch_size(self, model: str) -> int:
-        """Returns how many requests a model is handed at a time; with ``auto``, as many as its backend says where it can say.
-
-        A backend that takes one at a time, as those of servers do, is handed one, whatever the options say.
-        """
-        own = self._backend(model).traits.batch_size or START
-        return own if own == 1 or not isinstance(self.options.batch_size, int) else self.options.batch_size
+        """Returns how many requests a model is handed at a time: as many as its backend says, else as many as the options say."""
+        chosen = self.options.batch_size
+        return self._backend(model).traits.batch_size or (chosen if isinstance(chosen, int) else START)
 
     def request(self, cell: Cell, query: Query, view: View | None = None) -> Request:
         """Returns what is sent to the model for one view of a sample, whose key is then known."""

@@ -132,6 +132,14 @@ def test_what_is_expected_changes_no_result(world: World, threads: int, batch_si
     assert max(map(len, backend.batches)) <= batch_size
 
 
+@pytest.mark.parametrize(("size", "most"), [(None, 2), (4, 4), (1, 1)])
+def test_a_backend_gets_as_many_requests_as_it_says(world: World, size: int | None, most: int) -> None:
+    evaluator, backend = opened(world, batch_size=2)
+    backend.batch_size = size  # type: ignore[attr-defined]
+    evaluator.result(CELLS[0])
+    assert max(map(len, backend.batches)) == most
+
+
 def test_a_pull_of_few_samples_is_filled_up_with_what_is_expected(world: World) -> None:
     evaluator, backend = opened(world, batch_size=8)
     first = [CellRequest(one, [0, 3, 5]) for one in CELLS[:4]]
