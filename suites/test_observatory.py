@@ -1,7 +1,7 @@
 """The Perceptual Observatory: faces and words matched, pointed to and localised, as they are, augmented, and as illusions.
 
-The pictures are those of collections of identities (`faces`, `words`, or a folder of your own given with `--vlm-dataset`). A task
-makes a dataset of a collection, called `faces.matching`. What a model does no better with the pictures than without is not
+The images are those of collections of identities (`faces`, `words`, or a folder of your own given with `--vlm-dataset`). A task
+makes a dataset of a collection, called `faces.matching`. What a model does no better with the images than without is not
 applicable: its settings are then not asked.
 """
 

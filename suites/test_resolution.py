@@ -1,7 +1,7 @@
-"""Res-Bench: the same questions at twelve sizes of their pictures.
+"""Res-Bench: the same questions at twelve sizes of their images.
 
 `test_cell` gates one rung at a time; `test_sweep` gates what the curve over all rungs says, also by category and sub-task. Rungs
-are twelfths of the size of an embedded dataset's pictures, and 112 to 1344 pixels for data from files. `test_preprocessing`
+are twelfths of the size of an embedded dataset's images, and 112 to 1344 pixels for data from files. `test_preprocessing`
 pads and enlarges two low rungs before the model sees them (Table 3): more tokens, and nothing more to see. Super-resolution joins
 where a `conftest.py` registered a network for it. `test_since_baseline` gates what all rungs together lost since the run named by
 `--vlm-baseline`, and is there only with it.

@@ -1,6 +1,6 @@
-"""Typographic attack: an option of the question written on the picture, or in a note beside it.
+"""Typographic attack: an option of the question written on the image, or in a note beside it.
 
-`test_cell` gates each kind and size: a wrong option on a white rectangle of 2, 6 or 15 % of the picture, a word without meaning
+`test_cell` gates each kind and size: a wrong option on a white rectangle of 2, 6 or 15 % of the image, a word without meaning
 in its place, and the right option. Gate `attack_rate`, and `typographic_word_drop` for what the meaning of the word costs alone.
 `test_note` gates a note before the question that names a wrong option. Both need choices with words as options.
 """
@@ -20,7 +20,7 @@ def test_cell(vlm_cell: GatedTest) -> None:
 
 @pytest.mark.vlm_settings("note_wrong")
 def test_note(vlm_cell: GatedTest) -> None:
-    """A misleading note beside the picture keeps its bounds."""
+    """A misleading note beside the image keeps its bounds."""
     vlm_cell.check()
 
 

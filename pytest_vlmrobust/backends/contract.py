@@ -377,7 +377,7 @@ class Guard:
 
     def seen_size(self, width: int, height: int) -> tuple[int, int] | None:
         """Returns the size at which its processor hands an image to the model; None where it does not say."""
-        return self._within("seen_size", "has not given the size of a picture", lambda: self._size(width, height))
+        return self._within("seen_size", "has not given the size of an image", lambda: self._size(width, height))
 
     def check(self) -> str:
         """Returns why it is not sure that one model gave all answers, in words; empty where nothing says so."""

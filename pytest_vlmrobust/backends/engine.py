@@ -147,7 +147,7 @@ class ChatBackend:
     async def _answer_to(self, body: Mapping[str, Any]) -> Any:
         (reply,) = self._replies([body])
         if isinstance(reply, Exception):
-            raise BackendError(f"model {self.name!r} does not answer a question about a picture: {_words(reply)}") from reply
+            raise BackendError(f"model {self.name!r} does not answer a question about an image: {_words(reply)}") from reply
         return reply
 
     def _text(self, text: str) -> tuple[str, int]:

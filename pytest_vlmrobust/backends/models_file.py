@@ -172,7 +172,7 @@ def _template(entry: Entry) -> str:
     if text.count(_QUESTION) != 1:
         entry.fail(f"has {text.count(_QUESTION)} times {_QUESTION}. Expected it exactly once: there the question stands")
     if IMAGE_MARK in text:
-        entry.fail("has the character U+FFFC, which stands for a picture in questions. Remove it")
+        entry.fail("has the character U+FFFC, which stands for an image in questions. Remove it")
     return text
 
 

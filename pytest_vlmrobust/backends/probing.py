@@ -115,7 +115,7 @@ def probe(ref: ModelRef, options: BackendOptions) -> ModelProbe:
             servers = asyncio.run(_servers(ref))
             _refuse_unknown(ref, servers)
             if all(server.problem for server in servers):
-                return seen(problem="no server answers questions about pictures", servers=servers)
+                return seen(problem="no server answers questions about images", servers=servers)
         return seen(servers=servers, **_answers(backend, ref))
     except BackendError as error:
         return seen(problem=str(error), servers=servers)
@@ -177,7 +177,7 @@ async def _problem(client: Client, limit: float, ask: Witness) -> str:
         except BackendError as error:
             return str(error)
         else:
-            return problem and f"it answers without a picture, and not with one: {problem}"
+            return problem and f"it answers without an image, and not with one: {problem}"
     return problem
 
 
@@ -250,7 +250,7 @@ def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
         found |= {"at_once": _AT_ONCE, "at_once_seconds": time.perf_counter() - began}
         found["at_once_failed"] = sum(answer.finish_reason == "error" for answer in together)
     if reaches is False:
-        found["problem"] = f"pictures do not reach the model: {evidence}"
+        found["problem"] = f"images do not reach the model: {evidence}"
     return found
 
 
@@ -262,12 +262,12 @@ def _reach(asked: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]],
     counted = any(count > 0 for count in tokens.values())
     apart = [(_apart(first, again), max(_apart(first, other) for other in others)) for first, again, others in asked]
     if any(shown > max(_ROUNDING, 2 * noise) for noise, shown in apart):
-        return True, "other pictures get other answers"
+        return True, "other images get other answers"
     if all(noise == math.inf for noise, _ in apart):
         said = f"tokens are {'' if counted else 'not '}counted"
         return counted, f"it answers one question in two ways, so that answers do not show it; {said}"
     said = "but tokens are counted" if counted else "and no tokens are counted for them"
-    return counted, f"other pictures get the same answers, {said}"
+    return counted, f"other images get the same answers, {said}"
 
 
 def _apart(one: Prediction, other: Prediction) -> float:

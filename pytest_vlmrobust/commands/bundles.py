@@ -16,7 +16,7 @@ from .arguments import RUN_HELP, Commands, add_command, run_directory, say, shor
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors of reading values of other types than a run writes."""
 _UNTOLD = (
-    "fingerprints of models, digests of datasets and of pictures, keys of answers, earlier gates of the store, and versions and "
+    "fingerprints of models, digests of datasets and of images, keys of answers, earlier gates of the store, and versions and "
     "options in manifest.json were not compared: they cannot be recomputed from a bundle"
 )
 

@@ -50,7 +50,7 @@ def _data(options: argparse.Namespace) -> int:
     if found.refusal:
         complain(f"a run with these data is refused: {found.refusal}")
     if found.unread:
-        count = quantity(len(found.unread), "picture")
+        count = quantity(len(found.unread), "image")
         more = [f"… and {len(found.unread) - NAMED} more"] if len(found.unread) > NAMED else []
         raise UsageError("\n  ".join([f"{count} cannot be read; mend or remove these rows:", *found.unread[:NAMED], *more]))
     return int(bool(found.refusal))

@@ -177,7 +177,7 @@ def _lines(found: ModelProbe) -> Iterator[tuple[str, str]]:
         yield "choices", f"are answered by {found.answer}"
         yield "pictures", {True: "reach it: ", False: "DO NOT REACH IT: ", None: ""}[found.pictures] + found.evidence
         counted = ", ".join(f"{size}: {count}" for size, count in found.picture_tokens.items())
-        yield "tokens", f"of one picture, by its size: {counted}" if counted else "of pictures are not counted"
+        yield "tokens", f"of one image, by its size: {counted}" if counted else "of images are not counted"
         yield "latency", f"{_duration(found.latency_seconds)}, the first answer after {_duration(found.first_seconds)}"
         yield "at once", _at_once(found)
     yield ("usable", "yes") if found.usable else ("UNUSABLE", found.problem)

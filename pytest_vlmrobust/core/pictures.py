@@ -25,6 +25,6 @@ def open_picture(source: Path | IO[bytes]) -> Image.Image:
     try:
         return Image.open(source, formats=FORMATS)
     except UnidentifiedImageError as error:  # its words name an object of Python's, by its place in memory
-        raise UnidentifiedImageError("it begins like no picture of a format that is read here") from error
+        raise UnidentifiedImageError("it begins like no image of a format that is read here") from error
     except KeyError as unknown:
-        raise UnidentifiedImageError(f"no picture of a format that is read here: {', '.join(FORMATS)}") from unknown
+        raise UnidentifiedImageError(f"no image of a format that is read here: {', '.join(FORMATS)}") from unknown

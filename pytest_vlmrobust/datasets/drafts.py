@@ -79,7 +79,7 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
     samples = tuple(_sample(draft, draft.task or _usual_task(draft, mixed=bool(others)), problems) for draft in drafts)
     problems.raise_any()
     said = "by their EXIF orientation, which is not applied: models see them as they are stored. Save them upright"
-    problems.note(problems.turned, *(f"{row} turned in viewers, {said}" for row in ("picture is", "pictures are")))
+    problems.note(problems.turned, *(f"{row} turned in viewers, {said}" for row in ("image is", "images are")))
     return samples
 
 
@@ -327,14 +327,14 @@ def _notes(questions: Sequence[Sample], copies: Sequence[dict[int, Sample]], pat
     if short:
         sample, absent = short[0]
         notes.append(
-            f"{path}: {len(short)} of {quantity(len(questions), 'question')} lack pictures of some sizes (the first: "
-            f"{sample.id!r} has none of {', '.join(map(str, absent))} pixels). Those rungs are made of the largest picture"
+            f"{path}: {len(short)} of {quantity(len(questions), 'question')} lack images of some sizes (the first: "
+            f"{sample.id!r} has none of {', '.join(map(str, absent))} pixels). Those rungs are made of the largest image"
         )
     if copies:
         first = next(iter(copies[0].values()))
         notes.append(
             f"{path}: {quantity(len(copies), 'question has', 'questions have')} the words and the answer of an earlier one (the "
-            f"first: {first.id!r}): their order at each size decides which rows are about one picture"
+            f"first: {first.id!r}): their order at each size decides which rows are about one image"
         )
     return notes
 
@@ -543,7 +543,7 @@ class Rows:
         except ValueError:
             x1 = y1 = x2 = y2 = width = height = 0.0
         if not (0 <= x1 < x2 <= width < MOST_PIXELS and 0 <= y1 < y2 <= height < MOST_PIXELS):
-            expected = "a box with an area, in pixels and inside of its picture"
+            expected = "a box with an area, in pixels and inside of its image"
             self.problems.add(
                 place, self.layout.box["x1"], ", ".join(f"{edge} {text}" for edge, text in written.items()), expected
             )

@@ -196,7 +196,7 @@ def _group_size_text(group: str, members: int) -> str:
 
 def _table_row(entity: Entity, folder: Path) -> dict[str, str]:
     if not isinstance(entity.image, FileImage):
-        raise TypeError(f"{entity.id}: not the picture of a folder")
+        raise TypeError(f"{entity.id}: not the image of a folder")
     file = Path(os.path.relpath(entity.image.path.absolute(), folder)).as_posix()
     boxes = {attribute: written_box(box) for attribute, box in entity.boxes.items()}
     known = {"file": file, "identity": entity.label, "group": entity.group, "category": entity.category}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LEAST_EDGE = 64
 """Width and height of an image in pixels, at least: in less, a face is hardly one."""
 _BOX = "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"
-_PIXEL = "a box of one pixel or more in width and height: edges are in pixels, not in shares of the picture"
+_PIXEL = "a box of one pixel or more in width and height: edges are in pixels, not in shares of the image"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_ID = 40
 _NUMBER = re.compile(r"\s*-?[0-9]+(\.[0-9]*)?\s*")
@@ -84,7 +84,7 @@ class FolderReader:
         self._check_sizes(drafts)
         self.problems.raise_any()
         if not drafts:
-            raise DatasetError(f"{self.table} has no rows: expected one for each picture")
+            raise DatasetError(f"{self.table} has no rows: expected one for each image")
         features = tuple(draft.features for draft in drafts if draft.features is not None)
         return FolderContents(_entities(drafts), features, tuple(self._notes(drafts)))
 
@@ -97,8 +97,8 @@ class FolderReader:
         written = row.cells["file"]
         path = self.folder / written
         if why := _why_no_file(path):
-            downloads = " (nothing is downloaded: save the picture in the folder)" if "://" in written else ""
-            self.problems.add(row.place, "file", written, f"a picture; {why}{downloads}.{_near_file(path)}")
+            downloads = " (nothing is downloaded: save the image in the folder)" if "://" in written else ""
+            self.problems.add(row.place, "file", written, f"an image; {why}{downloads}.{_near_file(path)}")
             return self.folder
         return path
 
@@ -128,11 +128,11 @@ class FolderReader:
             spelled, first = identities.setdefault(_alike(draft.identity), (draft.identity, draft.place))
             if first is not draft.place:
                 apart = f", as {spelled!r}: case, blanks and Unicode forms tell nobody apart" if spelled != draft.identity else ""
-                expected = f"one picture of each identity: line {first.line} has one already{apart}"
+                expected = f"one image of each identity: line {first.line} has one already{apart}"
                 self.problems.add(draft.place, "identity", draft.identity, expected)
             first = files.setdefault(draft.path, draft.place)
             if first is not draft.place and draft.path != self.folder:
-                self.problems.add(draft.place, "file", draft.path.name, f"a picture of its own: line {first.line} has this one")
+                self.problems.add(draft.place, "file", draft.path.name, f"an image of its own: line {first.line} has this one")
             for column, group in {"group": draft.group, **draft.groupings}.items():
                 spelled, first = groups.setdefault((column, _alike(group)), (group, draft.place))
                 if spelled != group:
@@ -171,7 +171,7 @@ class FolderReader:
         first = self._pixels.setdefault(pixels_digest(picture), draft.place)
         if first is not draft.place and first.row != draft.place.row:
             self.problems.add(
-                draft.place, "file", draft.path.name, f"another picture than line {first.line}: every pixel is the same"
+                draft.place, "file", draft.path.name, f"another image than line {first.line}: every pixel is the same"
             )
         if self.settings.encoder is None:
             draft.features = pixel_features(picture)
@@ -182,10 +182,10 @@ class FolderReader:
     def _single_face(self, draft: _Draft, faces: Faces) -> Mapping[str, Box]:
         if len(faces) == 1 and len(faces[0]) == len(self.settings.attributes):
             return faces[0]
-        problem = "several faces" if len(faces) > 1 else "a face that is partly outside of the picture" if faces else "no face"
+        problem = "several faces" if len(faces) > 1 else "a face that is partly outside of the image" if faces else "no face"
         self.problems.messages.append(
             f"{draft.place}: MediaPipe found {problem} in {draft.path}, expected one face. Write its boxes into the table, crop "
-            "the picture, or remove the row"
+            "the image, or remove the row"
         )
         return {}
 
@@ -193,7 +193,7 @@ class FolderReader:
         width, height = draft.size
         for attribute, (x1, y1, x2, y2) in draft.boxes.items():
             if x1 < 0 or y1 < 0 or x2 > width or y2 > height:
-                expected = f"a box inside of the picture, which has {width} x {height} pixels"
+                expected = f"a box inside of the image, which has {width} x {height} pixels"
                 self.problems.add(draft.place, attribute, (x1, y1, x2, y2), expected)
         left, right = draft.boxes.get("left_eye"), draft.boxes.get("right_eye")
         if left and right and left[0] + left[2] >= right[0] + right[2]:
@@ -211,7 +211,7 @@ class FolderReader:
     def _notes(self, drafts: Sequence[_Draft]) -> Iterator[str]:
         if turned := [draft for draft in drafts if draft.is_turned]:
             yield (
-                f"{self.table}: {len(turned)} of {len(drafts)} pictures have an EXIF orientation, which is not applied: "
+                f"{self.table}: {len(turned)} of {len(drafts)} images have an EXIF orientation, which is not applied: "
                 f"models and boxes use the pixels as they are stored (the first: {turned[0].place}). Save "
                 "them upright"
             )

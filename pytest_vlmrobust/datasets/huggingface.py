@@ -113,7 +113,7 @@ def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout
     if known is None:
         looked = ", ".join(str(file) for file in files)
         raise DatasetError(
-            f"{source}: no record says which of its columns is the question, the answer, the picture. Looked for {looked}, and "
+            f"{source}: no record says which of its columns is the question, the answer, the image. Looked for {looked}, and "
             "among the benchmarks' hub ids. Write that file: about, kinds, and under 'hub' a list with one layout's columns"
         )
     return known
@@ -213,10 +213,10 @@ class _HubTable:
         drafts = [draft for number, cells in self._read_rows() if (draft := self._draft(number, cells))]
         samples = finish(drafts, self.problems, self.rows.layout.columns_of("id")[0])
         if not samples:
-            raise DatasetError(f"{self.source} has no row with a question and a picture: expected one at least")
+            raise DatasetError(f"{self.source} has no row with a question and an image: expected one at least")
         notes = [*self.problems.notes, *self.rows.notes(str(self.source))]
         if bare := self.without_picture:
-            lacking = quantity(len(bare), "row has no picture and is", "rows have no picture and are")
+            lacking = quantity(len(bare), "row has no image and is", "rows have no image and are")
             notes.append(f"{self.source}: {lacking} left out (the first: {bare[0]})")
         if sizes := self.rows.benchmark.sizes:
             samples, of_sizes = put_together(samples, sizes, str(self.source))
@@ -269,7 +269,7 @@ def _bytes(value: Any, where: str) -> bytes:
         return value
     if isinstance(value, str):
         return from_base64(value, where)
-    raise ImageError(f"{where}: found {type(value).__name__}, expected a picture, its bytes or their base64 text")
+    raise ImageError(f"{where}: found {type(value).__name__}, expected an image, its bytes or their base64 text")
 
 
 def _file(path: str, where: str) -> bytes:

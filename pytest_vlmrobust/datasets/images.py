@@ -177,7 +177,7 @@ _NO_BLANKS = str.maketrans("", "", " \t\r\n")
 
 def _of_bearable_size(image: Image.Image) -> Image.Image:
     if image.width * image.height > MOST_PIXELS:
-        raise ValueError(f"{image.width} x {image.height} pixels are more than {MOST_PIXELS}: make the picture smaller")
+        raise ValueError(f"{image.width} x {image.height} pixels are more than {MOST_PIXELS}: make the image smaller")
     return image
 
 
@@ -187,7 +187,7 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16"):
         return _from_16_bits(image).convert("RGB")
     if image.mode in {"I", "F"}:
-        raise ValueError("32-bit pixels have no fixed range: save the picture with 8 or 16 bits")
+        raise ValueError("32-bit pixels have no fixed range: save the image with 8 or 16 bits")
     if image.has_transparency_data:
         layer = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", layer.size, WHITE), layer).convert("RGB")

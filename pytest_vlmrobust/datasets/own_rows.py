@@ -186,7 +186,7 @@ class _Row:
     def _images(self, pictures: list[Any]) -> tuple[ImageSource, ...]:
         key = "image" if "image" in self.row else "images"
         if not pictures or not all(isinstance(picture, str | bytes) and picture for picture in pictures):
-            self._wrong(key, "a path, a data: URL or base64 (a list of them for several pictures)")
+            self._wrong(key, "a path, a data: URL or base64 (a list of them for several images)")
             return ()
         return tuple(image for number in range(len(pictures)) if (image := self._image(key, pictures, number)) is not None)
 
@@ -209,7 +209,7 @@ class _Row:
             if is_turned(start_of_base64(written)):
                 self.rows.problems.turned.append(self.place)
             return self.inline(number, hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest(), where)
-        downloads = " (nothing is downloaded: save the picture beside the file)" if "://" in written else ""
+        downloads = " (nothing is downloaded: save the image beside the file)" if "://" in written else ""
         self.rows.problems.add(self.place, key, written, f"an image file, a data: URL or base64; no file {path}{downloads}")
         return None
 

@@ -197,7 +197,7 @@ class _Table:
         samples = finish(drafts, self.problems, self.id_column)
         self.notes.extend(self.problems.notes)
         if not samples:
-            raise DatasetError(f"{self.path} has no row with a question and a picture: expected one at least")
+            raise DatasetError(f"{self.path} has no row with a question and an image: expected one at least")
         if sizes := self.mapped.benchmark.sizes:
             samples, notes = put_together(samples, sizes, self.path)
             self.notes.extend(notes)
@@ -241,7 +241,7 @@ class _Table:
     def _with_pictures(self) -> list[_Row]:
         bare = [row for row in self.read if not row.has_picture]
         if bare:
-            lacking = quantity(len(bare), "row has no picture and is", "rows have no picture and are")
+            lacking = quantity(len(bare), "row has no image and is", "rows have no image and are")
             self.notes.append(f"{self.path}: {lacking} left out (the first: {bare[0].place})")
         return [row for row in self.read if row.has_picture]
 
@@ -262,7 +262,7 @@ class _Table:
         if holder is None:
             return (), row.digest
         if holder.pictures:
-            where = f"{row.place}, column 'image'" + (f" (the picture of {holder.place})" if holder is not row else "")
+            where = f"{row.place}, column 'image'" + (f" (the image of {holder.place})" if holder is not row else "")
             column = self.header.index("image")
             images = (FieldImage(holder.span, column, position, holder.digest, where) for position in range(holder.pictures))
             return tuple(images), holder.digest
@@ -274,7 +274,7 @@ class _Table:
             expected = f"base64 of an image, or (as a text of {LONGEST_REFERENCE} characters or less) the index of another row"
             self.problems.add(row.place, "image", row.reference, expected)
         elif not holder.pictures:
-            expected = f"the index of a row that holds a picture itself (line {holder.place.line} does not)"
+            expected = f"the index of a row that holds an image itself (line {holder.place.line} does not)"
             self.problems.add(row.place, "image", row.reference, expected)
             return None
         return holder

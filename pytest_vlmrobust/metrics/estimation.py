@@ -111,7 +111,7 @@ def _bounds(record: Metric, table: ScoreTable, setting: str | None, confidence: 
 def _settings_note(table: ScoreTable) -> str:
     """Returns the number of settings behind a value, for metrics without a published number of settings."""
     if set(table.by_setting) == {CLEAN_NAME}:
-        return "on original pictures"
+        return "on original images"
     return f"over {len(table.by_setting)} setting{'s' if len(table.by_setting) > 1 else ''}"
 
 

@@ -44,7 +44,7 @@ def does_the_task(table: ScoreTable, _setting: str | None = None) -> str:
     are missing, the result is unknown.
     """
     if table.no_image is None or not table.samples or np.isnan(table.no_image).all():
-        return "there are no scores without the pictures, so it is unknown whether the model does the task"
+        return "there are no scores without the images, so it is unknown whether the model does the task"
     return _not_above(table, table.no_image, 0.0, "without")
 
 
@@ -64,13 +64,13 @@ def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
 def _not_above(table: ScoreTable, other: Scores, margin: float, whence: str) -> str:
     """Returns that the gain over other scores is not shown to exceed a margin, or an empty string."""
     if np.isnan(table.clean).all():
-        return "there are no scores with the pictures, so it is unknown whether the model does the task"
+        return "there are no scores with the images, so it is unknown whether the model does the task"
     seen, guessed = np.nan_to_num(table.clean, nan=0.0), np.nan_to_num(other, nan=1.0)
     if interval_of_gain(seen, guessed, table.clusters, 1.0 - 2.0 * _TAIL)[0] > margin:
         return ""
     lost = int(np.isnan(table.clean).sum() + np.isnan(other).sum())
     against = f", {quantity(lost, 'missing score counts', 'missing scores count')} against the model" if lost else ""
-    scores = f"{seen.mean():.2f} with the pictures, {guessed.mean():.2f} {whence}, n={table.samples}"
+    scores = f"{seen.mean():.2f} with the images, {guessed.mean():.2f} {whence}, n={table.samples}"
     return f"not shown to do the task: {scores}{against}"
 
 

@@ -103,7 +103,7 @@ class Needs(Enum):
     """Score of each sample without looking at the image: by a guess, or by the same answer to every question, shape (N,)."""
     CONFIDENCES = "confidences", "probabilities of letters", "confidence"
     """Probability of the chosen letter among the letters, under the setting of the cell, shape (N,)."""
-    CLEAN_CONFIDENCES = "clean_confidences", "probabilities of letters on clean pictures"
+    CLEAN_CONFIDENCES = "clean_confidences", "probabilities of letters on clean images"
     """The same without perturbation, shape (N,)."""
     SAME_BY_SETTING = "same_by_setting", "answers under any setting", "same answer", "there are no answers under"
     """1 where the answer under a setting names the same option as the clean one, else 0: setting to shape (N,)."""

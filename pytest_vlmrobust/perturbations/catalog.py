@@ -116,7 +116,7 @@ def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
         record.parameters(level)
     for (record, _), step in zip(steps[:-1], setting.steps, strict=False):
         if record.views:
-            raise SettingError(f"setting {str(setting)!r}: {str(step)!r} makes several pictures of one. Put it last")
+            raise SettingError(f"setting {str(setting)!r}: {str(step)!r} makes several images of one. Put it last")
     kinds = [record.on for record, _ in steps]
     if kinds != sorted(kinds, reverse=True):  # questions before images
         late = str(setting.steps[len(kinds) - 1 - kinds[::-1].index("question")])

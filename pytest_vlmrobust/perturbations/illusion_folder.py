@@ -61,7 +61,7 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
         changes=["colour"],
         keeps_size=False,
         depends_on=digest,
-        source="Perceptual Observatory 9.3, pictures of the user's own",
+        source="Perceptual Observatory 9.3, images of the user's own",
         replace=replace,
     )(illusion)
     return find(name).settings()
@@ -127,7 +127,7 @@ class IllusionFolder:
 
     def _refuse(self, image: Image, variant: str) -> NoReturn:
         raise ImageError(
-            f"{self._name}:{variant}: this picture of {image.shape[1]} x {image.shape[0]} pixels is none of the "
+            f"{self._name}:{variant}: this image of {image.shape[1]} x {image.shape[0]} pixels is none of the "
             f"{len(self._originals)} in {self.folder / ORIGINAL}. Pixels are compared as decoded: store what the dataset gives, "
             f"without loss, and name '{self._name}:{variant}' first in a composed setting"
         )
@@ -173,7 +173,7 @@ def _variant(part: Path, originals: dict[str, Path]) -> dict[str, Path]:
     pictures = _pictures(part)
     if strays := sorted({*pictures} - {*originals}):
         raise UsageError(
-            f"illusions: {pictures[strays[0]]} is a variant of no picture: {part.with_name(ORIGINAL)} has no {strays[0]!r}."
+            f"illusions: {pictures[strays[0]]} is a variant of no image: {part.with_name(ORIGINAL)} has no {strays[0]!r}."
             f"{did_you_mean(strays[0], originals)} Rename the file, or add the original"
         )
     return pictures
@@ -188,5 +188,5 @@ def _pictures(part: Path) -> dict[str, Path]:
             raise UsageError(f"illusions: {pictures[file.stem]} and {file.name} are both {file.stem!r}. Keep one of them")
         pictures[file.stem] = file
     if not pictures:
-        raise UsageError(f"illusions: there are no pictures in {part}. {LAYOUT}")
+        raise UsageError(f"illusions: there are no images in {part}. {LAYOUT}")
     return pictures

@@ -155,13 +155,13 @@ def _check_declared(result: Image, before: Image, step: Step, record: Corruption
     """Refuses a result whose size or number differs from the record; boxes in pixels and requests rely on them."""
     if record.keeps_size and result.shape[-3:] != before.shape:
         raise UsageError(
-            f"perturbation '{step}' returned a picture of {result.shape[-2]} x {result.shape[-3]} pixels for one of "
+            f"perturbation '{step}' returned an image of {result.shape[-2]} x {result.shape[-3]} pixels for one of "
             f"{before.shape[1]} x {before.shape[0]}, and is registered as one that keeps the size. Register it with "
             "keeps_size=False, or return the size that came in"
         )
     if record.views and len(result) != record.views_at(level):
         raise UsageError(
-            f"perturbation '{step}' returned {len(result)} pictures, and its views= announces {record.views_at(level)}. "
+            f"perturbation '{step}' returned {len(result)} images, and its views= announces {record.views_at(level)}. "
             "Make the two agree"
         )
 

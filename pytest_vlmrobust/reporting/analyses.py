@@ -64,7 +64,7 @@ _GAP_CAPTION = (
     "intervals hold together for all groupings of a task and split at 90 %: each of k is at 1 - 0.1 / k."
 )
 _ATTRIBUTE_CAPTION = (
-    "Overlap with the true box in percent, over all answers about the pictures: mean and quartiles; and its signed gap between "
+    "Overlap with the true box in percent, over all answers about the images: mean and quartiles; and its signed gap between "
     "two groups of people in percentage points (The Perceptual Observatory, figure 5). These numbers have no interval."
 )
 _POSITION_CAPTION = (
@@ -82,10 +82,10 @@ _TITLES = {
     CATEGORY_DROPS: ("Questions by how much they suffer", _CATEGORY_CAPTION, "category"),
     LINEAR_TREND: ("Trend over resolutions", _TREND_CAPTION, "category"),
     PATCH_CHANGE: ("Change of PCRI with the grid", _PATCH_CAPTION, "grids"),
-    GROUP_GAPS: ("Gaps between groups of people", _GAP_CAPTION, "grouping, pictures"),
-    ATTRIBUTES: ("Attributes that are to be found", _ATTRIBUTE_CAPTION, "attribute, pictures"),
-    POSITION_GAPS: ("Gaps between positions, by group of people", _POSITION_CAPTION, "group, pictures"),
-    CHAIN_LENGTHS: ("Length of chains of thought and outcome", _CHAIN_CAPTION, "outcome, pictures"),
+    GROUP_GAPS: ("Gaps between groups of people", _GAP_CAPTION, "grouping, images"),
+    ATTRIBUTES: ("Attributes that are to be found", _ATTRIBUTE_CAPTION, "attribute, images"),
+    POSITION_GAPS: ("Gaps between positions, by group of people", _POSITION_CAPTION, "group, images"),
+    CHAIN_LENGTHS: ("Length of chains of thought and outcome", _CHAIN_CAPTION, "outcome, images"),
 }
 """Analysis to the title of its table, its caption, and what a row is about."""
 

@@ -111,7 +111,7 @@ def _coverage(coverage: Coverage) -> str:
     tests = "all tests that are collected" if coverage.tests == "whole" else "any selection of tests"
     suites = f", among them those of {', '.join(coverage.suites)}" if coverage.suites else ""
     rules = "" if coverage.rules == "whole" else "; rules may be about what a run leaves out"
-    blind = "" if coverage.blind_models == "refuse" else "; models that do not look at the pictures are allowed"
+    blind = "" if coverage.blind_models == "refuse" else "; models that do not look at the images are allowed"
     return f"{tests}{suites}; {samples}{rules}{blind}"
 
 

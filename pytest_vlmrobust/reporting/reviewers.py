@@ -57,7 +57,7 @@ def questions() -> tuple[Question, ...]:
 
 def _accuracy(view: RunView) -> str:
     data = sorted({record.dataset for record in view.records if record.setting == CLEAN_NAME and record.measures})
-    return f"accuracy on clean pictures with its interval, on {first_few(data)}" if data else ""
+    return f"accuracy on clean images with its interval, on {first_few(data)}" if data else ""
 
 
 def _robustness(view: RunView) -> str:

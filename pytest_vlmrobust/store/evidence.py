@@ -261,7 +261,7 @@ class Evidence(Database):
         stored = self.pictures(dataset)
         if others := [sample for sample, digests in pictures.items() if not digests.same_as(stored[sample])]:
             raise StoreError(
-                f"{self.path}: the pictures of {first_few(others)} of {dataset} were others when this run first saw them: they "
+                f"{self.path}: the images of {first_few(others)} of {dataset} were others when this run first saw them: they "
                 "were changed while it was reading them. Start the run again"
             )
 

@@ -143,7 +143,7 @@ def _add_views(connection: sqlite3.Connection, clock: TimedLock, draft: Path, so
             rows.run("insert or ignore into views select * from part.views there where {rows}")
     if differing:
         raise StoreError(
-            f"{source}: {quantity(differing, 'picture')} came out otherwise than in a store before it, from the same files, code "
+            f"{source}: {quantity(differing, 'image')} came out otherwise than in a store before it, from the same files, code "
             "and seed. Leave it out, and look for the machine that computes wrongly"
         )
 

@@ -34,11 +34,11 @@ class _AbsentImage:
     sample: str
 
     def load(self) -> NDArray[np.uint8]:
-        raise ImageError(f"sample {self.sample!r}: the evidence of a run holds no pictures. Read them from the dataset")
+        raise ImageError(f"sample {self.sample!r}: the evidence of a run holds no images. Read them from the dataset")
 
     def identity(self) -> str:
         raise ImageError(
-            f"sample {self.sample!r}: the evidence of a run holds no pictures, so that their pixels cannot be compared"
+            f"sample {self.sample!r}: the evidence of a run holds no images, so that their pixels cannot be compared"
         )
 
 

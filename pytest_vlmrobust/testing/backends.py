@@ -132,7 +132,7 @@ def _one_bad_request_spoils_no_other(asked: Asked) -> None:
     mixed = asked.infer([*QUESTIONS[:2], _MALFORMED, *QUESTIONS[2:]])
     asked.require_same([*mixed[:2], *mixed[3:]], together, "beside a request that cannot be answered")
     if asked.sees and mixed[2].finish_reason != "error":
-        asked.fail(f"answers a picture without colours with {_shown(mixed[2])}. Expected finish_reason 'error', and why")
+        asked.fail(f"answers an image without colours with {_shown(mixed[2])}. Expected finish_reason 'error', and why")
 
 
 def _changes_no_picture(asked: Asked) -> None:
@@ -140,7 +140,7 @@ def _changes_no_picture(asked: Asked) -> None:
     asked.infer(QUESTIONS)
     for request, images in zip(QUESTIONS, before, strict=True):
         if not all(np.array_equal(image, old) for image, old in zip(request.images, images, strict=True)):
-            asked.fail(f"writes into the pictures of {request.key!r}: other questions share them. Change a copy")
+            asked.fail(f"writes into the images of {request.key!r}: other questions share them. Change a copy")
 
 
 def _picture_of(word: str, color: int, background: int) -> Image:
@@ -160,11 +160,11 @@ def _looks_at_the_pictures(asked: Asked) -> None:
     by_letters = any(one.logprobs for one in found)
     if different == 1 and (by_letters or len({one.text for one in asked.infer(read)}) == 1):
         asked.fail(
-            "answers alike whether it is shown the word CAT on black, DOG on white, both or no picture. "
+            "answers alike whether it is shown the word CAT on black, DOG on white, both or no image. "
             "Pass sees=False if it looks at none"
         )
     if 1 < different < len(views) and all(one.logprobs for one in found):  # texts may well agree
-        asked.fail(f"gives {different} different answers to {len(views)} different views: a picture, or its place, is lost")
+        asked.fail(f"gives {different} different answers to {len(views)} different views: an image, or its place, is lost")
 
 
 def _puts_pictures_at_their_places(asked: Asked) -> None:
@@ -176,10 +176,10 @@ def _puts_pictures_at_their_places(asked: Asked) -> None:
 
     marked, plain = IMAGE_MARK.join(words), "".join(words)
     if _different(*answers((), marked, plain)):
-        asked.fail("sends the marks of pictures (U+FFFC) as text: a question without pictures has them removed")
+        asked.fail("sends the marks of images (U+FFFC) as text: a question without images has them removed")
     middle, first, other = answers(pictures, marked, plain, "Which letter?")
     if all(one.logprobs for one in (middle, first, other)) and _different(first, other) and not _different(middle, first):
-        asked.fail("answers alike whether two pictures stand before the text or in its middle: put each at its mark (U+FFFC)")
+        asked.fail("answers alike whether two images stand before the text or in its middle: put each at its mark (U+FFFC)")
 
 
 def _different(one: Prediction, other: Prediction) -> bool:

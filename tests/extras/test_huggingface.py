@@ -191,7 +191,7 @@ def test_an_absent_column(tmp_path: Path) -> None:
 
 def test_broken_pictures_are_errors_when_loaded_and_absent_ones_are_left_out(tmp_path: Path) -> None:
     rows = [{**ROW["POPE"], "question_id": "1", "image": RED[:50]}, {**ROW["POPE"], "question_id": "2", "image": None}]
-    with pytest.warns(UserWarning, match=r"1 row has no picture and is left out \(the first: .*POPE:2, row 1\)"):
+    with pytest.warns(UserWarning, match=r"1 row has no image and is left out \(the first: .*POPE:2, row 1\)"):
         (sample,) = read(saved(tmp_path / "POPE", *rows))
     with pytest.raises(ImageError, match=r"POPE:1, row 0, column 'image': 50 bytes starting 89504e47.* cannot be decoded"):
         sample.images[0].load()

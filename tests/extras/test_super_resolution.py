@@ -174,7 +174,7 @@ def refused(file: Path, message: str, scene: Scene, **options: Any) -> None:
 
 
 def test_networks_that_do_something_else(weights: Weights, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = r"Expected a network for super-resolution \(SR\) that takes one RGB picture and enlarges it 2 times or more"
+    expected = r"Expected a network for super-resolution \(SR\) that takes one RGB image and enlarges it 2 times or more"
     grey = weights(num_in_ch=1, num_out_ch=1)
     refused(grey, rf"is RealESRGAN Compact for SR: 1 channels in, 1 out, 4 times the size. {expected}", scene)
     same = weights(upscale=1)

@@ -184,7 +184,7 @@ def test_malformed_rows_are_named_with_their_line(project: Project) -> None:
 
 
 def test_an_unreadable_picture_names_its_sample_and_spares_the_other_work(project: Project) -> None:
-    (project.path / "pictures" / "5.png").write_bytes(b"not a picture")
+    (project.path / "pictures" / "5.png").write_bytes(b"not an image")
     result = project.run()
     assert result.ret == 11
     result.stdout.fnmatch_lines(["*pictures/5.png*cannot be decoded*"])

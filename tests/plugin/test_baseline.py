@@ -164,7 +164,7 @@ def test_exchanged_pictures_are_no_verdict_and_named(compared: Project) -> None:
     result = compared.run("--vlm-baseline=first", "--vlm-report=out")
     assert result.ret == 11
     result.stdout.fnmatch_lines(
-        ["*the baseline cannot be compared on data: of 8 samples here, 1 show other pictures there (q3)*the same pictures*"]
+        ["*the baseline cannot be compared on data: of 8 samples here, 1 show other images there (q3)*the same images*"]
     )
     unrelated = ("worst_case_drop", "visual_gain")
     assert {str(one.outcome) for one in records(compared).values() if one.metric not in unrelated} == {"ERROR"}
@@ -194,7 +194,7 @@ def test_a_baseline_without_its_pictures_is_compared_with_a_warning(compared: Pr
     result = compared.run("--vlm-baseline=first")
     assert result.ret == 0
     result.stdout.fnmatch_lines(
-        ["*the baseline does not say which pictures of data it showed (only a clean cell records them): whether they*"]
+        ["*the baseline does not say which images of data it showed (only a clean cell records them): whether they*"]
     )
 
 
@@ -364,7 +364,7 @@ def test_pictures_of_another_seed_are_not_compared(compared: Project, capsys: py
         result = compared.run(*seeded, *more)
         assert result.ret == 4
         text = result.stdout.str() + result.stderr.str()
-        assert "first' was made with --vlm-seed=1234, and this run has --vlm-seed=7: pictures under 1 setting" in text
+        assert "first' was made with --vlm-seed=1234, and this run has --vlm-seed=7: images under 1 setting" in text
         assert "(gaussian_noise:mid) differ there. Run with --vlm-seed=1234, or make a new baseline with --vlm-seed=7" in text
     assert not (compared.path / "out" / "results.json").exists()  # nothing was asked
     alike = compared.run(*seeded, "-k", "clean or flip_v")  # the same pictures, whatever the seed

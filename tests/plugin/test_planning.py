@@ -41,7 +41,7 @@ def test_a_plan_says_what_the_run_then_does(any_project: Project) -> None:
 
 def test_it_reads_no_pixels_and_asks_nothing(project: Project) -> None:
     for picture in (project.path / "pictures").iterdir():
-        picture.write_bytes(b"no picture")
+        picture.write_bytes(b"no image")
     project.script({"setting": "*", "error": "asked"})
     plan = project.run("--vlm-plan")
     assert row(plan)[4] == str(PASSES)

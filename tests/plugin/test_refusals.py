@@ -28,7 +28,7 @@ def test_refusing_without_the_picture_is_go_and_is_said(any_project: Project) ->
     policy.write_text(f"{policy.read_text()}coverage: {{blind_models: allow}}\n")  # saying B at random is right each time here
     result = any_project.run("--vlm-report=out")
     assert result.ret == 0, result.stdout.str()
-    said = f"{SAMPLES} of {SAMPLES} answers of model without the pictures could not be read and count as guesses"
+    said = f"{SAMPLES} of {SAMPLES} answers of model without the images could not be read and count as guesses"
     result.stdout.fnmatch_lines([f"note *: {said}"])
     found = records(any_project)
     (gain,) = found["model-data-visual_gain"]["measures"]
@@ -66,8 +66,7 @@ def test_a_model_that_always_says_the_same_is_no_go_by_rules_on_drops_alone(proj
     assert result.ret == 10
     text = " ".join(result.stdout.str().split())
     assert (
-        "model is not shown to look at the pictures of data: with them it scores 0.0 pp more than without, 90 % interval -"
-        in text
+        "model is not shown to look at the images of data: with them it scores 0.0 pp more than without, 90 % interval -" in text
     )
     assert "(coverage blind_models: refuse, built-in default)" in text
     project.write("policy.yaml", DROPS.format("coverage: {blind_models: allow}"))
@@ -84,7 +83,7 @@ def test_a_rule_on_visual_gain_decides_by_itself(project: Project) -> None:
     assert project.run().ret == 0
 
 
-# Models that the pictures do not reach, in a gate of its own: enough questions to ask a few of them once more.
+# Models that the images do not reach, in a gate of its own: enough questions to ask a few of them once more.
 
 DEAF = """
 from pytest_vlmrobust.backends import backends
@@ -133,10 +132,10 @@ def test_a_model_whose_template_drops_the_pictures_is_warned_of_everywhere_and_n
     large.write("suite/test_suite.py", SUITE.replace('"no_image", ', "").replace(', "visual_gain"', ""))  # no test withholds them
     result = ask(large, "0")
     assert result.ret == 10
-    said = "m answers 12 questions the same when it is shown the pictures of other questions"
+    said = "m answers 12 questions the same when it is shown the images of other questions"
     printed = " ".join(result.stdout.str().split())
     assert said in printed
-    assert "m is not shown to look at the pictures of data: with them it scores 0.0 pp more than without" in printed
+    assert "m is not shown to look at the images of data: with them it scores 0.0 pp more than without" in printed
     for name in ("out/summary.md", "out/report.html", "out/results.json"):
         assert said in (large.path / name).read_text(), name
     assert 'name="vlm.metric.same_when_exchanged_rate" value="1' in (large.path / "junit.xml").read_text()
@@ -154,10 +153,7 @@ def test_a_model_that_sees_no_picture_and_refuses_where_there_is_none_is_not_go(
     result = ask(large, "0", deaf=deaf)
     assert result.ret == 10
     said = " ".join(result.stdout.str().split())
-    assert (
-        "m is not shown to look at the pictures of data: it answers 12 questions the same with the pictures of others, and"
-        in said
-    )
+    assert "m is not shown to look at the images of data: it answers 12 questions the same with the images of others, and" in said
     large.write("policy.yaml", DROPS.format("coverage: {blind_models: allow}").replace("}]", f"}}{rule}]"))
     assert ask(large, "0", deaf=deaf).ret == 0
 
@@ -165,7 +161,7 @@ def test_a_model_that_sees_no_picture_and_refuses_where_there_is_none_is_not_go(
 def test_a_model_that_looks_is_go_and_its_probes_can_be_computed_again(large: Project) -> None:
     result = ask(large, LOOKS)
     assert result.ret == 0, result.stdout.str()
-    assert "when it is shown the pictures" not in result.stdout.str()
+    assert "when it is shown the images" not in result.stdout.str()
     found = {one["metric"]: one["value"] for one in records(large)["m-data-clean"]["measures"]}
     assert (found["same_when_exchanged_rate"], found["other_when_alone_rate"]) == (0.0, 0.0)
     (run,) = (large.path / ".vlmrobust" / "runs").iterdir()

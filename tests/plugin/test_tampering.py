@@ -103,7 +103,7 @@ def test_what_cannot_be_compared_is_said(bundle: Path, capsys: pytest.CaptureFix
     assert main(["verify", str(save(files, bundle.with_name("t.zip")))]) == 0
     said = capsys.readouterr().out
     assert "note: models.html: was not compared" in said
-    assert "note: fingerprints of models, digests of datasets and of pictures, keys of answers" in said
+    assert "note: fingerprints of models, digests of datasets and of images, keys of answers" in said
 
 
 def test_a_page_that_says_something_else_differs(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,7 +142,7 @@ def test_check_says_what_a_policy_holds(tmp_path: Path, capsys: Captured, monkey
     counts, first, _, *table = capsys.readouterr().out.splitlines()
     assert counts == "2 rules, 1 waiver"
     assert re.fullmatch("sha256 [0-9a-f]{64}", first)
-    assert table[1].split() == ["low", "accuracy_drop", "low", "<=", "0.05", "interval", "policy.yaml:3"]
+    assert table[1].split() == ["low", "accuracy_drop", "low", "<=", "5", "pp", "interval", "3"]
     Path("policy.yaml").write_text(f"# a comment\n{POLICY}")
     main(["check", "policy.yaml"])
     assert capsys.readouterr().out.splitlines()[1] == first
@@ -334,7 +334,7 @@ def test_check_warns_of_every_suite_and_names_what_it_cannot_tell(tmp_path: Path
     assert main(["check", "resbench", str(own), "--samples", "100"]) == 0
     out = capsys.readouterr().out
     assert "note: not checked at this size: kept (corpus_drop)" in out
-    assert "rule no-step-down (largest_downward_step <= 0.06" in out
+    assert "rule no-step-down (largest_downward_step <= 6 pp" in out
     assert main(["check", "pcri", "--samples", "30"]) == 0
     assert "rule context-helps (pcri_matched >= -0.1" in capsys.readouterr().out
 

@@ -93,7 +93,7 @@ class ImageEncoder:
             raise
         except Exception as error:  # whatever the library raises about a checkpoint
             raise ModelError(
-                f"encoder {self.folder} cannot embed pictures ({reason(error)}). Expected a checkpoint of an image encoder, with "
+                f"encoder {self.folder} cannot embed images ({reason(error)}). Expected a checkpoint of an image encoder, with "
                 "its image processor, that the installed transformers supports"
             ) from error
         return np.asarray(torch.cat(parts).numpy(), np.float32)
@@ -125,7 +125,7 @@ class ImageEncoder:
             features = _features(model, inputs, pools=pools)
         if len(features) != len(batch) or not bool(torch.isfinite(features).all()):
             raise ModelError(
-                f"encoder {self.folder}: {type(model).__name__} makes {len(features)} embeddings of {len(batch)} pictures, or "
+                f"encoder {self.folder}: {type(model).__name__} makes {len(features)} embeddings of {len(batch)} images, or "
                 "some that are not finite. Expected one for each, as of an image encoder such as CLIP, SigLIP, DINOv2 or ViT"
             )
         return features

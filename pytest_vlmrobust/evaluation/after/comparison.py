@@ -102,7 +102,7 @@ def _missing_picture_notes(runs: Mapping[str, Baseline], datasets: set[str]) -> 
     """Returns a sentence for each run that has no image digests."""
     lacking = {name: sorted(datasets.intersection(run.without_pictures)) for name, run in runs.items()}
     return tuple(
-        f"{name} does not say which pictures of {', '.join(affected)} it showed (only a clean cell records them): whether "
+        f"{name} does not say which images of {', '.join(affected)} it showed (only a clean cell records them): whether "
         "they are the same was not compared"
         for name, affected in lacking.items()
         if affected
@@ -257,7 +257,7 @@ def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
         f"are not in {entry.where!r}": before.keys() - common,
         f"are only in {entry.where!r}": after.keys() - common,
         "ask something else": {name for name in common if before[name] != after[name]},
-        "show other pictures": {name for name in common & shown.keys() & own.keys() if not shown[name].same_as(own[name])},
+        "show other images": {name for name in common & shown.keys() & own.keys() if not shown[name].same_as(own[name])},
     }
     if differences := [f"{len(ids)} {what} ({first_few(sorted(ids), SHOWN)})" for what, ids in differ.items() if ids]:
         raise DatasetError(
@@ -275,7 +275,7 @@ def differing_conditions(entries: Sequence[Entry], datasets: Iterable[str]) -> l
         return []
     lacking = {entry.where: sorted({*datasets}.intersection(entry.run.without_pictures)) for entry in entries}
     notes = [
-        f"{where} does not say which pictures of {', '.join(names)} it showed: they were not compared"
+        f"{where} does not say which images of {', '.join(names)} it showed: they were not compared"
         for where, names in lacking.items()
         if names
     ]
@@ -287,7 +287,7 @@ def differing_conditions(entries: Sequence[Entry], datasets: Iterable[str]) -> l
         known = {where: value for where, value in values.items() if value is not None}
         if len(set(known.values())) > 1:
             each = ", ".join(f"{value} in {where}" for where, value in known.items())
-            notes.append(f"the runs have different {what} ({each}): perturbed pictures may differ")
+            notes.append(f"the runs have different {what} ({each}): perturbed images may differ")
     return notes
 
 

@@ -80,7 +80,7 @@ class RunPictures:
                 return stored, "image/webp"
             _, _, view = self._view(dataset, sample, setting)
             if not 0 <= number < len(view.images):
-                raise DatasetError(f"sample {sample!r} of {dataset!r} has no picture {number} under {setting}")
+                raise DatasetError(f"sample {sample!r} of {dataset!r} has no image {number} under {setting}")
             image = view.images[number]
         return (encode_thumbnail(image), "image/webp") if small else (_png(image), "image/png")
 
@@ -94,7 +94,7 @@ class RunPictures:
     def _maker(self) -> ViewMaker:
         seed = self._settings.get("vlm_seed")
         if not isinstance(seed, int):
-            raise StoreError(f"{self.run}: its manifest does not say the seed of its pictures")
+            raise StoreError(f"{self.run}: its manifest does not say the seed of its images")
         return ViewMaker(seed)
 
     @property

@@ -220,7 +220,7 @@ def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]]
         else:
             absent = sorted({name for names in lacking.values() for name in names})
             why = f" ({', '.join(absent)})" if absent else ""
-            left_out.append(f"{dataset}: left out: not all models were asked about clean pictures and about a perturbation{why}")
+            left_out.append(f"{dataset}: left out: not all models were asked about clean images and about a perturbation{why}")
     if not common:
         raise UsageError(f"no cell was measured for all of {', '.join(model.name for model in models)}. {'; '.join(left_out)}")
     return common, left_out
@@ -267,7 +267,7 @@ def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], l
     if several:
         left_out.append(
             f"{dataset}: {quantity(len(several), 'setting does', 'settings do')} not count: "
-            f"{first_few(several, SHOWN)}; they show several pictures of a sample"
+            f"{first_few(several, SHOWN)}; they show several images of a sample"
         )
     by_setting = {name: _align(own, rows) for name, own in scores.items() if name not in several}
     table = SideBySide(_align(_scores(models, dataset, CLEAN), rows), by_setting, groups_of(samples))

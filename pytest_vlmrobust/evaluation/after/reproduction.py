@@ -231,7 +231,7 @@ class _Scores:
                 self.missing[str(cell.setting)] = f"{cell}: {asked} of {quantity(len(self.samples), 'sample')} asked"
         if CLEAN not in known:
             raise _AbsentError(
-                f"{self.entry.where}: {self.missing.get(str(CLEAN), f'{self.dataset} was not asked about clean pictures')}"
+                f"{self.entry.where}: {self.missing.get(str(CLEAN), f'{self.dataset} was not asked about clean images')}"
             )
         suite = set(perturbations.names(self.paper.settings)) if self.paper.settings else None
         single = {
@@ -496,7 +496,7 @@ def _lost_share(table: ScoreTable, about: Mapping[str, str], confidence: float) 
     """Returns the share of the answers that are right on clean images which turn wrong."""
     right = table.clean == 1.0
     if not right.any():
-        return Estimate(math.nan, table.samples, reason="no answer is right on clean pictures")
+        return Estimate(math.nan, table.samples, reason="no answer is right on clean images")
     return metrics.estimate("harmful_flip_rate", rows_of(table, right), about["setting"], confidence)
 
 
@@ -566,7 +566,7 @@ def _parameter(beside: _Beside, value: PublishedValue) -> Reproduced:
     if sizes := font_sizes(perturbation, level):
         word = "; ".join(f"{size} at {picture}" for picture, size in sizes.items())
         off = max(abs(size - value.number) for size in sizes.values())
-        ours = Estimate(max(sizes.values()), 0, reason="letters grow with pictures of more than 640 x 480 pixels")
+        ours = Estimate(max(sizes.values()), 0, reason="letters grow with images of more than 640 x 480 pixels")
         return Reproduced(value, value.number, ours, word, agreement=AGREES if off <= 1 else DIFFERS)
     if (seen := measured(perturbation, level)) is not None:
         return beside.compared(value, value.number, seen)

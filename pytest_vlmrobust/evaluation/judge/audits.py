@@ -65,7 +65,7 @@ def fingerprints_of(samples: Sequence[Sample], prompt_mode: str, pictures: Mappi
     """
     if unknown := [sample.id for sample in samples if sample.images and sample.id not in pictures]:
         raise StoreError(
-            f"the pictures of {first_few(unknown)} are not known, from which the order of samples follows. The store, or the "
+            f"the images of {first_few(unknown)} are not known, from which the order of samples follows. The store, or the "
             "evidence of the run, lacks them: run the model again to have another one, or with --vlm-mode=full"
         )
     seen = Counter[str]()
@@ -318,7 +318,7 @@ def _share_of_gain(clean: Scores, blind: Scores, bound: Bound, graded: bool) -> 
 
 def _patch_index(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
     if not clean.sum() > 0:
-        raise ValueError("the index is undefined: no answer about a whole picture is right")
+        raise ValueError("the index is undefined: no answer about a whole image is right")
     limits = []
     if math.isfinite(bound.low):
         limits.append(min_relative_drop(clean, bound.low, graded=graded))

@@ -143,7 +143,7 @@ class Baseline(StoredAnswers):
         if drawn:
             raise DatasetError(
                 f"the baseline {str(self.evidence.path.parent)!r} was made with --vlm-seed={self.seed}, and this run has "
-                f"--vlm-seed={seed}: pictures under {quantity(len(drawn), 'setting')} ({first_few(drawn, _MOST)}) "
+                f"--vlm-seed={seed}: images under {quantity(len(drawn), 'setting')} ({first_few(drawn, _MOST)}) "
                 f"differ there. Run with --vlm-seed={self.seed}, or make a new baseline with --vlm-seed={seed}"
             )
 
@@ -209,7 +209,7 @@ class Baseline(StoredAnswers):
         differ = {
             **(alone if not (self.common and common) else {}),
             "ask something else there": {name for name in common if before[name] != after[name]},
-            "show other pictures there": {
+            "show other images there": {
                 name for name in common & shown.keys() & pictures.keys() if not shown[name].same_as(pictures[name])
             },
         }
@@ -217,9 +217,9 @@ class Baseline(StoredAnswers):
         if differences:
             raise DatasetError(
                 f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(differences)}. "
-                "Expected the same samples in both runs: the same dataset with the same pictures, and the same --vlm-sample. "
+                "Expected the same samples in both runs: the same dataset with the same images, and the same --vlm-sample. "
                 f"{_ADDED if any(alone.values()) and not self.common else ''}"
-                "Where questions or pictures were changed on purpose, run the earlier model on them and compare with that run"
+                "Where questions or images were changed on purpose, run the earlier model on them and compare with that run"
             )
 
 

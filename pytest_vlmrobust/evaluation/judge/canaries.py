@@ -90,11 +90,11 @@ def why_not_changed(measures: Iterable[Measure]) -> str:
         if measure.metric != EXCHANGED_RATE:
             continue
         if measure.value == 1.0:
-            return f"it answers {measure.n} questions the same with the pictures of others"
+            return f"it answers {measure.n} questions the same with the images of others"
         if measure.reason.startswith(WARNING):
-            return "other pictures change no more of its answers than chance explains"
+            return "other images change no more of its answers than chance explains"
         if math.isnan(measure.value) and (measure.reason.startswith(_NOT_ASKED) or SAMPLED not in measure.reason):
-            return f"what other pictures change was {measure.reason}"
+            return f"what other images change was {measure.reason}"
     return ""
 
 
@@ -112,7 +112,7 @@ def warnings_beside(blind: CellResult, clean: CellResult) -> list[Measure]:
     if len(both) < FEWEST or not varied or any(seen != unseen for seen, unseen in both):
         return []
     text = (
-        f"all {len(both)} answers of {blind.cell.model} are the same with the pictures and without: look whether pictures reach "
+        f"all {len(both)} answers of {blind.cell.model} are the same with the images and without: look whether images reach "
         "the model, and whether its chat template drops them"
     )
     return [_warning("same_without_pictures_rate", 1.0, len(both), text)]
@@ -158,13 +158,13 @@ def _of_other_pictures(model: str, pairs: Sequence[Pair], again: Sequence[Pair])
         return Measure(EXCHANGED_RATE, same, n=count)
     if changed:
         text = (
-            f"{changed} of {count} answers of {model} are others with the pictures of other questions, and chance explains that: "
+            f"{changed} of {count} answers of {model} are others with the images of other questions, and chance explains that: "
             f"{sum(_has_changed(*pair) for pair in again)} of {len(again)} are others when asked once more with their own"
         )
     else:
         text = (
-            f"{model} answers {count} questions the same when it is shown the pictures of other questions: look whether "
-            "pictures reach it, whether its chat template drops them, and whether each request has its own"
+            f"{model} answers {count} questions the same when it is shown the images of other questions: look whether "
+            "images reach it, whether its chat template drops them, and whether each request has its own"
         )
     return _warning(EXCHANGED_RATE, same, count, text)
 
@@ -262,8 +262,8 @@ def _blind_to_pictures(model: str, answered: Sequence[Answered]) -> list[Measure
     if count < FEWEST or any(len(set(map(_answer, rows))) > 1 for rows in asked_anew):
         return []
     text = (
-        f"{model} gives each of {len(asked_anew)} questions one answer whatever the picture shows, in {count} samples of which "
-        "the right answers differ: look whether pictures reach the model"
+        f"{model} gives each of {len(asked_anew)} questions one answer whatever the image shows, in {count} samples of which "
+        "the right answers differ: look whether images reach the model"
     )
     return [_warning("same_for_pictures_rate", 1.0, count, text)]
 

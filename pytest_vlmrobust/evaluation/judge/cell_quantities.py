@@ -101,7 +101,7 @@ def _asks_yes_or_no(test: PlannedTest) -> bool:
     reference="VLM-RobustBench section 3.1, equation 1, over part of the samples (our companion)",
     validity="a sample whose answer stays right",
     unsuited="It is only as good as the dataset's marks: where a right answer changes without a mark, a model that "
-    "follows the picture is charged with a loss. Its samples differ between settings; rank "
+    "follows the image is charged with a loss. Its samples differ between settings; rank "
     "those that change no answers by `accuracy_drop`.",
     interval="That of `accuracy_drop`.",
 )
@@ -164,7 +164,7 @@ def unparsed_increase(scores: CellScores) -> Estimate | None:
     suite=CORRUPTIONS,
     reference="after ReliableVQA (Whitehead et al. 2022, abstention), as models refuse by themselves (our companion)",
     validity="answers are written text",
-    unsuited="To refuse a picture that shows nothing is right. Use `unparsed_increase` for all answers that cannot be read.",
+    unsuited="To refuse an image that shows nothing is right. Use `unparsed_increase` for all answers that cannot be read.",
     interval="That of `accuracy`.",
 )
 def refused_share(scores: CellScores) -> Estimate | None:
@@ -263,8 +263,8 @@ def _readable(result: CellResult) -> NDArray[np.float64]:
     bounds=(-1.0, 1.0),
     suite="resolution",
     reference="Res-Bench table 3",
-    unsuited="It is a gain over the same small picture, and may leave most of what its size costs. Use "
-    "`accuracy_drop` for the rest, against the picture in full size.",
+    unsuited="It is a gain over the same small image, and may leave most of what its size costs. Use "
+    "`accuracy_drop` for the rest, against the image in full size.",
     interval="That of a gain: the score interval of paired 0/1 scores, guarded Student's t for graded ones.",
 )
 def preprocessing_gain(scores: CellScores) -> Estimate:
@@ -388,7 +388,7 @@ def text_preference(scores: CellScores) -> Estimate:
         wanted = sample.original_letters.get(sample.target_of_attack, sample.target_of_attack)
         differ = wanted and clean.answer is not None and before != wanted
         flags.append(after == wanted if differ and (score.state == "error" or after in {before, wanted}) else None)
-    return _estimate_share(scores, flags, "no answer follows the note or the picture where the two differ")
+    return _estimate_share(scores, flags, "no answer follows the note or the image where the two differ")
 
 
 @cell_quantity(

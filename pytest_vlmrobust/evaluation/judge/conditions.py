@@ -55,7 +55,7 @@ from .loopholes import warnings as loophole_warnings
 from .scopes import KnownNames, idle_cap, is_relative, is_summary, shows_looking
 
 _WAYS_OUT = "add a rule on visual_gain, ask more samples, or allow it with coverage: {blind_models: allow}"
-_ALLOW = "look whether pictures reach it, or allow it with coverage: {blind_models: allow}"
+_ALLOW = "look whether images reach it, or allow it with coverage: {blind_models: allow}"
 _REGISTER = " One of your own is known once a conftest.py that is collected registers it"
 _SERVED = "openai"
 """The backend of models that others serve."""
@@ -253,7 +253,7 @@ class Conditions:
                 changed = "" if broken else self._why_not_changed(clean, needed=not bounded)
                 why = f"{without}, no blocking rule bounds its visual_gain" if without else changed
                 if why:
-                    fact = f"{name} is not shown to look at the pictures of {dataset}: {why}"
+                    fact = f"{name} is not shown to look at the images of {dataset}: {why}"
                     advice = _WAYS_OUT if without else _ALLOW
                     allowed = coverage.blind_models is BlindModels.ALLOW
                     lacks.append(
@@ -261,7 +261,7 @@ class Conditions:
                             "blind_models",
                             coverage.blind_models,
                             fact,
-                            "GO requires that pictures matter",
+                            "GO requires that images matter",
                             advice,
                             allowed=allowed,
                         )
@@ -271,7 +271,7 @@ class Conditions:
     def _why_not_changed(self, clean: Sequence[Record], *, needed: bool) -> str:
         """Returns why nothing shows that other images change the answers to a dataset; empty where something does."""
         if needed and not clean and self.is_whole:
-            return "no test has the setting clean, beside which a few questions are asked with the pictures of others"
+            return "no test has the setting clean, beside which a few questions are asked with the images of others"
         return why_not_changed(measure for record in clean for measure in record.measures)
 
     def _relative_rules(self, policy: Policy) -> list[Rule]:
@@ -293,7 +293,7 @@ class Conditions:
         names = [name for name in self.without_pictures if name in asked]
         if not names:
             return []
-        unknown = f"the baseline does not say which pictures of {', '.join(names)} it showed (only a clean cell records them)"
+        unknown = f"the baseline does not say which images of {', '.join(names)} it showed (only a clean cell records them)"
         advice = "Run the earlier model again with clean tests to record them"
         return [f"{unknown}: whether they are the same was not compared. {advice}"]
 

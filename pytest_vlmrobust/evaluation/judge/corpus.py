@@ -207,7 +207,7 @@ def drop_estimate(scores: CellScores) -> Estimate:
     suite="patches",
     reference="PCRI section 3, equation 1, of the metric that the benchmark publishes",
     validity="the dataset names a metric of its own; the full-image score is at least chance + max(1 pp, 2 standard errors)",
-    unsuited="It has the luck of raw `pcri`: the best of several patches counts, and the whole picture has one "
+    unsuited="It has the luck of raw `pcri`: the best of several patches counts, and the whole image has one "
     "attempt. A corpus metric has no corrected form; bound `pcri_matched`, which reads the samples' own "
     "scores.",
     interval=_CORPUS_INTERVAL,

@@ -515,7 +515,7 @@ def attempts_note(result: CellResult) -> str:
         return ""
     scores = result.by_view
     varied = int((scores.max(axis=1) != scores.min(axis=1)).sum())
-    note = f"{result.cell.setting}: the score of {varied} of {count} samples differs between attempts at the whole picture"
+    note = f"{result.cell.setting}: the score of {varied} of {count} samples differs between attempts at the whole image"
     if varied:
         return note
     return f"{note}: pcri_matched equals pcri here, and may be below 0 only because answers to patches differ by luck"

@@ -196,7 +196,7 @@ def _of_mean_curve(metric: Metric) -> Quantity:
     def estimate(scores: SweepScores) -> Estimate | None:
         return macro_estimate(metric.name, scores.table, scores.samples)
 
-    return Quantity(_mean_curve_facts(metric), applies, estimate, left_out="where all resolutions show the same pictures")
+    return Quantity(_mean_curve_facts(metric), applies, estimate, left_out="where all resolutions show the same images")
 
 
 @lru_cache

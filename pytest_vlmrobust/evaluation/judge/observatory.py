@@ -33,7 +33,7 @@ COVERAGE = "box_coverage"
 LABELS = {
     metrics.Needs.POSITIONS: "positions",
     metrics.Needs.PEOPLE: "groups of people",
-    metrics.Needs.CATEGORIES: f"categories of {LEAST_PICTURES} or more source pictures",
+    metrics.Needs.CATEGORIES: f"categories of {LEAST_PICTURES} or more source images",
 }
 """The noun of each label by which samples are compared."""
 
@@ -235,7 +235,7 @@ def asks_for_grid_cells(test: PlannedTest) -> bool:
     suite=OBSERVATORY,
     reference="our companion of the overlap of boxes (The Perceptual Observatory section 3.3)",
     validity="a task that asks for boxes",
-    unsuited="It counts boxes and not how well they fit: a model that always answers with the whole picture has 1. "
+    unsuited="It counts boxes and not how well they fit: a model that always answers with the whole image has 1. "
     "Use `accuracy`, which is the mean overlap in a task that asks for boxes.",
     interval="Wilson's or the exact interval when each sample gives all or none, otherwise guarded Student's t.",
 )

@@ -284,7 +284,7 @@ def why_no_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
     if Needs.CATEGORIES not in needs or len(large_categories(samples)) > 1:
         return ""
     small = small_categories(needs, samples)
-    return f"fewer than two categories of {LEAST_PICTURES} or more source pictures are known{small and f': {small}'}"
+    return f"fewer than two categories of {LEAST_PICTURES} or more source images are known{small and f': {small}'}"
 
 
 def small_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
@@ -292,7 +292,7 @@ def small_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
     if Needs.CATEGORIES not in needs:
         return ""
     small = [f"{name} ({count})" for name, count in pictures_by_category(samples).items() if count < LEAST_PICTURES]
-    return f"left out, with fewer than {LEAST_PICTURES} source pictures: {first_few(small, len(small))}" if small else ""
+    return f"left out, with fewer than {LEAST_PICTURES} source images: {first_few(small, len(small))}" if small else ""
 
 
 def unseen_names(needs: Iterable[Needs], samples: Sequence[Sample], part: Sequence[Sample]) -> set[str]:

@@ -61,7 +61,7 @@ CATEGORIES = 20
 """Categories of questions, as MMBench has them; fewer where each would be too small to count. All lose alike."""
 _NOT_DRAWN = {
     UNPARSED_INCREASE: "every simulated answer can be read",
-    LABEL_PRESERVING_DROP: "which settings keep the answer of a sample right is known of real pictures only",
+    LABEL_PRESERVING_DROP: "which settings keep the answer of a sample right is known of real images only",
     **dict.fromkeys(
         (CORPUS_SCORE, CORPUS_DROP, CORPUS_PCRI), "the number that a benchmark publishes for all of its answers is not simulated"
     ),

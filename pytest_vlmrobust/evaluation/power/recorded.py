@@ -77,9 +77,9 @@ class Recorded:
         """Returns why answers that a metric needs are not drawn, or an empty string."""
         needs = metrics.get(metric).needs if metric in metrics.names() else ()
         if metrics.Needs.WHOLE_ATTEMPTS in needs and self.attempts is None:
-            return "the run made no attempts at whole pictures"
+            return "the run made no attempts at whole images"
         if metrics.Needs.CATEGORIES in needs and len(self._large) < 2:
-            return f"the run has no two categories of {LEAST_PICTURES} or more source pictures"
+            return f"the run has no two categories of {LEAST_PICTURES} or more source images"
         return not_drawn(metric)
 
     def settings(self, suite: str) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ def recorded_models(run: Path) -> list[Recorded]:
                 cells.setdefault((cell.model, cell.dataset), []).append(cell)
         models = [_recorded_model(answers, own) for own in cells.values() if {CLEAN, NO_IMAGE} <= {cell.setting for cell in own}]
     if not models:
-        raise UsageError(f"{run}: no model of this run answered questions with and without their pictures: nothing to draw from")
+        raise UsageError(f"{run}: no model of this run answered questions with and without their images: nothing to draw from")
     return models
 
 

@@ -73,7 +73,7 @@ def _models() -> tuple[_Model, ...]:
     right = replace(nothing, name="always-right", clean=1.0, blind=nothing.guess)
     return (
         _Model("that loses nothing", nothing),
-        _Model("that loses what the published ones do on small pictures, and nothing else", nothing, curve),
+        _Model("that loses what the published ones do on small images, and nothing else", nothing, curve),
         _Model("that is always right", right),
     )
 

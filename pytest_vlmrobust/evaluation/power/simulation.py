@@ -297,7 +297,7 @@ class Simulation:
     def _outcome(self, rule: Rule, test: MetricKey, estimate: Estimate, table: ScoreTable) -> Outcome:
         needs = metrics.get(test.metric).needs if test.metric in metrics.names() else ()
         if metrics.Needs.CATEGORIES in needs and len({*(table.categories or ())} - {""}) < 2:
-            estimate = replace(estimate, valid=False, reason=f"no two categories of {LEAST_PICTURES} or more source pictures")
+            estimate = replace(estimate, valid=False, reason=f"no two categories of {LEAST_PICTURES} or more source images")
         outcome = self.planned.policy.outcome(rule, test, estimate, today=self.today)
         if outcome is Outcome.PASS and isinstance(table, TaskTable) and test.setting == CLEAN_NAME and table.unseen:
             refused = replace(estimate, valid=False, reason=table.unseen)

@@ -248,7 +248,7 @@ class Evaluator:
             self._unreadable[dataset] = picture_sizes(self.samples(dataset))[1]
         others = [why.partition(": ")[0] for why in self._unreadable[dataset] if why != first]
         named = "; ".join([*others[: NAMED - 1], *([f"{len(others) - NAMED + 1} more"] if len(others) >= NAMED else [])])
-        return f"\n({quantity(len(others) + 1, 'picture')} cannot be read in all; the others: {named})" if others else ""
+        return f"\n({quantity(len(others) + 1, 'image')} cannot be read in all; the others: {named})" if others else ""
 
     def expect(self, wants: Iterable[CellRequest]) -> None:
         """Says what will be asked for next, in this order, so that a model is kept busy with it while it has nothing else to do.

@@ -244,7 +244,7 @@ def image_names(sample: Sample) -> list[str]:
     """Returns how the images of a sample are called: by the option that shows them, else by their number from 1."""
     marked = [*[""] * sample.question.count(IMAGE_MARK), *(n for n, text in sample.options.items() for _ in range(_marks(text)))]
     options = marked if len(marked) == len(sample.images) else [""] * len(sample.images)
-    return [option or f"picture {number}" for number, option in enumerate(options, 1)]
+    return [option or f"image {number}" for number, option in enumerate(options, 1)]
 
 
 def _marks(text: str) -> int:

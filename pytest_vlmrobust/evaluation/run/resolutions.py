@@ -83,7 +83,7 @@ def same_pictures(results: Sequence[CellResult]) -> str:
     alike = list(_by_pictures(results).values())
     if len(alike) != 1 or len(alike[0]) == 1:
         return ""
-    return f"all {len(alike[0])} rungs showed the same pictures, as happens when no picture is larger than the lowest rung"
+    return f"all {len(alike[0])} rungs showed the same images, as happens when no image is larger than the lowest rung"
 
 
 def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
     for rungs in alike:
         by_grid.setdefault(_seen(rungs[0]) or (), []).append(rungs[0])
     found = [
-        f"{_named(rungs)} showed the same pictures, as happens when no picture is larger than the lowest of these"
+        f"{_named(rungs)} showed the same images, as happens when no image is larger than the lowest of these"
         for rungs in alike
         if len(rungs) > 1
     ]
@@ -122,7 +122,7 @@ def why_not_received(results: Sequence[CellResult]) -> tuple[int, str]:
     sizes = [_seen(rung, (*_DETAILS, "prompt_tokens")) for rung in rungs]
     if all(seen is not None for seen in sizes):
         one_size = len(set(sizes)) == 1
-        return (len(rungs), "the pictures of all rungs reached it at one size") if one_size else (0, "")
+        return (len(rungs), "the images of all rungs reached it at one size") if one_size else (0, "")
     answers = {tuple(prediction.text for prediction in rung.predictions) for rung in rungs}
     varied = len(set(next(iter(answers)))) > 1
     return (len(rungs), "it answers each question the same at all rungs") if len(answers) == 1 and varied else (0, "")

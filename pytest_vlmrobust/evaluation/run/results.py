@@ -57,7 +57,7 @@ def counted(setting: Setting, samples: Sequence[Sample], scores: Sequence[Score]
 def said_of_guesses(results: Sequence[CellResult]) -> tuple[str, ...]:
     """Returns, a sentence for each cell, how many answers without the images count as guesses; nothing where none do."""
     return tuple(
-        f"{result.n_guessed} of {result.n_requested} answers of {result.cell.model} without the pictures could not be read and "
+        f"{result.n_guessed} of {result.n_requested} answers of {result.cell.model} without the images could not be read and "
         "count as guesses"
         for result in results
         if result.n_guessed

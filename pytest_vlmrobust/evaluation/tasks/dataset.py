@@ -107,7 +107,7 @@ class TaskDataset:
         if most is not None and most < task.near:
             return (
                 f"{self.name}: {task.near} near neighbours are shown beside the target, and {self.collection.name!r} has "
-                f"{_identities(most + 1)}. Add pictures of others until it has {task.near + 1}"
+                f"{_identities(most + 1)}. Add images of others until it has {task.near + 1}"
             )
         unboxed = self._unboxed
         if len(unboxed) < len(self.collection.entities()) or not unboxed:

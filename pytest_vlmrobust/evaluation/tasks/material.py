@@ -90,7 +90,7 @@ class Material:
         """Refuses duplicate candidates: there would be two right answers, or a wasted candidate."""
         if len({picture.identity() for picture in pictures}) < len(pictures):
             raise DatasetError(
-                f"{self.where}: two of the {len(pictures)} candidates for {entity.id!r} are one and the same picture, so that "
+                f"{self.where}: two of the {len(pictures)} candidates for {entity.id!r} are one and the same image, so that "
                 "the right answer cannot be told. Remove the duplicate from the collection"
             )
 

@@ -146,12 +146,12 @@ def _require_upscaler(spandrel: Any, model: Any, path: Path) -> None:
     colour = (model.input_channels, model.output_channels) == (3, 3)
     if not (takes_a_picture and colour and model.purpose == "SR" and model.scale > 1):
         raise ModelError(
-            f"{path} is {_describe(model)}. Expected a network for super-resolution (SR) that takes one RGB picture and "
+            f"{path} is {_describe(model)}. Expected a network for super-resolution (SR) that takes one RGB image and "
             "enlarges it 2 times or more"
         )
     if model.architecture.id in NOISY:
         raise ModelError(
-            f"{path} is {_describe(model)}, and draws noise that nothing here can seed: the same picture would not give the "
+            f"{path} is {_describe(model)}, and draws noise that nothing here can seed: the same image would not give the "
             "same bytes. Choose a network that draws none"
         )
 

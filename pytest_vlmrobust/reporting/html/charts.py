@@ -251,7 +251,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
         f"Accuracy at each rung of the ladder with its 90 % interval at each point.{collapsed_note}",
         drawing.line(
             rungs,
-            across="long edge of the pictures, pixels",
+            across="long edge of the images, pixels",
             up="accuracy",
             label=f"Accuracy of {sweep.name} by resolution",
             levels=_levels(sweep),
@@ -288,7 +288,7 @@ def collapsed_sizes(rungs: Iterable[Record]) -> set[str]:
 
 def _levels(sweep: Sweep) -> list[tuple[str, float]]:
     """Returns the accuracy on the images as they are and without any, where known."""
-    names = {CLEAN_NAME: "as they are", NO_IMAGE_NAME: "without pictures"}
+    names = {CLEAN_NAME: "as they are", NO_IMAGE_NAME: "without images"}
     cells = {setting: sweep.cell(setting) for setting in names}
     measures = {setting: record.measure_of("accuracy") for setting, record in cells.items() if record is not None}
     return [

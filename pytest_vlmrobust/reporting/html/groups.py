@@ -24,7 +24,7 @@ _SPLITS = {"clean": "as they are", "observatory_id": "augmented", "observatory_o
 _SCORE = "identity_accuracy"
 _GAPS = {"split_group_gap": "groups of people", "split_position_gap": "positions"}
 _MARKS = {"clean": "", "observatory_id": ", augmented", "observatory_ood": ", illusions"}
-PEOPLE = "The ticks of people are the paper's results on its own pictures, and nothing is judged by them."
+PEOPLE = "The ticks of people are the paper's results on its own images, and nothing is judged by them."
 
 
 def scores(sweeps: Sequence[Sweep]) -> Chart | None:
@@ -112,7 +112,7 @@ def _draw(measures: Sequence[tuple[Sweep, Record, Measure, float | None]], axis:
 
 WHOLE_ONLY, PATCH_ONLY = "whole_only", "patch_only"
 KINDS = {
-    WHOLE_ONLY: "Answered from the whole picture only",
+    WHOLE_ONLY: "Answered from the whole image only",
     PATCH_ONLY: "Answered from a patch only",
 }
 _PATCH = re.compile(r"patch (\d+),(\d+)")

@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import BUDGET_METRICS, FAMILY, Measure, Record
 
-_BASELINES = {CLEAN_NAME: "accuracy on the pictures as they are", NO_IMAGE_NAME: "accuracy without pictures"}
+_BASELINES = {CLEAN_NAME: "accuracy on the images as they are", NO_IMAGE_NAME: "accuracy without images"}
 
 
 class Line(NamedTuple):

@@ -26,7 +26,7 @@ STATE_MARKS = {
     "unparsed": Mark("?", "open", "unreadable, counts as wrong"),
     "error": Mark("!", "error", "the inference failed: no score"),
 }
-FLIP_WORDS = {"harmful": "scores less than with the clean picture", "helpful": "scores more than with the clean picture"}
+FLIP_WORDS = {"harmful": "scores less than with the clean image", "helpful": "scores more than with the clean image"}
 SORT_WORDS = {"worst": "worst first", "surest": "wrong and surest first", "data": "as in the data"}
 
 
@@ -195,7 +195,7 @@ def _gallery(
         "side": 0,
     }
     if setting == NO_IMAGE_NAME:
-        return {**content, "problem": "No picture is shown under this setting."}
+        return {**content, "problem": "No image is shown under this setting."}
     try:
         shown = pictures.shown(asked.data, asked.id, setting)
     except VlmRobustError as error:

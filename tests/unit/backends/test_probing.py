@@ -61,7 +61,7 @@ def test_a_server_that_gives_log_probabilities_is_asked_by_letters(server: Model
     seen = probed(server.url)
     assert seen.usable
     assert (seen.model, seen.backend, seen.revision, seen.answer, seen.pictures) == ("ours", "openai", "1", LETTERS, True)
-    assert seen.evidence == "other pictures get other answers"
+    assert seen.evidence == "other images get other answers"
     (only,) = seen.servers
     assert (only.url, only.problem, only.engine, only.models) == (server.url, "", "test-engine", ("m",))
     assert dict(only.ways) == {
@@ -120,7 +120,7 @@ def test_pictures_that_change_nothing_do_not_reach_the_model(server: ModelServer
     server.backend = ScriptedBackend(is_blind, version="1")
     seen = probed(server.url)
     assert (seen.usable, seen.pictures) == (False, False)
-    words = "pictures do not reach the model: other pictures get the same answers, and no tokens are counted for them"
+    words = "images do not reach the model: other images get the same answers, and no tokens are counted for them"
     assert seen.problem == words
 
 
@@ -138,7 +138,7 @@ def test_tokens_of_pictures_are_counted_by_size(server: ModelServer) -> None:
     server.answered = answered  # type: ignore[method-assign]  # a server that counts
     seen = probed(server.url)
     assert seen.picture_tokens == {"224x224": 64, "448x448": 64}
-    assert (seen.usable, seen.evidence) == (True, "other pictures get the same answers, but tokens are counted")
+    assert (seen.usable, seen.evidence) == (True, "other images get the same answers, but tokens are counted")
 
 
 def test_a_server_that_takes_no_pictures_is_of_no_use(server: ModelServer) -> None:
@@ -150,7 +150,7 @@ def test_a_server_that_takes_no_pictures_is_of_no_use(server: ModelServer) -> No
     server.before = refuses
     seen = probed(server.url)
     assert not seen.usable
-    assert "it answers without a picture, and not with one: " in seen.servers[0].problem
+    assert "it answers without an image, and not with one: " in seen.servers[0].problem
     assert "this model takes no images" in seen.servers[0].problem
 
 
@@ -162,7 +162,7 @@ def test_one_of_two_replicas_may_be_out_of_reach(server: ModelServer) -> None:
 
 def test_a_server_that_is_not_there_is_of_no_use() -> None:
     seen = probed("http://127.0.0.1:1/v1")
-    assert (seen.usable, seen.problem) == (False, "no server answers questions about pictures")
+    assert (seen.usable, seen.problem) == (False, "no server answers questions about images")
     assert "cannot be reached" in seen.servers[0].problem
 
 

@@ -96,13 +96,13 @@ def test_accepted_answers_are_counted_once_a_question(tmp_path: Path, capsys: Ca
 
 def test_pictures_that_cannot_be_read_are_all_named(write: Write, tmp_path: Path, capsys: Captured) -> None:
     path = write(choice(0), choice(1, 1), choice(2, 2))
-    (tmp_path / "1.png").write_bytes(b"no picture")
+    (tmp_path / "1.png").write_bytes(b"no image")
     (tmp_path / "2.png").write_bytes((tmp_path / "2.png").read_bytes()[:60])
     _, error = run(capsys, path, "--out", tmp_path / "page.html", code=4)
-    assert "2 pictures cannot be read; mend or remove these rows:\n" in error
+    assert "2 images cannot be read; mend or remove these rows:\n" in error
     assert f"{path}:2, id 'q1', key 'image': " in error
     assert f"{path}:3, id 'q2', key 'image': " in error
-    assert "Picture 1 cannot be read." in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Image 1 cannot be read." in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 class _Tags(HTMLParser):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,8 +64,14 @@ def test_the_gate_of_each_is_a_model_that_can_be_named_and_a_revision_of_its_own
     assert not [line for line in said if "pixels" in line]
 
 
-def test_it_says_that_vllm_does_not_compute_the_demo_model(capsys: pytest.CaptureFixture[str]) -> None:
-    said = [line for line in lines(capsys, "tiny") if "ignores" in line]
+def test_it_says_what_vllm_computes_otherwise_and_that_it_computes_the_demo_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not [line for line in lines(capsys, "tiny") if "ignores" in line]
+    shutil.copytree(resolve("tiny").location, tmp_path / "other")
+    config = tmp_path / "other" / "config.json"
+    config.write_text(config.read_text().replace('"rope_theta": 10000.0', '"rope_theta": 100.0'))
+    said = [line for line in lines(capsys, str(tmp_path / "other")) if "ignores" in line]
     assert said == ["# vLLM ignores the rope_theta 100 of vision_config in config.json and computes with 10000: answers differ"]
 
 
@@ -95,7 +102,7 @@ def test_what_no_command_passes_on_is_refused(tmp_path: Path, capsys: pytest.Cap
 def test_a_probe_says_in_80_columns_how_a_server_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("openai")
     with ModelServer(ScriptedBackend(lambda request: str(len(request.images)), version="1"), letters=False) as server:
-        assert cli.main(["probe", f"openai:{server.url}#m"]) == 11, "it answers the same about every picture"
+        assert cli.main(["probe", f"openai:{server.url}#m"]) == 11, "it answers the same about every image"
         blind = capsys.readouterr().out
         server.backend = ScriptedBackend(lambda request: f"{request.images[0][0, 0, 0]}" if request.images else "?", version="1")
         assert cli.main(["probe", f"openai:{server.url}#m@1"]) == 0
@@ -113,8 +120,8 @@ def test_a_probe_says_in_80_columns_how_a_server_is_asked(capsys: pytest.Capture
         "          logit_bias: no tokenizer is declared (tokenizer: in a models file)",
         "          text: works",
         "choices   are answered by text",
-        "pictures  reach it: other pictures get other answers",
-        "tokens    of one picture, by its size: 224x224: 0, 448x448: 0",
+        "pictures  reach it: other images get other answers",
+        "tokens    of one image, by its size: 224x224: 0, 448x448: 0",
         "latency   TIME, the first answer after TIME",
         "at once   16 requests in TIME",
         "usable    yes",

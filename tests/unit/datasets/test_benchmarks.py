@@ -273,7 +273,7 @@ def test_what_is_no_box_of_its_picture_is_refused(tmp_path: Path, wrong: dict[st
     ((edge, value),) = wrong.items()
     text = problem(tmp_path, "RefCOCO", boxed(**wrong))
     assert f"{edge.removeprefix('bbox_')} {value}" in text
-    assert "expected a box with an area, in pixels and inside of its picture" in text
+    assert "expected a box with an area, in pixels and inside of its image" in text
 
 
 def test_rows_of_a_block_are_one_group(tmp_path: Path) -> None:

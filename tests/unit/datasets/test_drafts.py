@@ -85,7 +85,7 @@ def test_the_same_words_about_another_picture_are_another_question() -> None:
     assert notes == (
         (
             "f.tsv: 1 question has the words and the answer of an earlier one (the first: 'b4'): their order at each "
-            "size decides which rows are about one picture"
+            "size decides which rows are about one image"
         ),
     )
 
@@ -95,8 +95,8 @@ def test_sizes_that_a_question_lacks_are_said() -> None:
     assert [list(sample.sizes) for sample in found] == [[4, 8], [8]]
     assert notes == (
         (
-            "f.tsv: 1 of 2 questions lack pictures of some sizes (the first: 'x' has none of 4 pixels). Those rungs are made of "
-            "the largest picture"
+            "f.tsv: 1 of 2 questions lack images of some sizes (the first: 'x' has none of 4 pixels). Those rungs are made of "
+            "the largest image"
         ),
     )
 

@@ -100,7 +100,7 @@ def test_all_malformed_rows_are_named_at_once(people: People, face: Face) -> Non
     for name in ("small", "turned"):
         Image.fromarray(face(7, edge=96 if name == "turned" else 63)).save(folder / f"{name}.png")
     Image.fromarray(face(8)[:, :90]).save(folder / "narrow.png")
-    (folder / "text.png").write_text("no picture")
+    (folder / "text.png").write_text("no image")
     whole = (folder / "1.png").read_bytes()
     (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
     append(
@@ -118,16 +118,16 @@ def test_all_malformed_rows_are_named_at_once(people: People, face: Face) -> Non
     at = f"  {folder / 'faces.csv'}"
     # what the table says comes first, then what the pictures say
     assert lines[0] == (
-        f"{at}:4, file '9.png', column 'file': found '9.png', expected a picture; there is no file {folder / '9.png'}. "
+        f"{at}:4, file '9.png', column 'file': found '9.png', expected an image; there is no file {folder / '9.png'}. "
         "Did you mean '1.png'?"
     )
-    assert lines[1] == f"{at}:9, file '0.png', column 'file': found '0.png', expected a picture of its own: line 2 has this one"
+    assert lines[1] == f"{at}:9, file '0.png', column 'file': found '0.png', expected an image of its own: line 2 has this one"
     assert lines[2].startswith(
-        f"{at}:10, file 'turned.png', column 'identity': found 'p1', expected one picture of each identity: line 3"
+        f"{at}:10, file 'turned.png', column 'identity': found 'p1', expected one image of each identity: line 3"
     )
     assert lines[3] == f"{at}:10, file 'turned.png', column 'group': found 'Light', expected 'light', as it is spelled in line 2"
     assert lines[4] == f"{at}:5, file 'small.png', column 'file': found '63 x 63 pixels', expected 64 x 64 pixels or more"
-    assert lines[5].startswith(f"{at}:7, file 'text.png', column 'file': {folder / 'text.png'}: 10 bytes starting 6e6f20")
+    assert lines[5].startswith(f"{at}:7, file 'text.png', column 'file': {folder / 'text.png'}: 8 bytes starting 6e6f20")
     assert lines[6].startswith(f"{at}:8, file 'cut.png', column 'file': {folder / 'cut.png'}: ")
     assert "cannot be decoded" in lines[6]
     assert "a box left of right_eye, (26.0, 34.0, 42.0, 46.0): left and right are the viewer's" in lines[7]
@@ -146,8 +146,8 @@ def test_all_malformed_rows_are_named_at_once(people: People, face: Face) -> Non
         ({"nose": "1,2,nan,4"}, "'1,2,nan,4'", "x1,y1,x2,y2 in pixels"),
         ({"nose": "30,2,10,4"}, "'30,2,10,4'", "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"),
         ({"nose": "10,4,30,4"}, "'10,4,30,4'", "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"),
-        ({"nose": "-1,2,3,4"}, "(-1.0, 2.0, 3.0, 4.0)", "a box inside of the picture, which has 96 x 96 pixels"),
-        ({"mouth": "1,2,3,96.5"}, "(1.0, 2.0, 3.0, 96.5)", "a box inside of the picture, which has 96 x 96 pixels"),
+        ({"nose": "-1,2,3,4"}, "(-1.0, 2.0, 3.0, 4.0)", "a box inside of the image, which has 96 x 96 pixels"),
+        ({"mouth": "1,2,3,96.5"}, "(1.0, 2.0, 3.0, 96.5)", "a box inside of the image, which has 96 x 96 pixels"),
     ],
 )
 def test_boxes_that_are_none(people: People, cells: dict[str, str], found: str, expected: str) -> None:
@@ -207,19 +207,19 @@ def test_a_quote_that_does_not_close_and_another_encoding(people: People) -> Non
 
 
 def test_an_empty_table(people: People) -> None:
-    assert "faces.csv has no rows: expected one for each picture" in refused(people([]))[0]
+    assert "faces.csv has no rows: expected one for each image" in refused(people([]))[0]
 
 
 def test_one_picture_under_two_names(people: People) -> None:
     folder = people(["light"])
     Image.open(folder / "0.png").save(folder / "copy.bmp")
     _, line = refused(append(folder, f"copy.bmp,b,light,{boxes()}"))
-    assert "column 'file': found 'copy.bmp', expected another picture than line 2: every pixel is the same" in line
+    assert "column 'file': found 'copy.bmp', expected another image than line 2: every pixel is the same" in line
 
 
 def test_a_url_is_not_downloaded(people: People) -> None:
     _, line = refused(append(people(["light"]), f"https://host/a.png,b,light,{boxes()}"))
-    assert "(nothing is downloaded: save the picture in the folder)" in line
+    assert "(nothing is downloaded: save the image in the folder)" in line
 
 
 def test_a_small_file_of_a_hundred_megapixels(people: People) -> None:
@@ -341,7 +341,7 @@ def test_names_that_a_reader_takes_for_one_are_one_identity(people: People, agai
     table = folder / "faces.csv"
     table.write_text(table.read_text(encoding="utf-8").replace("p2", again), encoding="utf-8")
     _, line = refused(folder)
-    assert f"column 'identity': found {again.strip()!r}, expected one picture of each identity: line 2 has one already" in line
+    assert f"column 'identity': found {again.strip()!r}, expected one image of each identity: line 2 has one already" in line
     assert ("case, blanks and Unicode forms tell nobody apart" in line) == (again.strip() != "p0")
 
 
@@ -355,8 +355,8 @@ def test_shares_of_the_picture_are_no_pixels(people: People) -> None:
 def test_names_of_files_that_no_file_can_have(people: People) -> None:
     folder = people(["light"])
     lines = "\n".join(refused(append(folder, f"{'a' * 300},a,,,,,", ".,b,,,,,")))
-    assert f"expected a picture; {folder / ('a' * 300)} cannot be looked at: File name too long." in lines
-    assert f"column 'file': found '.', expected a picture; {folder} is a folder." in lines
+    assert f"expected an image; {folder / ('a' * 300)} cannot be looked at: File name too long." in lines
+    assert f"column 'file': found '.', expected an image; {folder} is a folder." in lines
 
 
 def test_pictures_that_viewers_turn_are_noted(people: People) -> None:
@@ -366,7 +366,7 @@ def test_pictures_that_viewers_turn_are_noted(people: People) -> None:
         exif[ExifTags.Base.Orientation] = 6
         picture.save(folder / "1.png", exif=exif)
     (note,) = read(folder).notes
-    assert note.startswith(f"{folder / 'faces.csv'}: 1 of 3 pictures have an EXIF orientation, which is no")
+    assert note.startswith(f"{folder / 'faces.csv'}: 1 of 3 images have an EXIF orientation, which is no")
     assert note.endswith(f"(the first: {folder / 'faces.csv'}:3, file '1.png'). Save them upright")
 
 

@@ -73,7 +73,7 @@ def test_the_first_frame_of_an_animation() -> None:
 
 @pytest.mark.parametrize("mode", ["I", "F"])
 def test_pixels_without_a_fixed_range_are_refused(mode: str) -> None:
-    with pytest.raises(ImageError, match="32-bit pixels have no fixed range: save the picture with 8 or 16 bits"):
+    with pytest.raises(ImageError, match="32-bit pixels have no fixed range: save the image with 8 or 16 bits"):
         decode(encoded(Image.new(mode, (2, 2)), "TIFF"), "row 3")
 
 
@@ -124,7 +124,7 @@ def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(monkeypatc
     monkeypatch.setattr(images, "MOST_PIXELS", 9 * 7 - 1)
     stream = io.BytesIO()
     Image.new("RGB", (9, 7)).save(stream, "PNG")
-    with pytest.raises(ImageError, match=r"row index '1': .*9 x 7 pixels are more than 62: make the picture smaller"):
+    with pytest.raises(ImageError, match=r"row index '1': .*9 x 7 pixels are more than 62: make the image smaller"):
         decode(stream.getvalue(), "row index '1'")
 
 

@@ -133,7 +133,7 @@ def test_a_given_task_wins_over_the_guess(folder: Path) -> None:
             row(image="gone.png"),
             "key 'image': found 'gone.png', expected an image file, a data: URL or base64; no file DIR/gone.png",
         ),
-        (row(image="https://host/a.png"), "nothing is downloaded: save the picture beside the file"),
+        (row(image="https://host/a.png"), "nothing is downloaded: save the image beside the file"),
         (row(image=...) | {"images": []}, "key 'images': found [], expected a path, a data: URL or base64"),
         (row(answer="Z"), "id 'q1', key 'answer': found 'Z', expected one of A, B"),
         (row(answer={}), "key 'answer': found {}, expected text, a number"),
@@ -259,7 +259,7 @@ def test_pictures_that_viewers_turn_are_noted(folder: Path) -> None:
     inside = "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode()
     rows = [row(), row(id="q2", image="pictures/2.png"), row(id="q3", image="pictures/2.png"), row(id="q4", image=inside)]
     (note,) = notes(folder, *rows)
-    assert note.startswith("DIR/own.jsonl: 2 pictures are turned in viewers, by their EXIF orientation, which is not applied")
+    assert note.startswith("DIR/own.jsonl: 2 images are turned in viewers, by their EXIF orientation, which is not applied")
     assert note.endswith("(the first: DIR/own.jsonl:2, id 'q2')")
 
 

@@ -168,8 +168,8 @@ def test_sizes_of_one_question_are_one_sample(tmp_path: Path) -> None:
     ("name", "said"),
     [
         ("MMMU", r"1 row is left out: its 'split' is 'dev' \(few-shot examples; the score that is published is that of vali"),
-        ("ScienceQA", r"1 row has no picture and is left out \(the first: .*ScienceQA_VAL\.tsv:5, row index '3'\)"),
-        ("HallusionBench", r"1 row has no picture and is left out \(the first: .*row index 'VS_chart_0_1_0_0'\)"),
+        ("ScienceQA", r"1 row has no image and is left out \(the first: .*ScienceQA_VAL\.tsv:5, row index '3'\)"),
+        ("HallusionBench", r"1 row has no image and is left out \(the first: .*row index 'VS_chart_0_1_0_0'\)"),
     ],
 )
 def test_what_is_left_out_is_said(tmp_path: Path, name: str, said: str) -> None:

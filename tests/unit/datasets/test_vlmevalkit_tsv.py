@@ -108,7 +108,7 @@ def test_refuses_a_reference_to_nothing_and_a_chain(tmp_path: Path) -> None:
     text = problem(tmp_path, mcq("1", image="9"), mcq("2", image="1"), mcq("3"))
     assert "has 2 problems; fix or remove these rows:" in text
     assert "DIR/toy.tsv:2, row index '1', column 'image': found '9', expected base64 of an image, or" in text
-    assert "toy.tsv:3, row index '2', column 'image': found '1', expected the index of a row that holds a picture itself" in text
+    assert "toy.tsv:3, row index '2', column 'image': found '1', expected the index of a row that holds an image itself" in text
 
 
 def test_reads_several_pictures_of_one_row(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_file_that_is_not_utf8_is_named_by_line(tmp_path: Path) -> None:
         ("index\tquestion\tanswer", "has neither a column 'image' nor 'image_path'."),
         ("index\timage\timage\tquestion\tanswer", "names the column 'image' twice"),
         ("", "is empty: expected a line of column names, and rows"),
-        ("index\timage\tquestion\tanswer", "has no row with a question and a picture"),
+        ("index\timage\tquestion\tanswer", "has no row with a question and an image"),
     ],
 )
 def test_a_header_that_cannot_be_used(tmp_path: Path, header: str, message: str) -> None:
@@ -284,7 +284,7 @@ def test_a_header_that_cannot_be_used(tmp_path: Path, header: str, message: str)
 
 def test_rows_without_any_picture_are_left_out_and_counted(tmp_path: Path) -> None:
     dataset = opened(write(tmp_path / "toy.tsv", [mcq("1"), mcq("2", image=""), mcq("3", image="")]))
-    with pytest.warns(DatasetWarning, match=r"2 rows have no picture and are left out \(the first: .*toy.tsv:3, row index '2'\)"):
+    with pytest.warns(DatasetWarning, match=r"2 rows have no image and are left out \(the first: .*toy.tsv:3, row index '2'\)"):
         assert [sample.id for sample in dataset.samples()] == ["1"]
 
 

@@ -38,7 +38,7 @@ class MemoryImage:
     def load(self) -> NDArray[np.uint8]:
         self.loaded += 1
         if self.broken:
-            raise ImageError(f"{self.where}: this picture cannot be decoded")
+            raise ImageError(f"{self.where}: this image cannot be decoded")
         return self.pixels.copy()
 
     def identity(self) -> str:

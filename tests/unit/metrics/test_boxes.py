@@ -158,7 +158,7 @@ def test_who_reads_the_prompt_is_not_shown_to_look_and_who_looks_is() -> None:
     reads = ScoreTable(rule, no_image=np.zeros(100))
     assert metrics.does_the_task(reads) == ""
     assert metrics.exceeds_the_prompt(reads, foretold) == (
-        f"{REFUSAL}{rule.mean():.2f} with the pictures, {foretold.mean():.2f} from what the prompt tells alone, n=100"
+        f"{REFUSAL}{rule.mean():.2f} with the images, {foretold.mean():.2f} from what the prompt tells alone, n=100"
     )
     sees = looked(mouths, 0.1)
     assert 0.75 < sees.mean() < 0.9

@@ -48,7 +48,7 @@ def test_a_split_of_one_setting_is_that_setting(name: str, single: str) -> None:
     whole, one = estimate(name, scores), estimate(single, scores, "fog:low")
     assert (whole.value, whole.low, whole.high, whole.n, whole.valid) == (one.value, one.low, one.high, one.n, one.valid)
     assert whole.reason == "over 1 setting"
-    assert estimate(name, table(1)).reason == "on original pictures"
+    assert estimate(name, table(1)).reason == "on original images"
 
 
 def test_scores_are_averaged_before_they_are_compared() -> None:
@@ -86,7 +86,7 @@ def test_what_is_not_shown_to_be_done_has_no_properties(name: str) -> None:
     result = estimate(name, guessing)
     clean, blind = guessing.clean.mean(), np.mean(guessing.scores("no_image"))
     assert not result.valid
-    assert result.reason.startswith(f"not shown to do the task: {clean:.2f} with the pictures, {blind:.2f} without, n=160")
+    assert result.reason.startswith(f"not shown to do the task: {clean:.2f} with the images, {blind:.2f} without, n=160")
     assert estimate(name, table(3, ("fog:low",))).valid
     assert estimate("identity_accuracy", guessing).valid
 
@@ -95,7 +95,7 @@ def test_the_gate_is_the_lower_end_of_the_paired_interval() -> None:
     clean, blind = np.array([1.0] * 36 + [0.0] * 964), np.array([0.0] * 36 + [1.0] * 24 + [0.0] * 940)
     assert metrics.paired_drop_interval(36, 24, 1000)[0] < 0.0
     assert metrics.does_the_task(ScoreTable(clean, no_image=blind)) == (
-        "not shown to do the task: 0.04 with the pictures, 0.02 without, n=1000"
+        "not shown to do the task: 0.04 with the images, 0.02 without, n=1000"
     )
     fewer = np.array([0.0] * 36 + [1.0] * 20 + [0.0] * 944)
     assert metrics.paired_drop_interval(36, 20, 1000)[0] > 0.0
@@ -105,7 +105,7 @@ def test_the_gate_is_the_lower_end_of_the_paired_interval() -> None:
 
 
 def test_what_was_answered_blindly_has_to_be_known() -> None:
-    unknown = "there are no scores without the pictures, so it is unknown whether the model does the task"
+    unknown = "there are no scores without the images, so it is unknown whether the model does the task"
     assert metrics.does_the_task(ScoreTable(np.ones(9))) == unknown
     assert metrics.does_the_task(ScoreTable(np.ones(0), no_image=np.ones(0))) == unknown
     result = estimate("identity_drop", ScoreTable(np.ones(9), {"fog:low": np.ones(9)}))
@@ -117,16 +117,16 @@ def test_missing_scores_count_against_the_model() -> None:
     assert metrics.does_the_task(ScoreTable(np.ones(100), no_image=blind)) == ""
     blind[30:98] = math.nan
     assert metrics.does_the_task(ScoreTable(np.ones(100), no_image=blind)) == (
-        "not shown to do the task: 1.00 with the pictures, 0.98 without, n=100, 98 missing scores count against the model"
+        "not shown to do the task: 1.00 with the images, 0.98 without, n=100, 98 missing scores count against the model"
     )
 
 
 def test_where_all_scores_are_missing_none_is_named() -> None:
     missing, zeros = np.full(100, math.nan), np.zeros(100)
     seen = metrics.does_the_task(ScoreTable(missing, no_image=zeros))
-    assert seen == "there are no scores with the pictures, so it is unknown whether the model does the task"
+    assert seen == "there are no scores with the images, so it is unknown whether the model does the task"
     blind = metrics.does_the_task(ScoreTable(zeros, no_image=missing))
-    assert blind == "there are no scores without the pictures, so it is unknown whether the model does the task"
+    assert blind == "there are no scores without the images, so it is unknown whether the model does the task"
     assert metrics.exceeds_the_prompt(ScoreTable(missing), zeros) == seen
 
 
@@ -189,7 +189,7 @@ def test_gains_are_estimated_from_a_table(name: str, field: str) -> None:
     original, both, lacking = of("clean"), of("clean", "fog:low"), of("clean", "dunes")
     assert original.value == pytest.approx(0.2)
     assert (original.low, original.high) == pytest.approx(_bounds_of_flips(30, 10, 100))
-    assert original.reason == "on original pictures"
+    assert original.reason == "on original images"
     assert both.value == pytest.approx(0.1)
     assert both.reason == "over 2 settings"
     assert both.low < 0.1 < both.high < original.high

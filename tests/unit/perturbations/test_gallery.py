@@ -158,15 +158,15 @@ class TestReading:
         assert read_image(tmp_path / "x.tiff").image.shape == (5, 7, 3)
 
     def test_refuses_what_is_no_picture(self, tmp_path: Path, file: Path) -> None:
-        (tmp_path / "text.png").write_text("no picture")
+        (tmp_path / "text.png").write_text("no image")
         (tmp_path / "empty.png").write_bytes(b"")
         (tmp_path / "short.png").write_bytes(file.read_bytes()[:-300])
         for name, words in {
             "absent.png": "no such file",
             "emtpy.png": "no such file. Did you mean '.*empty.png'",
             ".": "a directory",
-            "text.png": "it begins like no picture",
-            "empty.png": "it begins like no picture",
+            "text.png": "it begins like no image",
+            "empty.png": "it begins like no image",
             "short.png": "truncated",
         }.items():
             with pytest.raises(ImageError, match=words) as caught:

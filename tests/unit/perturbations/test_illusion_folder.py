@@ -132,7 +132,7 @@ def test_a_file_that_changes_while_a_run_reads_it_is_refused(folder: Path, part:
 
 
 def test_nothing_is_read_before_a_setting_is_used(folder: Path) -> None:
-    (folder / "original" / "a.png").write_bytes(b"no picture")
+    (folder / "original" / "a.png").write_bytes(b"no image")
     perturbations.illusions(folder)
     perturbations.info("illusion:origami")
     render = perturbations.get("illusion:origami")
@@ -145,7 +145,7 @@ def test_a_picture_that_is_not_in_the_folder(folder: Path) -> None:
     with pytest.raises(ImageError) as caught:
         perturbations.get("illusion:origami")(drawn(9), seed=1)
     assert str(caught.value) == (
-        f"illusion:origami: this picture of 32 x 24 pixels is none of the 2 in {folder / 'original'}. Pixels are compared as "
+        f"illusion:origami: this image of 32 x 24 pixels is none of the 2 in {folder / 'original'}. Pixels are compared as "
         "decoded: store what the dataset gives, without loss, and name 'illusion:origami' first in a composed setting"
     )
 
@@ -251,13 +251,13 @@ def test_folders_that_do_not_have_the_layout(tmp_path: Path) -> None:
     (tmp_path / "orginal").mkdir()
     refused(tmp_path, r"has no folder 'original'. Did you mean 'orginal'\? Expected FOLDER/original")
     (tmp_path / "orginal").rename(tmp_path / "original")
-    refused(tmp_path, r"there are no pictures in .*original. Expected FOLDER/original")
+    refused(tmp_path, r"there are no images in .*original. Expected FOLDER/original")
     save(drawn(1), tmp_path / "original" / "cat.png")
     refused(tmp_path, "has no variants. Expected FOLDER/original")
     (tmp_path / "origami").mkdir()
-    refused(tmp_path, "there are no pictures in .*origami")
+    refused(tmp_path, "there are no images in .*origami")
     save(drawn(2), tmp_path / "origami" / "cats.png")
-    refused(tmp_path, r"cats.png is a variant of no picture: .*original has no 'cats'. Did you mean 'cat'\? Rename the file")
+    refused(tmp_path, r"cats.png is a variant of no image: .*original has no 'cats'. Did you mean 'cat'\? Rename the file")
 
 
 @pytest.mark.parametrize("name", ["Origami", "starry sky", "a+b", "é"])

@@ -64,7 +64,7 @@ def test_a_perturbation_may_come_before_the_cut_and_not_after_it() -> None:
     np.testing.assert_array_equal(
         perturbations.get("fog:mid+patches:2")(picture, seed=7), perturbations.get("patches:2")(fogged, seed=1)
     )
-    with pytest.raises(SettingError, match=r"'patches:2' makes several pictures of one\. Put it last"):
+    with pytest.raises(SettingError, match=r"'patches:2' makes several images of one\. Put it last"):
         perturbations.get("patches:2+fog:mid")
 
 

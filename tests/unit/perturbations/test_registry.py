@@ -199,13 +199,13 @@ def test_several_pictures_are_refused_where_none_were_announced() -> None:
 
 def test_another_number_of_pictures_than_announced_is_refused() -> None:
     corruption(family="mine", **LEVELS, views=lambda amount: amount + 1)(split)
-    with pytest.raises(UsageError, match=r"'split:mid' returned 2 pictures, and its views= announces 3\. Make the two agree"):
+    with pytest.raises(UsageError, match=r"'split:mid' returned 2 images, and its views= announces 3\. Make the two agree"):
         perturbations.get("split:mid")(np.zeros((4, 5, 3), np.uint8), seed=1)
 
 
 def test_another_size_is_refused_unless_declared() -> None:
     corruption(family="mine", name="cropped")(lambda image: image[:2])
-    message = r"'cropped' returned a picture of 5 x 2 pixels for one of 5 x 4, .*Register it with keeps_size=False"
+    message = r"'cropped' returned an image of 5 x 2 pixels for one of 5 x 4, .*Register it with keeps_size=False"
     with pytest.raises(UsageError, match=message):
         perturbations.get("flip_h+cropped")(np.zeros((4, 5, 3), np.uint8), seed=1)
     corruption(family="mine", name="cropped", keeps_size=False, replace=True)(lambda image: image[:2])

@@ -280,7 +280,7 @@ waivers:
     where: {setting: "upsample:high"}
     cap: 60pp
     owner: jane@example.org
-    reason: pictures are never enlarged
+    reason: images are never enlarged
     ticket: ROBUST-17
     expires: 2027-06-30
 """

@@ -318,7 +318,7 @@ def test_rungs_that_collapsed_are_marked(page: str) -> None:
 
 def test_people_are_said_to_be_the_papers(page: str) -> None:
     text = Outline(page).text
-    assert "The ticks of people are the paper's results on its own pictures, and nothing is judged by them." in text
+    assert "The ticks of people are the paper's results on its own images, and nothing is judged by them." in text
     assert "matching: above 95 %" in text
 
 

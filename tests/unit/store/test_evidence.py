@@ -81,7 +81,7 @@ def test_pictures_are_not_kept_and_say_so(tmp_path: Path) -> None:
         evidence.put_samples("d", "x", SAMPLES)
         (image,) = evidence.samples("d")[0].images
 
-    with pytest.raises(ImageError, match="'s1': the evidence of a run holds no pictures"):
+    with pytest.raises(ImageError, match="'s1': the evidence of a run holds no images"):
         image.load()
 
 
@@ -100,7 +100,7 @@ def test_what_tells_pictures_apart_is_kept(tmp_path: Path) -> None:
 def test_other_pictures_in_one_run_are_refused(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
         evidence.put_pictures("d", {"s1": PictureDigests("aa", "bb"), "s2": PictureDigests("cc", "dd")})
-        with pytest.raises(StoreError, match=r"the pictures of s2 of d were others when this run first saw them"):
+        with pytest.raises(StoreError, match=r"the images of s2 of d were others when this run first saw them"):
             evidence.put_pictures("d", {"s1": PictureDigests("aa", "bb"), "s2": PictureDigests("ee", "ff")})
 
 

@@ -86,7 +86,7 @@ def test_pictures_that_came_out_otherwise_are_refused(tmp_path: Path) -> None:
     parts = [filled(tmp_path / name, {}, "clean", {"r": [name]}) for name in ("one", "two")]
     (tmp_path / "mine").mkdir()
     for out in (tmp_path / "new" / "all", tmp_path / "mine"):
-        with pytest.raises(StoreError, match=r"two/predictions\.sqlite: 1 picture came out otherwise"):
+        with pytest.raises(StoreError, match=r"two/predictions\.sqlite: 1 image came out otherwise"):
             merge_stores(parts, out)
     assert not (tmp_path / "new").exists()
     assert list((tmp_path / "mine").iterdir()) == [], "a directory that was there before is left"

@@ -122,7 +122,7 @@ def test_weights_that_are_missing_or_damaged(encoder: Encoder) -> None:
         opened(folder).embed(pictures(1))
     (folder / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(
-        ModelError, match=r"encoder .*clip cannot embed pictures \(\w+: .*Expected a checkpoint of an image encoder"
+        ModelError, match=r"encoder .*clip cannot embed images \(\w+: .*Expected a checkpoint of an image encoder"
     ):
         opened(folder).embed(pictures(1))
 
@@ -132,9 +132,7 @@ def test_weights_that_are_not_finite(encoder: Encoder) -> None:
     weights = load_file(folder / "model.safetensors")
     weights["vision_model.post_layernorm.bias"][:] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        ModelError, match=r"makes 1 embeddings of 1 pictures, or some that are not finite\. Expected one for each"
-    ):
+    with pytest.raises(ModelError, match=r"makes 1 embeddings of 1 images, or some that are not finite\. Expected one for each"):
         opened(folder).embed(pictures(1))
 
 

@@ -146,7 +146,7 @@ def test_boxes_in_the_table_are_left_as_they_are(people: People, mediapipe: Simp
     [
         ([], "no face"),
         ([mesh(), mesh()], "several faces"),
-        ([moved(0.3)], "a face that is partly outside of the picture"),
+        ([moved(0.3)], "a face that is partly outside of the image"),
     ],
 )
 def test_pictures_without_one_whole_face(people: People, mediapipe: SimpleNamespace, faces: list[Points], found: str) -> None:
@@ -158,7 +158,7 @@ def test_pictures_without_one_whole_face(people: People, mediapipe: SimpleNamesp
     assert "faces.csv has 2 problems" in first
     assert lines[1] == (
         f"  {folder / 'faces.csv'}:3, file '1.png': MediaPipe found {found} in {folder / '1.png'}, expected one face. Write its "
-        "boxes into the table, crop the picture, or remove the row"
+        "boxes into the table, crop the image, or remove the row"
     )
     assert mediapipe.closed == 1
 

@@ -128,14 +128,14 @@ def test_what_cannot_be_compared_is_refused(world: World) -> None:
 def test_runs_about_other_pictures_are_refused(world: World) -> None:
     before = measured(world, "before")
     world.samples[2] = replace(world.samples[2], images=world.samples[0].images)
-    with pytest.raises(DatasetError, match=r"1 show other pictures there \(q2\)"):
+    with pytest.raises(DatasetError, match=r"1 show other images there \(q2\)"):
         compare(before, measured(world, "after"))
 
 
 def test_that_pictures_could_not_be_compared_is_said(world: World) -> None:
     before, after = measured(world, "before", ("flip_v",)), measured(world, "after", ("clean", "flip_v"))
     assert compare(after, after).notes == ()
-    words = "does not say which pictures of data it showed (only a clean cell records them): whether they are the same"
+    words = "does not say which images of data it showed (only a clean cell records them): whether they are the same"
     for pair, lacking in (((before, after), [before]), ((after, before), [before]), ((before, before), [before])):
         found = compare(*pair)
         assert [note.startswith(f"{run} {words}") for note, run in zip(found.notes, lacking, strict=True)] == [True]

@@ -84,9 +84,9 @@ def test_patches_are_shown_view_by_view(make: Callable[..., tuple[Path, Sample]]
     shown = pictures.shown("shapes", sample.id, "patches:2")
     assert (shown.views, len(shown.digests), shown.names) == (4, 4, ("",))
     assert len({pictures.picture("shapes", sample.id, "patches:2", number) for number in range(4)}) == 4
-    with pytest.raises(DatasetError, match="no picture 4"):
+    with pytest.raises(DatasetError, match="no image 4"):
         pictures.picture("shapes", sample.id, "patches:2", 4)
-    with pytest.raises(DatasetError, match="no picture -1"):
+    with pytest.raises(DatasetError, match="no image -1"):
         pictures.picture("shapes", sample.id, "patches:2", -1)
 
 

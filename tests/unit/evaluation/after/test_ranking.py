@@ -183,7 +183,7 @@ def test_a_data_set_that_one_model_was_not_asked_about_is_left_out(tmp_path: Pat
     run(tmp_path, {"a": scripted(0.0)}, datasets=("more",))
     found = rank([("", path)])
     assert [one.dataset for one in found.boards] == ["data"]
-    assert found.left_out == ("more: left out: not all models were asked about clean pictures and about a perturbation (b)",)
+    assert found.left_out == ("more: left out: not all models were asked about clean images and about a perturbation (b)",)
 
 
 def test_over_data_sets_each_counts_once(tmp_path: Path) -> None:
@@ -244,12 +244,12 @@ def test_other_samples_are_refused(tmp_path: Path) -> None:
 def test_other_pictures_are_refused_and_unknown_ones_are_said(tmp_path: Path) -> None:
     runs = [run(tmp_path / name, {name: scripted(0.5)}) for name in ("a", "b")]
     assert rank([("", path) for path in runs]).left_out == tuple(
-        f"{path} does not say which pictures of data it showed: they were not compared" for path in runs
+        f"{path} does not say which images of data it showed: they were not compared" for path in runs
     )
     for path in runs:
         with Evidence.open(path) as evidence:
             evidence.put_pictures("data", {"q1": PictureDigests(path.name, path.name)})
-    with pytest.raises(DatasetError, match=r"1 show other pictures \(q1\)"):
+    with pytest.raises(DatasetError, match=r"1 show other images \(q1\)"):
         rank([("", path) for path in runs])
 
 
@@ -259,7 +259,7 @@ def test_runs_with_other_seeds_are_said(tmp_path: Path) -> None:
         write_manifest(path, {"settings": {"vlm_seed": seed}, "version": "1", "models": MODELS})
     said = rank([("", path) for path in runs]).left_out
     assert said[-1] == (
-        f"the runs have different seeds of perturbations (0 in {runs[0]}, 1 in {runs[1]}): perturbed pictures may differ"
+        f"the runs have different seeds of perturbations (0 in {runs[0]}, 1 in {runs[1]}): perturbed images may differ"
     )
 
 

@@ -191,7 +191,7 @@ def test_a_gap_in_a_grouping_that_is_not_known_says_why() -> None:
     assert rows("group_gaps", unknown)["sex, clean"].missing == {"clean": "not shown to match"}
     assert rows("group_gaps", early)["sex, clean"].missing == {"clean": "stopped early: 12 of 100 answers"}
     (table,) = analysis_tables(analyses([dataclasses.replace(early, n_samples=0)]))
-    assert table.header == ("model", "dataset", "grouping, pictures", "gap", "low", "high", "samples")
+    assert table.header == ("model", "dataset", "grouping, images", "gap", "low", "high", "samples")
     assert table.rows == [("m", "d", "sex, clean", "20.0", "10.0", "40.0", "90")]
 
 

@@ -181,7 +181,7 @@ def test_a_model_that_breaks_its_budget_over_all_cells(world: World) -> None:
     (broken,) = [measure for measure in record.measures if measure.outcome is Outcome.FAIL]
     assert record.reason.startswith(f"model on data: unparsed_rate {100 * broken.value:.1f} % [")
     assert "> 5 %, risk split over 2 tests (rule max_unparsed_rate, p.yaml:2): no answer could be read" in record.reason
-    assert "of 600 texts" in record.reason, "five cells with pictures"
+    assert "of 600 texts" in record.reason, "five cells with images"
     assert (broken.n, broken.threshold, broken.target) == (120, "0.05", "population")
     assert 0.05 < broken.low < broken.value < broken.high
 
@@ -270,7 +270,7 @@ def test_a_cell_breaks_a_budget_where_that_is_shown(world: World) -> None:
     assert (broken.outcome, broken.value, broken.n) == (Outcome.FAIL, 1.0, 20)
     world.model.answer = lambda request: UNREAD if request.sample_id in ("q0", "q1", "q2", "q3", "q4") else "B"
     world.model.version = "2"
-    assert budget_measures(BY_VALUE, [world.evaluator().result(cell("flip_h"))], TODAY) == [], "one picture of four"
+    assert budget_measures(BY_VALUE, [world.evaluator().result(cell("flip_h"))], TODAY) == [], "one image of four"
     assert _clusters(world.samples).count == 4
 
 

@@ -104,14 +104,14 @@ def test_one_answer_to_each_question_whatever_the_picture(world: World, warned: 
         for number, thing in enumerate(("dog", "cat") * FEWEST)
     ]
     (said,) = warned(right)
-    assert said.startswith(f"model gives each of 2 questions one answer whatever the picture shows, in {N} samples")
+    assert said.startswith(f"model gives each of 2 questions one answer whatever the image shows, in {N} samples")
     assert warned(lambda request: "A" if request.sample_id == "q3" else right(request)) == []
 
 
 def test_the_same_answers_with_the_pictures_and_without(world: World, warned: Callable[..., list[str]]) -> None:
     world.samples = questions()
     (said,) = warned(right, "no_image")
-    assert said.startswith(f"all {N} answers of model are the same with the pictures and without: look whether pictures reach")
+    assert said.startswith(f"all {N} answers of model are the same with the images and without: look whether images reach")
     assert warned(lambda request: "B" if not request.images and request.sample_id == "q0" else right(request), "no_image") == []
 
 
@@ -162,7 +162,7 @@ def world_policy(world: World) -> Policy:
 def test_a_model_that_answers_the_same_with_the_pictures_of_others(world: World, warned: Callable[..., list[str]]) -> None:
     world.samples = questions()
     (said,) = warned(by_text)
-    assert said.startswith(f"model answers {PROBED} questions the same when it is shown the pictures of other questions: look")
+    assert said.startswith(f"model answers {PROBED} questions the same when it is shown the images of other questions: look")
     assert warned(lambda request: "A" if request.sample_id == "q4" else by_text(request)) == []
 
 
@@ -267,7 +267,7 @@ def test_a_picture_of_which_a_model_is_told_the_size_alone(world: World, warned:
         for number in range(N)
     ]
     (said,) = warned(by_size)
-    assert said.startswith(f"model answers {PROBED} questions the same when it is shown the pictures of other questions: look")
+    assert said.startswith(f"model answers {PROBED} questions the same when it is shown the images of other questions: look")
     assert warned(lambda request: right(request) if request.images else "B") == []
 
 
@@ -385,7 +385,7 @@ RUNGS = ("resolution:4", "resolution:8", "resolution:12", "resolution:15")
 @pytest.mark.parametrize(
     ("tokens", "why"),
     [
-        (lambda _: 300, "the pictures of all rungs reached it at one size, of which there are 4"),
+        (lambda _: 300, "the images of all rungs reached it at one size, of which there are 4"),
         (lambda request: 10 * int(request.setting.partition(":")[2] or 16), ""),
         (lambda _: None, "it answers each question the same at all rungs, of which there are 4"),
     ],

@@ -191,7 +191,7 @@ def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(
     probed = [] if same is None else [Measure("same_when_exchanged_rate", same, n=12, reason=reason)]
     clean = replace(record(), measures=(*record().measures, *probed))
     found = conditions(own, planned=2, selected=2).shortfalls([clean, blind])
-    expected = [] if shown else ["m is not shown to look at the pictures of d"]
+    expected = [] if shown else ["m is not shown to look at the images of d"]
     assert [sentence.partition(":")[0] for sentence in found] == expected
     allowed = parse_policy(
         ["p.yaml"],
@@ -210,7 +210,7 @@ def test_a_gain_that_is_not_known_is_no_number(reason: str, said: str) -> None:
     gain = Measure("gain_over_blind", math.nan, reason=reason)
     blind = Record(test="cell", id="m-d-no_image", model="m", dataset="d", setting="no_image", measures=(gain,))
     (shortfall,) = conditions(policy(), planned=2, selected=2).shortfalls([record(), blind])
-    assert f"the pictures of d: it is not known what they {said}" in shortfall
+    assert f"the images of d: it is not known what they {said}" in shortfall
     assert "nan" not in shortfall
 
 
@@ -218,9 +218,9 @@ def test_a_gain_that_is_not_known_is_no_number(reason: str, said: str) -> None:
     ("same", "reason", "why"),
     [
         (0.9, "", ""),
-        (1.0, "", "it answers 12 questions the same with the pictures of others"),
-        (0.9, "warning: chance", "other pictures change no more of its answers than chance explains"),
-        (math.nan, "not probed: lost", "what other pictures change was not probed: lost"),
+        (1.0, "", "it answers 12 questions the same with the images of others"),
+        (0.9, "warning: chance", "other images change no more of its answers than chance explains"),
+        (math.nan, "not probed: lost", "what other images change was not probed: lost"),
         (math.nan, "not probed: 12 have a sampled answer", ""),
     ],
 )
@@ -235,7 +235,7 @@ def test_answers_that_other_pictures_do_not_change_are_a_shortfall_however_sure_
     sweep = Record(test="sweep", id="m-d-visual_gain", model="m", dataset="d", outcome=Outcome.PASS, measures=(gain,))
     records = [clean, *([sweep] if more else [])]
     found = conditions(policy(more), planned=len(records), selected=len(records)).shortfalls(records)
-    said = f"m is not shown to look at the pictures of d: {why}, and GO requires that pictures matter"
+    said = f"m is not shown to look at the images of d: {why}, and GO requires that images matter"
     assert [sentence.partition(" (coverage")[0] for sentence in found] == ([said] if why else [])
     allowed = conditions(policy(f"{more}coverage: {{blind_models: allow}}\n"), planned=len(records), selected=len(records))
     assert allowed.shortfalls(records) == []
@@ -244,7 +244,7 @@ def test_answers_that_other_pictures_do_not_change_are_a_shortfall_however_sure_
 def test_a_whole_run_without_a_test_of_clean_shows_nothing_of_other_pictures() -> None:
     blind = replace(record(), setting="no_image")
     (said,) = conditions(policy()).shortfalls([blind])
-    assert "no test has the setting clean, beside which a few questions are asked with the pictures of others" in said
+    assert "no test has the setting clean, beside which a few questions are asked with the images of others" in said
     assert conditions(policy("coverage: {tests: partial}\n"), planned=2).shortfalls([blind]) == []
 
 
@@ -331,8 +331,8 @@ def test_a_policy_that_judges_values_of_a_part_is_called_a_smoke_test(judged: st
 def test_pictures_that_could_not_be_compared_are_said_of_data_that_were_asked() -> None:
     def said(name: str) -> list[str]:
         return [
-            warning for warning in conditions(policy(), without_pictures=[name]).warnings([record()]) if "pictures of" in warning
+            warning for warning in conditions(policy(), without_pictures=[name]).warnings([record()]) if "images of" in warning
         ]
 
-    assert said("d")[0].startswith("the baseline does not say which pictures of d it showed")
+    assert said("d")[0].startswith("the baseline does not say which images of d it showed")
     assert said("other") == []

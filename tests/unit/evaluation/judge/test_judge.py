@@ -384,7 +384,7 @@ def test_the_worst_category_is_found_and_small_categories_are_named(world: World
     record = judge(WORST_CATEGORY).sweep(SweepMetric("model", "data", "worst_category_drop"), FLIPS)
     found = measure(record, "worst_category_drop")
     assert (found.outcome, found.value) == (Outcome.FAIL, 0.5)
-    small = "left out, with fewer than 30 source pictures: colour (3)"
+    small = "left out, with fewer than 30 source images: colour (3)"
     assert record.notes == (small, "worst of 2: count (50.0 pp, n=30); left out 3 of 63 samples")
 
 
@@ -395,7 +395,7 @@ def test_without_categories_the_worst_one_does_not_apply_and_nothing_is_asked(
     world.samples = [sample(number, category=name) for number, name in enumerate(names)]
     record = judge(WORST_CATEGORY).sweep(SweepMetric("model", "data", "worst_category_drop"), FLIPS)
     assert math.isnan(measure(record, "worst_category_drop").value)
-    assert "fewer than two categories of 30 or more source pictures are known" in record.reason
+    assert "fewer than two categories of 30 or more source images are known" in record.reason
     assert record.outcome in {Outcome.MEASURED, Outcome.NOT_APPLICABLE}  # the rule says: warn
     assert {request.setting for request in world.model.asked} <= {"clean", "no_image"}
     strict = judge(WORST_CATEGORY.replace("warn", "inconclusive"))

@@ -121,7 +121,7 @@ def test_a_note_says_whether_attempts_vary_as_answers_to_patches_do(world: World
     world.model.answer = right
     steady = judge(world, attempts=True).cell(PATCHES)
     assert (
-        "attempts:2: the score of 0 of 6 samples differs between attempts at the whole picture: pcri_matched equals pcri here, "
+        "attempts:2: the score of 0 of 6 samples differs between attempts at the whole image: pcri_matched equals pcri here, "
         "and may be below 0 only because answers to patches differ by luck" in steady.notes
     )
 

@@ -192,7 +192,7 @@ def test_the_order_is_of_what_is_told_and_shown() -> None:
         assert ids_in_order(other) != order
         assert ids_in_order(other[::-1]) == ids_in_order(other)
     assert ids_in_order(SAMPLES, "cot") != order
-    assert ids_in_order(SAMPLES, **{one.id: f"picture {one.id}" for one in SAMPLES}) != order
+    assert ids_in_order(SAMPLES, **{one.id: f"image {one.id}" for one in SAMPLES}) != order
     free: dict[str, Any] = {"target": "A", "category": "c", "group": "g", "keys": {"figure": "1"}, "seeded_by": "x"}
     assert ids_in_order([replace(one, **free) for one in SAMPLES]) == order
     packed = {name: replace(one, sources="packed otherwise") for name, one in PICTURES.items()}
@@ -248,7 +248,7 @@ def test_samples_that_are_shown_alike_are_spread_over_the_order() -> None:
 
 
 def test_without_what_the_pictures_were_there_is_no_order() -> None:
-    with pytest.raises(StoreError, match=r"the pictures of q0, q1, q2.* are not known, from which the order of samples follows"):
+    with pytest.raises(StoreError, match=r"the images of q0, q1, q2.* are not known, from which the order of samples follows"):
         fingerprints_of(SAMPLES, "direct", {})
     assert len(fingerprints_of([replace(SAMPLES[0], images=())], "direct", {})) == 1
 

@@ -90,7 +90,7 @@ class TestARunAsTruth:
         rule = Rule("matched", "pcri_matched", Bound(low=-0.1), "p.yaml:1")
         own = Policy(rules=(rule,), coverage=Coverage(suites=("patches",)))
         assert set(plan(own, found).tests) == {"matched"}
-        assert plan(own, replace(found, attempts=None)).left_out == {"matched": "the run made no attempts at whole pictures"}
+        assert plan(own, replace(found, attempts=None)).left_out == {"matched": "the run made no attempts at whole images"}
 
     def test_the_command_judges_it(self, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         rules = "- {id: drop, metric: accuracy_drop, max: 20pp}\n- {id: seen, metric: accuracy_above_chance, min: 5pp}\n"

@@ -120,7 +120,7 @@ def test_what_a_folder_lacks_is_known_of_each_task(tmp_path: Path) -> None:
     large = {f"{folder}.{task}" for folder in ("bare", "boxed") for task in ("pointing_3x3", "pointing_4x4")}
     assert lacking == {f"bare.{task}" for task in boxes} | large
     assert str(tmp_path / "bare" / "faces.csv") in data.lacking("bare.guided")
-    assert "'boxed' has 3 identities. Add pictures of others until it has 8" in data.lacking("boxed.pointing_3x3")
+    assert "'boxed' has 3 identities. Add images of others until it has 8" in data.lacking("boxed.pointing_3x3")
 
 
 def test_of_what_is_lacking_nothing_is_asked(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ CHANGES = {
     "hint": {"hint": "Look."},
     "options": {"options": {"A": "cat", "B": "hen"}},
     "pixels": {"images": (MemoryImage(picture(99)),)},
-    "another picture more": {"images": (MemoryImage(picture(1)), MemoryImage(picture(2)))},
+    "another image more": {"images": (MemoryImage(picture(1)), MemoryImage(picture(2)))},
 }
 
 
@@ -326,7 +326,7 @@ def test_every_picture_that_cannot_be_read_is_named(world: World) -> None:
     evaluator = world.evaluator()
     for setting in ("clean", "flip_v"):
         with pytest.raises(
-            ImageError, match=r"^rows:0: this picture cannot be decoded\n.14 pictures .*; the others: rows:2;"
+            ImageError, match=r"^rows:0: this image cannot be decoded\n.14 images .*; the others: rows:2;"
         ) as caught:
             evaluator.result(cell(setting))
         assert str(caught.value).endswith("rows:9; rows:10; 4 more)")

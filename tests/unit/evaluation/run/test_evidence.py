@@ -135,9 +135,9 @@ def test_of_several_images_those_that_changed_are_shown_again(world: World, tmp_
     (found,) = shown(world.evaluator(pictures=tmp_path), cell("flip_v"))
     assert found.question == "[picture 1] Which is it?"
     assert found.options == {"A": "[picture]", "B": "[picture]"}
-    captions = ["clean, picture 1", "clean, A", "clean, B", "flip_v, A", "flip_v, B"]
+    captions = ["clean, image 1", "clean, A", "clean, B", "flip_v, A", "flip_v, B"]
     assert [each.caption for each in found.pictures] == captions
-    assert image_names(sample(0, images=images)) == ["picture 1", "picture 2", "picture 3"]
+    assert image_names(sample(0, images=images)) == ["image 1", "image 2", "image 3"]
 
 
 def test_they_survive_json_and_long_texts_are_cut(world: World) -> None:

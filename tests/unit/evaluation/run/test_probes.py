@@ -43,7 +43,7 @@ def test_as_many_pictures_are_shown_as_the_question_has() -> None:
         [sample(n, target=LETTERS[n % 2]) for n in range(FEWEST - 1)],
         [],
     ],
-    ids=["one answer", "one source", "no pictures", "few", "none"],
+    ids=["one answer", "one source", "no images", "few", "none"],
 )
 def test_where_nothing_can_be_exchanged_nothing_is_asked(samples: list) -> None:  # type: ignore[type-arg]  # of samples
     assert probed_places(EXCHANGED, samples) == []

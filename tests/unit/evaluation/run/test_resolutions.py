@@ -47,7 +47,7 @@ def test_elsewhere_sizes_are_twelfths() -> None:
     assert [str(setting) for setting in expand_settings(["preprocessing"], 160)] == found
     for name in preprocessing(3):
         before, after = (int(step.level or "") for step in Setting.parse(name).steps)
-        assert after > before, "no step of a tiny picture goes nowhere"
+        assert after > before, "no step of a tiny image goes nowhere"
 
 
 def test_super_resolution_joins_when_a_network_is_there(tmp_path: Path) -> None:

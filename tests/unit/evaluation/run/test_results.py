@@ -331,7 +331,7 @@ def test_a_model_that_refuses_without_the_picture_breaks_no_budget(world: World,
     share = measures(blind)[BLIND_UNPARSED]
     assert (share.value, share.n, share.outcome) == (1.0, 6, Outcome.MEASURED)
     assert "unparsed_rate" not in measures(blind)
-    said = "6 of 6 answers of model without the pictures could not be read and count as guesses"
+    said = "6 of 6 answers of model without the images could not be read and count as guesses"
     assert blind.notes == (said,)
     for metric in ("clean_accuracy", "visual_gain", "worst_case_drop", "mean_drop", "mean_corruption_error"):
         record = made.sweep(sweep(metric), FLIPS)
@@ -343,7 +343,7 @@ def test_a_model_that_refuses_without_the_picture_breaks_no_budget(world: World,
 def test_a_cell_that_is_compared_with_guesses_says_so(world: World, judge: Made) -> None:
     world.model.answer = refusing("q1", "q2")
     record = judge().cell(cell("flip_h"))
-    assert record.notes == ("2 of 6 answers of model without the pictures could not be read and count as guesses",)
+    assert record.notes == ("2 of 6 answers of model without the images could not be read and count as guesses",)
     assert (record.outcome, record.n_guessed) == (Outcome.PASS, 0)
 
 

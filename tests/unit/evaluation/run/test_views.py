@@ -318,13 +318,13 @@ def test_rungs_that_show_the_same_pictures_are_no_ladder(world: World) -> None:
     for metric in ("absolute_continuous_error", "largest_downward_step", "resolution_accuracy"):
         record = judged.sweep(SweepMetric("model", "data", metric), [CLEAN, *large])
         assert record.outcome is Outcome.NOT_APPLICABLE
-        assert record.reason == "all 3 rungs showed the same pictures, as happens when no picture is larger than the lowest rung"
+        assert record.reason == "all 3 rungs showed the same images, as happens when no image is larger than the lowest rung"
         assert all(not math.isfinite(measure.value) for measure in record.measures)
     lower = Setting.parse("resolution:8")
     record = judged.sweep(SweepMetric("model", "data", "absolute_continuous_error"), [CLEAN, lower, *large])
     assert math.isfinite(record.measures[0].value)
     named = ", ".join(map(str, large))
-    assert record.notes[0] == f"{named} showed the same pictures, as happens when no picture is larger than the lowest of these"
+    assert record.notes[0] == f"{named} showed the same images, as happens when no image is larger than the lowest of these"
 
 
 def test_a_picture_that_changes_on_disk_is_noticed_within_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,7 @@ def test_strata_are_categories_and_else_groups() -> None:
 
 
 TOO_FEW = (
-    "faces.pointing_4x4: 14 near neighbours are shown beside the target, and 'faces' has 8 identities. Add pictures of others "
+    "faces.pointing_4x4: 14 near neighbours are shown beside the target, and 'faces' has 8 identities. Add images of others "
     "until it has 15"
 )
 ONE_DOMAIN = (
@@ -175,7 +175,7 @@ ONE_DOMAIN = (
 )
 EMPTY = "faces.pointing: the collection 'words', from which one candidate comes, is empty"
 DUPLICATE = (
-    "faces.matching: two of the 4 candidates for 'faces-0000' are one and the same picture, so that the right answer "
+    "faces.matching: two of the 4 candidates for 'faces-0000' are one and the same image, so that the right answer "
     "cannot be told. Remove the duplicate from the collection"
 )
 

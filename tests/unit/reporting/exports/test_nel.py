@@ -27,7 +27,7 @@ UNASKED = Score(math.nan, "not asked", None, "unasked")
 
 
 def sample(name: str, **changes: Any) -> Sample:
-    facts: dict[str, Any] = {"category": "cats", "group": "picture 1", **changes}
+    facts: dict[str, Any] = {"category": "cats", "group": "image 1", **changes}
     return replace(Sample(name, (), "Which?", "B", "choice", {"A": "dog", "B": "cat"}), **facts)
 
 
@@ -76,7 +76,7 @@ def test_a_line_says_everything_about_a_sample(tmp_path: Path) -> None:
         "expected_answer": "B",
         "model_response": "it says so",
         "extracted_answer": "B",
-        "metadata": {"category": "cats", "group": "picture 1"},
+        "metadata": {"category": "cats", "group": "image 1"},
         "scoring_details": {"sample": "q", "state": "scored", "rule": "letter"},
     }
 

@@ -36,13 +36,13 @@ class Painter:
         self.run = run
 
     def problem(self, dataset: str) -> str:
-        return "" if dataset == "d" else f"no pictures of {dataset}"
+        return "" if dataset == "d" else f"no images of {dataset}"
 
     def shown(self, dataset: str, sample: str, setting: str) -> Painted:
         if dataset != "d":
             raise DatasetError(self.problem(dataset))
         if sample == "d5":
-            raise DatasetError("the picture of d5 is lost")
+            raise DatasetError("the image of d5 is lost")
         views = 4 if setting.startswith("patches") else 1
         return Painted(tuple(f"{self.run.name if setting == 'invert' else ''}{setting}{view}" for view in range(views)), views)
 

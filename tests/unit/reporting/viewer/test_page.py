@@ -112,7 +112,7 @@ def test_the_keyboard_is_enough(page: Any, viewer: Served) -> None:
 
 def test_a_picture_that_is_lost_is_said(page: Any, viewer: Served) -> None:
     page.goto(f"{viewer.address}/answers?run=first&text=d5")
-    sync_api.expect(page.locator("#unseen")).to_contain_text("the picture of d5 is lost")
+    sync_api.expect(page.locator("#unseen")).to_contain_text("the image of d5 is lost")
 
 
 @pytest.mark.parametrize("width", [360, 390, 768])

@@ -91,7 +91,7 @@ def test_a_sample_is_shown_with_everything_about_it(viewer: Served) -> None:
         "m1 test ✕ FAIL",
         "because of m1-d-fog:high",
         "The same sample under all settings",
-        "no picture",
+        "no image",
     ):
         assert expected in said, expected
     assert page.count('class="group"') == 4  # clean, no_image, fog, invert
@@ -133,10 +133,10 @@ def test_of_several_pictures_the_one_that_settings_change_stands_for_the_sample(
 
 def test_a_sample_without_pictures_says_why_and_shows_the_rest(viewer: Served) -> None:
     _, _, page = viewer.get("/sample?run=first&data=d&id=d5&under=fog:high")
-    assert "the picture of d5 is lost" in text(page)
+    assert "the image of d5 is lost" in text(page)
     assert "the inference failed" in text(page)
     status, headers, body = viewer.get("/picture/small?run=first&data=d&id=d5")
-    assert (status, headers["content-type"], body) == (404, "text/plain; charset=utf-8", "the picture of d5 is lost")
+    assert (status, headers["content-type"], body) == (404, "text/plain; charset=utf-8", "the image of d5 is lost")
 
 
 def test_pictures_come_in_two_sizes(viewer: Served) -> None:
@@ -197,7 +197,7 @@ def test_a_very_long_answer_is_cut(serve: Callable[..., Served], tmp_path: Path)
         ("/answers?text=" + "x" * 9000, 414, "the address is too long"),
         ("/sample?data=d&id=nobody", 404, "unknown sample 'nobody'"),
         ("/../../etc/passwd", 404, "There is no such page"),
-        ("/picture/small?run=first&data=..&id=../../x", 404, "no pictures of .."),
+        ("/picture/small?run=first&data=..&id=../../x", 404, "no images of .."),
     ],
 )
 def test_what_there_is_not_is_said(viewer: Served, path: str, status: int, said: str) -> None:
