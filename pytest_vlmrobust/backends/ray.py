@@ -52,16 +52,19 @@ class Host:
     def look(self) -> str:
         """Opens the backend; returns why this actor cannot answer as the process that asks it."""
         try:
-            self._backend = self._opening()
-            there, here = dict(self._backend.fingerprint()), self._expected
+            backend = self._opening()
+            there, here = dict(backend.fingerprint()), self._expected
         except VlmRobustError as error:
             return str(error)
         names = [name for name in {**here, **there} if canonical_json(here.get(name)) != canonical_json(there.get(name))]
         parts = [f"{name} is {there.get(name)!r:.200} there and {here.get(name)!r:.200} here" for name in names]
+        self._backend = None if parts else backend
         return f"its node would answer as another model, for {'; '.join(parts)}" if parts else ""
 
     def infer(self, *requests: Request) -> tuple[list[Prediction], str]:
         """Returns one prediction per request, and why the model is lost where it is."""
+        if self._backend is None and (problem := self.look()):  # Ray started this process while no batch was on its way
+            return [], problem
         traits = traits_of(self._backend)
         try:
             if traits.prepare and traits.infer_prepared:  # one batch is prepared while another one is computed

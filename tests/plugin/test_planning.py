@@ -54,6 +54,9 @@ def test_after_a_run_the_store_holds_all_and_rates_are_measured(project: Project
     rate = "model-data: * s an answer in one process (median of * cells of run 2*"
     plan.stdout.fnmatch_lines([rate, "disk: about * an answer*"])
     plan.stdout.no_fnmatch_line("*are new to this store*")
+    (journal,) = (project.path / ".vlmrobust").glob("runs/*/records.jsonl")
+    journal.write_text("{}\n")  # of another release
+    assert row(project.run("--vlm-plan"))[5:8] == [str(PASSES), "0", "0 s"]
 
 
 def test_what_k_leaves_out_is_not_planned_and_what_a_test_needs_is(project: Project) -> None:

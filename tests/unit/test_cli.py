@@ -251,12 +251,12 @@ def test_check_sets_rules_beside_the_noise(tmp_path: Path, capsys: Captured, mon
     assert (
         "A/A m-d: 20 of 200 answers flipped (10.00%, 90 % interval 7.00% to 14.00%), 20 were worded differently; 2 cells, " in out
     )
-    assert "     rule low: accuracy_drop bounded by 0.05, noise 0.088 (at most 0.104)" in out
+    assert "     rule low: accuracy_drop <= 5 pp, noise 8.8 pp (at most 10.4 pp)" in out
     assert "note: else: not compared with that noise, as the run measured nothing on a whole dataset that they bound" in out
     assert "note: 1 of 3 rules are about other metrics than accuracy_drop, whose noise is not known" in out
     warnings = [line for line in out if line.startswith("warning") and "no blocking rule" not in line]
     (warning,) = warnings
-    assert warning.startswith("warning: m-d: policy.yaml:3: rule low (accuracy_drop 0.05) is tighter than the noise of 0.0877")
+    assert warning.startswith("warning: m-d: policy.yaml:3: rule low (accuracy_drop <= 5 pp) is tighter than the noise of 8.8 pp")
     assert main(["check", "policy.yaml", basics(tmp_path), "--noise", run, "--strict"]) == 1
     Path("policy.yaml").write_text(rules.replace("5pp", "9pp"))
     assert main(["check", "policy.yaml", basics(tmp_path), "--noise", run, "--strict"]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_vlmrobust.core.cell import CLEAN, PROBES, Cell
+from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.store import last_records
 
@@ -37,7 +39,10 @@ class RunForecast:
     @classmethod
     def of(cls, evaluator: Evaluator, cells: Iterable[Cell], earlier: Iterable[Path], store: Path) -> RunForecast:
         """Returns what the evaluation of cells would take; no weights are loaded."""
-        runs = [(path.name, last_records(path)) for path in newest_runs(earlier)]
+        runs = []
+        for path in newest_runs(earlier):
+            with contextlib.suppress(StoreError):  # of another release: its times are not known
+                runs.append((path.name, last_records(path)))
         planned = list(cells)
         found = forecasts(evaluator, planned, partial(measured_rate, runs))
         total = sum(one.passes + one.missing for one in found)

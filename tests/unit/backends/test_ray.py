@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.backends import Backend, BackendOptions, Cluster, open_backend, resolve
+from pytest_vlmrobust.backends.ray import Host
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 
@@ -62,6 +63,15 @@ class Toy:
 
 def asking(*texts: str) -> list[Request]:
     return [Request(f"key{i}", (np.full((300, 300, 3), i, np.uint8),), text) for i, text in enumerate(texts)]
+
+
+def test_a_process_that_ray_started_anew_looks_before_it_answers() -> None:
+    assert Host(Toy, {"backend": "toy"}).infer(*asking("?")) == ([Prediction("0", "generate")], "")
+    other = Host(Toy, {"backend": "other"})
+    for _ in range(2):
+        answers, problem = other.infer(*asking("?"))
+        assert not answers
+        assert problem == "its node would answer as another model, for backend is 'toy' there and 'other' here"
 
 
 @pytest.fixture(scope="module")
