@@ -56,7 +56,7 @@ def all_of(names: Sequence[str]) -> str:
 
 
 def number(value: float, unit: str = "", digits: int | None = None) -> str:
-    """Returns a number in the unit of a policy's author, ``undefined`` where it is not finite.
+    """Returns a number in the unit of a policy's author, ``undefined`` where there is none.
 
     Args:
         value: a plain number; a fraction where the unit is ``pp`` or ``%``.
@@ -66,7 +66,9 @@ def number(value: float, unit: str = "", digits: int | None = None) -> str:
     >>> number(0.1234), number(0.445, "pp"), number(math.nan)
     ('0.123', '44.5 pp', 'undefined')
     """
-    return f"{_scaled(value, unit, digits)} {unit}".rstrip() if math.isfinite(value) else "undefined"
+    if not math.isfinite(value):
+        return {math.inf: "infinity", -math.inf: "-infinity"}.get(value, "undefined")
+    return f"{_scaled(value, unit, digits)} {unit}".rstrip()
 
 
 def interval(low: float, high: float, unit: str = "", digits: int | None = None) -> str:

@@ -293,6 +293,8 @@ def visual_gain_is_real(table: ScoreTable, _setting: str | None) -> str:
     needed = smallest_difference(table, gain)
     if float(gain.mean()) > needed + ROUNDING:
         return ""
+    if math.isinf(needed):
+        return "too few samples for a standard error of the visual gain: a share of it is undefined"
     return (
         f"the visual gain of {points(float(gain.mean()))} is not above {points(needed)} "
         f"(the larger of 1 pp and 2 standard errors): a share of it is undefined"

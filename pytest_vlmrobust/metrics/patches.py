@@ -105,6 +105,8 @@ def whole_is_above_chance(table: ScoreTable, _setting: str | None) -> str:
     whole = float(table.clean.mean())
     if whole >= needed - ROUNDING:
         return ""
+    if math.isinf(needed):
+        return "too few samples for a standard error of the full-image score"
     why = f", {table.floor_note}," if table.floor_note else ""
     return (
         f"the full-image score of {percent(whole)} is below {percent(needed)} "

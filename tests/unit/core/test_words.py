@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
 from pytest_vlmrobust.core.errors import BackendError
 from pytest_vlmrobust.core.prediction import Score
-from pytest_vlmrobust.core.words import LONGEST, on_one_line, printable, quantity, without_halves
+from pytest_vlmrobust.core.words import LONGEST, number, on_one_line, printable, quantity, without_halves
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,10 @@ from pytest_vlmrobust.core.words import LONGEST, on_one_line, printable, quantit
 )
 def test_words_fit_the_number(count: int, words: tuple[str, ...], said: str) -> None:
     assert quantity(count, *words) == said
+
+
+def test_infinity_is_not_undefined() -> None:
+    assert [number(value, "pp") for value in (math.inf, -math.inf, math.nan)] == ["infinity", "-infinity", "undefined"]
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,18 @@ def test_a_small_visual_gain_makes_rce_invalid() -> None:
     )
 
 
+def test_one_sample_shows_no_visual_gain() -> None:
+    table = ScoreTable(np.ones(1), {"fog:low": np.ones(1)}, no_image=np.zeros(1))
+    reason = estimate("relative_corruption_error", table, "fog:low").reason
+    assert reason == "too few samples for a standard error of the visual gain: a share of it is undefined"
+
+
+def test_one_sample_shows_no_score_above_chance() -> None:
+    table = ScoreTable(np.ones(1), patches_by_setting={"patches:2": np.ones((1, 2))}, chance=0.25)
+    reason = estimate("pcri", table, "patches:2").reason
+    assert reason.startswith("too few samples for a standard error of the full-image score")
+
+
 def test_a_negative_visual_gain_makes_rce_undefined() -> None:
     result = estimate("mean_relative_corruption_error", ScoreTable(CLEAN, {"fog:low": CLEAN}, no_image=_scores(95)))
     assert _is_unknown(result)

@@ -94,7 +94,7 @@ def test_a_judge_that_judges_what_does_not_apply_is_found(monkeypatch: pytest.Mo
         return Verdict(Outcome.FAIL if math.isfinite(estimate.value) else Outcome.INCONCLUSIVE, "")
 
     monkeypatch.setattr(verdicts, "judge_rule", hasty)
-    with pytest.raises(AssertionError, match=r"is INCONCLUSIVE although it does not apply: the visual gain of .* is not above"):
+    with pytest.raises(AssertionError, match=r"is INCONCLUSIVE although it does not apply: .* the visual gain"):
         check_metric("relative_corruption_error", check="unknown")
 
 
