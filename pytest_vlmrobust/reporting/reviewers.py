@@ -19,6 +19,7 @@ ABSENT = "none in this run"
 CAVEAT = "The texts of these laws and standards were not at hand when this table was written: check a number before you cite it."
 _GROUPS = {"group_gap", "split_group_gap"}
 _BASELINE = {"baseline_drop", "mean_baseline_drop", "drop_increase", "baseline_flip_rate"}
+_ATTACKS = {"attack_rate", "text_preference", "typographic_word_drop"}
 _OPEN = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.WAIVED, Outcome.ERROR)
 
 
@@ -101,5 +102,5 @@ _FOUND: Mapping[str, Callable[[RunView], str]] = {
     "changes": lambda view: _measured(view, _BASELINE),
     "limits": _limits,
     "logs": _logs,
-    "attacks": lambda _: "none: this gate tests no attacks",
+    "attacks": lambda view: _measured(view, _ATTACKS) or "none: this gate tests no attacks",
 }

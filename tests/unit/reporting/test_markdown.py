@@ -69,6 +69,8 @@ def test_it_maps_evidence_to_what_reviewers_ask_for_and_says_what_is_missing() -
     assert full["test data and their main characteristics"] == "digests of d in manifest.json"
     assert full["changes since the version before"] == "none in this run"
     assert full["limitations, and what was accepted by whom"].startswith("1 test broken")
+    attacked = evidence(dataclasses.replace(people, measures=(dataclasses.replace(gap, metric="attack_rate"),)))
+    assert attacked["resilience to attacks"] == "attack_rate"
     empty = evidence()
     assert {found.partition(":")[0] for found in empty.values()} == {"none in this run", "none"}
     assert full.keys() == empty.keys() == {question.text for question in questions()}
