@@ -188,10 +188,10 @@ def worst_settings(sweep: Sweep) -> Chart | None:
     part = f" {PARTIAL_MARK} {PARTIAL}." if any(record.n_samples for record, _ in ranked) else ""
     return Chart(
         title,
-        f"Drop of accuracy, its 90 % interval, and the bound (vertical tick) of the rule that decided.{rest}"
+        f"Drop of accuracy, its interval, and the bound (vertical tick) of the rule that decided.{rest}"
         f"{by_value_note(drop for _, drop in ranked)}{part}",
         drawing.ranking(bars, axis="drop of accuracy", label=f"Settings that cost {sweep.name} most"),
-        ("setting", "drop", "90 % interval", "bound", "verdict"),
+        ("setting", "drop", "interval", "bound", "verdict"),
         [
             (
                 record,
@@ -241,14 +241,14 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
         return None
     merged = collapsed_sizes(record for record, _ in known)
     rungs = [
-        Point(int(record.level), record.level, m.value, m.low, m.high, _rung_told(record, m), hollow=record.received in merged)
+        Point(int(record.level), record.level, m.value, *m.interval, _rung_told(record, m), hollow=record.received in merged)
         for record, m in known
     ]
     marked = sum(rung.hollow for rung in rungs)
     collapsed_note = f" {marked} hollow points reached the model at the same size as another one." if marked else ""
     return Chart(
         "Accuracy by resolution",
-        f"Accuracy at each rung of the ladder with its 90 % interval at each point.{collapsed_note}",
+        f"Accuracy at each rung of the ladder with its interval at each point.{collapsed_note}",
         drawing.line(
             rungs,
             across="long edge of the images, pixels",
@@ -257,7 +257,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
             levels=_levels(sweep),
             ends=(0.0, 1.02),
         ),
-        ("long edge", "accuracy", "90 % interval", "reached the model as", "other rungs"),
+        ("long edge", "accuracy", "interval", "reached the model as", "other rungs"),
         [
             (
                 record,

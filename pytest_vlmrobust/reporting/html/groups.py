@@ -42,9 +42,9 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
     values = {task: None if reference is None else reference.value for task, reference in references.items()}
     return Chart(
         "Tasks",
-        f"Accuracy (mean overlap for boxes) with its 90 % interval.{by_value_note(row[2] for row in measures)}",
+        f"Accuracy (mean overlap for boxes) with its interval.{by_value_note(row[2] for row in measures)}",
         _draw([(*row, values[row[0].task]) for row in measures], "score", "Scores of the Observatory's tasks"),
-        ("task", "pictures", "score", "90 % interval", "bound", "verdict", "people, in the paper"),
+        ("task", "pictures", "score", "interval", "bound", "verdict", "people, in the paper"),
         [(record, (*_row(sweep, record, measure), _published_text(values[sweep.task]))) for sweep, record, measure in measures],
         (*_rest(sweeps, (_SCORE,)), *people),
     )
@@ -57,9 +57,9 @@ def gaps(sweeps: Sequence[Sweep]) -> Chart | None:
         return None
     return Chart(
         "Gaps between positions and between groups of people",
-        f"The best minus the worst one, with its 90 % interval.{by_value_note(row[2] for row in measures)}",
+        f"The best minus the worst one, with its interval.{by_value_note(row[2] for row in measures)}",
         _draw([(*row, None) for row in measures], "gap", "Gaps between positions and groups"),
-        ("task", "pictures", "gap", "90 % interval", "bound", "verdict", "between"),
+        ("task", "pictures", "gap", "interval", "bound", "verdict", "between"),
         [(record, (*_row(sweep, record, measure), _GAPS[measure.metric])) for sweep, record, measure in measures],
         tuple(_rest(sweeps, tuple(_GAPS))),
     )

@@ -11,7 +11,7 @@ from pytest_vlmrobust.reporting.history import Point, change_lines, changes
 
 from . import drawing, page
 from .charts import Chart
-from .words import interval, number
+from .words import number, usual_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Sec
                     one.run,
                     one.verdict,
                     f"{PARTIAL_MARK if one.n_samples else ''}{number(one.measure.value, one.measure.unit)}",
-                    interval(one.measure),
+                    usual_interval(one.measure),
                     f"{one.measure.n} of {one.n_samples}" if one.n_samples else str(one.measure.n),
                     after.get(one.run, ""),
                 ),

@@ -15,10 +15,10 @@ from typing import Any
 from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.record import BY_VALUE, Example, Measure, Record
+from pytest_vlmrobust.core.record import Example, Measure, Record
 from pytest_vlmrobust.reporting.view import ViewedTest
 
-from .words import MARKS, visible_text
+from .words import MARKS, bound_text, interval, number, visible_text
 
 # Records as JSON inside a page.
 
@@ -66,7 +66,7 @@ def drill_down(shown: Sequence[ViewedTest], pictures: Mapping[str, str]) -> Mark
         tests.append(_readable({**_content(record), **known}))
     marks = {str(outcome): {"sign": mark.sign, "css": mark.css, "meaning": mark.meaning} for outcome, mark in MARKS.items()}
     printed = {"tests": _PRINTED_TESTS, "samples": _PRINTED_SAMPLES}
-    content = {"marks": marks, "by_value": BY_VALUE, "printed": printed, "pictures": list(pictures.values()), "tests": tests}
+    content = {"marks": marks, "printed": printed, "pictures": list(pictures.values()), "tests": tests}
     return Markup(f'{_json(content)[:-1]},"asked":[{",".join(asked)}]}}'.translate(_ESCAPES))  # noqa: S704 - escaped
 
 
@@ -99,12 +99,14 @@ def _content(record: Record) -> dict[str, Any]:
 
 
 def _measure(measure: Measure, record: Record) -> dict[str, Any]:
-    """Returns a measure without what it does not say; that no rule applies needs no sentence, nor what the record says."""
+    """Returns a measure in its author's unit; that no rule applies needs no sentence, nor what the record says."""
     kept = _short(dataclasses.asdict(measure))
     if (measure.outcome is Outcome.MEASURED and not measure.rule) or measure.reason == record.reason:
         kept.pop("reason", None)
-    kept.pop("source", None)
-    return kept
+    for name in ("source", "low", "high", "decisive_low", "decisive_high"):
+        kept.pop(name, None)
+    told = {"value": number(measure.value, measure.unit), "interval": interval(measure), "bound": bound_text(measure.bound)}
+    return {**kept, **told}
 
 
 def _has_content(value: object) -> bool:

@@ -17,14 +17,12 @@
     return put(node, children);
   };
   const number = (value) => (typeof value === "number" ? value.toFixed(3).replace("-", "−") : "undefined");
-  const interval = (one) => one.target === "dataset" ? data.by_value : (typeof one.low === "number" && typeof one.high === "number" ? `[${number(one.low)}, ${number(one.high)}]` : "");
-  const bound = (text) => (text || "").replaceAll("-", "−").replace("..", " – ");
   const hidden = (text) => el("span", { class: "hidden" }, text);
   const verdict = (outcome) => {
     const mark = data.marks[outcome];
     return el("span", { class: `verdict c-${mark.css}`, title: mark.meaning }, el("span", { "aria-hidden": "true" }, mark.sign), ` ${outcome}`);
   };
-  const rightward = new Set(["value", "90 % interval", "bound", "n"]);
+  const rightward = new Set(["value", "interval", "bound", "n"]);
   const labelled = (cell, name) => {
     if (name) cell.dataset.name = name; // said before the cell where a narrow screen has no columns
     return cell;
@@ -85,9 +83,9 @@
       })));
   };
 
-  const measures = (test) => table("measures", ["verdict", "metric", "value", "90 % interval", "bound", "n", "rule", "about"], test.measures.map((one) => [
-    verdict(one.outcome), one.category ? `${one.metric} (${one.category})` : one.metric, numeric(number(one.value)), numeric(interval(one)),
-    numeric(bound(one.threshold)), numeric(String(one.n || 0)), [one.rule || "", one.waiver ? `, waiver ${one.waiver}` : ""].join(""),
+  const measures = (test) => table("measures", ["verdict", "metric", "value", "interval", "bound", "n", "rule", "about"], test.measures.map((one) => [
+    verdict(one.outcome), one.category ? `${one.metric} (${one.category})` : one.metric, numeric(one.value), numeric(one.interval),
+    numeric(one.bound), numeric(String(one.n || 0)), [one.rule || "", one.waiver ? `, waiver ${one.waiver}` : ""].join(""),
     { population: "all such questions", dataset: "these samples" }[one.target] || ""]));
   const reasons = (test) => {
     const said = [...new Set([test.not_asked, test.reason, ...test.measures.map((one) => one.reason)].filter(Boolean))];

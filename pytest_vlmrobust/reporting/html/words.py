@@ -41,7 +41,7 @@ def visible_text(text: str) -> str:
 
 
 def number(value: float, unit: str = "", digits: int | None = None) -> str:
-    """Returns a number with a true minus sign; ``undefined`` if it is not finite.
+    """Returns a number with a true minus sign; ``undefined`` if there is none.
 
     >>> number(0.1234), number(0.445, "pp"), number(float("nan"))
     ('0.123', '44.5 pp', 'undefined')
@@ -53,6 +53,11 @@ def interval(measure: Measure | Estimate) -> str:
     """Returns the interval of a measure, or the words for a value judged without it; empty if there is none."""
     text = measure.beside if isinstance(measure, Measure) else words.interval(measure.low, measure.high)
     return text.replace("-", _MINUS)
+
+
+def usual_interval(measure: Measure) -> str:
+    """Returns the interval of 90 %, whichever decided: of several runs, only these compare."""
+    return words.interval(measure.low, measure.high, measure.unit).replace("-", _MINUS)
 
 
 def points(value: float) -> str:

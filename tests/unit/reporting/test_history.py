@@ -54,6 +54,13 @@ def test_a_value_of_a_part_of_the_answers_is_marked() -> None:
     assert ">~0.300<" in page
 
 
+def test_all_runs_have_their_interval_of_90_percent_whatever_decided() -> None:
+    page = render_history_page(
+        "m", {"m-d": [Point("run", "GO", Measure("m", 0.3, 0.2, 0.4, decisive_low=0.1, decisive_high=0.5))]}
+    )
+    assert ">[0.200, 0.400]<" in page
+
+
 def test_control_characters_are_spelled_out() -> None:
     assert "\x1b" not in render_history("\x1b[2J", [Point("\x1b[2J", "GO", Measure("x", 0.3))], 80)
 

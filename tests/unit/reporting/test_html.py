@@ -16,7 +16,9 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure, Record, Reply
 from pytest_vlmrobust.reporting import Command, RunFacts, RunView, write_report
 from pytest_vlmrobust.reporting.html import render_html, samples
+from pytest_vlmrobust.reporting.html.charts import resolution_curve
 from pytest_vlmrobust.reporting.html.page import contradictions
+from pytest_vlmrobust.reporting.html.sweeps import sweeps
 
 from .pages import COMMAND, DIGESTS, asked_twice, cell, example, measure, run, store, summary
 
@@ -257,6 +259,18 @@ def test_thumbnails_are_there_once(page: str) -> None:
         assert page.count(text) == 1
 
 
+def test_a_measure_is_told_in_the_unit_of_its_bound_with_the_interval_that_decided() -> None:
+    drop = measure("accuracy_drop", 0.1, Outcome.FAIL, bound="<= 5 pp", decisive_low=0.055, decisive_high=0.15)
+    by_value = measure("accuracy", -0.5, Outcome.PASS, bound="in -0.6..0.3", target="dataset")
+    plain = Measure("ACE", math.nan)
+    told = data_of(render_html(RunView([cell("fog:low", measures=(drop, by_value, plain))], NOTHING)))["tests"][0]["measures"]
+    assert [(one["value"], one["interval"], one["bound"]) for one in told] == [
+        ("10.0 pp", "[5.5, 15.0]", "<= 5 pp"),
+        ("−0.500", "judged by value", "in −0.6 – 0.3"),  # noqa: RUF001 - as printed
+        ("undefined", "", ""),
+    ]
+
+
 def test_what_was_asked_is_there_once() -> None:
     records = [cell(f"fog:{level}", "weather", level, examples=(example(),)) for level in ("low", "mid", "high")]
     data = data_of(render_html(RunView(records, NOTHING)))
@@ -314,6 +328,16 @@ def test_rungs_that_collapsed_are_marked(page: str) -> None:
     text = Outline(page).text
     assert "2 hollow points reached the model at the same size as another one" in text
     assert text.count("same as another") == 2
+
+
+def test_rungs_are_drawn_with_the_intervals_of_the_table(page: str) -> None:
+    def curve(**ends: float) -> str:
+        rungs = [cell(f"resolution:{at}", "ladder", str(at), measures=(Measure("accuracy", 0.5, **ends),)) for at in (20, 40)]
+        chart = resolution_curve(sweeps(rungs)[0])
+        return chart.svg if chart else ""
+
+    assert curve(low=0.1, high=0.9, decisive_low=0.4, decisive_high=0.6) == curve(low=0.4, high=0.6) != curve(low=0.1, high=0.9)
+    assert "90 % interval" not in page
 
 
 def test_people_are_said_to_be_the_papers(page: str) -> None:

@@ -58,6 +58,7 @@ def test_a_click_on_the_map_opens_the_test(page: Any) -> None:
         "accuracy_drop",
         "0.400",
         "[0.350, 0.450]",
+        "<= 0.2",
         "What is it?",
         "a dog",
         "I say B",
