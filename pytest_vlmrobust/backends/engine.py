@@ -7,7 +7,7 @@ import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
+from pytest_vlmrobust.core.errors import BackendError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import derive_seed, fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 
@@ -137,12 +137,21 @@ class ChatBackend:
         about = {"sha256": fingerprint({"engine": engine, "model": identity_of(self.ref, self.options)})}
         memory = Memory(self.options.servers, about)
         known = memory.read()
+        if known is None and self.options.offline:
+            raise self._method_unknown()
         if known is None:
             begins = _run(first_token(Witness(self._answer_to, self.ref.framed)))
             if begins.token is not None and not begins.is_letter:
                 self.options.notice(f"model {self.name!r} {begins.problem}: choices are answered by {TEXT}")
             known = memory.add(Remembered(about, letters=begins.is_letter, logprobs=begins.token is not None))
         return LETTERS if known.letters else TEXT
+
+    def _method_unknown(self) -> OfflineError:
+        return OfflineError(
+            f"model {self.name!r}: this store does not remember whether {self.ref.location} gives the log-probabilities "
+            "of letters, and --vlm-offline forbids asking. Say in a models file by which method its answers were made "
+            "(answer: letters, or answer: text), or run once without --vlm-offline"
+        )
 
     async def _answer_to(self, body: Mapping[str, Any]) -> Any:
         (reply,) = self._replies([body])

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from pytest_vlmrobust.core.errors import BackendError, MissingExtra, OfflineError
+from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.prediction import LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
 from pytest_vlmrobust.core.words import on_one_line
 
@@ -249,11 +249,7 @@ class OpenAIBackend(ChatBackend):
             return self.ref.answer
         known = self._memory.read()
         if known is None and self.options.offline:
-            raise OfflineError(
-                f"model {self.name!r}: this store does not remember whether {self._served.location} gives the log-probabilities "
-                "of letters, and --vlm-offline forbids asking. Say in a models file by which method its answers were made "
-                "(answer: letters, or answer: text), or run once without --vlm-offline"
-            )
+            raise self._method_unknown()
         if known is None:
             self._ready()
             known = self._memory.read()

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vlmrobust.backends import Backend, BackendOptions, open_backend
 from pytest_vlmrobust.backends.models_file import read_models
-from pytest_vlmrobust.core.errors import BackendError, MissingExtra, ModelError
+from pytest_vlmrobust.core.errors import BackendError, MissingExtra, ModelError, OfflineError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Request
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 from pytest_vlmrobust.testing import check_backend
@@ -105,6 +105,20 @@ def test_two_values_of_an_option_have_two_keys(vllm: Any, folder: Path) -> None:
     options = [*limits, {"system_prompt": "x"}, {"answer": "text"}]
     prints = [dict(opened(folder, **fields).fingerprint()) for fields in options]
     assert all(one != other for place, one in enumerate(prints) for other in prints[:place])
+
+
+def test_offline_what_the_store_remembers_is_the_method_and_the_engine_is_not_loaded(
+    vllm: Any, folder: Path, tmp_path: Path
+) -> None:
+    ref, servers = ModelRef("m", "vllm", str(folder / "model.safetensors")), tmp_path / "servers"
+    offline = BackendOptions(offline=True, servers=servers)
+    with pytest.raises(OfflineError, match=r"does not remember whether .* gives the log-probabilities of letters"):
+        open_backend(ref, offline).fingerprint()
+    assert not vllm.last
+    known = open_backend(ref, BackendOptions(servers=servers)).fingerprint()
+    vllm.last.clear()
+    assert open_backend(ref, offline).fingerprint() == known
+    assert not vllm.last
 
 
 def test_its_absence_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
