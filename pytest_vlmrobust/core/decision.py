@@ -255,7 +255,7 @@ class RunScope:
         others = max(0, self.missing(records) - lost.total())
         owners = [self._owner(record) for record in records]
         parts = {}
-        for name in dict.fromkeys([*self.models, *filter(None, owners)]):
+        for name in sorted({*self.models, *filter(None, owners)}):
             own = [record for record, owner in zip(records, owners, strict=True) if owner in {name, ""}]
             scope = replace(
                 self,

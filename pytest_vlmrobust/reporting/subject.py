@@ -104,7 +104,7 @@ def subject(records: Sequence[Record], origins: Mapping[str, object]) -> Subject
         origins: its manifest, or what was known when it began.
     """
     known = mapping(origins.get("models"))
-    names = dict.fromkeys([*known, *(record.model for record in records if record.model and record.dataset)])
+    names = sorted({*known, *(record.model for record in records if record.model and record.dataset)})  # as manifests do
     run, date, version = (str(origins.get(name) or "") for name in ("run", "date", "version"))
     return Subject(
         tuple(_model(name, mapping(known.get(name))) for name in names),
@@ -117,16 +117,18 @@ def subject(records: Sequence[Record], origins: Mapping[str, object]) -> Subject
 
 
 def _model(name: str, origin: Mapping[str, Any]) -> Model:
-    weights = mapping(mapping(origin.get("fingerprint")).get("weights"))
-    digest = str(weights.get("sha256") or "")[:_SHOWN]
+    said = mapping(origin.get("fingerprint"))
+    weights = mapping(said.get("weights")) or mapping(mapping(said.get("identity")).get("model"))
+    digest = str(weights.get("sha256") or weights.get("commit") or "")[:_SHOWN]
     revision = str(origin.get("revision") or "")
     version = f"revision {revision}" if revision else f"weights {digest}" if digest else _UNKNOWN
     return Model(name, str(origin.get("location") or ""), version, str(origin.get("prompt_mode") or ""), _deployment(origin))
 
 
 def _deployment(origin: Mapping[str, Any]) -> str:
-    """Returns, by their keys, a system prompt and whatever else goes with every question."""
-    declared = dict(mapping(origin.get("deployment")))
+    """Returns, by their keys, an adapter, a system prompt, and whatever else goes with every question."""
+    given = {name: origin[name] for name in ("adapter", "quantization") if name in origin}
+    declared = {**given, **mapping(origin.get("deployment"))}
     decoding = mapping(mapping(origin.get("fingerprint")).get("decoding"))
     if "temperature" in decoding and decoding["temperature"] is None:
         declared["temperature"] = "none"

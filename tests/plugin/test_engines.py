@@ -115,9 +115,10 @@ class Gate:
     def judged(self, out: str) -> tuple[Any, ...]:
         """Returns the decision, what each record says but for how it was computed, and the table of the summary.
 
-        Pictures of examples are left out: they lie beside the store that saw them first, and are not merged.
+        Pictures of examples are left out: they lie beside the store that saw them first, and are not merged. Confidence is
+        that of float32, whose last digits follow the batch.
         """
-        results = json.loads((self.path / out / "results.json").read_text())
+        results = json.loads((self.path / out / "results.json").read_text(), parse_float=lambda text: round(float(text), 5))
         computed = ("seconds", "n_inferred", "n_recalled")
         records = [{name: value for name, value in record.items() if name not in computed} for record in results["records"]]
         for record in records:

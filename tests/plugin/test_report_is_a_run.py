@@ -33,7 +33,7 @@ COMMANDS: Sequence[Sequence[str]] = (
 
 
 def test_each_command_takes_what_a_report_left(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    models = ("model", "other")
+    models = ("other", "model")
     for name in models:
         project.script(name=name)
     assert project.run("--vlm-report=rep", "--vlm-aa", models=models).ret == 0
@@ -41,6 +41,7 @@ def test_each_command_takes_what_a_report_left(project: Project, monkeypatch: py
     monkeypatch.chdir(project.path)
     for command in COMMANDS:
         assert main(list(command)) == 0, command
+    assert Path("again.xml").read_bytes() == Path("rep/junit.xml").read_bytes()
     find, together = _found([Path("rep")])
     assert (find(), together) == ([Path("rep")], True)
 

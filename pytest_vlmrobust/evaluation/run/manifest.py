@@ -117,7 +117,8 @@ ORIGIN = ("backend", "location", "revision", "prompt_mode", "family", "parameter
 
 def model_origin(ref: ModelRef) -> dict[str, object]:
     """Returns where a model is from, how it is asked, and its family and size."""
-    return {**{name: getattr(ref, name) for name in ORIGIN}, **({"deployment": ref.deployment} if ref.deployment else {})}
+    given = {name: value for name in ("adapter", "quantization", "deployment") if (value := getattr(ref, name))}
+    return {**{name: getattr(ref, name) for name in ORIGIN}, **given}
 
 
 def _digest(data: RunData, name: str) -> str:

@@ -49,14 +49,17 @@ def test_it_names_models_revisions_data_samples_date_version_and_policy() -> Non
 def test_it_says_what_goes_with_every_question() -> None:
     models = {
         "small": {"deployment": {"system_prompt": "Be brief.\nAnd kind.", "query": {"api-version": "1"}}},
+        "lora": {"adapter": "loras/a", "fingerprint": {"identity": {"model": {"sha256": "ab" * 32}}}},
         "free": {"fingerprint": {"decoding": {"temperature": None}}},
         "plain": {"fingerprint": {"decoding": {"temperature": 0.0}}},
         "odd": {"deployment": "x", "fingerprint": {"decoding": 3}},
     }
     assert [line for line in subject([], {"models": models}).lines if line[0] == "asked with"] == [
-        ("asked with", 'small: system_prompt: Be brief.\nAnd kind., query: {"api-version":"1"}'),
         ("asked with", "free: temperature: none"),
+        ("asked with", "lora: adapter: loras/a"),
+        ("asked with", 'small: system_prompt: Be brief.\nAnd kind., query: {"api-version":"1"}'),
     ]
+    assert "lora (weights abababababab)" in dict(subject([], {"models": models}).lines)["models"]
 
 
 def test_policies_that_differ_are_named_by_model() -> None:
