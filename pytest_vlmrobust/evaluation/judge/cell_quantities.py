@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics, perturbations, scoring
-from pytest_vlmrobust.core.cell import BASELINES, CLEAN, Setting
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
@@ -317,7 +317,7 @@ def _estimate_share(scores: CellScores, flags: Sequence[bool | None], none: str)
 
 
 def _is_attacked(test: PlannedTest) -> bool:
-    if test.setting is None or test.views > 1:
+    if test.setting in (None, NO_IMAGE) or test.views > 1:
         return False
     samples = test.dataset_facts.samples
     return samples is None or _names(test, WRONG, NOTE) or any(sample.target_of_attack for sample in samples)

@@ -372,6 +372,17 @@ def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World,
     assert metric_keys(SweepMetric("m", "d", "mean_drop")) == [MetricKey("m", "d", "mean_drop")]
 
 
+def test_an_attack_on_the_image_is_not_judged_without_the_image(world: World, judge: Made) -> None:
+    """A model that answers what a prior expects without looking, and rightly with the image, gives in to nothing."""
+    world.samples = [dataclasses.replace(one, target_of_attack="B") for one in world.samples]
+    world.model.answer = lambda request: "A" if request.images else "B"
+    attacked = "{id: attacked, metric: attack_rate, max: 15%}"
+    blind, seen = (judge(attacked).cell(cell(setting)) for setting in ("no_image", "flip_v"))
+    assert blind.outcome is not Outcome.FAIL
+    assert "attack_rate" not in {one.metric for one in blind.measures}
+    assert measure(seen, "attack_rate").value == 0.0
+
+
 WORST_CATEGORY = "{id: worst, metric: worst_category_drop, max: 25pp, on_not_applicable: warn}"
 ALWAYS_LOST = "{id: lost, metric: always_lost_rate, max: 20pp}"
 
