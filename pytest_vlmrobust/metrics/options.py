@@ -35,7 +35,7 @@ def answer_agreement_interval(table: ScoreTable, _setting: str | None, confidenc
 def answer_agreement(same_by_setting: BySetting) -> float:
     """Share of the questions whose answer names the same option in every order, right or wrong.
 
-    It reads no right answers. Answers that cannot be read are compared by their text. Guessing among four gets 1.6 %.
+    It reads no right answers. Answers that cannot be read agree with none. Guessing among four gets 1.6 %.
 
     Formula: ``mean over questions i of min over settings s of same_si``
 
@@ -67,6 +67,12 @@ def pulling_letter(table: ScoreTable) -> str:
     return f"{letter} is {means[letter][0]:.1%} of the answers and {means[letter][1]:.1%} of the right options"
 
 
+def a_letter_is_chosen(table: ScoreTable, _setting: str | None) -> str:
+    """Returns why no letter can pull, or an empty string."""
+    chosen = table.required(Needs.CHOSEN_BY_LETTER).values()
+    return "" if any(shares.any() for shares in chosen) else "no answer could be read as a letter"
+
+
 @metric(
     suite="options",
     better="lower",
@@ -75,7 +81,9 @@ def pulling_letter(table: ScoreTable) -> str:
     reference="after the imbalance of answers in Zheng et al. 2024 (PriDe, ICLR), by the largest of all letters (ours)",
     unsuited="A model that follows letters in both ways alike, A here and D there, has a small one. Use `answer_agreement` "
     "for all answers that follow no option.",
+    validity="an answer names an option",
     interval=letter_pull_interval,
+    gate=a_letter_is_chosen,
     note=pulling_letter,
     not_monotone={Needs.CHOSEN_BY_LETTER: _MOVES, Needs.RIGHT_BY_LETTER: _MOVES},
 )

@@ -231,7 +231,10 @@ def _of_answers(clean: CellResult, others: Mapping[str, CellResult]) -> dict[str
     """Returns which option and which letter each answer names, as fields of a table; NaN where an inference failed."""
     asked = {name: result for name, result in others.items() if result.views == 1}
     known = {name: result.values * 0.0 + clean.values * 0.0 for name, result in asked.items()}
-    same = {name: np.array([*map(eq, clean.read, result.read)], float) + known[name] for name, result in asked.items()}
+    both_read = {name: _are_read(clean) & _are_read(result) for name, result in asked.items()}
+    same = {
+        name: np.where(both_read[name], [*map(eq, clean.read, result.read)], 0.0) + known[name] for name, result in asked.items()
+    }
     letters = sorted({letter for sample in clean.samples for letter in sample.options})
     chosen, right = ({letter: np.zeros(len(clean.samples)) for letter in letters} for _ in range(2))
     orders = np.zeros(len(clean.samples))
@@ -249,6 +252,10 @@ def _of_answers(clean: CellResult, others: Mapping[str, CellResult]) -> dict[str
     return {"same_by_setting": same} | {
         name: {letter: counts / orders for letter, counts in of.items()} for name, of in by_letter.items()
     }
+
+
+def _are_read(result: CellResult) -> NDArray[np.bool_]:
+    return np.array([score.answer is not None for score in result.scores], bool)
 
 
 def references(answers: Answers, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

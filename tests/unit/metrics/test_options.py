@@ -93,6 +93,13 @@ def test_an_order_without_an_answer_counts_for_no_letter_and_a_failed_inference_
     assert math.isnan(estimate("answer_agreement", table).value)
 
 
+def test_answers_that_cannot_be_read_agree_with_none_and_pull_no_letter() -> None:
+    table = table_of([question(0, 2, 0), question(1, 2, 1)], [["", ""], ["", ""]])
+    assert estimate("answer_agreement", table).value == 0.0
+    pull = estimate("letter_pull", table)
+    assert (pull.valid, pull.reason) == (False, "no answer could be read as a letter")
+
+
 @pytest.mark.study
 @pytest.mark.parametrize(("each", "pictures"), [(1, 100), (5, 60)])
 def test_the_pull_is_rarely_found_beyond_its_interval(each: int, pictures: int) -> None:
