@@ -210,13 +210,17 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def score_braced(sample: Sample, prediction: Prediction) -> Score:
-    """1 when what stands in braces, or else the answer, is a target in any case, or has the target's numbers in its order.
+    """1 when what stands in braces, or else the answer, is a target in any case."""
+    return grade_best(read_answer(sample, prediction, extract_braced), sample, prediction, _same)
+
+
+def score_braced_numbers(sample: Sample, prediction: Prediction) -> Score:
+    """Like `braced`, or 1 when the digits are those of a target: for counts.
 
     Rahmanzadehgervi et al. 2024, "Vision language models are blind", and Vo et al. 2025, "Vision language models are biased",
     ask for answers in braces: ``{3}``, ``rows={3} columns={4}``.
     """
-    extraction = read_answer(sample, prediction, extract_braced)
-    return grade_best(extraction, sample, prediction, lambda answer, target: _same(answer, target.strip(" {}")))
+    return grade_best(read_answer(sample, prediction, extract_braced), sample, prediction, _same_numbers)
 
 
 def extract_braced(text: str) -> Extraction:
@@ -227,10 +231,12 @@ def extract_braced(text: str) -> Extraction:
 
 
 def _same(answer: str, target: str) -> bool:
-    if normalised(answer) == normalised(target):
-        return True
+    return normalised(answer) == normalised(target.strip(" {}"))
+
+
+def _same_numbers(answer: str, target: str) -> bool:
     wanted = re.findall(r"\d+", target)
-    return bool(wanted) and re.findall(r"\d+", answer) == wanted
+    return _same(answer, target) or (bool(wanted) and re.findall(r"\d+", answer) == wanted)
 
 
 def _score_tokens(split: Callable[[str], Sequence[str]], doc: str) -> Callable[[Sample, Prediction], Score]:
@@ -251,7 +257,7 @@ score_word_f1 = _score_tokens(
 )
 score_alphanumeric_f1 = _score_tokens(
     lambda text: [word for each in text.split() if (word := re.sub(r"[^a-z0-9]", "", each))],
-    """F1 of the words without all but a to z and digits, otherwise like `word_f1`: CC-OCR for scenes.""",
+    """Like `word_f1`, of letters a to z and digits: CC-OCR for scenes.""",
 )
 
 

@@ -19,6 +19,7 @@ from .open_answers import (
     score_alphanumeric_f1,
     score_anls,
     score_braced,
+    score_braced_numbers,
     score_contains,
     score_contains_formula,
     score_ocr_recall,
@@ -120,6 +121,7 @@ register("ocr_recall", score_ocr_recall)
 register("contains", score_contains)
 register("contains_formula", score_contains_formula)
 register("braced", score_braced)
+register("braced_numbers", score_braced_numbers)
 register("word_f1", score_word_f1)
 register("alphanumeric_f1", score_alphanumeric_f1)
 register("rouge_l", score_rouge_l)

@@ -24,6 +24,7 @@ SAMPLES = {
             "contains_formula",
             "rouge_l",
             "braced",
+            "braced_numbers",
             "word_f1",
             "alphanumeric_f1",
         )
@@ -68,6 +69,7 @@ WORDED = [
     "vqa_soft",
     "open",
     "braced",
+    "braced_numbers",
     "word_f1",
     "alphanumeric_f1",
 ]

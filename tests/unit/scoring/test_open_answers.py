@@ -306,3 +306,24 @@ def test_bleu_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(MissingExtra, match=r"BLEU needs the package 'sacrebleu'.*pip install 'sacrebleu>="):
         measured("bleu", CAPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("said", "target", "braced", "numbers"),
+    [
+        ("{y+2}", "x+2", 0.0, 1.0),
+        ("{7}", "-7", 0.0, 1.0),
+        ("{A2}", "B2", 0.0, 1.0),
+        ("{23 m}", "23 kg", 0.0, 1.0),
+        ("{5 legs}", "5", 0.0, 1.0),
+        ("rows={3} columns={4}", "3,4", 1.0, 1.0),
+        ("{Four}", "{4}", 1.0, 1.0),
+        ("{17}", "7", 0.0, 0.0),
+    ],
+)
+def test_only_counted_numbers_are_compared_by_their_digits(said: str, target: str, braced: float, numbers: float) -> None:
+    values = {
+        name: score(Sample("1", (), "?", (target,), "open", scorer=name), Prediction(said, "generate")).value
+        for name in ("braced", "braced_numbers")
+    }
+    assert values == {"braced": braced, "braced_numbers": numbers}

@@ -410,7 +410,7 @@ def test_a_choice_has_no_yes_rate(world: World) -> None:
 
 def test_the_share_of_answers_that_an_attack_or_a_prior_wants(world: World) -> None:
     """The formula of VLMs are Biased, and of SCAM's attack wins: an expected answer is said, of all questions that have one."""
-    braced = {"task": "open", "options": {}, "scorer": "braced", "target": "5", "target_of_attack": "4"}
+    braced = {"task": "open", "options": {}, "scorer": "braced_numbers", "target": "5", "target_of_attack": "4"}
     biased = [replace(one, **braced) for one in world.samples[:3]]  # type: ignore[arg-type]
     world.samples = [*biased, replace(world.samples[3], target_of_attack="A"), *world.samples[4:]]
     said = {"q0": "{4}", "q1": "It has {5} legs", "q2": "{Four} legs", "q3": "A"}
