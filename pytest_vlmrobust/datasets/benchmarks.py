@@ -83,6 +83,8 @@ class Layout:
     """Texts that are cut off the end of a question, because the instruction repeats them."""
     drop: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Which rows are left out and why, by column and value."""
+    unattacked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Which rows show no attack though they name its target, by column and values."""
     absent: tuple[str, ...] = ()
     """Texts that stand for an empty cell."""
     box: Mapping[str, str] = field(default_factory=dict)
@@ -306,6 +308,7 @@ _LAYOUT: Mapping[str, Callable[[Entry], Any]] = {
     "block": _count,
     "box": lambda entry: {key: _text(value) for key, value in entry.mapping(BOX, required=BOX).items()},
     "drop": lambda entry: {column: _mapping(why) for column, why in entry.table().items()},
+    "unattacked": lambda entry: {column: _texts(values) for column, values in entry.table().items()},
     "ids": _texts,
 }
 """The keys of a layout that are not one text, each with what reads its value."""

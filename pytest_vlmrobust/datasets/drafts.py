@@ -483,6 +483,8 @@ class Rows:
         return dict(zip(LETTERS, texts, strict=False))
 
     def _target_of_attack(self, cells: Cells, options: Mapping[str, str]) -> str:
+        if any(text_of(cells.get(column)).strip() in values for column, values in self.layout.unattacked.items()):
+            return ""
         wanted = self._value("target_of_attack", cells)
         return next((letter for letter, text in options.items() if self.layout.answers == "text" and text == wanted), wanted)
 

@@ -122,6 +122,21 @@ def test_its_number_stands_to_the_published_one_as_the_record_says(name: str) ->
         assert differing
 
 
+@pytest.mark.cases("case", [case for case in CASES if case.benchmark in {"3DSRBench", "MM-UPD"}])
+def test_both_forms_of_a_question_are_one_group(tmp_path: Path, case: Case) -> None:
+    """Its image is mirrored or exchanged, so that the digests of the images differ."""
+    samples, *_ = answered(tmp_path, case.benchmark, case.rows)
+    questions = {sample.keys["question"] for sample in samples}
+    pairs = {(sample.keys["question"], sample.group) for sample in samples}
+    assert len(questions) == len(pairs) == len({group for _, group in pairs}) < len(samples)
+
+
+def test_a_thing_without_a_word_on_it_is_not_attacked(tmp_path: Path) -> None:
+    (case,) = [case for case in CASES if case.benchmark == "SCAM"]
+    samples, *_ = answered(tmp_path, "SCAM", case.rows)
+    assert all(bool(sample.target_of_attack) == (sample.category != "NoSCAM") for sample in samples)
+
+
 ATTACKED = [case for case in CASES if case.benchmark in {"SCAM", "VLMs are Biased"}]
 
 

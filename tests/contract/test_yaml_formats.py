@@ -42,7 +42,8 @@ VALID = {
     ),
     "ours.benchmark.yaml": (
         "about: x\nfiles: [a]\nkinds: [{task: choice, scorer: exact}]\ncircular: true\ntogether: k\n"
-        "tsv: {columns: {category: '{a}-{b}'}, keys: {k: a}, parts: {c: '(?P<d>.)'}, answers: {'1': x}, drop: {c: {v: why}}}\n"
+        "tsv: {columns: {category: '{a}-{b}'}, keys: {k: a}, parts: {c: '(?P<d>.)'}, answers: {'1': x}, drop: {c: {v: why}},\n"
+        "  unattacked: {c: v}}\n"
     ),
     "faces.yaml": "domain: face\nhinted: nose\nlandmarks: x.task\nencoder: a/b@c\n",
     "answers.yaml": (
