@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -21,6 +22,9 @@ from .generation import generation_for
 from .served import Served
 
 _AS_DECLARED = ("dtype", "answer", "quantization", "device_map", "min_pixels", "max_pixels", "remote_code", "tokenizer")
+
+_TO_FILL = re.compile(r"(dir|directory|folder|cache|storage[-_]path|media[-_]path)\Z")
+"""Names of options of engines whose folders are written to, or hold no part of the model."""
 
 
 def decoding_of(ref: ModelRef) -> dict[str, Any]:
@@ -37,7 +41,34 @@ def identity_of(ref: ModelRef, options: BackendOptions) -> dict[str, Any]:
     if ref.adapter:
         adapter["adapter"] = adapter_digests(Path(ref.adapter), options.digest_cache, run=options.digests_of)
     declared = {name: value for name in _AS_DECLARED if (value := getattr(ref, name)) not in (None, "", False)}
-    return {"model": _model(ref, options), "decoding": decoding_of(ref), **declared, **adapter, **ref.deployment}
+    named = {text: _digest_at(text, options) for text in sorted({*_named_by(ref.engine)})}
+    files = {"engine_files": named} if named else {}
+    return {"model": _model(ref, options), "decoding": decoding_of(ref), **declared, **adapter, **ref.deployment, **files}
+
+
+def _named_by(value: Any, option: str = "") -> Iterator[str]:
+    """Yields the files and folders that options of an engine name, also behind ``name=`` and in JSON, but for folders to fill."""
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        with contextlib.suppress(ValueError):
+            value = json.loads(value)
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _named_by(inner, str(name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _named_by(inner, option)
+    elif isinstance(value, str):
+        for text in {value, value.partition("=")[2]}:
+            # unlike those of Path, these say no of what is too long for a path
+            if os.path.isfile(text) or (os.path.isdir(text) and not _TO_FILL.search(option)):  # noqa: PTH112, PTH113
+                yield text
+
+
+def _digest_at(text: str, options: BackendOptions) -> str:
+    place = Path(text)
+    if place.is_dir():
+        return fingerprint(directory_digests(place, options.digest_cache, run=options.digests_of))
+    return _digests(place.parent, [place], options.digest_cache, options.digests_of)[place.name]
 
 
 def _model(ref: ModelRef, options: BackendOptions) -> dict[str, Any]:
@@ -125,11 +156,25 @@ def adapter_digests(folder: Path, cache: Path | None = None, *, run: str = "") -
 
 def directory_digests(folder: Path, cache: Path | None = None, *, run: str = "") -> dict[str, str]:
     """Returns the SHA-256 of every file below a directory, but for hidden ones and what Python compiled."""
-    below = ((path, path.relative_to(folder).parts) for path in folder.rglob("*"))
-    files = [path for path, parts in below if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in parts)]
+    files = sorted(_files_below(folder))
     for file in files:
         _refuse_pointer(file)
-    return _digests(folder, sorted(files), cache, run)
+    return _digests(folder, files, cache, run)
+
+
+def _files_below(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> Iterator[Path]:
+    """Yields the files below a directory, also through links; a link to a directory that it is in is a circle, and ends."""
+    status = folder.stat()
+    here = (status.st_dev, status.st_ino)
+    if here in above or not os.access(folder, os.R_OK | os.X_OK):
+        return
+    for path in folder.iterdir():
+        if path.name.startswith((".", "__pycache__")):
+            continue
+        if path.is_dir():
+            yield from _files_below(path, (*above, here))
+        elif path.is_file():
+            yield path
 
 
 def adapter_state(folder: Path) -> dict[str, list[int]]:

@@ -10,6 +10,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 
+from pytest_vlmrobust.backends import BackendOptions
 from pytest_vlmrobust.backends import identity as digests
 from pytest_vlmrobust.backends.identity import (
     DigestCache,
@@ -18,8 +19,11 @@ from pytest_vlmrobust.backends.identity import (
     checkpoint_digests,
     checkpoint_state,
     commit_of,
+    directory_digests,
+    identity_of,
 )
 from pytest_vlmrobust.core.errors import BackendError
+from pytest_vlmrobust.core.prediction import ModelRef
 
 FILES = {"config.json": "{}", "model.safetensors": "weights", "tokenizer.json": "{}", "preprocessor_config.json": "{}"}
 
@@ -243,6 +247,46 @@ def test_a_link_counts_by_what_it_points_to(folder: Path, tmp_path: Path) -> Non
     first = checkpoint_digests(folder)
     blob.write_text("two")
     assert checkpoint_digests(folder)["model-1.safetensors"] != first["model-1.safetensors"]
+
+
+def test_linked_folders_count_by_what_they_hold(folder: Path, tmp_path: Path) -> None:
+    before = directory_digests(folder)
+    assert sorted(before) == sorted(FILES)
+    real = tmp_path / "real" / "deep"
+    real.mkdir(parents=True)
+    (real / "part.safetensors").write_text("one")
+    (folder / "sub").symlink_to(real.parent)
+    (real / "circle").symlink_to(folder)
+    first = directory_digests(folder)
+    assert first.keys() - before.keys() == {"sub/deep/part.safetensors"}
+    (real / "part.safetensors").write_text("two")
+    assert directory_digests(folder) != first
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"chat_template": "FILE"},
+        {"lora_modules": ["one=FOLDER"]},
+        {"speculative_config": {"model": "FOLDER"}},
+        {"speculative_config": '{"model": "FOLDER"}'},
+    ],
+)
+def test_files_that_options_of_the_engine_name_count(folder: Path, tmp_path: Path, option: dict[str, Any]) -> None:
+    named = tmp_path / "named" / "t.jinja"
+    named.parent.mkdir()
+    named.write_text("one")
+    text = json.dumps(option).replace("FILE", str(named)).replace("FOLDER", str(named.parent))
+    ref = ModelRef("m", "vllm", str(folder), engine=json.loads(text))
+    first = identity_of(ref, BackendOptions())
+    assert len(first["engine_files"]) == 1
+    named.write_text("two")
+    assert identity_of(ref, BackendOptions()) != first
+
+
+def test_options_that_name_no_file_to_read_add_nothing(folder: Path, tmp_path: Path) -> None:
+    engine = {"download_dir": str(tmp_path), "tensor_parallel_size": 2, "load_format": "auto", "chat_template": "x" * 5000}
+    assert "engine_files" not in identity_of(ModelRef("m", "vllm", str(folder), engine=engine), BackendOptions())
 
 
 def test_older_weights_count_beside_other_safetensors(folder: Path) -> None:
