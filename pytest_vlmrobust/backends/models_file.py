@@ -63,7 +63,12 @@ _SECRET = re.compile(
     r"(?i)api[-_]?key|subscription[-_]?key|(access|auth)[-_]?token|authorization|password|secret|(key|token|sig)\Z"
 )
 """Names of values that are secrets."""
-_SECRET_IN_BODY = re.compile(r"(?i)api[-_]?key|subscription[-_]?key|(access|auth)[-_]?token|authorization|password|secret")
+_SECRET_IN_BODY = re.compile(
+    r"(?i)api[-_]?key|subscription[-_]?key|(access|auth|hf)[-_]?token|authorization|password|secret"
+    r"|(\A|(?<!bos|eos|pad|unk|sep|cls)(?<!image|video)[-_])token\Z"  # those are tokens of texts
+)
+_AS_HEADER = "Send it as a header, whose value comes from the environment: headers: {NAME: {variable: VARIABLE}}"
+_IN_ENVIRONMENT = "Engines read secrets from the environment, such as HF_TOKEN: set it there"
 _SET_HERE: Mapping[str, str] = {
     "model": "'model'",
     "messages": "the questions, and 'system_prompt'",
@@ -119,7 +124,7 @@ def _headers(entry: Entry) -> dict[str, str]:
 def _query(entry: Entry) -> dict[str, str]:
     texts = {}
     for name, value in entry.table("a mapping such as {api-version: '2026-02-01'}").items():
-        _refuse_secret(name, value, _SECRET)
+        _refuse_secret(name, value, _SECRET, _AS_HEADER)
         texts[name] = value.text()
     return texts
 
@@ -129,28 +134,25 @@ def _extra_body(entry: Entry) -> dict[str, Any]:
     for name, value in given.items():
         if name in _SET_HERE:
             value.fail(f"is set by the gate itself. What decides about it: {_SET_HERE[name]}")
-    return {name: _json(name, value) for name, value in given.items()}
+    return {name: _json(name, value, _AS_HEADER) for name, value in given.items()}
 
 
-def _json(name: str, entry: Entry) -> Any:
+def _json(name: str, entry: Entry, advice: str) -> Any:
     """Returns a JSON value; refuses one whose name says that it is a secret."""
-    _refuse_secret(name, entry, _SECRET_IN_BODY)
+    _refuse_secret(name, entry, _SECRET_IN_BODY, advice)
     if entry.is_mapping:
-        return {key: _json(key, value) for key, value in entry.table().items()}
+        return {key: _json(key, value, advice) for key, value in entry.table().items()}
     if entry.is_list:
-        return [_json("", value) for value in entry.items()]
+        return [_json("", value, advice) for value in entry.items()]
     value = entry.scalar()
     if not isinstance(value, str | int | float | bool | None) or (isinstance(value, float) and not math.isfinite(value)):
         entry.refuse("a JSON value: put days in quotes; numbers are finite")
     return value
 
 
-def _refuse_secret(name: str, entry: Entry, pattern: re.Pattern[str]) -> None:
+def _refuse_secret(name: str, entry: Entry, pattern: re.Pattern[str], advice: str) -> None:
     if pattern.search(name):
-        entry.fail(
-            "has the name of a secret, and would be written into the manifest. Send it as a header, whose value comes from the "
-            "environment: headers: {NAME: {variable: VARIABLE}}"
-        )
+        entry.fail(f"has the name of a secret, and would be written into the manifest. {advice}")
 
 
 def _system_prompt(entry: Entry) -> str:
@@ -237,7 +239,8 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "query": _query,
     "extra_body": _extra_body,
     "engine": lambda entry: {
-        name: _json(name, value) for name, value in entry.table("a mapping such as {tensor_parallel_size: 2}").items()
+        name: _json(name, value, _IN_ENVIRONMENT)
+        for name, value in entry.table("a mapping such as {tensor_parallel_size: 2}").items()
     },
     "serve": lambda entry: entry.one_of(tuple(PROGRAMS)),
     "reasoning_effort": lambda entry: entry.one_of(_EFFORTS),

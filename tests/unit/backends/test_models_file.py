@@ -137,6 +137,13 @@ def test_a_token_limit_parameter_that_is_found_out_is_the_same_as_none(tmp_path:
     assert entry.deployment == {}
 
 
+def test_names_of_tokens_of_texts_are_no_names_of_secrets(tmp_path: Path) -> None:
+    names = ("max_num_batched_tokens", "eos_token", "image_token", "speculative_token_map", "stop_token_ids")
+    engine = ", ".join(f"{name}: a" for name in names)
+    entry = read_models(_write(tmp_path, f"models: {{m: {{backend: own, path: x, engine: {{{engine}}}}}}}"))["m"]
+    assert tuple(entry.engine) == names
+
+
 def test_a_system_prompt_can_stand_in_a_file_and_is_kept_to_the_letter(tmp_path: Path) -> None:
     (tmp_path / "prompt.txt").write_bytes("Be brief.\r\nAnd kind ä.\n".encode())
     entry = read_models(_write(tmp_path, "models: {m: {path: x, system_prompt: {file: prompt.txt}}}"))["m"]
@@ -178,6 +185,7 @@ OF_A_SERVER = "models:\n  m:\n    backend: openai\n    url: http://a/v1\n    mod
         ("extra_body: {messages: []}", "models.m.extra_body.messages is set by the gate itself"),
         ("extra_body: {stream: true}", "models.m.extra_body.stream is set by the gate itself"),
         ("extra_body: {a: {api_key: x}}", "models.m.extra_body.a.api_key has the name of a secret"),
+        ("extra_body: {token: x}", "models.m.extra_body.token has the name of a secret, .* Send it as a header"),
         ("extra_body: {a: [2026-02-01]}", r"models.m.extra_body.a\[1\] is '2026-02-01'. Expected a JSON value"),
         ("extra_body: {a: .nan}", "models.m.extra_body.a is '.nan'. Expected a JSON value"),
         ("reasoning_effort: hihg", "models.m.reasoning_effort is .* Did you mean 'high'"),
@@ -242,6 +250,10 @@ def test_mistakes_in_how_a_model_is_asked_are_reported_with_their_line(tmp_path:
         ("models:\n  m:\n    path: x\n    engine: {a: 1}\n", ":4: models.m.engine does not go with backend: transformers"),
         ("models:\n  m: {backend: own, path: x, engine: 2}\n", ":2: models.m.engine is .2.. Expected a mapping such as"),
         ("models:\n  m: {backend: own, path: x, engine: {api_key: k}}\n", ":2: models.m.engine.api_key has the name of a secret"),
+        *(
+            (f"models:\n  m: {{backend: own, path: x, engine: {{{name}: k}}}}\n", f":2: models.m.engine.{name} has .* HF_TOKEN")
+            for name in ("hf_token", "hf-token", "token", "my_token")
+        ),
         ("models:\n  m:\n    path: x\n    adaptor: y\n", r":4: unknown key 'adaptor' in models.m. Did you mean 'adapter'\?"),
         ("models:\n  m:\n    path: x\n    adapter: 3\n", ":4: models.m.adapter is '3'. Expected the directory of a LoRA adapter"),
         (
