@@ -363,15 +363,13 @@ class OpenAIBackend(ChatBackend):
     async def _first_look(self, replica: Replica[Client]) -> Remembered:
         witness = self._witness(replica, self._limit)
         begins = await first_token(witness)
-        kept = not begins.is_letter and not begins.is_prose
+        thinks = self.ref.reasoning_effort not in ("", "none")
+        kept = not begins.is_letter and not begins.is_prose and not thinks
         constraint = await constraint_of(witness, self._tokens(OFFERED)) if kept else ""
         self._note_first_token(replica.url, begins, constraint)
-        answers = await first_answers(witness)
-        if not answers:
-            self._notice(
-                f"{replica.url} answers no question the same way twice, so that a change of its model in the middle of a run "
-                "would not be noticed"
-            )
+        answers, problem = await first_answers(witness)
+        if problem:
+            self._notice(f"{replica.url} {problem}, so that a change of its model in the middle of a run would not be noticed")
         return Remembered(
             identity=self._told_apart_by(),
             letters=begins.is_letter,
@@ -497,7 +495,7 @@ class OpenAIBackend(ChatBackend):
     def body(self, messages: Sequence[Mapping[str, Any]], request: Request, method: str) -> dict[str, Any]:
         """Returns the arguments of the call that asks a request."""
         if method == STRUCTURED_CHOICE:
-            return structured_body(messages, request.choices)
+            return structured_body(messages, request.choices, request.max_new_tokens)
         if method != LOGIT_BIAS:
             return super().body(messages, request, method)
         tokens = self._tokens(request.choices)

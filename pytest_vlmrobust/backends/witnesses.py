@@ -54,7 +54,7 @@ _SIDE = 112
 _FORCED = ("D", "B")
 """Letters that a server is made to say: C is the right one."""
 _SCHEMA_TOKENS = 64
-"""The object has about ten tokens; some servers put blanks into it."""
+"""At least: the object has about ten tokens; some servers put blanks into it, and some models think first."""
 _STRONGEST = 100.0
 """The largest bias that the protocol allows; a float, for ``transformers serve`` fails on a whole number."""
 
@@ -162,14 +162,17 @@ async def _begins(ask: Witness, question: str) -> FirstToken:
     return FirstToken(token, thinks_first(choice))
 
 
-async def first_answers(ask: Witness) -> dict[str, str]:
-    """Returns the answers by question, of those questions that a server answers the same way twice.
+async def first_answers(ask: Witness) -> tuple[dict[str, str], str]:
+    """Returns the answers by question, of those questions that a server answers the same way twice, and why there are none.
 
     Servers that compute in batches of changing sizes may answer some in two ways: these would tell nothing.
     """
     answers = {question: await ask.answer(question) for question in QUESTIONS}
     again = {question: await ask.answer(question) for question in QUESTIONS}
-    return {question: answer for question, answer in answers.items() if answer.strip() and answer == again[question]}
+    same = {question: answer for question, answer in answers.items() if answer.strip() and answer == again[question]}
+    says_something = any(answer.strip() for answer in (*answers.values(), *again.values()))
+    problem = "answers no question the same way twice" if says_something else f"gives no answer within {_TOKENS} tokens"
+    return same, "" if same else problem
 
 
 async def health_check(ask: Witness) -> None:
@@ -198,7 +201,7 @@ class Unconstrained(Exception):
     """An answer that is none of those to which the server was to be kept."""
 
 
-def structured_body(messages: Sequence[Mapping[str, Any]], choices: Sequence[str]) -> dict[str, Any]:
+def structured_body(messages: Sequence[Mapping[str, Any]], choices: Sequence[str], limit: int = 0) -> dict[str, Any]:
     """Returns the arguments of a call whose answer is an object with one of the choices, by a JSON schema."""
     schema = {
         "type": "object",
@@ -207,7 +210,7 @@ def structured_body(messages: Sequence[Mapping[str, Any]], choices: Sequence[str
         "additionalProperties": False,
     }
     form = {"type": "json_schema", "json_schema": {"name": "choice", "strict": True, "schema": schema}}
-    return {**text_body(messages, limit=_SCHEMA_TOKENS), "response_format": form}
+    return {**text_body(messages, limit=max(_SCHEMA_TOKENS, limit)), "response_format": form}
 
 
 def biased_body(messages: Sequence[Mapping[str, Any]], tokens: Mapping[str, Sequence[int]]) -> dict[str, Any]:

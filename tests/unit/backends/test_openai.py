@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import logging
@@ -213,6 +214,27 @@ def test_a_schema_that_is_kept_to_no_longer_is_an_error_and_nothing_is_answered_
     server.keeps_to = lambda _body: None
     with pytest.raises(BackendError, match="is no longer kept to letters by structured_choice"):
         opened(server.url).infer(asks("Which?", choices="AB"))
+
+
+def thinks_first(body: dict[str, Any]) -> Reply:
+    """Keeps to a schema, and thinks before it answers: not long about the fixed choice."""
+    thought = body["max_tokens"] < (20 if text_of(body) == LETTERS_QUESTION else 100)
+    answer = reply("", finish="length") if thought else by_schema(body) or echo(body)
+    return 200, {}, json.dumps(answer).encode()
+
+
+@pytest.mark.parametrize(
+    ("effort", "method", "text"),
+    [("minimal", "generate", "answer to Which?"), ("none", "structured_choice", "B"), ("", "structured_choice", "B")],
+)
+def test_a_model_that_thinks_first_has_room_for_it(opened: Open, effort: str, method: str, text: str) -> None:
+    heard: list[str] = []
+    with ModelServer(model(fine), before=thinks_first) as served:
+        (request,) = asks("Which?", choices="AB")
+        backend = opened(served.url, heard=heard, reasoning_effort=effort)
+        (prediction,) = backend.infer([dataclasses.replace(request, max_new_tokens=256)])
+    assert (prediction.method, prediction.text, prediction.error) == (method, text, "")
+    assert "gives no answer within 16 tokens" in str(heard)
 
 
 def test_a_server_whose_tokenizer_is_known_is_kept_to_letters_by_a_bias(server: Faulty, opened: Open) -> None:
