@@ -164,11 +164,6 @@ class ServingBackend(OpenAIBackend):
                 f"model {ref.name!r}: serve: {ref.serve} starts the program {program!r}, which is not on PATH. Install it, or "
                 "put the bin directory of its environment on PATH"
             )
-        if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
-            raise ModelError(
-                f"model {ref.name!r}: each process of -n would start a server of its own. Run without -n: one process asks many "
-                "questions at a time"
-            )
 
     @property
     def _urls(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_vlmrobust.core.decision import ENDINGS, EXIT_CODES, Decision
-from pytest_vlmrobust.core.errors import VlmRobustError, did_you_mean, typed_path
+from pytest_vlmrobust.core.errors import ModelError, VlmRobustError, did_you_mean, typed_path
 from pytest_vlmrobust.evaluation.run.selection import Selection
 
 from .evaluation import MAIN
@@ -141,6 +141,8 @@ def _check(config: pytest.Config, run: Run) -> None:
             run.report = config.stash.get(_REPORT, None)
             _refuse_junit_in(run.report, config)
         run.settings.check()
+        if run.controls and not only_shows(config):
+            _refuse_workers(config, run)
         if run.only_fills:
             run.shard  # noqa: B018 - what is wrong with it is said now
         run.check()
@@ -151,6 +153,19 @@ def _check(config: pytest.Config, run: Run) -> None:
         if not lacks_files(error):
             raise
         raise pytest.UsageError(NO_FILES_LEFT) from None
+
+
+def _refuse_workers(config: pytest.Config, run: Run) -> None:
+    """Refuses workers of xdist that would each start a server of their own, or an engine that takes a whole GPU."""
+    workers = getattr(config.option, "tx", None) or []
+    if len(workers) < 2 and not any("*" in worker for worker in workers):  # --tx 2*popen
+        return
+    for name, ref in run.models.items():
+        if ref.serve or ref.backend == "vllm":
+            does = "start a server of its own" if ref.serve else "load the model into vLLM"
+            raise ModelError(
+                f"model {name!r}: each process of -n would {does}. Run without -n: one process asks many questions at a time"
+            )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,12 +25,6 @@ ENTRY = "models:\n  m:\n    serve: vllm\n    path: weights\n    engine: {tensor_
 GATE = ("--vlm=m", "--vlm-models=models.yaml")
 
 
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These runs are none of xdist, though the tests may be."""
-    monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
-
-
 @pytest.fixture
 def served(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("PATH", f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}")
@@ -108,13 +102,21 @@ def test_a_server_that_never_answers_is_stopped(served: Project, monkeypatch: py
 
 def test_what_cannot_be_started_is_said(served: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     ref = read_models(served.path / "models.yaml")["m"]
-    with monkeypatch.context() as patched:
-        patched.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
-        with pytest.raises(ModelError, match="each process of -n would start a server of its own"):
-            open_backend(ref)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ModelError, match="serve: vllm starts the program 'vllm', which is not on PATH"):
         open_backend(ref)
+
+
+@pytest.mark.parametrize(("engine", "does"), [("serve", "start a server of its own"), ("backend", "load the model into vLLM")])
+def test_several_processes_are_refused(served: Project, engine: str, does: str) -> None:
+    served.write("models.yaml", ENTRY.replace("serve", engine))
+    result = served.run("-n2", models=())
+    assert result.ret == 4
+    assert result.errlines == [
+        f"ERROR: model 'm': each process of -n would {does}. Run without -n: one process asks many questions at a time",
+        "",
+    ]
+    assert not starts(served.path)
 
 
 @pytest.mark.parametrize(
