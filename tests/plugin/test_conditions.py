@@ -155,8 +155,8 @@ def test_a_cap_within_its_bound_is_refused_before_anything_is_asked(project: Pro
     result = project.run()
     assert result.ret == 4
     refused = (
-        "ERROR: policy.yaml:9: waiver W1 of jo covers nothing: its cap of 0.2 does not go beyond the bound of rule drop "
-        "(accuracy_drop <= 0.2, policy.yaml:*). Expected a cap above 0.2, the worst value that its owner accepts. Move*"
+        "ERROR: policy.yaml:9: waiver W1 of jo covers nothing: its cap of 20 pp does not go beyond the bound of rule drop "
+        "(accuracy_drop <= 20 pp, policy.yaml:*). Expected a cap above 20 pp, the worst value that its owner accepts. Move*"
     )
     result.stderr.fnmatch_lines([refused])
     assert not (project.path / ".vlmrobust" / "predictions.sqlite").exists()
@@ -278,7 +278,7 @@ def test_a_waiver_whose_cap_is_exceeded_is_not_called_needless(project: Project)
 def test_the_header_says_what_a_later_file_loosens(project: Project) -> None:
     project.write("later.yaml", "version: 1\nrules: [{id: drop, metric: accuracy_drop, max: 50pp, judge: point}]\n")
     result = project.run("--vlm-thresholds=later.yaml", "-k", "clean")
-    expected = "rule drop of policy.yaml:5 is replaced by later.yaml:2: accuracy_drop <= 0.2 becomes <= 0.5 (looser)"
+    expected = "rule drop of policy.yaml:5 is replaced by later.yaml:2: accuracy_drop <= 20 pp becomes <= 50 pp (looser)"
     result.stdout.fnmatch_lines([f"vlm: policy of model: {expected}"])
 
 
@@ -299,7 +299,7 @@ def test_a_warning_is_said_beside_a_pass(project: Project) -> None:
     project.write("warns.yaml", f"version: 1\nrules: [{warns}]\n")
     result = project.run("--vlm-thresholds=warns.yaml", "--vlm-report=report", "--junitxml=junit.xml")
     assert result.ret == 0
-    said = "accuracy_drop * > 0.010 (rule say, warns.yaml:2)"
+    said = "accuracy_drop * > 1 pp (rule say, warns.yaml:2)"
     result.stdout.fnmatch_lines([f"warning model-data-invert: {said}", "GO  *, none failed; 1 warning*"])
     for name in ("junit.xml", "report/junit.xml"):
         text = (project.path / name).read_text(encoding="utf-8")
@@ -372,5 +372,5 @@ def test_rules_that_the_samples_hardly_decide_are_said_once_before_anything_is_a
     said = [line for line in result.outlines if line.startswith("vlm: warning: ")]
     assert len(said) == 1
     assert said[0].startswith("vlm: warning: model: data: with 8 questions even a model that is always right ")
-    assert "; rule sees (visual_gain >= 0.6, " in said[0]
+    assert "; rule sees (visual_gain >= 60 pp, " in said[0]
     assert result.outlines.index(said[0]) < next(i for i, line in enumerate(result.outlines) if "robustness ==" in line)

@@ -96,7 +96,7 @@ def test_a_scheduler_says_which_part_is_asked(project: Project, monkeypatch: pyt
         (("--vlm-shard=1/2",), "*--vlm-shard: a part of the answers decides nothing. Add --vlm-fill*"),
         (("--vlm-fill", "--vlm-shard=3/2"), "*--vlm-shard '3/2': expected i/n with i from 1 to n, such as 1/4"),
         (("--vlm-fill", "--vlm-offline"), "*--vlm-fill judges nothing, so --vlm-offline would do nothing*"),
-        (("--vlm-fill", "--vlm-aa", "--vlm-report=out"), "*so that --vlm-aa and --vlm-report would do nothing*"),
+        (("--vlm-fill", "--vlm-aa", "--vlm-report=out"), "*so --vlm-aa and --vlm-report would do nothing*"),
     ],
 )
 def test_what_contradicts_filling_is_refused(project: Project, options: tuple[str, ...], message: str) -> None:

@@ -46,7 +46,7 @@ HARMLESS = {
 """Module of a plugin, and an option that makes it act."""
 
 
-def tests_in(project: Project) -> list[str]:
+def ids_in(project: Project) -> list[str]:
     """Returns the tests that a report is about."""
     return [record["id"] for record in json.loads((project.path / "report/results.json").read_text())["records"]]
 
@@ -64,7 +64,7 @@ def test_a_plugin_beside_the_gate_changes_neither_decision_nor_counts(project: P
         run = project.run("--junitxml=junit.xml", "--vlm-report=report", *options, subprocess=True)
         assert run.ret == code, run.stdout.str()
         assert decision_cases(project.path / "junit.xml") == {"model": decision}
-        assert len(set(tests_in(project))) == len(tests_in(project)) == 8
+        assert len(set(ids_in(project))) == len(ids_in(project)) == 8
 
 
 def test_one_repeated_test_counts_once(project: Project) -> None:
@@ -73,7 +73,7 @@ def test_one_repeated_test_counts_once(project: Project) -> None:
     project.write("suite/test_suite.py", text.replace("def test_", "@pytest.mark.repeat(3)\ndef test_"))
     run = project.run("--vlm-report=report", subprocess=True)
     assert run.ret == 0, run.stdout.str()
-    assert len(set(tests_in(project))) == len(tests_in(project)) == 8
+    assert len(set(ids_in(project))) == len(ids_in(project)) == 8
 
 
 @pytest.mark.slow

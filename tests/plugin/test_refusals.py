@@ -41,7 +41,7 @@ def test_refusing_with_the_picture_is_no_go(project: Project) -> None:
     project.script({"setting": "clean", "answer": REFUSAL})
     result = project.run("-v")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*refusal_rate *1.000 * FAIL 0.05"])
+    result.stdout.fnmatch_lines(["*refusal_rate *100.0 % * FAIL <= 5 %"])
 
 
 def test_a_verification_counts_guesses_alike(project: Project) -> None:

@@ -84,7 +84,7 @@ def test_a_model_that_repeats_itself_has_no_noise(any_project: Project) -> None:
         [
             f"A/A model-data: 0 of {CELLS * SAMPLES} answers flipped (0.00%, 90 % interval 0.00% to 6.05%), 0 *; {how}",
             "     noise of 8 samples between two runs: accuracy_drop 0.000 (at most 0.241)*",
-            "     rule drop: accuracy_drop bounded by 0.2, noise 0.000 (at most 0.241)",
+            "     rule drop: accuracy_drop <= 20 pp, noise 0.0 pp (at most 24.1 pp)",
             "GO*",
         ]
     )
@@ -107,7 +107,7 @@ def test_a_model_that_does_not_is_said_to_and_the_verdict_and_the_store_stand(pr
         ]
     )
     (about,) = results(project)["repeatability"]
-    assert about["tighter"][0].startswith("policy.yaml:5: rule drop (accuracy_drop 0.2) is tighter than the noise of")
+    assert about["tighter"][0].startswith("policy.yaml:5: rule drop (accuracy_drop <= 20 pp) is tighter than the noise of")
     assert {json.loads(answer)["text"] for _, answer in stored(project)} == {"A", "B"}
     assert sum(json.loads(answer)["text"] == "B" for _, answer in stored(project)) == flipped
 
