@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -10,6 +11,13 @@ from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 
 from .record import Numbered
 from .registry import corruption
+
+OF_OTHER_OPTIONS = re.compile(
+    r"\b(?:all|any|none|both|either|neither|some|one|two|three) of (?:the|these|those|them)\b|\bthe above\b"
+    r"|\b(?:above|previous|preceding|other) (?:options?|answers?|choices?)\b|(?-i:\b[A-Z]\b,? *(?:and|or|nor|&) *\b[A-Z]\b)",
+    re.IGNORECASE,
+)
+"""Options that speak of other options: "All of the above", "Both A and B"."""
 
 
 @corruption(
@@ -23,10 +31,10 @@ def option_order(sample: Sample, *, shift: int) -> Sample:
     """Moves each option of a choice up by ``shift`` places under the same letters; the first ones go to the end.
 
     Images that stand in options move with them. A question with n options has n - 1 such orders beside its own.
-    At ``n`` and more, and without options, it stays as it is.
+    At ``n`` and more, without options, and where an option speaks of others ("both A and B"), it stays as it is.
     """
     letters, texts = list(sample.options), list(sample.options.values())
-    if sample.task != "choice" or shift >= len(letters):
+    if sample.task != "choice" or shift >= len(letters) or any(map(OF_OTHER_OPTIONS.search, texts)):
         return sample
     moved = {old: letters[(place - shift) % len(letters)] for place, old in enumerate(letters)}
     order = [*range(shift, len(letters)), *range(shift)]

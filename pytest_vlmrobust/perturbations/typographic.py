@@ -15,6 +15,7 @@ import numpy as np
 from pytest_vlmrobust.core.errors import MissingExtra
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 
+from .options import OF_OTHER_OPTIONS
 from .pixels import Image, Painted
 from .registry import corruption
 
@@ -68,7 +69,7 @@ def typographic_right(sample: Sample, rng: np.random.Generator, *, area: float) 
     source="after Words or Vision (arXiv 2503.02199), the corrupted text, for any set of options",
 )
 def note_wrong(sample: Sample, rng: np.random.Generator) -> Sample:
-    """Says before the question: "A note attached to the image says: the answer is (a drawn wrong option)."."""
+    """Says before the question: "A note attached to the picture says: the answer is (a drawn wrong option)."."""
     drawn = _drawn(sample, rng)
     if drawn is None:
         return dataclasses.replace(sample, target_of_attack="")
@@ -82,7 +83,8 @@ def _drawn(sample: Sample, rng: np.random.Generator) -> tuple[str, tuple[float, 
         return None
     right = sample.options[sample.target]
     wrong = [letter for letter, text in sample.options.items() if text != right]
-    if not wrong or any(IMAGE_MARK in text or not text.strip() for text in sample.options.values()):
+    texts = sample.options.values()
+    if not wrong or any(IMAGE_MARK in text or not text.strip() or OF_OTHER_OPTIONS.search(text) for text in texts):
         return None
     left, top = rng.random(2).tolist()
     return wrong[int(rng.integers(len(wrong)))], (left, top)

@@ -79,6 +79,15 @@ def test_cyclic_orders_move_target_and_attack() -> None:
     assert (twice.options, twice.target, twice.original_letters) == (ANIMAL.options, "B", {})
 
 
+def test_options_that_speak_of_others_keep_their_places_and_are_not_written_on_images() -> None:
+    for last in ("All of the above", "None of these", "Both A and B", "neither A nor C"):
+        sample = dataclasses.replace(ANIMAL, options={**ANIMAL.options, "D": last}, target="D")
+        for setting in ("option_order:1", "typographic_wrong:6", "note_wrong"):
+            assert perturbations.perturbed(sample, setting, seed=0) == sample
+    spatial = dataclasses.replace(ANIMAL, options={"A": "above", "B": "below", "C": "left", "D": "right"})
+    assert perturbations.perturbed(spatial, "option_order:1", seed=0) != spatial
+
+
 def test_images_move_with_their_options() -> None:
     images = tuple(map(Plain, "qabc"))
     asked = Sample("1", images, f"Like {IMAGE_MARK}?", "C", "choice", dict.fromkeys("ABC", IMAGE_MARK), perturbed=(0, 3))
