@@ -51,15 +51,15 @@ class Estimate:
             return self.at(confidence)
         return (self.low, self.high) if self.confidence >= confidence - _SAME else (math.nan, math.nan)
 
-    def complement(self, most: float = math.inf) -> Estimate:
-        """Returns the estimate of one less this value, with its interval cut at ``most``."""
+    def complement(self, least: float = -math.inf, most: float = math.inf) -> Estimate:
+        """Returns the estimate of one less this value, with its interval cut at both ends."""
         at = self.at
 
         def turned(level: float) -> tuple[float, float]:
             low, high = at(level) if at else (math.nan, math.nan)
-            return 1.0 - high, min(1.0 - low, most)
+            return max(1.0 - high, least), min(1.0 - low, most)
 
-        low, high = 1.0 - self.high, min(1.0 - self.low, most)
+        low, high = max(1.0 - self.high, least), min(1.0 - self.low, most)
         return replace(self, value=1.0 - self.value, low=low, high=high, at=at and turned)
 
     def to_dict(self) -> dict[str, Any]:

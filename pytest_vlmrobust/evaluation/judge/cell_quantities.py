@@ -418,7 +418,7 @@ def normalised_accuracy(scores: CellScores) -> Estimate:
     nothing = np.zeros(len(kept))
     table = score_table(scores.samples, scores.clean.values, by_setting={scores.setting: scores.result.values}, no_image=nothing)
     lost = metrics.estimate("relative_corruption_error", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
-    return lost.complement()
+    return lost.complement(least=0.0)
 
 
 @cell_quantity(
