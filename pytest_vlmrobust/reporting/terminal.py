@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -366,7 +367,9 @@ def _places(facts: RunFacts) -> list[str]:
     """Returns where the report and the evidence are, and how to open the report where it is the latest."""
     named = {"report": facts.report, "run": facts.directory}
     if facts.report and _is_latest(facts):
-        named = {"report": f"{facts.report} (vlmrobust open)", "run": Path(facts.directory).name}
+        folder = str(Path(facts.report).parent)
+        opens = "vlmrobust open" if folder == "report" else f"vlmrobust open {shlex.quote(folder)}"
+        named = {"report": f"{facts.report} ({opens})", "run": Path(facts.directory).name}
     return [f"{name} {on_one_line(path)}" for name, path in named.items() if path]
 
 

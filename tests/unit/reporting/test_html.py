@@ -331,7 +331,7 @@ def test_rungs_that_collapsed_are_marked(page: str) -> None:
 
 
 def test_rungs_are_drawn_with_the_intervals_of_the_table(page: str) -> None:
-    def curve(**ends: float) -> str:
+    def curve(**ends: Any) -> str:
         rungs = [cell(f"resolution:{at}", "ladder", str(at), measures=(Measure("accuracy", 0.5, **ends),)) for at in (20, 40)]
         chart = resolution_curve(sweeps(rungs)[0])
         return chart.svg if chart else ""

@@ -35,7 +35,7 @@ warning p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it
 120 inferences; 80 answers came from the store
 only 3 of 8 tests ran: the decision is about these alone
 NO-GO  1 verdict broke a bound
-report out/report.html (vlmrobust open), run 1
+report out/report.html (vlmrobust open out), run 1
 policy of m: p.yaml 0123456789ab
 """
 
