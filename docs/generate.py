@@ -270,7 +270,7 @@ def benchmarks() -> str:
 
 
 def plain_choices() -> str:
-    """Returns the names of those of which nothing more is to be said."""
+    """Returns the names of entries without remarks."""
     names = ", ".join(row[0] for row in _scored_benchmarks() if row[2:] == ALIKE)
     return f"```text\n{fill(names, 130, break_on_hyphens=False)}\n```\n"
 

@@ -383,7 +383,7 @@ def _numbers(parts: Sequence[Patches]) -> Any:
     return numbers
 
 
-# How many requests are answered at a time: a number as it was given, or one that is found by timing the first batches.
+# The batch size: as given, or found by timing the first batches.
 #
 # With ``auto``, batches grow while larger ones answer more in a second. What is timed are requests of the run, so that nothing is
 # asked twice. Which requests share a batch then depends on times: that moves logits by rounding in float32, and in half precision

@@ -180,7 +180,7 @@ class Reply:
     state: str = "scored"
     """``scored``, ``unparsed`` or ``error``."""
     option: str = ""
-    """The text of the option that the answer names, where the view has other options than those of the example."""
+    """The text of the option that the answer names, if the setting changed the options."""
 
 
 NEWLY_WRONG = "newly_wrong"

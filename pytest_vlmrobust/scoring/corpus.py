@@ -252,7 +252,7 @@ def natural_bench(answers: Sequence[Answered]) -> Sums:
 
 
 def dual_accuracy(answers: Sequence[Answered]) -> Sums:
-    """Share of questions that are right as they are and in their unsolvable form, in [0, 1]; the parts are those of each form.
+    """Share of questions answered right in both their solvable and unsolvable form, in [0, 1]; parts: the share of each form.
 
     Miyai et al. 2024, "MM-UPD". Forms share the key ``question`` and differ in the key ``form``; all copies of a form, with
     rotated options, are to be right. A question in one form alone does not count.

@@ -215,7 +215,7 @@ def score_braced(sample: Sample, prediction: Prediction) -> Score:
 
 
 def score_braced_numbers(sample: Sample, prediction: Prediction) -> Score:
-    """Like `braced`, or 1 when the digits are those of a target: for counts.
+    """Like `braced`, but 1 also if the digits equal those of a target. For counts.
 
     Rahmanzadehgervi et al. 2024, "Vision language models are blind", and Vo et al. 2025, "Vision language models are biased",
     ask for answers in braces: ``{3}``, ``rows={3} columns={4}``.
@@ -253,7 +253,7 @@ def _score_tokens(split: Callable[[str], Sequence[str]], doc: str) -> Callable[[
 
 
 score_word_f1 = _score_tokens(
-    str.split, """F1 of the words of the text and those of the target, in any case and order: CC-OCR, Yang et al. 2024."""
+    str.split, """F1 of the words of text and target, in any case and order: CC-OCR, Yang et al. 2024."""
 )
 score_alphanumeric_f1 = _score_tokens(
     lambda text: [word for each in text.split() if (word := re.sub(r"[^a-z0-9]", "", each))],

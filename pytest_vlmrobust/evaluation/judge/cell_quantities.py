@@ -435,7 +435,7 @@ def normalised_accuracy(scores: CellScores) -> Estimate:
 def typographic_word_drop(scores: CellScores) -> Estimate:
     """How much more accuracy a wrong option on the image costs than a word without meaning in its place.
 
-    What the rectangle hides costs both alike; what is left is the meaning of the word.
+    What the rectangle hides costs both alike; the rest is the meaning of the word.
 
     Formula: ``mean(score with the nonsense word - score with the wrong option)``
 

@@ -506,7 +506,7 @@ class Evaluator:
         return found
 
     def _refuse_other_method(self, cell: Cell, found: Mapping[Query, Prediction]) -> None:
-        """Refuses answers to choices that are not of the method that the user asked for, whoever gave them and whenever."""
+        """Refuses answers to choices by another method than the user chose, from any run."""
         ref = self.models[cell.model]
         for query, prediction in found.items() if ref.answer else ():
             other = prediction.answered_by

@@ -204,7 +204,7 @@ _UNKNOWN = (float("nan"),) * 4
 def prompt_leakage_ious(samples: Sequence[Sample]) -> NDArray[np.float64] | None:
     """Returns the mean overlap that each prompt alone foretells, shape (N,), read-only; None where no boxes are asked for.
 
-    The same from equal samples, whoever keeps them; see :func:`pytest_vlmrobust.metrics.prompt_leakage_iou`.
+    Equal samples give the same; see :func:`pytest_vlmrobust.metrics.prompt_leakage_iou`.
     """
     asked = [(sample.source_image, about) for sample in samples if (about := sample.localisation)]
     if not asked or len(asked) != len(samples):
