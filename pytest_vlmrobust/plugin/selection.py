@@ -130,7 +130,10 @@ def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
     models, datasets = run.models, _datasets(run, definition)
     if fixture == "vlm_cell":
         names = _required_arguments(definition, "vlm_settings")
-        return plan_cells(list(models), {dataset: run.tests.expand_settings(names, dataset) for dataset in datasets})
+        settings = {dataset: run.tests.expand_settings(names, dataset) for dataset in datasets}
+        return plan_cells(
+            list(models), {name: [each for each in own if run.data.changes(name, each)] for name, own in settings.items()}
+        )
     metrics, splits = _required_arguments(definition, "vlm_metrics"), _arguments(definition, "vlm_splits") or [""]
     if fixture == "vlm_family":
         return plan_families(models, datasets, metrics, splits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,30 +47,33 @@ def asked(project: Project) -> Project:
 
 def test_a_model_that_knows_the_answer_is_go_and_its_evidence_agrees(asked: Project) -> None:
     asked.write("model.yaml", json.dumps({"default": "A", "rules": [{"setting": "no_image", "answer": "A"}, READS]}))
-    asked.run("--vlm-report=report").assert_outcomes(passed=6)
+    result = asked.run("--vlm-report=report")
+    result.assert_outcomes(passed=5)
+    result.stdout.fnmatch_lines(["*data: not asked, as no question of it would change: option_order:2"])
     run = the_run(asked)
     with Evidence.open(run, read_only=True) as evidence:
         moved = evidence.samples("data", setting=Setting.parse("option_order:1"))
         assert {(sample.target, *sample.options.values()) for sample in moved} == {("A", "dog", "cat")}
-        assert not evidence.changed_questions("data", Setting.parse("option_order:2"))
-    records = json.loads((asked.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
-    notes = {record["setting"]: " ".join(record["notes"]) for record in records}
-    assert f"{SAMPLES} of {SAMPLES} samples" in notes["option_order:2"]
-    assert "does not apply to this question" in notes["option_order:2"]
     assert main(["bundle", str(run), "--out", str(asked.path / "b.zip")]) == 0
     assert main(["verify", str(asked.path / "b.zip")]) == 0
     again = asked.run("--vlm-offline", f"--vlm-baseline={run}")
-    again.assert_outcomes(passed=6)
+    again.assert_outcomes(passed=5)
 
 
 def test_a_model_that_says_one_letter_is_not(asked: Project) -> None:
     asked.script()
-    asked.run().assert_outcomes(passed=4, failed=2)
+    asked.run().assert_outcomes(passed=3, failed=2)
+
+
+def test_a_gate_whose_settings_change_nothing_is_never_go(asked: Project) -> None:
+    asked.write("suite/test_suite.py", re.sub(r"vlm_settings\(.*\)", 'vlm_settings("option_order:2", "option_order:3")', SUITE))
+    asked.script()
+    assert asked.run().ret == 5
 
 
 def test_an_oracle_knows_the_question_as_it_is_asked(asked: Project) -> None:
     asked.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "A"}, {"right": 1.0}]}))
-    asked.run().assert_outcomes(passed=6)
+    asked.run().assert_outcomes(passed=5)
 
 
 BLIND = {"setting": "no_image", "right": "chance"}

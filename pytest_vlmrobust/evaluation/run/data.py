@@ -11,8 +11,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
+from pytest_vlmrobust.core.cell import CLEAN, Setting
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, VlmRobustError
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.datasets import (
     DATASETS,
     Collection,
@@ -26,6 +28,7 @@ from pytest_vlmrobust.datasets import (
 from pytest_vlmrobust.datasets.benchmarks import UNKNOWN
 from pytest_vlmrobust.datasets.files import DatasetWarning
 from pytest_vlmrobust.evaluation.tasks import TASKS, TaskDataset, task_dataset
+from pytest_vlmrobust.perturbations.questions import perturbed, split
 from pytest_vlmrobust.scoring import check_scoring
 
 QUESTIONS = ("shapes", "words")
@@ -89,6 +92,7 @@ class RunData:
     sample: str = ""
     _opened: dict[str, Collection | None] = field(default_factory=dict)
     _looked: dict[str, Dataset] = field(default_factory=dict)
+    _changes: dict[tuple[str, Setting], bool] = field(default_factory=dict)
 
     @cached_property
     def questions(self) -> dict[str, str]:
@@ -152,12 +156,14 @@ class RunData:
         return "" if name not in self.tasks else self._made(name).lacking
 
     def notes(self, names: Iterable[str]) -> list[str]:
-        """Returns what a reader should know about datasets that tasks make of collections, each note once.
+        """Returns what a reader should know about datasets, each note once: of tasks, and settings that are not asked about.
 
         Those that cannot be read are left out: the tests that need them say why.
         """
         found: dict[str, None] = {}
         for name in names:
+            idle = [str(setting) for (dataset, setting), changes in self._changes.items() if dataset == name and not changes]
+            found |= dict.fromkeys([f"{name}: not asked, as no question of it would change: {first_few(idle)}"] if idle else ())
             if name in self.tasks:
                 with contextlib.suppress(VlmRobustError):
                     found |= dict.fromkeys(self._made(name).notes)
@@ -211,6 +217,20 @@ class RunData:
     def most_options(self, name: str) -> int:
         """Returns how many options the largest choice set of a dataset has; 0 of one that cannot be read."""
         return max((len(sample.options) for sample in self._chosen(name, "")), default=0)
+
+    def changes(self, name: str, setting: Setting) -> bool:
+        """Whether a setting that perturbs questions alone changes one of a dataset; any other setting changes images."""
+        steps, of_pixels = split(setting)
+        if not steps or of_pixels != CLEAN:
+            return True
+        if (name, setting) not in self._changes:
+            samples = self._chosen(name, "")
+            try:
+                changed = any(perturbed(sample, setting, seed=0) != sample for sample in samples)
+            except Exception:  # noqa: BLE001 - of a user's perturbation: the test that asks says what is wrong
+                changed = True
+            self._changes[name, setting] = changed or not samples
+        return self._changes[name, setting]
 
     def _chosen(self, name: str, sample: str) -> Sequence[Sample]:
         """Returns the samples that a run asks about; none of a dataset that cannot be read: the tests that need it say why."""
