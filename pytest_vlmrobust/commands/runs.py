@@ -108,9 +108,14 @@ def _key_numbers(headline: Headline) -> dict[str, Number]:
     return {number.name: number for number in headline.numbers if number.name in _KEY_NUMBERS}
 
 
+def _tests_of(run: RunFiles) -> str:
+    """Returns how many of the selected tests left a record."""
+    return f"{sum(record.is_gated for record in run.records)} of {run.facts.selected}"
+
+
 def _rows_of(run: RunFiles, headlines: Iterable[Headline]) -> list[tuple[str, ...]]:
     """Returns the rows of one run: one for each model and dataset with key numbers, of which the first names the run."""
-    tests = f"{sum(record.is_gated for record in run.records)} of {run.facts.selected}"
+    tests = _tests_of(run)
     about = (run.directory.name, str(run.manifest.get("date", "")), run.word)
     rows: list[tuple[str, ...]] = []
     for headline in headlines:
@@ -225,7 +230,7 @@ def _report(options: argparse.Namespace) -> int:
     write_report(out, RunView(run.records, _with_ranking(run)), None)
     if problem := add_step_summary(summary(run.view)):
         complain(problem)
-    say(f"{run.word}: {len(run.records)} of {run.facts.selected} records, {out / 'report.html'}")
+    say(f"{run.word}: {_tests_of(run)} tests, {out / 'report.html'}")
     return EXIT_CODES[run.decision]
 
 

@@ -392,7 +392,7 @@ def test_a_report_again_keeps_what_its_policy_asked_for(tmp_path: Path, capsys: 
     with Journal(tmp_path) as journal:
         journal.append(Record("cell", "m-d-clean", "m", "d", outcome=Outcome.PASS))
     assert main(["report", str(tmp_path)]) == 10
-    assert capsys.readouterr().out.startswith("INCONCLUSIVE: 1 of 1 records")
+    assert capsys.readouterr().out.startswith("INCONCLUSIVE: 1 of 1 tests")
     assert "**not GO: 1 of 2 tests were not selected**" in (tmp_path / "summary.md").read_text(encoding="utf-8")
 
 
@@ -406,7 +406,7 @@ def test_report_of_a_run(tmp_path: Path, capsys: Captured, outcome: Outcome, cod
         journal.append(Record("cell", "m-d-fog:low", "m", "d", outcome=outcome))
         journal.append(Record("cell", "m-d-clean", "m", "d", outcome=Outcome.PASS))
     assert main(["report", str(run)]) == code
-    assert capsys.readouterr().out == f"{decision}: 2 of 2 records, {run / 'report.html'}\n"
+    assert capsys.readouterr().out == f"{decision}: 2 of 2 tests, {run / 'report.html'}\n"
     assert json.loads((run / "results.json").read_text())["decision"] == decision
 
 
@@ -417,7 +417,7 @@ def test_report_of_a_killed_run_leaves_out_the_torn_line(tmp_path: Path, capsys:
     with (tmp_path / "records.jsonl").open("ab") as stream:
         stream.write(b'{"test": "ce')
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 11
-    assert capsys.readouterr().out.startswith("INCOMPLETE: 1 of 2 records")
+    assert capsys.readouterr().out.startswith("INCOMPLETE: 1 of 2 tests")
     written = ["cells.csv", "junit.xml", "model_card.md", "report.html", "results.json", "summary.md"]
     assert files(tmp_path / "out") == written
     assert files(tmp_path) == sorted(["manifest.json", "records.jsonl", *(f"out/{name}" for name in written)])
