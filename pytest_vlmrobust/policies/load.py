@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes, shorten
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.sample import META, slice_name
+from pytest_vlmrobust.shipped import shipped
 
 from .budgets import BUDGET_KEYS, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
 from .policy import Policy, PolicyFile, Replacement
@@ -147,7 +148,12 @@ def parse_policy(
 
 
 def _display_path(path: Path, root: Path | None) -> str:
-    return (path.relative_to(root) if root is not None and path.is_relative_to(root) else path).as_posix()
+    """Returns how a file is cited: shortly if it is below ``root``, or comes with the package."""
+    if root is not None and path.is_relative_to(root):
+        return path.relative_to(root).as_posix()
+    folder = shipped("thresholds")
+    within = path.is_relative_to(folder)
+    return f"pytest_vlmrobust/thresholds/{path.relative_to(folder).as_posix()}" if within else path.as_posix()
 
 
 def _bytes(path: Path, name: str) -> bytes:

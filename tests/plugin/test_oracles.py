@@ -261,7 +261,7 @@ class Lab:
         )  # the only model is not named
         found = re.findall(of_each if len(models) > 1 else of_one, done.stdout.str(), re.MULTILINE)
         said = {name or models[0]: decision for name, decision in found}
-        assert list(said) == list(models), done.stdout.str()
+        assert list(said) == sorted(models), done.stdout.str()
         return said
 
 
