@@ -273,8 +273,8 @@ class Run(RunEvaluation):
     def facts(self) -> RunFacts:
         """Returns the facts about the run that its records lack, for its decision and its reports."""
         from pytest_vlmrobust.reporting import RunFacts
-        from pytest_vlmrobust.reporting.comparison import noise_warnings
         from pytest_vlmrobust.reporting.files import REPORT
+        from pytest_vlmrobust.reporting.noise import noise_warnings
         from pytest_vlmrobust.store.journal import FILE_NAME
         from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 

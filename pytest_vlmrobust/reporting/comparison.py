@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
 from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
 
-from .writing import code, inert, markdown_table, print_sentence, text_console, write_json, write_text
+from .markdown import code, render
+from .writing import print_sentence, text_console, write_json, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,16 +71,18 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
 
 def comparison_markdown(comparison: Comparison) -> str:
     """Returns the comparison in Markdown: sweeps, cells worst first, the samples that changed, and what was left out."""
-    title = f"# {code(comparison.after)} compared with {code(comparison.before)}"
-    pairs = [f"{now} with {then}" for now, then in comparison.models.items() if now != then]
-    lines = [title, "", *([f"Compared: {inert(', '.join(pairs))}.", ""] if pairs else [])]
-    lines += _markdown_table(_SWEEP_HEADER, [_sweep_row(change) for change in comparison.sweeps])
-    lines += _markdown_table(_HEADER, [_row(change) for change in comparison.cells[:_ROWS]])
-    lines += [f"- {inert(_changes_line(change))}" for change in comparison.cells[:_ROWS] if change.broken or change.fixed]
-    unchanged = (
-        ["", "**Nothing changed**: every answer that both runs have scores the same in both."] if comparison.unchanged else []
+    shown = comparison.cells[:_ROWS]
+    return render(
+        MARKDOWN_FILE,
+        comparison=comparison,
+        pairs=[f"{now} with {then}" for now, then in comparison.models.items() if now != then],
+        tables={
+            _SWEEP_HEADER: [(code(name), *row) for name, *row in map(_sweep_row, comparison.sweeps)],
+            _HEADER: [(code(name), *row) for name, *row in map(_row, shown)],
+        },
+        changes=[_changes_line(change) for change in shown if change.broken or change.fixed],
+        below=_below(comparison),
     )
-    return "\n".join([*lines, *unchanged, "", *(f"- {inert(line)}" for line in _below(comparison))]) + "\n"
 
 
 def _row(change: CellChange) -> tuple[str, ...]:
@@ -149,69 +151,5 @@ def _style(drop: Estimate) -> str:
     return "green" if drop.high < 0.0 else ""
 
 
-def _markdown_table(header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    shown = [(code(first), *map(inert, rest)) for first, *rest in rows]
-    return [*markdown_table(header, shown), ""] if rows else []
-
-
 def _interval(estimate: Estimate) -> str:
     return interval(estimate.low, estimate.high)
-
-
-# What an A/A comparison says.
-
-
-def noise_lines(repeat: Repeatability) -> list[str]:
-    """Returns the lines about answers that were asked for twice: how many flipped, the noise, and the thresholds."""
-    name = f"A/A {repeat.model}-{repeat.dataset}:"
-    if not repeat.measured:
-        return [f"{name} not measured: {why_unmeasured(repeat)}"]
-    failed = f", {quantity(repeat.failed, 'inference')} failed" if repeat.failed else ""
-    share = f"{repeat.rate:.2%}, 90 % interval {repeat.low:.2%} to {repeat.high:.2%}"
-    reworded = quantity(repeat.reworded, "was worded differently", "were worded differently")
-    counted = f"{repeat.flipped} of {quantity(repeat.repeated, 'answer')} flipped ({share}), {reworded}{failed}"
-    noise = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in noise_by_metric(repeat))
-    return [
-        f"{name} {counted}; {quantity(repeat.cells, 'cell')}, {repeat.conditions}",
-        f"     noise of {quantity(repeat.samples, 'sample')} between two runs: {noise}",
-        *(f"     {sentence}" for sentence in repeat.beside),
-    ]
-
-
-def noise_by_metric(repeat: Repeatability) -> list[tuple[str, float, float]]:
-    """Returns each metric with its noise, measured and at most; what moves least comes first, however a file ordered them."""
-    moves = [(metric, value, repeat.noise_high[metric]) for metric, value in repeat.noise.items()]
-    return sorted(moves, key=lambda move: (move[2], move[0]))
-
-
-def why_unmeasured(repeat: Repeatability) -> str:
-    """Returns why nothing is known about the noise; an empty string where something is."""
-    if repeat.measured:
-        return ""
-    return repeat.problem or f"no answer could be asked for again ({quantity(repeat.failed, 'inference')} failed)"
-
-
-def noise_warnings(comparisons: Iterable[Repeatability]) -> list[str]:
-    """Returns, a sentence for each, the rules that the same model may break by answering twice."""
-    return [f"{repeat.model}-{repeat.dataset}: {sentence}" for repeat in comparisons for sentence in repeat.tighter]
-
-
-def noise_table(comparisons: Sequence[Repeatability]) -> list[str]:
-    """Returns the comparisons as lines of Markdown, a row each, and the rules that noise alone may break; nothing without any."""
-    if not comparisons:
-        return []
-    metrics = list(dict.fromkeys(metric for repeat in comparisons for metric, _, _ in noise_by_metric(repeat)))
-    header = ["A/A", "asked again", "flipped", "90 % interval", *(f"noise of {metric}" for metric in metrics)]
-    lines = markdown_table([*map(inert, header)], [_flip_row(repeat, metrics) for repeat in comparisons])
-    missing = [f"- {inert(line)}" for repeat in comparisons if not repeat.measured for line in noise_lines(repeat)]
-    warned = [f"- warning: {inert(sentence)}" for sentence in noise_warnings(comparisons)]
-    return [*lines, *([""] if missing or warned else []), *missing, *warned]
-
-
-def _flip_row(repeat: Repeatability, metrics: Iterable[str]) -> list[str]:
-    name = code(f"{repeat.model}-{repeat.dataset}")
-    if not repeat.measured:
-        return [name, "not measured", "", "", *("" for _ in metrics)]
-    noise = [f"{repeat.noise[metric]:.3f}, at most {repeat.noise_high[metric]:.3f}" for metric in metrics]
-    counts = [str(repeat.repeated), f"{repeat.flipped} ({repeat.rate:.2%})"]
-    return [name, *counts, f"{repeat.low:.2%} to {repeat.high:.2%}", *noise]

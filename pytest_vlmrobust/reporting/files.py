@@ -23,11 +23,11 @@ from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from . import junit, results
-from .comparison import noise_warnings
 from .explanation import Command
 from .facts import RunFacts, mapping
 from .html import render_html
 from .markdown import MODEL_CARD, SUMMARY, model_card, summary
+from .noise import noise_warnings
 from .ranking import FILES as RANKING_FILES
 from .ranking import write_ranking
 from .view import RunView

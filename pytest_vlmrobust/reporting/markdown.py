@@ -1,12 +1,14 @@
-"""A run in Markdown: the summary, and the section for a model card. The templates escape every value that they print."""
+"""A run in Markdown: the summary, and the section for a model card; and how all reports write Markdown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -14,31 +16,54 @@ from markupsafe import Markup
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import BY_VALUE, Measure
-from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.core.repeatability import Repeatability
+from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 
-from .comparison import noise_table
+from .noise import noise_by_metric, noise_lines, noise_warnings
 from .reviewers import CAVEAT, questions
 from .view import NO_VERDICT, RunView, ViewedTest
-from .writing import code, inert, markdown_table
 
 SUMMARY, MODEL_CARD = "summary.md", "model_card.md"
 _MOST = 40
 """Tests in the table of a summary."""
 _HARDEST = 5
+SHORT = 300
+"""Characters of a name or a reason where there is little room."""
 _BREACHES = (Outcome.FAIL, Outcome.ERROR, Outcome.WAIVED)
+_OBEYED = re.compile(
+    r"""(?P<interval>\[-?\d[\d.]*,[ ]-?\d[\d.]*\](?![\[(:]))  # an interval, unless it could be the name of a link
+    |^(?:[#>+=-]+|\d+[.)])(?=\s|$)  # a heading, a quotation, or an item of a list
+    |\\(?=[!-/:-@\[-`{-~]|$)  # a backslash that would mark what follows
+    |&(?=[\#\w])|[|<`*\[\]~$]
+    |(?<!\w)_|_(?!\w)
+    |(?<!\w)@(?=\w)""",
+    re.VERBOSE,
+)
+_NAMED = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
 def summary(view: RunView) -> str:
     """Returns the decision, the counts, what limits the evidence, and a table of the tests, worst first."""
-    rows = [(_verdict(test), _code(test.record.id), *test.row) for test in view.tests[:_MOST]]
-    noise = Markup("\n".join(noise_table(view.facts.repeatability)))  # noqa: S704 - escaped
-    return _render(SUMMARY, view=view, rows=rows, most=_MOST, no_verdict=NO_VERDICT, noise=noise)
+    rows = [(_verdict(test), code(test.record.id), *test.row) for test in view.tests[:_MOST]]
+    repeats = view.facts.repeatability
+    metrics = list(dict.fromkeys(metric for repeat in repeats for metric, _, _ in noise_by_metric(repeat)))
+    unmeasured = [line for repeat in repeats if not repeat.measured for line in noise_lines(repeat)]
+    return render(
+        SUMMARY,
+        view=view,
+        rows=rows,
+        most=_MOST,
+        no_verdict=NO_VERDICT,
+        noise_header=["A/A", "asked again", "flipped", "90 % interval", *(f"noise of {metric}" for metric in metrics)],
+        noise_rows=[_noise_row(repeat, metrics) for repeat in repeats],
+        noise_notes=[*unmeasured, *(f"warning: {sentence}" for sentence in noise_warnings(repeats))],
+    )
 
 
 def model_card(view: RunView) -> str:
     """Returns what was gated and decided, the key numbers with their intervals, evidence for reviewers, and limits."""
     names = dict.fromkeys([*(record.model for record in view.records if record.model), *view.several])
-    return _render(
+    return render(
         MODEL_CARD,
         view=view,
         settings=len({record.setting for record in view.records} - {"", CLEAN_NAME, NO_IMAGE_NAME}),
@@ -48,41 +73,17 @@ def model_card(view: RunView) -> str:
     )
 
 
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader(__package__),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=_inert,
-    )
-    environment.filters["code"] = _code
-    environment.globals |= {"quantity": quantity, "table": _table}
-    return environment
-
-
-def _render(name: str, **about: Any) -> str:
-    return _environment().get_template(name).render(about)
-
-
-def _code(text: object) -> Markup:
-    return Markup(code(str(text)))  # noqa: S704 - escaped
-
-
-def _inert(value: object) -> Markup:
-    return value if isinstance(value, Markup) else Markup(inert(str(value)))  # noqa: S704 - escaped
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int]) -> Markup:
-    cells = [list(map(_inert, row)) for row in rows]
-    return Markup("\n".join(markdown_table(header, cells, left)))  # noqa: S704 - escaped
-
-
 def _verdict(test: ViewedTest) -> str:
     return NO_VERDICT if test.record.outcome is Outcome.MEASURED else str(test.record.outcome)
+
+
+def _noise_row(repeat: Repeatability, metrics: Sequence[str]) -> list[str]:
+    name = code(f"{repeat.model}-{repeat.dataset}")
+    if not repeat.measured:
+        return [name, "not measured", "", "", *("" for _ in metrics)]
+    noise = [f"{repeat.noise[metric]:.3f}, at most {repeat.noise_high[metric]:.3f}" for metric in metrics]
+    counts = [str(repeat.repeated), f"{repeat.flipped} ({repeat.rate:.2%})"]
+    return [name, *counts, f"{repeat.low:.2%} to {repeat.high:.2%}", *noise]
 
 
 def _model(view: RunView, name: str) -> Mapping[str, Any]:
@@ -152,3 +153,73 @@ def _broken(tests: Sequence[ViewedTest]) -> list[tuple[str, str]]:
             breach = f"{measure.outcome}: {replace(measure, category='').called}{bound}"
             having.setdefault(breach, {})[f"{record.id} ({measure.category})" if measure.category else record.id] = None
     return [(breach, first_few(ids, _HARDEST)) for breach, ids in having.items()]
+
+
+# How Markdown is written: every value that a template prints is escaped.
+
+
+def render(template: str, **about: Any) -> str:
+    """Returns what a template of this package says about something."""
+    return _environment().get_template(template).render(about).rstrip("\n") + "\n"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=inert,
+    )
+    environment.filters |= {"code": code, "short": lambda text: on_one_line(str(text), SHORT), "address": _address}
+    environment.globals |= {"quantity": quantity, "table": _table}
+    return environment
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]], left: Collection[int] = (0,)) -> Markup:
+    """Returns a table; the columns of text are left-aligned."""
+    signs = ["---" if place in left else "--:" for place in range(len(header))]
+    head, *body = (f"| {' | '.join(map(inert, row))} |" for row in (header, *rows))
+    return Markup("\n".join([head, f"|{'|'.join(signs)}|", *body]))  # noqa: S704 - escaped
+
+
+def _address(url: str) -> Markup:
+    return Markup(quote(url, safe="%/:?#@!$&'()*+,;=~-._"))  # noqa: S704 - quoted
+
+
+def inert(value: object) -> Markup:
+    r"""Returns text on one line in which nothing is taken for Markdown, HTML, a mention or the end of a cell.
+
+    Invisible characters are spelled out; markup becomes character references, which Markdown shows as the character and never
+    interprets. Intervals stay: two numbers in brackets mean nothing in Markdown. So does text that is marked as safe.
+
+    >>> print(inert("a|b\nc <i>"), inert("[x](http://y) in [0.1, 0.2]"), inert("@all"))
+    a\|b c &lt;i> &#91;x&#93;(http://y) in [0.1, 0.2] @&#8203;all
+    """
+    safe = value if isinstance(value, Markup) else _OBEYED.sub(_escape_match, on_one_line(str(value)))
+    return Markup(safe)  # noqa: S704 - escaped
+
+
+def code(text: str) -> Markup:
+    r"""Returns text as code in Markdown, where nothing is interpreted, between more backticks than it holds in a row.
+
+    >>> print(code("a|b"), code("a`b"))
+    `a\|b` ``a`b``
+    """
+    shown = on_one_line(text).replace("|", "\\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    blank = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return Markup(f"{fence}{blank}{shown}{blank}{fence}")  # noqa: S704 - nothing in it is interpreted
+
+
+def _escape_match(match: re.Match[str]) -> str:
+    text = match[0]
+    if match["interval"]:
+        return text
+    if text == "|":
+        return "\\|"
+    if text == "@":
+        return "@&#8203;"  # GitHub looks for mentions in what a page shows: a blank of no width parts the sign from the name
+    return "".join(_NAMED.get(char, f"&#{ord(char)};") for char in text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_vlmrobust.core.estimate import Estimate
@@ -12,7 +12,8 @@ from pytest_vlmrobust.evaluation.after.standings import Board, FamilyDrops, Rank
 
 from .analyses import board_tables
 from .html.models import render_models
-from .writing import inert, markdown_table, render_table, write_json, write_text
+from .markdown import render
+from .writing import render_table, write_json, write_text
 
 JSON_FILE = "models.json"
 MARKDOWN_FILE = "models.md"
@@ -39,36 +40,28 @@ def render_ranking(ranking: Ranking, *, width: int, color: bool) -> str:
     for board in ranking.boards:
         rows = [_row(standing, ranking) for standing in board.standings]
         table = render_table(_header(ranking), rows, names=1, width=max(80, width), color=color)
-        notes = [*(_not_apart(standing) for standing in board.standings if standing.not_apart), *board.notes]
         own = [
             f"{one.title}\n{render_table(one.header, one.rows, names=one.names, width=max(80, width), color=color)}"
             for one in board_tables(board, small=True)
         ]
-        parts.append("\n".join([on_one_line(_title(board)), table, *map(on_one_line, notes), *own, ""]))
+        parts.append("\n".join([on_one_line(_title(board)), table, *map(on_one_line, _notes(board)), *own, ""]))
     return "\n".join([*parts, *map(on_one_line, _below(ranking))]) + "\n"
 
 
 def ranking_markdown(ranking: Ranking) -> str:
     """Returns the ranking in Markdown: of each board its models, best first, who cannot be told apart, and drops by family."""
-    lines = [
-        f"# {quantity(len(ranking.models), 'model')} side by side",
-        "",
-        *(f"- {inert(line)}" for line in _below(ranking)),
-        "",
+    boards = [
+        {
+            "title": _title(board),
+            "rows": [_row(standing, ranking) for standing in board.standings],
+            "notes": _notes(board),
+            "models": [standing.model for standing in board.standings],
+            "families": [_family(drops, board) for drops in board.families],
+            "tables": board_tables(board),
+        }
+        for board in ranking.boards
     ]
-    for board in ranking.boards:
-        lines += [f"## {inert(_title(board))}", ""]
-        lines += _markdown(_header(ranking), [_row(standing, ranking) for standing in board.standings])
-        notes = [*(_not_apart(standing) for standing in board.standings if standing.not_apart), *board.notes]
-        lines += [*(f"- {inert(note)}" for note in notes), *([""] if notes else [])]
-        if board.families:
-            models = [standing.model for standing in board.standings]
-            lines += ["Mean drop by family of perturbations, the family that costs most first:", ""]
-            lines += _markdown(("family", "settings", *models), [_family(drops, models) for drops in board.families])
-        for own in board_tables(board):
-            lines += [f"### {own.title}", "", own.caption, "", *_markdown(own.header, own.rows)]
-            lines += [*(f"- {inert(note)}" for note in own.notes), *([""] if own.notes else [])]
-    return "\n".join(lines)
+    return render("ranking.md", ranking=ranking, below=list(_below(ranking)), header=_header(ranking), boards=boards)
 
 
 def _header(ranking: Ranking) -> tuple[str, ...]:
@@ -81,8 +74,8 @@ def _row(standing: Standing, ranking: Ranking) -> tuple[str, ...]:
     return (standing.model, *ranks, *(_value(standing.values[quantity.name]) for quantity in ranking.quantities))
 
 
-def _family(drops: FamilyDrops, models: Sequence[str]) -> tuple[str, ...]:
-    return (drops.family, str(drops.settings), *(_value(drops.drops[model]) for model in models))
+def _family(drops: FamilyDrops, board: Board) -> tuple[str, ...]:
+    return (drops.family, str(drops.settings), *(_value(drops.drops[standing.model]) for standing in board.standings))
 
 
 def _value(estimate: Estimate) -> str:
@@ -95,8 +88,9 @@ def _title(board: Board) -> str:
     return f"{board.dataset or OVER_ALL}: {quantity(board.samples, 'sample')}, {quantity(board.settings, 'perturbed setting')}"
 
 
-def _not_apart(standing: Standing) -> str:
-    return f"{standing.model} cannot be told apart from {', '.join(standing.not_apart)}"
+def _notes(board: Board) -> list[str]:
+    alike = [standing for standing in board.standings if standing.not_apart]
+    return [*(f"{one.model} cannot be told apart from {', '.join(one.not_apart)}" for one in alike), *board.notes]
 
 
 def _below(ranking: Ranking) -> Iterable[str]:
@@ -108,7 +102,3 @@ def _below(ranking: Ranking) -> Iterable[str]:
         f"hold together at {level}"
     )
     yield from (f"left out: {line}" for line in ranking.left_out)
-
-
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [*markdown_table([*map(inert, header)], [[*map(inert, row)] for row in rows]), ""]

@@ -24,9 +24,9 @@ from pytest_vlmrobust.evaluation.after.run_analyses import Analysis, analyses
 from pytest_vlmrobust.metrics import rci_correlation
 from pytest_vlmrobust.store.gates import GateCount
 
-from .comparison import noise_lines
 from .facts import RunFacts, ci_variables, policy_replacements, purposes
 from .headlines import Headline, headlines
+from .noise import noise_lines
 from .policies import Applied, OpenRule, WaiverUse, applied_policies, open_rules
 from .subject import Subject, subject
 

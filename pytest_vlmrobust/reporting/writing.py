@@ -1,13 +1,12 @@
-"""Writing: files that are replaced as a whole, text that Markdown does not interpret, and tables for a terminal."""
+"""Writing: files that are replaced as a whole, and text and tables for a terminal."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
-import re
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +15,8 @@ from pytest_vlmrobust.core.words import on_one_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-_OBEYED = re.compile(
-    r"""(?P<interval>\[-?\d[\d.]*,[ ]-?\d[\d.]*\](?![\[(:]))  # an interval, unless it could be the name of a link
-    |^(?:[#>+=-]+|\d+[.)])(?=\s|$)  # a heading, a quotation, or an item of a list
-    |\\(?=[!-/:-@\[-`{-~]|$)  # a backslash that would mark what follows
-    |&(?=[\#\w])|[|<`*\[\]~$]
-    |(?<!\w)_|_(?!\w)
-    |(?<!\w)@(?=\w)""",
-    re.VERBOSE,
-)
 _INDENT = "  "
 """Stands before the rows of a sentence after its first."""
-_NAMED = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -75,53 +64,6 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def json_text(content: Mapping[str, Any]) -> str:
     """Returns a JSON document for people and programs."""
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def inert(text: str) -> str:
-    r"""Returns text on one line in which nothing is taken for Markdown, HTML, a mention or the end of a cell.
-
-    Invisible characters are spelled out; markup becomes character references, which Markdown shows as the character
-    and never interprets. Intervals stay as they are: two numbers in brackets mean nothing in Markdown.
-
-    >>> inert("a|b\nc <i>"), inert("[x](http://y) in [0.1, 0.2]"), inert("@all")
-    ('a\\|b c &lt;i>', '&#91;x&#93;(http://y) in [0.1, 0.2]', '@&#8203;all')
-    """
-    return _OBEYED.sub(_escape_match, on_one_line(text))
-
-
-def code(text: str) -> str:
-    r"""Returns text as code in Markdown, where nothing is interpreted, between more backticks than it holds in a row.
-
-    >>> code("a|b"), code("a`b")
-    ('`a\\|b`', '``a`b``')
-    """
-    shown = on_one_line(text).replace("|", "\\|")
-    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
-    blank = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{fence}{blank}{shown}{blank}{fence}"
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Returns the lines of a table in Markdown.
-
-    Args:
-        header: a title for each column.
-        rows: cells in which nothing is taken for Markdown.
-        left: the columns of text; numbers are right-aligned.
-    """
-    signs = ["---" if place in left else "--:" for place in range(len(header))]
-    return [f"| {' | '.join(header)} |", f"|{'|'.join(signs)}|", *(f"| {' | '.join(row)} |" for row in rows)]
-
-
-def _escape_match(match: re.Match[str]) -> str:
-    text = match[0]
-    if match["interval"]:
-        return text
-    if text == "|":
-        return "\\|"
-    if text == "@":
-        return "@&#8203;"  # GitHub looks for mentions in what a page shows: a blank of no width parts the sign from the name
-    return "".join(_NAMED.get(char, f"&#{ord(char)};") for char in text)
 
 
 # Tables for a terminal.

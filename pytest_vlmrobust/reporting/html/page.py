@@ -24,10 +24,10 @@ from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, FAMILY, PARTIA
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analysis_tables
 from pytest_vlmrobust.reporting.facts import flat, mapping
+from pytest_vlmrobust.reporting.noise import noise_by_metric, why_unmeasured
 from pytest_vlmrobust.reporting.view import QUIET, Limit, RunView, outcome_counts
 
 from . import charts, groups, samples, sweeps, words
-from .noise import floors
 from .samples import addresses, drill_down
 
 # What all pages share: style, script, security policy, and the rendering of templates.
@@ -237,7 +237,6 @@ def render_html(view: RunView) -> str:
         families=family_records,
         analyses=tables,
         observatory=tasks,
-        floors=floors(facts.repeatability),
         policies=view.policies,
         manifest=_manifest(manifest),
         command=facts.command.whole() if facts.command else "",
@@ -326,7 +325,5 @@ def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str,
 def _environment() -> Environment:
     environment = templates()
     environment.filters |= {"bound_text": words.bound_text}
-    environment.globals |= {
-        "kinds": groups.KINDS,
-    }
+    environment.globals |= {"kinds": groups.KINDS, "noise_by_metric": noise_by_metric, "why_unmeasured": why_unmeasured}
     return environment

@@ -9,17 +9,9 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
 from pytest_vlmrobust.reporting import RunFacts, RunView
-from pytest_vlmrobust.reporting.comparison import (
-    comparison_markdown,
-    noise_by_metric,
-    noise_lines,
-    noise_table,
-    noise_warnings,
-    render_comparison,
-    why_unmeasured,
-    write_comparison,
-)
+from pytest_vlmrobust.reporting.comparison import comparison_markdown, render_comparison, write_comparison
 from pytest_vlmrobust.reporting.markdown import summary
+from pytest_vlmrobust.reporting.noise import noise_by_metric, noise_lines, noise_warnings, why_unmeasured
 
 from .conftest import record
 from .pages import asked_twice
@@ -111,9 +103,12 @@ TABLE = """\
 """
 
 
+def noted(*repeats: Repeatability) -> str:
+    return summary(RunView([record("a")], RunFacts(repeatability=repeats)))
+
+
 def test_the_summary_has_a_table_of_it() -> None:
-    assert "\n".join(noise_table(asked_twice())) + "\n" == TABLE
-    assert f"\n{TABLE}" in summary(RunView([record("a")], RunFacts(repeatability=asked_twice())))
+    assert f"\n{TABLE}" in noted(*asked_twice())
 
 
 def test_the_smallest_noise_comes_first_however_it_was_stored() -> None:
@@ -129,18 +124,17 @@ def test_the_smallest_noise_comes_first_however_it_was_stored() -> None:
 
 def test_without_a_warning_the_table_is_all() -> None:
     measured, _ = asked_twice()
-    assert len(noise_table([dataclasses.replace(measured, tighter=())])) == 3
+    text = noted(dataclasses.replace(measured, tighter=()))
+    assert "| `m-d` | 200 | 13 (6.50%) | 3.88% to 10.13% | 0.120, at most 0.210 |\n\n## Limits" in text
 
 
 def test_a_run_that_asked_once_has_no_table() -> None:
-    assert noise_table([]) == []
-    assert "A/A" not in summary(RunView([record("a")], RunFacts()))
+    assert "| A/A" not in noted()
 
 
 def test_names_and_problems_cannot_break_the_table() -> None:
-    lines = noise_table([Repeatability("a|b", "c", problem="no\nmodel")])
-    assert lines[2] == "| `a\\|b-c` | not measured |  |  |"
-    assert lines[4] == "- A/A a\\|b-c: not measured: no model"
+    text = noted(Repeatability("a|b", "c", problem="no\nmodel"))
+    assert "\n| `a\\|b-c` | not measured |  |  |\n\n- A/A a\\|b-c: not measured: no model\n" in text
 
 
 def test_no_answer_the_second_time_is_not_no_noise() -> None:

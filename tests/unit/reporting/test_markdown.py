@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import dataclasses
+import doctest
 import math
+import re
+
+import pytest
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.reporting import RunFacts, RunView
-from pytest_vlmrobust.reporting.markdown import model_card
+from pytest_vlmrobust.reporting import RunFacts, RunView, markdown
+from pytest_vlmrobust.reporting.markdown import code, inert, model_card
 from pytest_vlmrobust.reporting.reviewers import questions
 
 from .conftest import record
@@ -138,3 +142,44 @@ def test_what_was_not_asked_is_counted_and_no_number() -> None:
     ruled = dataclasses.replace(undefined[0], outcome=Outcome.NOT_APPLICABLE, rule="mean", bound="0.1")
     text = model_card(RunView([dataclasses.replace(unasked, measures=(ruled,))], RunFacts(origins=ORIGINS)))
     assert "| d | mean_drop | undefined |  | 96 | NOT_APPLICABLE | mean_drop undefined, bound 0.1 |\n" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<script>alert(1)</script>", "&lt;script>alert(1)&lt;/script>"),
+        ("[x](http://evil)", "&#91;x&#93;(http://evil)"),
+        ("![i](http://evil/p.png)", "!&#91;i&#93;(http://evil/p.png)"),
+        ("[1, 2](http://evil)", "&#91;1, 2&#93;(http://evil)"),
+        ("0.3 [-0.050, 0.300] > 0.2", "0.3 [-0.050, 0.300] > 0.2"),
+        ("ping @everyone, jane@example.org", "ping @&#8203;everyone, jane@example.org"),
+        ("\x1b[31m \u202eabc", "\\x1b&#91;31m \\u202eabc"),
+        ("\\[x](y)", "&#92;&#91;x&#93;(y)"),
+        ("&lt;i&gt; a & b", "&amp;lt;i&amp;gt; a & b"),
+        ("# big", "&#35; big"),
+        ("1. one", "&#49;&#46; one"),
+        (
+            "**b** _i_ snake_case ~~s~~ `c` $m$",
+            "&#42;&#42;b&#42;&#42; &#95;i&#95; snake_case &#126;&#126;s&#126;&#126; &#96;c&#96; &#36;m&#36;",
+        ),
+        ("a|b\nc", "a\\|b c"),
+        ("-0.1..0.3", "-0.1..0.3"),
+    ],
+)
+def test_nothing_is_obeyed(text: str, shown: str) -> None:
+    assert inert(text) == shown
+
+
+@pytest.mark.parametrize("text", ["a", "`a`", "a``b`c", "`", "<b>|@x"])
+def test_code_ends_where_it_should(text: str) -> None:
+    shown = code(text)
+    fence = re.match("`+", shown)
+    assert fence is not None
+    inside = shown[len(fence[0]) : -len(fence[0])]
+    assert fence[0] not in inside.strip()
+    assert inside.strip(" ").replace("\\|", "|") == text
+    assert inside[0] != "`" != inside[-1]
+
+
+def test_the_examples() -> None:
+    assert doctest.testmod(markdown).failed == 0

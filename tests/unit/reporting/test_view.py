@@ -30,11 +30,11 @@ from pytest_vlmrobust.reporting.facts import RunFacts, policy_replacements
 from pytest_vlmrobust.reporting.files import RunFiles, read_run
 from pytest_vlmrobust.reporting.html import render_html
 from pytest_vlmrobust.reporting.html.words import visible_text
-from pytest_vlmrobust.reporting.markdown import model_card, summary
+from pytest_vlmrobust.reporting.markdown import inert, model_card, summary
 from pytest_vlmrobust.reporting.results import cells_csv, results
 from pytest_vlmrobust.reporting.terminal import render_terminal
 from pytest_vlmrobust.reporting.view import RunView, WorstQuestion
-from pytest_vlmrobust.reporting.writing import inert, json_text
+from pytest_vlmrobust.reporting.writing import json_text
 
 from .conftest import open_record, record
 from .pages import example, patched
