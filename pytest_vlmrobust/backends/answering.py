@@ -27,7 +27,7 @@ from .qwen_images import Patches, cuts_by_table, patches_and_grids
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request on its way: its place in the answer, and how it will be answered."""
+    """A request being processed: its position in the result, and how it is answered."""
 
     index: int
     request: Request
@@ -37,15 +37,15 @@ class Job:
     """Why letters that were offered are not scored."""
     method: str = "generate"
     inputs: Any = None
-    """The row that was prepared for it; None where the batch is encoded as a whole."""
+    """Its prepared row; None if the batch is encoded as a whole."""
 
 
 def batches(jobs: Iterable[Job], size: int, tokens: float = math.inf) -> list[list[Job]]:
-    """Returns the jobs in batches of at most ``size``, and of at most ``tokens`` as far as rows were prepared.
+    """Returns the jobs in batches of at most ``size`` and, for prepared rows, at most ``tokens``.
 
     Jobs of one batch have the same number of images and the same kind and length of answer; within those, they are ordered by
-    pixels, then by length of text, then by key, so that rows of similar length meet and a batch is padded little. What needs
-    several batches is shared out evenly, for a few rows that are left over take nearly as long as many.
+    pixels, then by length of text, then by key, so that a batch has rows of similar length and little padding. If several
+    batches are needed, they get equal sizes, because a small last batch takes nearly as long as a full one.
     """
     groups: dict[tuple[bool, int, int], list[Job]] = {}
     for job in jobs:
@@ -74,7 +74,7 @@ def _cut(rows: Sequence[Job], size: int, tokens: float) -> list[list[Job]]:
 
 
 def _tokens(job: Job) -> int:
-    """Returns how long the row of a job is, its text and the patches of its images; 0 where it was not prepared."""
+    """Returns the row length of a job: its text and the patches of its images; 0 if it was not prepared."""
     tensors = job.inputs or {}
     return (tensors["input_ids"].shape[1] if "input_ids" in tensors else 0) + len(tensors.get("pixel_values", ()))
 
@@ -87,15 +87,15 @@ def _order(job: Job) -> tuple[int, int, str, str]:
 def answer_by_halves(
     batch: list[Job], answer: Callable[[list[Job]], list[Prediction]], recover: Callable[[], None], fatal: type[Exception] | None
 ) -> list[Prediction]:
-    """Returns the predictions of a batch; on failure its halves are tried, down to the one request that fails.
+    """Returns the predictions of a batch; if it fails, halves of it are tried, down to the single request that fails.
 
-    Out of memory and a poisoned request are met alike: what can be answered is, and what cannot yields an error prediction.
+    This handles both a lack of memory and a request that breaks the model: only the failing request gets an error prediction.
     """
     try:
         return answer(batch)
     except VlmRobustError:
         raise
-    except Exception as error:  # whatever a request does to a model is that request's error, and is reported
+    except Exception as error:  # any error of the model is reported as this request's error
         if fatal is not None and isinstance(error, fatal):
             raise
         reason = failure_reason(error)
@@ -108,13 +108,13 @@ def answer_by_halves(
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Returns whether an exception says that memory ran out, on whichever device."""
+    """Returns whether an exception says that memory ran out, on any device."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
 def failure_reason(error: Exception) -> str:
-    """Returns why a request failed, on one line, with what to do where memory ran out."""
+    """Returns on one line why a request failed, and what to do if memory ran out."""
     first = (str(error).strip().splitlines() or ["(no message)"])[0]
     reason = "; ".join([f"{type(error).__name__}: {first.rstrip('.')}", *getattr(error, "__notes__", ())])
     if is_out_of_memory(error):
@@ -130,12 +130,12 @@ Details = dict[str, str | int | float]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a model gave for a batch, row by row: the log-probabilities of letters, or the tokens of a text."""
+    """The output of a model for a batch, by row: log-probabilities of letters, or tokens of a text."""
 
     logprobs: Sequence[Mapping[str, float]]
     tokens: Sequence[list[int]] = ()
     spoilt: Sequence[bool] = ()
-    """Whether numbers of a row were not finite."""
+    """Whether a row had numbers that are not finite."""
 
 
 class Answerer:
@@ -152,7 +152,7 @@ class Answerer:
         self._rows: OrderedDict[tuple[str, tuple[tuple[int, ...], ...]], dict[str, Any]] = OrderedDict()
 
     def twin(self) -> Answerer:
-        """Returns one that another thread may use at the same time: it shares the weights, and not the state of a call."""
+        """Returns a copy for another thread: it shares the weights, but not the state of a call."""
         model = self._loaded.model
         shared = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
         other = Answerer(dataclasses.replace(self._loaded, model=copy.deepcopy(model, shared)), self._generation)
@@ -160,7 +160,7 @@ class Answerer:
         return other
 
     def weights(self) -> weakref.ref[Any]:
-        """Returns what tells whether the weights are still in memory."""
+        """Returns a weak reference to the model, which shows whether the weights are still in memory."""
         return weakref.ref(next(self._loaded.model.parameters()))
 
     def letters(self, choices: tuple[str, ...]) -> LetterTokens:
@@ -172,9 +172,9 @@ class Answerer:
         return self._letters[choices]
 
     def answer(self, batch: Sequence[Job], inputs: Any, given_up: Callable[[], bool] = lambda: False) -> Answered:
-        """Has the model answer a batch, of which ``encoded`` made the inputs; what stands on a device comes from there.
+        """Runs the model on the inputs that ``encoded`` made of a batch, and moves its output from the device.
 
-        Once nobody waits for it any more, as ``given_up`` says, no further token is written.
+        Generation stops once ``given_up`` says that nobody waits for the batch any more.
         """
         device, dtype = self._loaded.device, self._loaded.model.dtype
         inputs = inputs.to(device, dtype=dtype)
@@ -205,18 +205,18 @@ class Answerer:
 
     @property
     def prepares_rows(self) -> bool:
-        """Whether rows that were encoded alone make the same batch as when they are encoded together.
+        """Whether rows encoded alone give the same batch as rows encoded together.
 
-        They do for the Qwen2-VL family, whose images are a list of patches each, however many there are in a batch. Other
+        They do for the Qwen2-VL family, whose images are lists of patches, whatever the size of the batch. Other
         families pad images too.
         """
         names = getattr(self._loaded.processor.image_processor, "model_input_names", ())
         return "image_grid_thw" in names and self._loaded.processor.tokenizer.padding_side == "left"
 
     def row(self, request: Request) -> dict[str, Any]:
-        """Returns the tensors of one request, the only row of a batch, or patches in their place; any thread may call it.
+        """Returns the tensors of one request as a batch of one row, with patches for images; any thread may call it.
 
-        The tokens of a prompt depend on its words and on the sizes of its images alone, so they are made once for all settings.
+        The tokens of a prompt depend only on its words and the sizes of its images, so they are made once for all settings.
         """
         images = self._loaded.processor.image_processor
         known = self._rows.get(_tokens_about(request))
@@ -232,7 +232,7 @@ class Answerer:
                 return encoded
         if not request.images:
             return known
-        if cuts_by_table(images):  # also for a new prompt, whose numbers are there: they would wait in eight times the memory
+        if cuts_by_table(images):  # for a new prompt too: its numbers would need eight times the memory while they wait
             import torch
 
             patches, grids = patches_and_grids(images, request.images)
@@ -241,7 +241,7 @@ class Answerer:
         return {**known, **images(pictures, return_tensors="pt")}
 
     def knows_tokens(self, request: Request) -> bool:
-        """Whether ``row`` needs nothing but the image processor for a request."""
+        """Whether ``row`` needs only the image processor for a request."""
         return _tokens_about(request) in self._rows
 
     def _processed(self, requests: Sequence[Request], texts: Sequence[str]) -> Any:
@@ -264,7 +264,7 @@ class Answerer:
             raise
 
     def encoded(self, batch: list[Job]) -> tuple[Any, list[Details]]:
-        """Returns what a model takes for a batch, and what is worth telling about each row; any thread may call it."""
+        """Returns the model's inputs for a batch and the details of each row; any thread may call it."""
         texts = [self._loaded.control.broken(job.request.text) for job in batch]
         rows = [job.inputs for job in batch]
         if all(row is not None and row.keys() <= _OF_TEXT | _OF_PICTURES for row in rows):
@@ -311,7 +311,7 @@ class Answerer:
 
         config = GenerationConfig(
             max_new_tokens=limit,
-            do_sample=False,  # draws, where there are any, are made by the last of the processors
+            do_sample=False,  # the last of the processors draws, if anything is drawn
             num_beams=1,
             repetition_penalty=float(self._generation.repetition_penalty),
             return_dict_in_generate=True,
@@ -338,20 +338,20 @@ class Answerer:
 
 
 _OF_PICTURES = frozenset({"pixel_values", "image_grid_thw"})
-"""Tensors in which the images of a batch follow one another."""
+"""Tensors that hold the images of a batch one after the other."""
 _OF_TEXT = frozenset({"input_ids", "attention_mask", "mm_token_type_ids"})
-"""Tensors with a row for each request, as long as its tokens."""
+"""Tensors with one row of tokens for each request."""
 _ROWS_KEPT = 4096
-"""Prompts whose tokens are remembered: some kilobytes each."""
+"""How many prompts are kept as tokens; each takes some kilobytes."""
 
 
 def _tokens_about(request: Request) -> tuple[str, tuple[tuple[int, ...], ...]]:
-    """Returns what the tokens of a prompt are a function of."""
+    """Returns everything that the tokens of a prompt depend on."""
     return request.text, tuple(image.shape for image in request.images)
 
 
 def collated(rows: Sequence[Mapping[str, Any]], padding: int, join: Callable[[Sequence[Patches]], Any]) -> Any:
-    """Returns the batch of rows of tensors, each made alone: texts padded on the left, images one after the other.
+    """Returns one batch of rows that were made alone: texts padded on the left, images one after the other.
 
     Args:
         rows: of each request its tensors, as a batch of one.
@@ -385,24 +385,24 @@ def _numbers(parts: Sequence[Patches]) -> Any:
 
 # The batch size: as given, or found by timing the first batches.
 #
-# With ``auto``, batches grow while larger ones answer more in a second. What is timed are requests of the run, so that nothing is
+# With ``auto``, batches grow while larger ones are faster. Requests of the run itself are timed, so that nothing is
 # asked twice. Which requests share a batch then depends on times: that moves logits by rounding in float32, and in half precision
 # by a few thousandths where rows are padded. What it comes to on a GPU was not measured.
 
 
 LARGEST = 128
-"""Requests at a time above which ``auto`` does not try: as many answers are lost when the process is killed."""
+"""The largest batch that ``auto`` tries: this many answers are lost if the process is killed."""
 WORTH = 1.05
-"""How many times as much a batch twice as large has to answer in a second: what is gained below that is within the noise."""
+"""The speed-up that a batch of twice the size has to bring: a smaller gain is within the noise."""
 TIMED = 2
-"""Batches of a size that are timed; the fastest counts, for other programs only make one slower."""
+"""How many batches of each size are timed. The fastest counts, because other programs only slow a batch down."""
 
 
 class BatchSize:
-    """The size of the next batch, and what it rests on."""
+    """The size of the next batch, and the timings behind it."""
 
     def __init__(self, asked: int | str, has_room: Callable[[], bool], *, largest: int = LARGEST) -> None:
-        """Begins with ``asked``, or with ``START`` where that is ``auto``."""
+        """Begins with ``asked``, or with ``START`` for ``auto``."""
         self.now = START if isinstance(asked, str) else asked
         """How many requests the next batch may have."""
         self._asked = asked
@@ -413,12 +413,12 @@ class BatchSize:
         self._because = "" if isinstance(asked, str) else "asked for"
 
     def answered(self, requests: int, seconds: float) -> None:
-        """Takes how long a batch of so many requests took; partly filled ones say nothing, nor does the very first."""
+        """Records how long a batch took. Partly filled batches and the very first one are ignored."""
         self._is_partial |= requests < self.now
         if self._because or requests != self.now:
             return
         if not self._is_warm:
-            self._is_warm = True  # a library sets itself up in its first batch
+            self._is_warm = True  # the first batch includes the set-up of the library
             return
         timed = self._seconds.setdefault(self.now, [])
         timed.append(seconds / requests)
@@ -426,13 +426,13 @@ class BatchSize:
             self._decide()
 
     def ran_out_of_memory(self, requests: int) -> None:
-        """Halves the size after a batch of so many requests did not fit, for good; a number that was given stays."""
+        """Halves the size for good after a batch did not fit; a size that the user set stays."""
         if isinstance(self._asked, str):
             self.now = max(1, min(self.now, requests // 2))
             self._because = f"{requests} ran out of memory"
 
     def describe(self) -> dict[str, object]:
-        """Returns what the manifest says: what was asked for, what it came to and why, and requests per second by size."""
+        """Returns the entry of the manifest: the requested size, the size in use and why, and requests per second by size."""
         pace = {str(size): round(1 / min(seconds), 2) for size, seconds in self._seconds.items()}
         untimed = "no batch was full, so that none was timed" if self._is_partial and not pace else "still timing"
         return {"asked": self._asked, "now": self.now, "because": self._because or untimed, "requests_per_second": pace}

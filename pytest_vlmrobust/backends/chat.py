@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TOP_LOGPROBS = 20
-"""How many tokens a server is asked for; more is refused by most."""
+"""How many top tokens are requested; most servers refuse more."""
 _NONE_BELOW = 0.0
-"""A log-probability is at most this: some servers round theirs to a little more."""
+"""The largest log-probability; some servers round to slightly above 0."""
 _ENDS = {
     **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), "stop"),
     **dict.fromkeys(("length", "max_tokens", "max_length", "model_length"), "length"),
@@ -30,23 +30,23 @@ _ENDS = {
     **dict.fromkeys(("prohibited_content", "blocklist", "spii", "image_safety"), "content_filter"),
     "refusal": "refusal",
 }
-"""What servers call the end of an answer, in small letters, and what it means."""
+"""Finish reasons of servers, in lower case, and what they mean."""
 _BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "canceled", "error", "failed", "timeout"})
-"""Ends of an answer that is not whole, whatever there is of it."""
+"""Finish reasons of answers that were broken off."""
 _THOUGHTS = ("reasoning_content", "reasoning")
-"""Fields of a message for what a model thinks before it answers."""
+"""Message fields that hold the reasoning before the answer."""
 _TEXT_PARTS = ("text", "output_text")
 _LONGEST_FACT = 100
 UNKNOWN_END = "unknown_finish_reason"
-"""In the details of an answer that ended in a way that nobody here knows: the way."""
+"""Detail of an answer with an unknown finish reason: that reason."""
 TEXT_ELSEWHERE = "text_elsewhere"
-"""In the details of an empty answer: which field has a text, and its beginning."""
+"""Detail of an empty answer: the field that has a text instead, and its beginning."""
 UNUSABLE_COUNTS = "unusable_counts"
-"""In the details of an answer: what a server sent as numbers of tokens that can be none."""
+"""Detail of an answer: token counts of the server that cannot be right."""
 
 
 class Malformed(Exception):
-    """A reply that is not what the protocol says."""
+    """A reply that breaks the protocol."""
 
 
 class NoLogprobs(Exception):
@@ -54,12 +54,12 @@ class NoLogprobs(Exception):
 
 
 def messages_of(request: Request) -> list[dict[str, Any]]:
-    """Returns the conversation for a request: one user message, each image as a PNG in a data URL, which loses nothing."""
+    """Returns the conversation for a request: one user message, each image as a lossless PNG in a data URL."""
     whole = message(request.images, request.text)
     for part in whole["content"]:
         if part["type"] == "image":
             file = io.BytesIO()
-            part.pop("image").save(file, format="PNG", compress_level=1)  # larger levels take most of the time and save little
+            part.pop("image").save(file, format="PNG", compress_level=1)  # higher levels take much longer and save little
             url = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
             part |= {"type": "image_url", "image_url": {"url": url}}
     return [whole]
@@ -75,8 +75,8 @@ def text_body(
 ) -> dict[str, Any]:
     """Returns the arguments of a call that asks for text; greedy where no generation is given.
 
-    What is not part of the protocol (``top_k``, ``repetition_penalty``) is sent only where it is asked for: vLLM and SGLang take
-    it, and a server that does not know it says so.
+    What is not part of the protocol (``top_k``, ``repetition_penalty``) is sent only when it is set: vLLM and SGLang accept
+    it, and other servers report that they do not know it.
     """
     body: dict[str, Any] = {"messages": list(messages), "max_tokens": limit, "temperature": 0.0}
     if generation is None:
@@ -94,7 +94,7 @@ def text_body(
 
 
 def with_system_prompt(body: Mapping[str, Any], system_prompt: str) -> dict[str, Any]:
-    """Returns a body with a system message before the others, if there is one."""
+    """Returns a body with the system prompt, if any, as its first message."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return {**body, "messages": [*system, *body["messages"]]}
 
@@ -107,7 +107,7 @@ def completion(
     prompt_tokens: int | None = None,
     completion_tokens: int | None = None,
 ) -> dict[str, Any]:
-    """Returns a reply as servers send it, for an engine that has its parts.
+    """Builds a reply in the form that servers send, from the parts that an engine has.
 
     Args:
         text: the answer.
@@ -124,13 +124,13 @@ def completion(
     return {"choices": [choice], "usage": {name: count for name, count in usage.items() if count is not None}}
 
 
-# What is said of images and untrusted text, for all engines.
+# Images and untrusted text, for all engines.
 
 
 def message(images: Sequence[NDArray[np.uint8]], text: str) -> dict[str, Any]:
-    """Returns a user message: each image where the text has a mark for it; without marks the images in order, then the text.
+    """Returns a user message: each image at its mark in the text; without marks all images first, then the text.
 
-    A request without images has its marks removed: the same words, and nothing to see.
+    In a request without images the marks are removed: the same words without anything to see.
 
     Args:
         images: uint8, shape (H, W, 3).
@@ -156,7 +156,7 @@ def conversation(system_prompt: str, user: dict[str, Any]) -> list[dict[str, Any
 def malformed(request: Request) -> str:
     """Returns what is wrong with a request's images, or an empty string.
 
-    Asked before batches are made, so that a request that cannot be sent does not change the batches of the others.
+    Checked before batching, so that a request that cannot be sent does not change the batches of the others.
     """
     marks = request.text.count(IMAGE_MARK)
     if request.images and marks not in (0, len(request.images)):
@@ -171,9 +171,9 @@ def malformed(request: Request) -> str:
 
 
 class ControlTokens:
-    """The strings that a processor reads as commands, and how to keep them apart from text.
+    """The strings that a processor reads as commands, and how to neutralise them in text.
 
-    The library's own remedy (``sanitize_control_tokens``) does not work with every processor: Idefics3 refuses it for any
+    ``sanitize_control_tokens`` of the library does not work with every processor: Idefics3 refuses it for any
     request, Gemma 3 and InternVL for their own image tokens. So a control token in a question is broken by a space after its
     first visible character, in every family alike; the prediction says how many were.
     """
@@ -185,7 +185,7 @@ class ControlTokens:
 
     @classmethod
     def of(cls, processor: Any) -> ControlTokens:
-        """Returns those of a processor: its tokenizer's special tokens, and every placeholder it names itself."""
+        """Returns the control tokens of a processor: its tokenizer's special tokens and its own placeholders."""
         added = processor.tokenizer.added_tokens_decoder.values()
         special = [str(token.content) for token in added if token.special]
         named = [value for name, value in vars(processor).items() if name.endswith("_token") and isinstance(value, str)]
@@ -198,7 +198,7 @@ class ControlTokens:
         ('a < image> b', 1)
         """
         total = 0
-        while self._pattern is not None:  # breaking one token can leave another; each pass breaks all that are left
+        while self._pattern is not None:  # breaking a token can create another one, so this repeats
             text, found = self._pattern.subn(lambda match: re.sub(r"^\s*\S", r"\g<0> ", match[0]), text)
             total += found
             if not found:
@@ -227,9 +227,9 @@ def text_prediction(reply: Any, method: str) -> Prediction:
 def letter_prediction(reply: Any, letters: Sequence[str]) -> Prediction:
     """Returns the most probable of the letters as a prediction.
 
-    A letter's log-probability is that of its most probable token among those that the server lists, blanks around it apart,
-    also as a tokenizer spells them (``▁A``, ``ĠA``). One
-    that is not listed is less probable than every listed token, so that it is never the answer where another one is listed.
+    A letter's log-probability is that of its most probable listed token, ignoring blanks around it,
+    also in a tokenizer's spelling (``▁A``, ``ĠA``). A letter
+    that is not listed is less probable than every listed token, so it is the answer only if no other letter is listed.
     """
     choice, content, finish = _parts(reply)
     sent = _message(choice)
@@ -250,14 +250,14 @@ def letter_prediction(reply: Any, letters: Sequence[str]) -> Prediction:
 
 
 def first_logprobs(choice: Mapping[str, Any]) -> list[tuple[str, float]] | None:
-    """Returns the tokens that are listed for the first place, with their log-probabilities; None where the server gives none."""
+    """Returns the listed first tokens with their log-probabilities; None if the server gives none."""
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if content is None:
         return None
     try:
         first = content[0]["top_logprobs"] if content else []
-        if any(one["logprob"] is None for one in first):  # the right letter may be the one without a number
+        if any(one["logprob"] is None for one in first):  # the right letter may be the token without a number
             return None
         listed = [(str(one["token"]), min(float(one["logprob"]), _NONE_BELOW)) for one in first]
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -268,7 +268,7 @@ def first_logprobs(choice: Mapping[str, Any]) -> list[tuple[str, float]] | None:
 
 
 def first_choice(reply: Any) -> Mapping[str, Any]:
-    """Returns the one answer of a reply."""
+    """Returns the only choice of a reply."""
     choices = reply.get("choices") if isinstance(reply, dict) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise Malformed("a reply without choices")
@@ -277,24 +277,24 @@ def first_choice(reply: Any) -> Mapping[str, Any]:
 
 
 def said(reply: Any) -> str:
-    """Returns all that a reply says, thoughts included: what tells one model from another."""
+    """Returns all text of a reply, reasoning included: it identifies the model."""
     sent = _message(first_choice(reply))
     return "\n".join(str(sent[name]) for name in (*_THOUGHTS, "content", "refusal") if sent.get(name))
 
 
 def thoughts_field(sent: Mapping[str, Any]) -> str:
-    """Returns the name of the field that holds what a model thought; empty where it holds nothing."""
+    """Returns the name of the field that holds the reasoning; empty if there is none."""
     return next((name for name in _THOUGHTS if isinstance(sent.get(name), str) and sent[name].strip()), "")
 
 
 def thinks_first(choice: Mapping[str, Any]) -> bool:
-    """Whether an answer has thoughts and nothing else yet."""
+    """Whether an answer so far consists of reasoning alone."""
     sent = _message(choice)
     return not str(sent.get("content") or "").strip() and bool(thoughts_field(sent))
 
 
 def facts_of(reply: Mapping[str, Any]) -> dict[str, str | int | float]:
-    """Returns what a server says about an answer: tokens, and what answered."""
+    """Returns the facts that a server gives about an answer: token counts, and the model that answered."""
     usage = reply.get("usage")
     sent = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")} if isinstance(usage, dict) else {}
     counts = {name: token_count(value) for name, value in sent.items()}
@@ -317,7 +317,7 @@ def _parts(reply: Any) -> tuple[Mapping[str, Any], str, str]:
     """Returns the answer of a reply, its text, and how it ended."""
     choice = first_choice(reply)
     content = _message(choice).get("content")
-    if isinstance(content, list):  # some servers write text in parts, as it is sent
+    if isinstance(content, list):  # some servers split the text into parts
         content = "".join(map(_text_of, content))
     if content is not None and not isinstance(content, str):
         raise Malformed(f"an answer that is a {type(content).__name__}")

@@ -1,4 +1,4 @@
-"""Client: one server behind the official client of OpenAI, and what its errors mean; nothing that leaves it holds the key."""
+"""Client: one server through the official OpenAI client, and the meaning of its errors; nothing it returns contains the key."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from .replicas import Failure
 from .served import Served
 
 KEY_VARIABLE = "OPENAI_API_KEY"
-"""The environment variable that holds the key where no other one is named."""
+"""The default environment variable for the key."""
 LARGEST_REPLY = 4 * 2**20
-"""Bytes of a reply that are read: no answer of the tokens that are asked for is longer."""
+"""Bytes of a reply that are read: no answer within the token limit is longer."""
 _NO_KEY = "EMPTY"
-"""What servers are sent that ask for no key."""
+"""The key sent to servers that need none."""
 _SHORTEST_SECRET = 6
-"""Characters from which a key is looked for in what servers say: a shorter one is a placeholder and may be any word."""
+"""Shortest key that is masked in messages of servers: a shorter key is a placeholder and could be any word."""
 _LONGEST_REASON = 300
 _ENGINE_SECONDS = 10.0
 _MOST_REDIRECTS = 5
 _CIRCLE = f"redirects more than {_MOST_REDIRECTS} times. Look at the base URL, and at the server"
 
 _TELLTALES = ("httpcore2", "openai")
-"""Loggers that write headers and images of every request where somebody asks for all that there is to log."""
+"""Loggers that write headers and images of every request at debug level."""
 
 _KINDS = {
     429: "busy",
     **dict.fromkeys((502, 503, 504, 529), "overloaded"),
     **dict.fromkeys((408, 409, 425), "faulty"),
 }
-"""What a status says of a request that may be tried again; any other above 499 is ``faulty``."""
+"""Kind of failure by HTTP status, for requests that may be retried; any other status above 499 is ``faulty``."""
 _OF_PARAMETERS = frozenset({400, 422})
 _NAMES = ("max_tokens", "temperature")
 _BEYOND_THE_PROTOCOL = ("top_k", "repetition_penalty")
-"""What the client takes in ``extra_body`` alone."""
+"""Parameters that the client accepts only in ``extra_body``."""
 _LIMITS = ("rate_limit", "RESOURCE_EXHAUSTED", "too_many_requests")
-"""Parts of codes and types of errors that mean what status 429 means."""
+"""Parts of error codes and types that mean the same as status 429."""
 _STATUS = re.compile(r"[45]\d\d")
 _FILTERS = ("content_filter", "content_policy_violation", "moderation_blocked", "ResponsibleAIPolicyViolation")
 _ADVICE = {
@@ -68,18 +68,18 @@ LEARNED = {
         "declare it, write generation: {temperature: none} in the models file"
     ),
 }
-"""What a server can be seen to refuse, and what is sent instead."""
+"""Parameters that a server may refuse, and what is sent instead."""
 _REFUSES = re.compile(
     r"unsupported|(not|n't) (support|allow|permit)|unknown|unrecogni[sz]ed|unexpected|deprecated|only the default|extra inputs",
     re.IGNORECASE,
 )
-"""Words of a server that takes no such parameter; one that finds the value too large says none of them."""
+"""Words of a server that does not know a parameter; a server that finds the value too large uses none of them."""
 _RAN_OUT = re.compile(r"could not finish the message because max_tokens or model output limit was reached", re.IGNORECASE)
-"""How OpenAI says that a model thought until its tokens were used up."""
+"""OpenAI's message when reasoning used up all tokens."""
 
 
 class Filtered(Failure):
-    """A question that a server's filter keeps from the model."""
+    """A question blocked by a content filter of the server."""
 
     def __init__(self, url: str, said: str) -> None:
         super().__init__("refused", f"{url} filters the question: {said}")
@@ -89,7 +89,7 @@ class Filtered(Failure):
 class Client:
     """A model on one server.
 
-    Its key is that of ``OPENAI_API_KEY`` where no ``key_variable`` is named; beside ``headers`` none is sent then, for it may
+    The key comes from ``key_variable``, by default ``OPENAI_API_KEY``. With ``headers`` the default key is not sent: it may
     belong to another server.
     """
 
@@ -131,17 +131,17 @@ class Client:
             base_url=url,
             api_key=(self._variable and os.environ.get(self._variable)) or _NO_KEY,
             timeout=limit,
-            max_retries=0,  # replicas try again: they have to see what a server bears
+            max_retries=0,  # retries happen in replicas.py, which adapts to the load of the server
             http_client=openai.DefaultAsyncHttpxClient(
                 event_hooks={"request": [self._stay], "response": [_cap]}, max_redirects=_MOST_REDIRECTS
             ),
-            # so that the bytes that are counted are those that are kept
+            # so that the counted bytes are the bytes in memory
             default_headers={"Accept-Encoding": "identity", **headers},
             default_query=dict(ref.query),
         )
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Returns the reply to a chat completion, as JSON, with a mark where it repeats the key."""
+        """Returns the reply to a chat completion as JSON, with the key masked."""
         sent = self._completed(arguments)
         try:
             raw = await self._client.chat.completions.with_raw_response.create(model=self._model, **sent)
@@ -150,7 +150,7 @@ class Client:
                 if fact not in self.learned:
                     self.learned.add(fact)
                     self._learn(fact)
-                return await self.call(arguments)  # without what was refused: at most once for each fact
+                return await self.call(arguments)  # again without the refused parameter: at most once for each
             if getattr(error, "status_code", None) == 400 and _RAN_OUT.search(str(getattr(error, "message", ""))):
                 return {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "length"}]}
             raise self._meaning(error) from None  # errors of the client hold the request, and with it the key
@@ -167,7 +167,7 @@ class Client:
         return reply
 
     def _completed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the arguments of a call with what is declared about this model, and as its server takes them."""
+        """Returns the arguments of a call with the declared parameters of the model, in the form that its server accepts."""
         ref = self._ref
         sent = with_system_prompt(arguments, ref.system_prompt)
         effort = {"reasoning_effort": ref.reasoning_effort} if ref.reasoning_effort else {}
@@ -181,7 +181,7 @@ class Client:
         return sent
 
     def _refused_parameter(self, error: Any, sent: Mapping[str, Any]) -> str:
-        """Returns which of ``LEARNED`` an error shows about what was sent; empty for none."""
+        """Returns the key of ``LEARNED`` for the parameter that an error refuses; empty for none."""
         if getattr(error, "status_code", None) not in _OF_PARAMETERS:
             return ""
         said = str(error.message)
@@ -194,11 +194,11 @@ class Client:
         return TEMPERATURE if TEMPERATURE in about and sent.get("temperature") == 0.0 else ""
 
     async def engine(self) -> str:
-        """Returns what the server calls the owner of the model, for most the name of the engine; empty where it does not say."""
+        """Returns the server's name for the owner of the model, usually the engine; empty if it gives none."""
         return (await self.models()).get(self._model, "")
 
     async def models(self) -> dict[str, str]:
-        """Returns the models that the server lists, each with its owner; none where it has no list, as many do."""
+        """Returns the models that the server lists, with their owners; empty if it has no list."""
         with contextlib.suppress(Exception):
             async with asyncio.timeout(min(_ENGINE_SECONDS, self._limit)):
                 listed = (await self._client.models.list()).data
@@ -210,9 +210,9 @@ class Client:
         await self._client.close()
 
     async def _stay(self, request: Any) -> None:
-        """Sends nothing to another host, port or scheme than the base URL has: to these a redirect would take the questions.
+        """Refuses redirects: nothing is sent to a host, port or scheme other than that of the base URL.
 
-        The client sends ``Authorization`` always, and a server that is given its key by another header may refuse that.
+        The client always sends ``Authorization``; it is removed for servers that take the key in another header.
         """
         if not self._sends_key:
             request.headers.pop("Authorization", None)
@@ -245,10 +245,10 @@ class Client:
 
     def _meaning_of_status(self, error: Any, status: int, sent: str = "") -> Exception:
         said, body = self._quoted(error.message), getattr(error, "body", None)
-        if isinstance(body, str) and self._quoted(body) not in said:  # an error that is a word, as vLLM's of a wrong key
+        if isinstance(body, str) and self._quoted(body) not in said:  # plain text, such as vLLM's error for a wrong key
             said += f" ({self._quoted(body)})"
         words = f"{self.url} answered with {sent or f'status {status}'}: {said}"
-        no_logprobs = status == 403 and "logprobs" in said  # so OpenAI refuses them of models that think
+        no_logprobs = status == 403 and "logprobs" in said  # OpenAI's refusal of log-probabilities for reasoning models
         if (status in {401, 403, 404} and not no_logprobs) or error.code == "insufficient_quota":
             without = _NO_KEY_BESIDE_HEADERS if status == 401 and not self._sends_key else ""
             return BackendError(f"{words}. {_ADVICE.get(status, 'The account has used up its quota')}{without}")
@@ -259,7 +259,7 @@ class Client:
         return Failure("refused", words)
 
     def _meaning_of_words(self, said: Any, response: Any) -> Exception:
-        """Returns what an error means that came in the place of an answer, with a status of success."""
+        """Returns the meaning of an error that came as a reply with a status of success."""
         fields = said if isinstance(said, dict) else {}
         code, kind = fields.get("code"), fields.get("type")
         error = SimpleNamespace(message=str(fields.get("message") or said), code=code, type=kind, response=response)
@@ -272,11 +272,11 @@ class Client:
         return Failure("faulty", str(meaning)) if unknown else meaning
 
     def _quoted(self, text: str) -> str:
-        """Returns what a server said without the key, on one line and not too long."""
+        """Returns a server's message on one line, shortened, with the key masked."""
         return on_one_line(self._without_key(text), _LONGEST_REASON)
 
     def _without_key(self, content: Any) -> Any:
-        """Returns text, or JSON, with a mark in the place of the key, or of a header, which some servers repeat."""
+        """Returns text or JSON with the key and secret headers masked: some servers repeat them."""
         for secret in sorted(self._secrets(), key=len, reverse=True):
             content = _replaced(content, secret)
         return content
@@ -290,7 +290,7 @@ class Client:
 
 
 def _replaced(content: Any, key: str) -> Any:
-    """Returns JSON with a mark in the place of the key wherever it holds text."""
+    """Returns JSON with the key masked in all its texts."""
     if isinstance(content, str):
         return content.replace(key, "(the key)")
     if isinstance(content, list):
@@ -301,7 +301,7 @@ def _replaced(content: Any, key: str) -> Any:
 
 
 def _error_in(reply: Any) -> Any:
-    """Returns the error that a reply has in the place of an answer; None where it has none."""
+    """Returns the error that a reply contains instead of an answer; None without an error."""
     if not isinstance(reply, dict):
         return None
     if reply.get("object") == "error":
@@ -312,15 +312,15 @@ def _error_in(reply: Any) -> Any:
 
 
 class _TooLarge(Exception):
-    """A reply of more bytes than are read."""
+    """A reply that is too large to be read."""
 
 
 class _Refused(Exception):
-    """What a server does and is refused: the rest of a sentence that begins with its URL."""
+    """Behaviour of a server that is not accepted: the rest of a sentence that begins with its URL."""
 
 
 async def _cap(response: Any) -> None:
-    """Lets at most ``LARGEST_REPLY`` bytes of a response be read, and none that are packed: few of these can be gigabytes."""
+    """Limits a response to ``LARGEST_REPLY`` bytes, uncompressed: a few compressed bytes could become gigabytes."""
     from httpx2 import AsyncByteStream
 
     if (encoding := response.headers.get("content-encoding", "identity").strip().lower()) not in ("", "identity"):
@@ -329,8 +329,8 @@ async def _cap(response: Any) -> None:
             "Turn compression off in the server, or in the proxy before it"
         )
 
-    class Capped(AsyncByteStream):  # type: ignore[misc]  # the client brings it, and it is not looked into
-        """The first bytes of a stream, and an error in place of the others."""
+    class Capped(AsyncByteStream):  # type: ignore[misc]  # comes with the client, without types
+        """A stream that raises an error beyond the limit."""
 
         def __init__(self, stream: Any) -> None:
             self._stream = stream
@@ -350,9 +350,9 @@ async def _cap(response: Any) -> None:
 
 
 def _cause(error: BaseException, name: str) -> BaseException | None:
-    """Returns an error, or what it was raised from, whichever is of a class of this name; None where neither is."""
+    """Returns the first error in the chain of causes whose class has this name; None if there is none."""
     current: BaseException | None = error
-    for _ in range(10):  # a chain that ends nowhere would be a circle
+    for _ in range(10):  # the chain could be a circle
         if current is None or any(base.__name__ == name for base in type(current).__mro__):
             return current
         current = current.__cause__ or current.__context__
@@ -360,7 +360,7 @@ def _cause(error: BaseException, name: str) -> BaseException | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Returns after how many seconds a server wants to be asked again; None where it does not say."""
+    """Returns the ``Retry-After`` of a reply in seconds; None without one."""
     text = headers.get("retry-after", "")
     with contextlib.suppress(ValueError):
         return max(0.0, float(text))

@@ -1,7 +1,7 @@
-"""Contract: what the evaluation may ask of a backend, and the guard that holds every backend to it, whoever wrote it.
+"""Contract: what a backend offers the evaluation, and the guard that checks every backend against it.
 
-A run reaches a backend through :class:`Guard` alone. Each call ends within the time limit of the run; whatever it raises becomes
-an error in words that names model and method; and what it returns is looked at before anything relies on it.
+A run calls a backend only through :class:`Guard`. Each call ends within the time limit of the run; whatever it raises becomes
+an error that names model and method; and what it returns is checked before it is used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pytest_vlmrobust.core.words import on_one_line, quantity
 from .qwen_images import FAST, PREPROCESSING
 
 AUTO, START = "auto", 16
-"""The batch size that is found by timing, and what it begins with."""
+"""The batch size that is chosen by timing, and its first value."""
 ATTENTION = ("auto", "sdpa", "eager", "flash_attention_2")
 IMAGE_BACKENDS = ("pil", "torchvision")
 
@@ -42,11 +42,11 @@ DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d+)?)\Z")
 
 
 class Backend(Protocol):
-    """One model that answers requests: five members, and ``traits`` where it has any."""
+    """One model that answers requests: five members, and optional ``traits``."""
 
     @property
     def name(self) -> str:
-        """The model's short name, as it stands in test ids."""
+        """The model's short name in test ids."""
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -58,18 +58,18 @@ class Backend(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Returns what the manifest of a run says about the model, JSON-safe; more is known after the first inference."""
+        """Returns the model's entry in the manifest of a run, JSON-safe; it has more after the first inference."""
         ...
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order; never called twice at the same time.
 
-        A request that fails yields a prediction with ``finish_reason`` ``"error"``; it is never dropped and spoils no other. The
-        text of one by ``"letter_logits"`` is the letter of the highest of its ``logprobs``. What breaks these rules, see
+        A request that fails yields a prediction with ``finish_reason`` ``"error"``; it is never dropped and affects no other. The
+        text of a ``"letter_logits"`` prediction is the letter with the highest logprob. A prediction that breaks these rules, see
         :func:`accepted`, counts as a request that failed.
 
         Raises:
-            BackendError: the model itself does not load or is lost, so that no request can be answered.
+            BackendError: the model does not load or was lost, so that no request can be answered.
         """
         ...
 
@@ -80,45 +80,45 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A request for which the work that needs no weights is done."""
+    """A request after the work that needs no weights."""
 
     request: Request
     inputs: Any = None
-    """What the backend made of it; None where it prepares whole batches only."""
+    """The prepared inputs; None if the backend prepares only whole batches."""
     bytes: int = 0
-    """How much memory ``inputs`` take."""
+    """Memory that ``inputs`` take."""
     failure: str = ""
-    """Why the request cannot be put to the model; empty where it can."""
+    """Why the request cannot be sent to the model; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a backend can do beyond the five members of :class:`Backend`, and how it wants to be asked."""
+    """What a backend can do beyond the five members of :class:`Backend`, and how it is best called."""
 
     counts_tokens: bool = False
-    """Its answers say in ``details`` how many ``prompt_tokens`` and ``completion_tokens`` they took."""
+    """``details`` of its answers hold ``prompt_tokens`` and ``completion_tokens``."""
     answers_alone: bool = False
-    """It computes each request by itself and gives the same answer each time; any other is asked again about a few questions."""
+    """Each request is computed alone and gives the same answer each time. Other backends repeat a few questions as a check."""
     mixes_cells: bool = False
-    """An answer does not depend on what else is in its batch, but for the rounding of float32."""
+    """An answer does not depend on the rest of its batch, except for float32 rounding."""
     overlaps: bool = False
-    """One call more than there are lanes is of use: that batch is put together while the others are computed."""
+    """``lanes + 1`` calls are useful: one batch is prepared while the others are computed."""
     lanes: int = 1
     """How many calls of ``infer_prepared`` may run at the same time, each on a thread of its own."""
     batch_size: int | None = None
-    """How many requests it takes at a time; None for as many as the run says."""
+    """Requests per call; None for the batch size of the run."""
     prepare: Callable[[Request], Prepared] | None = None
-    """Does what needs no weights; any thread may call it at any time. Goes with ``infer_prepared``."""
+    """Does the work that needs no weights; thread-safe. Goes with ``infer_prepared``."""
     infer_prepared: Callable[[Sequence[Prepared]], list[Prediction]] | None = None
     """Returns what ``infer`` would return for the same requests."""
     seen_size: Callable[[int, int], tuple[int, int] | None] | None = None
-    """The size at which its processor hands an image of a width and height to the model."""
+    """The image size after the processor, by width and height before it."""
     check: Callable[[], str] | None = None
-    """Returns what shows, after the last answer, that not one model gave them all, in words; empty where nothing does.
+    """Returns, after the last answer, the sign that more than one model answered, in words; empty without a sign.
 
-    For a model elsewhere, which may be exchanged meanwhile. Goes with ``give_up``."""
+    For a remote model, which may be exchanged during the run. Goes with ``give_up``."""
     give_up: Callable[[], object] | None = None
-    """Ends every inference that is waiting, with an error for who asked; until it is closed nothing more is asked."""
+    """Ends every waiting inference with an error for its caller; no new request is sent until the backend is closed."""
 
     def __post_init__(self) -> None:
         for one, other in (("prepare", "infer_prepared"), ("check", "give_up")):
@@ -127,19 +127,19 @@ class Traits:
 
 
 def traits_of(backend: object) -> Traits:
-    """Returns the traits of a backend, those of :class:`Traits` itself where it has none."""
+    """Returns the traits of a backend; the defaults of :class:`Traits` if it has none."""
     found: Traits = getattr(backend, "traits", Traits())
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerKey:
-    """The samples that a run asks about, with their targets."""
+    """The samples of a run, with their targets."""
 
     samples: Callable[[str], Sequence[Sample]]
-    """Name of a dataset in test ids to its samples."""
+    """Dataset name in test ids to its samples."""
     digest: Callable[[], str]
-    """Changes whenever a sample or its target can have changed."""
+    """Changes whenever a sample or its target may have changed."""
     question: Callable[[Sample, str], Sample] = lambda sample, _setting: sample
     """``(sample, setting) -> the sample as it is asked under the setting``."""
 
@@ -149,17 +149,17 @@ class Cluster:
     """A Ray cluster, and what each actor on it takes."""
 
     address: str = ""
-    """Empty for the one that ``RAY_ADDRESS`` names, else one that runs on this machine, else one that is started there."""
+    """Empty: the cluster of ``RAY_ADDRESS``, else one running on this machine, else a new one."""
     actors: int = 0
-    """0 for as many as the nodes have room for."""
+    """0 for as many as fit on the nodes."""
     cpus: int = 1
     gpus: float = 1.0
-    """Reserved only where the device is a GPU; less than 1 lets actors share one."""
+    """Reserved only if the device is a GPU; a number below 1 lets actors share a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendOptions:
-    """What the user says about where and how to infer; which model it is stands in the ModelRef."""
+    """Where and how to infer, as the user chose it. The model itself is in the ModelRef."""
 
     device: str = "auto"
     """``auto``, ``cpu``, ``mps``, ``cuda`` or ``cuda:N``."""
@@ -175,17 +175,17 @@ class BackendOptions:
     offline: bool = False
     """Never reach for the hub; local files only."""
     digest_cache: Path | None = None
-    """JSON file that remembers the digests of checkpoint files by what the file system says of them; None hashes every time."""
+    """JSON file that caches the digests of checkpoint files; None hashes every time."""
     servers: Path | None = None
-    """Folder that remembers what was seen of served models; None remembers nothing beyond this process."""
+    """Folder that keeps facts about served models; None keeps them only in this process."""
     digests_of: str = ""
-    """The run whose digests alone are taken from that file, so that each run hashes once; empty takes those of any run."""
+    """Only digests that this run cached are used, so that each run hashes once; empty uses those of any run."""
     notice: Callable[[str], None] = lambda _text: None
-    """Told what the user should know about how the model runs, such as a device that it shares."""
+    """Called with what the user should know about how the model runs, such as a shared device."""
     cluster: Cluster | None = None
-    """Where weights run; None for this process. Models that have none here (served, scripted) are not concerned."""
+    """Where weights run; None for this process. Ignored for served and scripted models."""
     answers: AnswerKey | None = None
-    """What is asked, with what is right: for scripted models that declare how often they are. No other backend may read it."""
+    """The questions with their targets, for scripted models that declare an accuracy. No other backend may read it."""
 
     def __post_init__(self) -> None:
         if not DEVICE.match(self.device):
@@ -204,20 +204,20 @@ def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
         raise UsageError(f"{what} {value!r}: expected one of {', '.join(known)}.{did_you_mean(value, known)}")
 
 
-# What a backend returns is held against its contract where it comes in: whoever wrote the backend, a broken answer is no score.
+# What a backend returns is checked against its contract on arrival: a broken answer is no score, whoever wrote the backend.
 
 
 LARGEST_DETAILS = 1000
 """Entries of ``details``, and characters of each of its texts."""
 LARGEST_NUMBER = 2**63
-"""What whole numbers of ``details`` are less than: counts of tokens are added up, and JSON spells them out."""
+"""Upper limit of whole numbers in ``details``: token counts are summed, and JSON writes them out."""
 _ROUNDING = 1e-3
 """By how much a log-probability may exceed 0."""
 _ENDS = ("stop", "length", "error", *UNANSWERED)
 
 
 def accepted(predictions: object, requests: Sequence[Request], model: str) -> list[Prediction]:
-    """Returns what a backend answered, with a failed prediction in the place of each answer that breaks its contract."""
+    """Returns the answers of a backend; each answer that breaks the contract is replaced by a failed prediction."""
     if not isinstance(predictions, Sequence) or len(predictions) != len(requests):
         given = f"{len(predictions)} answers" if isinstance(predictions, Sequence) else f"a {type(predictions).__name__}"
         raise BackendError(
@@ -232,7 +232,7 @@ def accepted(predictions: object, requests: Sequence[Request], model: str) -> li
 
 
 def _flaw(prediction: Any, request: Request) -> str:
-    """Returns what is wrong with a prediction, in words; empty where nothing is."""
+    """Returns in words what is wrong with a prediction; empty if nothing is."""
     if not issubclass(type(prediction), Prediction):
         return f"a {type(prediction).__name__} in place of a Prediction"
     if not isinstance(prediction.text, str) or not isinstance(prediction.error, str):
@@ -273,7 +273,7 @@ def _flaw_of_details(details: Any) -> str:
         return f"{len(details)} details, and at most {LARGEST_DETAILS} are taken"
     for name, value in details.items():
         texts = [text for text in (name, value) if isinstance(text, str)]
-        if isinstance(value, int) and abs(value) >= LARGEST_NUMBER:  # whose digits Python may refuse to write
+        if isinstance(value, int) and abs(value) >= LARGEST_NUMBER:  # Python may refuse to print its digits
             return f"the detail {name!r:.100}, a number of {value.bit_length()} bits, expected one below 2**63"
         if not isinstance(name, str) or not isinstance(value, str | int | float) or max(map(len, texts)) > LARGEST_DETAILS:
             return f"the detail {name!r:.100}: {value!r:.100}, expected a short text or a number"
@@ -294,22 +294,22 @@ MOST_LANES = 4096
 """Each is a thread."""
 MOST_IN_A_BATCH = 1_000_000
 LARGEST_ACCOUNT = 1_000_000
-"""Characters of JSON that a backend may say of itself: its fingerprint is read for every answer, and manifests hold the rest."""
+"""Characters of JSON in a fingerprint or description of a backend: the fingerprint is read for every answer."""
 END_SECONDS = 10.0
-"""What is waited for at the end of a run, which is over by then, gets so many seconds."""
+"""Seconds that the end of a run waits for a call."""
 BATCH_SECONDS = 60.0
-"""How long the end of a run waits for a batch that is being computed, whose answers are stored: the batch may never come back."""
+"""Seconds that the end of a run waits for a batch in progress, to store its answers; the batch may never return."""
 _TIMED, LANE, VIEWS = "vlm-timed", "vlm-lane", "vlm-views"
-"""The names of threads that call a backend: under a time limit, to compute, and to prepare."""
+"""Names of the threads that call a backend: with a time limit, to compute, and to prepare."""
 _FACTORY = "factory"
 _TRUTHS = ("counts_tokens", "answers_alone", "mixes_cells", "overlaps")
 _FUNCTIONS = ("prepare", "infer_prepared", "seen_size", "check", "give_up")
 _LONGEST = 500
-"""Characters of what a backend raised or returned."""
+"""Characters of an error or a value of a backend in messages."""
 
 
 class Guard:
-    """The backend of one model, held to its contract; see :class:`Backend` for what its methods return.
+    """The backend of one model, checked against its contract; :class:`Backend` says what its methods return.
 
     Each member may raise a BackendError: the backend raised, took too long, or returned what it should not.
     """
@@ -318,29 +318,29 @@ class Guard:
         """Opens the backend."""
         self._model, self._seconds = model, seconds
         self.given_up = False
-        """Whether a call did not return in time: a thread is still in the backend, so that nothing may touch it."""
+        """Whether a call did not return in time. A thread is then still inside the backend, so nothing may touch it."""
         self._prepares: bool | None = None
         self._is_remote: bool | None = None
         self._backend = self._within(_FACTORY, "has not been opened", opening)
 
-    # What it says of itself.
+    # Identity and traits.
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns its fingerprint, as JSON has it."""
+        """Returns its fingerprint as plain JSON values."""
         return self._within("fingerprint", "has not given its fingerprint", self._fingerprint)
 
     def describe(self) -> dict[str, Any]:
-        """Returns what it says of itself, as JSON has it."""
+        """Returns its description as plain JSON values."""
         return self._within("describe", "has not described itself", lambda: self._account("describe", self._backend.describe()))
 
     @property
     def traits(self) -> Traits:
-        """What it says of itself by now."""
+        """Its current traits."""
         return self._within("traits", "has not given its traits", self._looked_at)
 
     @property
     def lanes(self) -> int:
-        """How many calls of ``infer_prepared`` may run at the same time by now: one where it does not prepare requests."""
+        """How many calls of ``infer_prepared`` may run at the same time now; 1 if it does not prepare requests."""
         return self.traits.lanes if self.prepares else 1
 
     @property
@@ -352,20 +352,20 @@ class Guard:
 
     @property
     def is_remote(self) -> bool:
-        """Whether its model may be exchanged for another one meanwhile; not so where it does not say its traits."""
+        """Whether its model may be exchanged during the run; False if its traits cannot be read."""
         if self._is_remote is None:
             with contextlib.suppress(BackendError):
                 self._is_remote = self.traits.check is not None
         return bool(self._is_remote)
 
-    # What it does.
+    # Calls.
 
     def prepare(self, request: Request) -> Prepared:
-        """Returns a request with what can be computed before the model has its turn."""
+        """Returns a request with everything that can be computed before the model runs."""
         return self._within("prepare", "has not prepared a request", lambda: self._prepared(request))
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
-        """Returns one prediction per request, in order; one that breaks its contract is a failed one, see :func:`accepted`."""
+        """Returns one prediction per request, in order, each checked by :func:`accepted`."""
         return self._answers("infer", requests, lambda: self._backend.infer(requests))
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
@@ -376,28 +376,28 @@ class Guard:
         return self._answers("infer_prepared", requests, lambda: self._call("infer_prepared", prepared))
 
     def seen_size(self, width: int, height: int) -> tuple[int, int] | None:
-        """Returns the size at which its processor hands an image to the model; None where it does not say."""
+        """Returns the size of an image after the processor; None if unknown."""
         return self._within("seen_size", "has not given the size of an image", lambda: self._size(width, height))
 
     def check(self) -> str:
-        """Returns why it is not sure that one model gave all answers, in words; empty where nothing says so."""
+        """Returns in words why one model may not have given all answers; empty without a reason."""
         try:
             return self._within("check", "has not said whether it changed", self._checked)
         except VlmRobustError as error:
             return str(error)
 
     def give_up(self) -> None:
-        """Ends every inference that is waiting, as far as the backend does that within a few seconds."""
+        """Ends every waiting inference, if the backend manages that within a few seconds."""
         late = "has not given up what was waiting"
         with contextlib.suppress(VlmRobustError):  # the run is over
             self._within("give_up", late, lambda: self._call("give_up"), seconds=self._seconds or END_SECONDS)
 
     def close(self) -> None:
-        """Frees the weights; does nothing where a thread is still in the backend."""
+        """Frees the weights; does nothing while a thread is still inside the backend."""
         if not self.given_up:
             self._within("close", "has not freed its weights", self._backend.close)
 
-    # Looking at what it returns: all of this is part of the call, for whatever was returned may be code as well.
+    # Checks of returned values. They are part of the call, because a returned value may run code of the backend too.
 
     def _fingerprint(self) -> Mapping[str, Any]:
         found = self._account("fingerprint", self._backend.fingerprint())
@@ -406,7 +406,7 @@ class Guard:
         return found
 
     def _account(self, method: str, said: object) -> dict[str, Any]:
-        """Returns what a backend says of itself as JSON has it, so that nobody else can change it."""
+        """Returns a mapping of the backend as a copy in plain JSON values, which the backend cannot change later."""
         expected = f"a dict that is JSON, of at most {LARGEST_ACCOUNT} characters"
         if not issubclass(type(said), Mapping):
             self._refuse(f"{method}()", said, expected)
@@ -421,7 +421,7 @@ class Guard:
         return dict(found)
 
     def _call(self, function: str, *arguments: Any) -> Any:
-        """Returns what one of the functions among the traits returns; None where the backend does not have it."""
+        """Calls one of the functions among the traits; returns None if the backend lacks it."""
         call = getattr(traits_of(self._backend), function)
         return None if call is None else call(*arguments)
 
@@ -482,10 +482,10 @@ class Guard:
             "Fix the backend"
         )
 
-    # The limit, and the words.
+    # Time limit and error messages.
 
     def _within(self, method: str, late: str, call: Callable[[], T], seconds: float | None = None) -> T:
-        """Returns what a call of the backend does, on a thread that is left behind where it takes too long."""
+        """Runs a call of the backend on a thread, which is abandoned if it takes too long."""
         limit = self._seconds if seconds is None else seconds
         kind = ModelError if method == _FACTORY else BackendError
         if self.given_up:
@@ -508,19 +508,19 @@ class Guard:
                 f"{self._model} {late} for {limit:g} s (--vlm-timeout), and is dropped in this process: "
                 f"its {method} hangs, or takes longer"
             ) from None
-        except BaseException:  # somebody ended the run: the thread is left behind likewise
+        except BaseException:  # the run was ended: the thread is abandoned too
             self.given_up = True
             raise
 
     def _in_words(self, method: str, call: Callable[[], T]) -> T:
-        """Returns what a call does, or raises an error that says what the backend raised."""
+        """Returns the result of a call, or raises an error that says what the backend raised."""
         process, found, error, said = os.getpid(), list[T](), None, ""
         with _interrupts() as came:
             try:
                 found.append(call())
             except BaseException as caught:  # noqa: BLE001 - whatever it is, it ends this call and nothing else
                 error = caught
-                # errors of this package say what to do; that a budget is spent is for the run alone to say
+                # errors of this package say what to do; only the run itself may say that a budget is spent
                 kind: type = type(caught)
                 is_ours = issubclass(kind, VlmRobustError) and kind.__module__ == VlmRobustError.__module__
                 said = (
@@ -528,7 +528,7 @@ class Guard:
                     if is_ours and kind not in {VlmRobustError, BudgetSpent} and _is_readable(caught)
                     else _what(caught) + _place(caught.__traceback__)
                 )
-        if os.getpid() != process:  # a process that the backend forked came back: two of them would go on with the run
+        if os.getpid() != process:  # a process that the backend forked returned here: two processes would go on with the run
             os._exit(1)
         if came:
             raise came[0]
@@ -537,11 +537,11 @@ class Guard:
         if not said:
             raise error
         words = f"the backend of model {self._model!r} raised {said} in its {method}. Fix the backend"
-        raise (ModelError if method == _FACTORY else BackendError)(words)  # its cause may not even be printable
+        raise (ModelError if method == _FACTORY else BackendError)(words)  # its cause may not be printable
 
 
 def left_behind() -> bool:
-    """Returns whether a thread of this process that was to end is still in a backend."""
+    """Returns whether an abandoned thread of this process is still inside a backend."""
     return any(thread.name in (_TIMED, LANE, VIEWS) for thread in threading.enumerate())
 
 
@@ -554,9 +554,9 @@ def _complete(returned: Future[T], call: Callable[[], T]) -> None:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[list[BaseException]]:
-    """Yields what signals raise meanwhile: an interrupt is the user's if a signal raised it, and the backend's if nothing did.
+    """Yields the errors raised by signals during the block: only an interrupt from a signal is the user's.
 
-    Handlers run on the main thread alone; on any other one nothing is to be noted.
+    Signal handlers run only on the main thread; on other threads the list stays empty.
     """
     came: list[BaseException] = []
     handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
@@ -583,7 +583,7 @@ def _interrupts() -> Iterator[list[BaseException]]:
 
 
 def _whole(value: Any) -> int | None:
-    """Returns a whole number of any type, such as those of numpy, as an int; ``None`` for what is none, as truth values are."""
+    """Returns a whole number of any type, such as NumPy's, as an int; None for anything else, booleans included."""
     if type(value) is bool:
         return None
     try:
@@ -592,11 +592,11 @@ def _whole(value: Any) -> int | None:
         return None
 
 
-# What others made, in words: spelling it runs their code once more.
+# Foreign values in words: printing them runs foreign code again.
 
 
 def _is_readable(error: BaseException | None) -> bool:
-    """Returns whether an error can be spelled, and those that it came from, which pytest spells as well."""
+    """Returns whether an error and its causes can be printed; pytest prints the causes too."""
     try:
         for _ in range(_LONGEST):
             if error is None:
@@ -616,7 +616,7 @@ def _what(error: BaseException) -> str:
 
 
 def _place(trace: TracebackType | None) -> str:
-    """Returns where an error was raised, in brackets; empty where that is here."""
+    """Returns the place where an error was raised, in brackets; empty if it was raised here."""
     last = trace
     while last is not None and last.tb_next is not None:
         last = last.tb_next

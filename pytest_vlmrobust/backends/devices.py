@@ -1,6 +1,6 @@
-"""Which device will compute, known without importing torch: importing it costs seconds that a finished gate need not spend.
+"""Which device will compute, without importing torch: the import takes seconds that a finished gate can save.
 
-What several processes do on several GPUs is tested with locks that stand for them, and was not tried on GPUs.
+Several processes on several GPUs are tested with lock files only, not on real GPUs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.words import quantity
 
 SPREADS = ("auto", "balanced", "sequential")
-"""Values of ``device_map`` by which weights are spread over all GPUs; any other value is a device."""
+"""Values of ``device_map`` that spread weights over all GPUs; any other value is a device."""
 
 # Another process counts the devices: initialising the driver here would break a later fork and freeze CUDA_VISIBLE_DEVICES.
 _COUNT_GPUS = """
@@ -37,7 +37,7 @@ print(0 if failed else count.value)
 
 
 def device_for(requested: str) -> str:
-    """Returns the device for ``requested``: itself, or what ``auto`` stands for on this machine.
+    """Returns the device for ``requested``, with ``auto`` resolved for this machine.
 
     ``auto`` is ``cuda`` when torch is built for it and the driver reports a GPU, ``mps`` on Apple silicon, else ``cpu``.
     """
@@ -68,16 +68,16 @@ def torch_is_built_for_cuda() -> bool:
 
 @functools.cache
 def gpu_count() -> int:
-    """Returns how many NVIDIA GPUs the driver shows to this process; 0 without a driver."""
+    """Returns the number of NVIDIA GPUs visible to this process; 0 without a driver."""
     command = [sys.executable, "-I", "-S", "-c", _COUNT_GPUS]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - a constant program
     return int(answer.stdout) if answer.returncode == 0 else 0
 
 
 def free_memory(device: str) -> dict[str, int]:
-    """Returns how many bytes are free, by device: of one, or of all GPUs for ``cuda`` without a number; imports torch.
+    """Returns the free bytes by device; ``cuda`` without a number means all GPUs. Imports torch.
 
-    Empty where nobody tells.
+    Empty if unknown.
     """
     import torch
 
@@ -89,16 +89,16 @@ def free_memory(device: str) -> dict[str, int]:
     return {} if free is None else {"the memory of this machine": free}
 
 
-# Memory, as the system tells it.
+# Memory, as the system reports it.
 
 
 PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 SPARE = 2.0
-"""How many times what batches took so far has to be free before they grow to twice the size."""
+"""Batches double only while this multiple of their memory so far is free."""
 
 
 def room_for_twice(loaded_bytes: int | None) -> bool:
-    """Returns whether ``SPARE`` times what batches needed so far is free; False where the system does not tell."""
+    """Returns whether ``SPARE`` times the memory of batches so far is free; False if unknown."""
     peak, free = _field(PROC / "self/status", "VmHWM"), free_bytes()
     if loaded_bytes is None or peak is None or free is None:
         return False
@@ -106,12 +106,12 @@ def room_for_twice(loaded_bytes: int | None) -> bool:
 
 
 def held_bytes() -> int | None:
-    """Returns how much memory this process holds; None where the system does not tell."""
+    """Returns the memory of this process in bytes; None if unknown."""
     return _field(PROC / "self/status", "VmRSS")
 
 
 def free_bytes() -> int | None:
-    """Returns how much memory this process may still take, of the machine and of its control group; None where nobody tells."""
+    """Returns the memory that this process may still take, on the machine and in its control group; None if unknown."""
     machine = _field(PROC / "meminfo", "MemAvailable")
     limit, used = (_number(CGROUP / name) for name in ("memory.max", "memory.current"))
     group = None if limit is None or used is None else limit - used
@@ -129,7 +129,7 @@ def _field(file: Path, name: str) -> int | None:
 
 
 def _number(file: Path) -> int | None:
-    """Returns the number in a file; None where there is none, as where it says ``max``."""
+    """Returns the number in a file; None without one, such as for ``max``."""
     try:
         text = file.read_text(encoding="ascii").strip()
     except OSError:
@@ -137,7 +137,7 @@ def _number(file: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-# Leases: processes that are told no number, such as the workers of pytest-xdist, each take a GPU of their own.
+# Leases: processes without a GPU number, such as pytest-xdist workers, each take a GPU for themselves.
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +146,16 @@ class Leased:
 
     device: str
     note: str = ""
-    """What the user should know about it; empty where there is nothing to say."""
+    """A note for the user; empty without one."""
     lock: Any = None
-    """A locked file: its lock is the lease, and the system frees it when the process ends, however it does."""
+    """The lock file of the lease; the system frees the lock when the process ends, even if it is killed."""
 
 
 def leased(device: str) -> Leased:
-    """Returns where this process computes: for ``cuda``, a GPU that no other process of this user holds; else ``device``.
+    """Returns the device of this process: for ``cuda``, a GPU that no other process of this user has leased; else ``device``.
 
-    The lease is for as long as the process lives, for all of its models. A GPU that is named by its number is taken as it is,
-    without asking who else is on it.
+    The lease lasts as long as the process, for all its models. A GPU named by its number is used as it is,
+    whoever else uses it.
     """
     return _lease_of_this_process() if device == "cuda" else Leased(device)
 
@@ -167,12 +167,12 @@ def _lease_of_this_process() -> Leased:
 
 
 def lease_one(folder: Path, gpus: Sequence[str]) -> Leased:
-    """Returns the first GPU whose lock is free; where none is, one that as few processes as possible share.
+    """Returns the first GPU with a free lock; if all are taken, the GPU shared by the fewest processes.
 
-    A GPU has a lock for each process that may share it: the second one is tried when the first of every GPU is taken.
+    Each GPU has one lock per process that may share it: second locks are tried when all first locks are taken.
     """
     if not gpus:
-        return Leased("cuda")  # whoever loads the weights says what is wrong
+        return Leased("cuda")  # loading the weights reports what is wrong
     try:
         folder.mkdir(parents=True, exist_ok=True)
         share, number, lock = next(_free_locks(folder, gpus))
@@ -188,7 +188,7 @@ def lease_one(folder: Path, gpus: Sequence[str]) -> Leased:
 
 
 def _free_locks(folder: Path, gpus: Sequence[str]) -> Iterator[tuple[int, int, Any]]:
-    """Yields how many others share a GPU, its number and the lock that was free."""
+    """Yields how many others share a GPU, its number, and its free lock."""
     from filelock import FileLock, Timeout  # comes with torch
 
     for share in itertools.count():
@@ -200,19 +200,19 @@ def _free_locks(folder: Path, gpus: Sequence[str]) -> Iterator[tuple[int, int, A
 
 
 def _names_of_gpus() -> list[str]:
-    """Returns a name for each GPU that this process sees: its number on the machine, or as ``CUDA_VISIBLE_DEVICES`` has it."""
+    """Returns the name of each visible GPU: its number on the machine, or its entry in ``CUDA_VISIBLE_DEVICES``."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     named = [part.strip() for part in visible.split(",")] if visible else map(str, itertools.count())
     return list(itertools.islice(named, gpu_count()))
 
 
-# Threads: those of torch in all workers together are as many as the cores.
+# Threads: all workers together use as many torch threads as there are cores.
 
 
 def threads_for(workers: int) -> int | None:
-    """Returns how many CPU threads torch may use in each of so many processes; None leaves it to torch.
+    """Returns how many CPU threads torch may use in each of ``workers`` processes; None leaves it to torch.
 
-    An environment variable ``OMP_NUM_THREADS`` has the last word, and one process alone has all cores by itself.
+    The environment variable ``OMP_NUM_THREADS`` wins. A single process uses all cores anyway.
     """
     if workers < 2 or os.environ.get("OMP_NUM_THREADS"):
         return None
@@ -220,19 +220,19 @@ def threads_for(workers: int) -> int | None:
 
 
 def wait_passively() -> None:
-    """Has the threads of OpenMP, which torch computes with, sleep while they wait; by itself the GNU library has them spin.
+    """Makes the OpenMP threads of torch sleep while they wait; the default of the GNU library is to spin.
 
-    A thread that spins holds a core that threads which make views, another worker or another program could use, and whoever waits
-    for what does not run waits long: ``OMP_WAIT_POLICY=ACTIVE python studies/performance/batch_sizes.py`` shows it on a machine
-    that has something else to do. OpenMP reads the setting when torch is imported: after that nothing changes, nor where the
-    environment already holds ``OMP_WAIT_POLICY``. No answer depends on it.
+    A spinning thread keeps a core busy that could make views or serve another worker:
+    ``OMP_WAIT_POLICY=ACTIVE python studies/performance/batch_sizes.py`` shows the cost on a machine
+    with other work. OpenMP reads the setting when torch is imported; later changes have no effect, and a value in the
+    environment is kept. No answer depends on it.
     """
     if "torch" not in sys.modules:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def usable_cores() -> int:
-    """Returns how many cores this process may run on; a quota of a container is not known here."""
+    """Returns the number of cores this process may use; container quotas are ignored."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

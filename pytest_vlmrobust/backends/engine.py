@@ -1,4 +1,4 @@
-"""ChatBackend: a backend whose engine completes chat bodies, the language of every engine and server of today."""
+"""ChatBackend: a backend on top of any engine that completes OpenAI chat bodies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .served import Memory, Remembered
 from .witnesses import Witness, first_token
 
 ENCODING_VERSION = 1
-"""Raised when this package changes how it puts a request or reads a reply: older predictions then do not count."""
+"""Increased when this package changes how it writes a request or reads a reply; older predictions are then not reused."""
 LETTERS, TEXT = "letters", "text"
 T = TypeVar("T")
 
@@ -38,12 +38,12 @@ T = TypeVar("T")
 class ChatBackend:
     """A model whose engine completes chat bodies.
 
-    A subclass has :meth:`complete`, and where its engine holds something :meth:`close`. Where images stand in the text, control
-    tokens of the question, letters, seeds, malformed requests and requests that fail are seen to here.
+    A subclass implements :meth:`complete` and, if its engine holds resources, :meth:`close`. Positions of images, control
+    tokens, letters, seeds, malformed and failing requests are handled here.
     """
 
     version: Any = None
-    """What else determines answers, such as the version of the engine."""
+    """Anything else that determines answers, such as the version of the engine."""
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
         self.ref, self.options = ref, options
@@ -59,24 +59,24 @@ class ChatBackend:
 
     @property
     def traits(self) -> Traits:
-        """None; a subclass whose replies all have ``usage`` sets ``traits = Traits(counts_tokens=True)``."""
+        """The defaults; a subclass whose replies all have ``usage`` sets ``traits = Traits(counts_tokens=True)``."""
         return Traits()
 
     def complete(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
-        """Returns the reply to each body of a chat completion, in order, as JSON or as the object that a client of OpenAI gives.
+        """Returns the reply to each chat completion body, in order, as JSON or as an object of the OpenAI client.
 
-        A body has ``messages``, ``max_tokens``, ``temperature`` and, where they are wanted, ``top_p``, ``top_k``,
-        ``repetition_penalty``, ``seed``, ``logprobs`` and ``top_logprobs``. What is raised is the failure of a request, found by
-        asking one by one; a BackendError ends the run's tests of this model.
+        A body has ``messages``, ``max_tokens``, ``temperature`` and optionally ``top_p``, ``top_k``,
+        ``repetition_penalty``, ``seed``, ``logprobs`` and ``top_logprobs``. An exception means that a request failed, found by
+        sending smaller batches; a BackendError ends all tests of this model.
         """
         raise NotImplementedError
 
     def control_tokens(self) -> Iterable[str]:
-        """Returns what the engine reads as commands in a text; by default the special tokens of the checkpoint's tokenizer."""
+        """Returns the strings that the engine reads as commands; by default the special tokens of the checkpoint's tokenizer."""
         return control_tokens_of(self.ref.location, self.ref.revision)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns how the model is asked; the identity of its weights is added by :func:`open_backend`."""
+        """Returns how the model is called; :func:`open_backend` adds the identity of its weights."""
         answer = {"encoding": ENCODING_VERSION, "answer": self.answer_method()}
         return {"backend": self.ref.backend, **({"version": self.version} if self.version else {}), **answer}
 
@@ -102,7 +102,7 @@ class ChatBackend:
     def close(self) -> None:
         """Frees what the engine holds."""
 
-    # How a request is put and its reply is read.
+    # Writing a request and reading its reply.
 
     def body(self, messages: Sequence[Mapping[str, Any]], request: Request, method: str) -> dict[str, Any]:
         """Returns the body that asks a request by a method."""
@@ -112,7 +112,7 @@ class ChatBackend:
         return text_body(messages, limit=request.max_new_tokens, generation=self._generation, seed=seed)
 
     def read(self, reply: Any, request: Request, method: str) -> Prediction:
-        """Returns what a reply says."""
+        """Returns the prediction in a reply."""
         return letter_prediction(reply, request.choices) if method == LETTER_LOGITS else text_prediction(reply, method)
 
     def method_of(self, request: Request) -> str:
@@ -123,7 +123,7 @@ class ChatBackend:
         return "sample" if self._generation.samples else "generate"
 
     def answer_method(self) -> str:
-        """Returns how choices are answered, the same for all runs of a store: by letters where answers begin with one."""
+        """Returns how choices are answered, the same for all runs of a store: by letters if answers begin with a letter."""
         with self._looking:
             self._answer = self._answer or self._decided()
         return self._answer
@@ -165,7 +165,7 @@ class ChatBackend:
         return self._control.broken(text)
 
     def _replies(self, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Returns the reply to each body, or what was raised in its place: a batch that fails is asked again by halves."""
+        """Returns the reply to each body, or its exception; a failing batch is retried by halves."""
         if not bodies:
             return []
         try:
@@ -199,7 +199,7 @@ def _words(error: BaseException) -> str:
 
 
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Returns what a coroutine returns that waits for nothing, also where an event loop runs already."""
+    """Returns the result of a coroutine that never waits, even if an event loop is already running."""
     try:
         coroutine.send(None)
     except StopIteration as end:

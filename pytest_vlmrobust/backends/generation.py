@@ -1,4 +1,4 @@
-"""Generation: how a model is to produce text, by its prompt mode, and which tokens stand for letters."""
+"""Generation: the parameters of each prompt mode, and the tokens that stand for letters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Generation:
 
 
 NO_TEMPERATURE = "none"
-"""What the models file says to leave the temperature to the server."""
+"""Value in the models file that leaves the temperature to the server."""
 
 BY_MODE = {
     "direct": Generation(),
@@ -91,15 +91,15 @@ def generation_for(ref: ModelRef) -> Generation:
 
 
 def scores_letters(ref: ModelRef) -> bool:
-    """Returns whether offered letters may be scored after the prompt.
+    """Returns whether the letters may be scored right after the prompt.
 
-    Only in direct mode: a chain of thought does not begin with its answer. And only where the user does not ask for text.
+    Only in direct mode, because a chain of thought does not begin with its answer, and not if the user chose text.
     """
     return ref.prompt_mode == "direct" and ref.answer != "text"
 
 
 TEXT_INSTEAD = "Ask by text: --vlm-answer=text, or answer: text in the models file"
-"""What to do about a model that was to answer by letters and cannot."""
+"""Advice for a model that cannot answer by letters."""
 
 
 def _check(model: str, key: str, value: Any) -> None:
@@ -113,7 +113,7 @@ def _check(model: str, key: str, value: Any) -> None:
         raise ModelError(f"{where} is {value!r:.100}; expected {expected}")
 
 
-# Drawing tokens at random, one generator per request: the draw depends on neither the batch nor any global state.
+# Sampling of tokens with one generator per request: a draw depends neither on the batch nor on global state.
 
 
 class SeededDraw:
@@ -137,25 +137,25 @@ class SeededDraw:
 
 
 class NonFiniteWatch:
-    """Remembers the rows in which a score was NaN or +inf: their text would be an accident, not an answer."""
+    """Remembers rows with a NaN or +inf score: their text is no answer."""
 
     def __init__(self) -> None:
         self._seen: torch.Tensor | None = None
 
     def __call__(self, _input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Looks at scores, shape (batch, vocabulary), and returns them unchanged."""
+        """Checks scores, shape (batch, vocabulary), and returns them unchanged."""
         found = ~(scores < math.inf).all(dim=-1)
         self._seen = found if self._seen is None else self._seen | found
         return scores
 
     @property
     def rows(self) -> list[bool]:
-        """Whether such a score was seen, by row."""
+        """Whether each row had such a score."""
         return [] if self._seen is None else [bool(seen) for seen in self._seen.tolist()]
 
 
 def score_processors(generation: Generation, seeds: Sequence[int], watch: NonFiniteWatch) -> list[Any]:
-    """Returns what is done to the scores before the highest one is chosen, in order."""
+    """Returns the processors applied to the scores before the highest is chosen, in order."""
     if not generation.temperature:
         return [watch]
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
@@ -168,14 +168,14 @@ def score_processors(generation: Generation, seeds: Sequence[int], watch: NonFin
     return [watch, *warpers, SeededDraw(seeds)]
 
 
-# Answering with a letter: which tokens stand for it, and which letter the model finds most probable.
+# Answering with a letter: its tokens, and the most probable letter.
 
 
 VARIANTS = ("{}", " {}", "\n{}")
-"""How a letter may begin an answer."""
+"""Ways in which an answer may begin with a letter."""
 
 _RAW_BLANKS = str.maketrans({"▁": " ", "Ġ": " ", "Ċ": "\n"})
-"""How tokenizers spell blanks inside of their vocabulary: some servers list tokens like that."""
+"""Blanks in tokenizer vocabularies; some servers list tokens in this spelling."""
 
 Encode = Callable[[str], list[int]]
 Decode = Callable[[list[int]], str]
@@ -183,14 +183,14 @@ Decode = Callable[[list[int]], str]
 
 @dataclass(frozen=True, slots=True)
 class LetterTokens:
-    """The token ids that stand for each letter, or why letters cannot be told apart by their first token."""
+    """The token ids of each letter, or why letters cannot be distinguished by their first token."""
 
     ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     reason: str = ""
 
 
 def bare(token: str) -> str:
-    """Returns a token without the blanks around it, however they are spelled.
+    """Returns a token without the blanks around it, in any spelling.
 
     >>> bare(" A"), bare("▁A"), bare("ĠA"), bare("(A")
     ('A', 'A', 'A', '(A')
@@ -220,7 +220,7 @@ def letter_tokens(choices: Sequence[str], prompt: str, encode: Encode, decode: D
 
 
 def letters_of(tokenizer: Any, prompt: str, choices: Sequence[str]) -> LetterTokens:
-    """Does what :func:`letter_tokens` does, with a tokenizer of transformers."""
+    """:func:`letter_tokens` for a tokenizer of transformers."""
     return letter_tokens(
         choices,
         prompt,
@@ -249,7 +249,7 @@ def letter_logprobs(logits: torch.Tensor, rows: Sequence[LetterTokens]) -> list[
 
     columns = sorted({token for row in rows for ids in row.ids.values() for token in ids})
     place = {token: number for number, token in enumerate(columns)}
-    found = torch.log_softmax(logits.float(), dim=-1)[:, columns].tolist()  # one wait for a GPU, not one for each letter
+    found = torch.log_softmax(logits.float(), dim=-1)[:, columns].tolist()  # waits for the GPU once, not once per letter
     return [
         {letter: max(values[place[token]] for token in ids) for letter, ids in row.ids.items()}
         for row, values in zip(rows, found, strict=True)

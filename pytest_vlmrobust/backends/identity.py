@@ -1,4 +1,4 @@
-"""Identity: what tells one model from another, taken from the models file and the files that it names, without loading them."""
+"""Identity: what distinguishes one model from another, from the models file and the files it names, without loading them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .served import Served
 _AS_DECLARED = ("dtype", "answer", "quantization", "device_map", "min_pixels", "max_pixels", "remote_code", "tokenizer")
 
 _TO_FILL = re.compile(r"(dir|directory|folder|cache|storage[-_]path|media[-_]path)\Z")
-"""Names of options of engines whose folders are written to, or hold no part of the model."""
+"""Names of engine options whose folders are written to or hold no part of the model."""
 
 
 def decoding_of(ref: ModelRef) -> dict[str, Any]:
-    """Returns the parameters that shape a text; its greatest length is part of each request."""
+    """Returns the parameters that shape a text; its length limit is part of each request."""
     generation = generation_for(ref)
     if not generation.samples:
         return {"temperature": 0.0, "repetition_penalty": generation.repetition_penalty}
@@ -36,7 +36,7 @@ def decoding_of(ref: ModelRef) -> dict[str, Any]:
 
 
 def identity_of(ref: ModelRef, options: BackendOptions) -> dict[str, Any]:
-    """Returns everything about a model that its entry in the models file decides, with digests of the files it names."""
+    """Returns everything that the entry of a model decides, with digests of the files it names."""
     adapter: dict[str, Any] = {}
     if ref.adapter:
         adapter["adapter"] = adapter_digests(Path(ref.adapter), options.digest_cache, run=options.digests_of)
@@ -47,7 +47,7 @@ def identity_of(ref: ModelRef, options: BackendOptions) -> dict[str, Any]:
 
 
 def _named_by(value: Any, option: str = "") -> Iterator[str]:
-    """Yields the files and folders that options of an engine name, also behind ``name=`` and in JSON, but for folders to fill."""
+    """Yields the files and folders named in engine options, also after ``name=`` and in JSON; folders for output are left out."""
     if isinstance(value, str) and value.startswith(("{", "[")):
         with contextlib.suppress(ValueError):
             value = json.loads(value)
@@ -59,7 +59,7 @@ def _named_by(value: Any, option: str = "") -> Iterator[str]:
             yield from _named_by(inner, option)
     elif isinstance(value, str):
         for text in {value, value.partition("=")[2]}:
-            # unlike those of Path, these say no of what is too long for a path
+            # these return False for a text that is too long for a path; pathlib raises
             if os.path.isfile(text) or (os.path.isdir(text) and not _TO_FILL.search(option)):  # noqa: PTH112, PTH113
                 yield text
 
@@ -87,20 +87,20 @@ def _model(ref: ModelRef, options: BackendOptions) -> dict[str, Any]:
 
 
 class IdentifiedBackend:
-    """A backend whose fingerprint has the identity of its model, whatever the backend itself says."""
+    """A backend whose fingerprint always contains the identity of its model."""
 
     def __init__(self, backend: Backend, ref: ModelRef, options: BackendOptions) -> None:
         self._backend, self.ref, self._options = backend, ref, options
 
     def __getattr__(self, member: str) -> Any:
-        """Returns any other member of the backend itself."""
+        """Returns any other member of the wrapped backend."""
         return getattr(self._backend, member)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns what the backend says, and the identity of its model."""
+        """Returns the backend's fingerprint with the identity of its model."""
         said = self._backend.fingerprint()
         if not issubclass(type(said), Mapping) or not said:
-            return said  # refused where it is read
+            return said  # refused by the guard
         return {**said, "identity": identity_of(self.ref, self._options)}
 
 
@@ -121,30 +121,30 @@ _LFS_POINTER = b"version https://git-lfs"
 _ADAPTER = "adapter_config.json"
 _ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _SETTLED_NS = 2_000_000_000
-"""For how long a file has to have been left alone before its digest is remembered.
+"""How long a file must be unchanged before its digest is cached.
 
-Clocks of file systems tick every few milliseconds, some every two seconds: what is written within one tick leaves no trace.
+File system clocks tick every few milliseconds, some every two seconds: a second write within one tick leaves no trace.
 """
 
 
 def missing_parts(folder: Path) -> list[str]:
-    """Returns which parts of a checkpoint a directory lacks, in words."""
+    """Returns in words which parts of a checkpoint a directory lacks."""
     return [part for part, names in _PARTS.items() if not any((folder / name).is_file() for name in names)]
 
 
 def checkpoint_digests(folder: Path, cache: Path | None = None, *, run: str = "", code: bool = False) -> dict[str, str]:
-    """Returns the SHA-256 of each file that decides what a checkpoint answers, by its path relative to ``folder``.
+    """Returns the SHA-256 of each file that determines the answers of a checkpoint, by its path relative to ``folder``.
 
-    These are the weights with every shard that their index names (safetensors where there are any, else ``pytorch_model*.bin``),
+    These are the weights with every shard of their index (safetensors if present, else ``pytorch_model*.bin``),
     the configuration, the tokenizer, the processor settings and the chat templates. A link counts by what it points to.
-    With ``code`` its Python code decides as well. ``cache`` and ``run`` are those of :class:`DigestCache`.
+    With ``code`` its Python code counts too. ``cache`` and ``run`` are those of :class:`DigestCache`.
     """
     _require_complete(folder)
     return _digests(folder, _deciding_files(folder, code=code), cache, run)
 
 
 def checkpoint_state(folder: Path, *, code: bool = False) -> dict[str, list[int]]:
-    """Returns what the file system says about each file that decides: it changes with any of them, and no weights are read."""
+    """Returns the file system's facts about each of these files: they change with any file, and no weights are read."""
     _require_complete(folder)
     return {str(file): _stamp(file) for file in _deciding_files(folder, code=code)}
 
@@ -155,7 +155,7 @@ def adapter_digests(folder: Path, cache: Path | None = None, *, run: str = "") -
 
 
 def directory_digests(folder: Path, cache: Path | None = None, *, run: str = "") -> dict[str, str]:
-    """Returns the SHA-256 of every file below a directory, but for hidden ones and what Python compiled."""
+    """Returns the SHA-256 of every file below a directory, except hidden files and compiled Python."""
     files = sorted(_files_below(folder))
     for file in files:
         _refuse_pointer(file)
@@ -163,7 +163,7 @@ def directory_digests(folder: Path, cache: Path | None = None, *, run: str = "")
 
 
 def _files_below(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> Iterator[Path]:
-    """Yields the files below a directory, also through links; a link to a directory that it is in is a circle, and ends."""
+    """Yields the files below a directory, following links; a circular link is skipped."""
     status = folder.stat()
     here = (status.st_dev, status.st_ino)
     if here in above or not os.access(folder, os.R_OK | os.X_OK):
@@ -178,17 +178,17 @@ def _files_below(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> Itera
 
 
 def adapter_state(folder: Path) -> dict[str, list[int]]:
-    """Returns what the file system says about each file of an adapter, as :func:`checkpoint_state` does."""
+    """:func:`checkpoint_state` for the files of an adapter."""
     return {str(file): _stamp(file) for file in _adapter_files(folder)}
 
 
 def is_adapter(folder: Path) -> bool:
-    """Returns whether a directory holds an adapter and no weights of a model."""
+    """Returns whether a directory holds an adapter without the weights of a model."""
     return (folder / _ADAPTER).is_file() and not any((folder / name).is_file() for name in ("config.json", *WEIGHT_NAMES))
 
 
 def base_of(folder: Path) -> str:
-    """Returns the model that an adapter was made for, as its configuration names it; empty where it does not."""
+    """Returns the base model that an adapter's configuration names; empty if it names none."""
     return str(_read_json(folder / _ADAPTER, "the configuration of an adapter").get("base_model_name_or_path") or "")
 
 
@@ -228,7 +228,7 @@ def _deciding_files(folder: Path, *, code: bool = False) -> list[Path]:
 
 
 def _loaded_weights(folder: Path) -> list[Path]:
-    """Returns the files that weights are loaded from: one file, or an index and the shards that it names, there or not."""
+    """Returns the weight files: a single file, or an index and its shards, whether they exist or not."""
     named = _read_json(folder / "config.json", "a configuration").get("transformers_weights")
     first = next((name for name in WEIGHT_NAMES if (folder / name).is_file()), None)
     entry = named if isinstance(named, str) else first
@@ -291,19 +291,19 @@ def _refuse_pointer(file: Path) -> None:
 
 
 def _stamp(file: Path) -> list[int]:
-    """Returns what the file system says about a file: device, inode, size and the times of change of content and of inode.
+    """Returns device, inode, size, and the change times of content and inode of a file.
 
-    Size and time of change alone survive ``cp -p``, layers of images and stores that set every time to the same: the time of
-    change of the inode does not, for no program can set it.
+    Size and modification time survive ``cp -p``, container layers and stores that set all times alike. No program can set the
+    change time of the inode.
     """
     status = file.stat()
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 class DigestCache:
-    """Remembers digests of files by absolute path, as long as the file system says that nothing about them changed.
+    """Caches digests of files by absolute path while the file system reports no change.
 
-    Only digests that ``run`` took are believed; without a run, those of any.
+    Only digests cached by ``run`` are used; without a run, any.
     """
 
     def __init__(self, path: Path | None, *, run: str = "") -> None:
@@ -313,7 +313,7 @@ class DigestCache:
         self._changed = False
 
     def digest(self, file: Path) -> str:
-        """Returns the SHA-256 of a file's bytes, hashed anew when the file changed."""
+        """Returns the SHA-256 of a file, hashed again if the file changed."""
         key, stamp = str(file.resolve()), _stamp(file)
         *known, digest, run = self._known.get(key, ["", ""])
         if known == stamp and (not self._run or run == self._run):
@@ -328,9 +328,9 @@ class DigestCache:
         return digest
 
     def save(self) -> None:
-        """Writes the cache if it learnt something; the file is replaced in one step, so that readers never see half of it.
+        """Writes the cache if it changed. The file is replaced atomically, so readers never see half of it.
 
-        In a directory that can only be read nothing is remembered: the same files are hashed again by the next run.
+        In a read-only directory nothing is cached, and the next run hashes the same files again.
         """
         if self._path is None or not self._changed:
             return
@@ -348,14 +348,14 @@ def _read(path: Path | None) -> dict[str, list[int | str]]:
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        return {}  # a damaged cache is no evidence of anything: hash again
+        return {}  # a damaged cache is ignored
     entry = [int, int, int, int, int, str, str]
     pairs = known.items() if isinstance(known, dict) else ()
     return {key: value for key, value in pairs if isinstance(value, list) and [type(item) for item in value] == entry}
 
 
 def control_tokens_of(location: str, revision: str = "") -> list[str]:
-    """Returns the special tokens of the tokenizer of a directory, or of a model in the hub's local cache; none if unknown."""
+    """Returns the special tokens of the tokenizer in a directory or in the hub's local cache; empty if unknown."""
     file: Path | None = Path(location) / "tokenizer.json"
     if file is not None and not file.is_file():
         file = _cached_file(location, revision or "main", "tokenizer.json") if _HUB_ID.fullmatch(location) else None
@@ -365,7 +365,7 @@ def control_tokens_of(location: str, revision: str = "") -> list[str]:
     return [str(token["content"]) for token in added if token.get("special")]
 
 
-# The commit of a hub repository, so that weights, tokenizer and answers belong to one state of it.
+# The commit of a hub repository, so that weights, tokenizer and answers come from the same commit.
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -374,9 +374,9 @@ _TIMEOUT_SECONDS = 20.0
 
 
 def commit_of(hub_id: str, revision: str, *, offline: bool) -> str:
-    """Returns the commit that ``revision`` (empty: the default branch) of a hub repository stands for.
+    """Returns the commit of a ``revision`` of a hub repository (empty: the default branch).
 
-    A commit stands for itself. What is in the local cache is used before the hub is asked, so that a branch that moved on
+    A commit is returned as it is. The local cache is used before the hub, so that a branch that moved on
     does not change a model half-way through a series of runs; the manifest says which commit it was.
     """
     if _COMMIT.match(revision):
@@ -404,7 +404,7 @@ def _asked_commit(hub_id: str, revision: str) -> str:
 
     try:
         commit = HfApi().model_info(hub_id, revision=revision or None, timeout=_TIMEOUT_SECONDS).sha
-    except Exception as error:  # every way a network can fail
+    except Exception as error:  # any network failure
         why = f"{type(error).__name__}: {(str(error).strip().splitlines() or ['(no message)'])[0]}"
         raise BackendError(
             f"the hub did not say which commit {hub_id!r} (revision {revision or 'main'!r}) is: {why}. "

@@ -1,7 +1,7 @@
-"""Lanes: threads that have a model compute, one batch at a time each, for whoever waits for its answers.
+"""Lanes: threads that run a model, each one batch at a time, for the threads that wait for answers.
 
-Whoever waits may be another thread each time. If it computed itself, batches would take their memory from the pieces that the C
-library keeps for its own thread, and would find little of what they touch in the cache of the processor.
+The waiting thread may be another one each time. If it computed itself, each batch would use the memory pool of another thread
+and find a cold processor cache.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Work: TypeAlias = "Callable[[Answerer, Callable[[], bool]], T]"
-"""A function that computes. It gets an answerer that no other thread uses meanwhile, and a function that says whether whoever
-waited has given up."""
+"""A function that computes. It gets an answerer for itself alone, and a function that says whether the caller
+has given up."""
 
 
 @dataclass(eq=False, slots=True)
@@ -41,19 +41,19 @@ class _Call:
 
 _Calls: TypeAlias = "SimpleQueue[_Call | None]"
 _EXIT_SECONDS = 5.0
-"""How long Python waits at its end for lanes that nobody closed."""
+"""Seconds that Python waits at exit for lanes that were not closed."""
 
 
 class Lanes:
-    """The lanes of one loaded model; their threads end when they are closed, or when nobody has a reference to them."""
+    """The lanes of one loaded model; their threads end when they are closed or no longer referenced."""
 
     def __init__(self, answerer: Answerer, most: int, begin: Callable[[], None]) -> None:
-        """Keeps the model; threads start as work comes that finds none free."""
+        """Keeps the model; a thread starts when work arrives and no thread is free."""
         self.answerer = answerer
         self.width = most
-        """How many pieces of work may be computed at the same time by now."""
+        """How many pieces of work may run at the same time now."""
         self.meetings = 0
-        """How often work came while other work was here."""
+        """How often work arrived while other work was running."""
         self._begin = begin
         self._open()
         _opened.add(self)
@@ -67,12 +67,12 @@ class Lanes:
         self._end = weakref.finalize(self, self._calls.put, None)
 
     def open_in_child(self) -> None:
-        """Begins anew in a process that was forked off, which has none of the threads."""
+        """Starts again in a forked process, which has none of the threads."""
         if self._end.detach():
             self._open()
 
     def run(self, work: Work[T]) -> T:
-        """Returns what a lane computes, once one is free; any thread may call it."""
+        """Runs a piece of work on the next free lane; any thread may call it."""
         call = _Call(work)
         with self._lock:
             self.meetings += self._asked > 0
@@ -84,12 +84,12 @@ class Lanes:
         finally:
             call.given_up.set()
             call.returned.cancel()
-            del call  # or an error and its frames, of which this is one, would keep each other
+            del call  # otherwise an error and its frames, including this one, would keep each other alive
             with self._lock:
                 self._asked -= 1
 
     def narrow(self) -> None:
-        """Lets one piece of work be computed at a time from now on; returns once none is computed, for whoever comes next."""
+        """Allows only one piece of work at a time from now on; returns when none is running."""
         with self._narrowing:
             held = 0
             try:
@@ -97,12 +97,12 @@ class Lanes:
                     self._turns.acquire()
                     held += 1
                 self.width = held = 1
-            finally:  # all that is held where it was interrupted, else the one turn that there is from now on
+            finally:  # all held turns after an interrupt, else the single turn that remains
                 for _ in range(held):
                     self._turns.release()
 
     def close(self, seconds: float | None = None) -> None:
-        """Ends each thread after its work, and waits for them."""
+        """Ends each thread after its work and waits for it."""
         with self._lock:
             self._end()
         latest = time.monotonic() + (END_SECONDS if seconds is None else seconds)
@@ -117,7 +117,7 @@ class Lanes:
                 answerer = self.answerer.twin() if self._threads else self.answerer
                 about = (answerer, self._calls, self._turns, self._begin)
                 thread = threading.Thread(target=_compute, args=about, name=LANE, daemon=True)
-                thread.start()  # before it counts: where the system refuses one, nobody may wait for it
+                thread.start()  # before it is counted: if the system refuses a thread, nothing may wait for it
                 self._threads.append(thread)
             self._calls.put(call)
 
@@ -127,7 +127,7 @@ _opened: weakref.WeakSet[Lanes] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Closes what nobody has closed: a thread that is in torch while Python takes itself apart may abort the whole process."""
+    """Closes lanes that are still open: a thread inside torch during interpreter shutdown may abort the process."""
     for lanes in list(_opened):
         lanes.close(_EXIT_SECONDS)
 
@@ -142,7 +142,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _compute(answerer: Answerer, calls: _Calls, turns: threading.Semaphore, begin: Callable[[], None]) -> None:
-    """Computes what comes until it is told to end."""
+    """Runs work until it is told to end."""
     has_begun = False
     while (call := calls.get()) is not None:
         returned = call.returned
@@ -155,12 +155,12 @@ def _compute(answerer: Answerer, calls: _Calls, turns: threading.Semaphore, begi
                     has_begun = True
                 found = call.work(answerer, call.given_up.is_set)
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            traceback.clear_frames(error.__traceback__)  # tensors that did not fit are free before anybody makes room for others
+            traceback.clear_frames(error.__traceback__)  # frees the tensors that did not fit before room is made
             del call
             returned.set_exception(error)
         else:
             del call
             returned.set_result(found)
             del found
-        del returned  # or tensors would wait for the next piece of work
+        del returned  # otherwise tensors would live until the next piece of work
     calls.put(None)  # for the other lanes

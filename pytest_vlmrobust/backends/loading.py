@@ -21,11 +21,11 @@ from .devices import SPREADS, Leased, device_class, free_memory, leased, require
 from .models_file import published_at
 from .qwen_images import FAST, accelerated
 
-# Loading a processor, also where torchvision is absent.
+# Loading a processor, also without torchvision.
 #
-# Many processors carry a video processor that exists for torchvision only, and refuse to load without it although their image
+# Many processors include a video processor that needs torchvision, and refuse to load without it although their image
 # processor needs Pillow alone. Nothing here sends video, so the parts are loaded one by one and the video processor is left out.
-# The assembly leans on interfaces of transformers that it does not document; the tests hold one checkpoint of each family.
+# This uses undocumented interfaces of transformers; the tests load a checkpoint of each family.
 
 
 _VIDEO_IS_NEEDED = frozenset({"SmolVLMProcessor"})
@@ -44,7 +44,7 @@ class ModelSource:
 
     @property
     def where(self) -> dict[str, Any]:
-        """Keyword arguments of whatever reads a file of it."""
+        """Keyword arguments for reading one of its files."""
         return {"revision": self.commit or None, "local_files_only": self.offline}
 
     @property
@@ -62,7 +62,7 @@ def load_processor(source: ModelSource, image_backend: str) -> Any:
             f"{source.location}: {type(processor.image_processor).__name__} has no {image_backend!r} image backend (it uses "
             f"{found!r}). Install torchvision and ask for image backend 'torchvision'"
         )
-    if processor.chat_template is None:  # some have it in tokenizer_config.json alone
+    if processor.chat_template is None:  # some have it only in tokenizer_config.json
         processor.chat_template = processor.tokenizer.chat_template
     if processor.chat_template is None:
         raise BackendError(
@@ -71,7 +71,7 @@ def load_processor(source: ModelSource, image_backend: str) -> Any:
         )
     tokenizer = processor.tokenizer
     tokenizer.padding_side = "left"
-    if tokenizer.pad_token_id is None:  # masked out everywhere, so any token serves
+    if tokenizer.pad_token_id is None:  # masked everywhere, so any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return processor
 
@@ -102,10 +102,10 @@ def load_image_processor(source: ModelSource, image_backend: str) -> Any:
 
 
 def picture_size(images: Any, grid: Sequence[int]) -> tuple[int, int] | None:
-    """Returns width and height in pixels of an image after an image processor that cut it into a grid of patches.
+    """Returns width and height in pixels of an image that an image processor cut into a grid of patches.
 
     Returns:
-        None where the processor does not say how large a patch is.
+        None if the processor has no patch size.
     """
     patch = getattr(images, "patch_size", None)
     return (int(grid[2]) * patch, int(grid[1]) * patch) if isinstance(patch, int) else None
@@ -114,7 +114,7 @@ def picture_size(images: Any, grid: Sequence[int]) -> tuple[int, int] | None:
 def size_after(images: Any, width: int, height: int) -> tuple[int, int] | None:
     """Returns width and height in pixels that an image of ``width`` x ``height`` pixels has after an image processor.
 
-    None where the processor does not cut images into a grid that depends on their size, and where it refuses this size: a
+    None if the processor's grid does not depend on the image size, or if it refuses this size: a
     request with such an image then fails with the processor's own words.
     """
     if "image_grid_thw" not in images.model_input_names:
@@ -152,7 +152,7 @@ def _assembled(source: ModelSource, image_backend: str) -> Any:
 
 
 def _kind_and_settings(source: ModelSource) -> tuple[Any, dict[str, Any]]:
-    """Returns the processor class (None when only AutoProcessor can tell) and the settings saved for it."""
+    """Returns the processor class (None if only AutoProcessor knows it) and its saved settings."""
     from transformers import AutoConfig, ProcessorMixin
     from transformers.models.auto.image_processing_auto import get_image_processor_config
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES, processor_class_from_name
@@ -172,7 +172,7 @@ def _kind_and_settings(source: ModelSource) -> tuple[Any, dict[str, Any]]:
 
 
 def _without_video_check(kind: Any) -> Any:
-    """Returns ``kind`` accepting None where it insists on a video processor."""
+    """Returns a subclass of ``kind`` that accepts None for the video processor."""
 
     def check(self: Any, name: str, argument: Any) -> Any:
         if name == "video_processor" and argument is None:
@@ -199,9 +199,9 @@ class Placement:
     adapter: str = ""
     """The directory of a LoRA adapter that is applied to the weights."""
     quantization: Mapping[str, str | bool] = field(default_factory=dict)
-    """How bitsandbytes quantises weights while they load; empty where it does not."""
+    """How bitsandbytes quantises weights while they load; empty without quantisation."""
     device_map: str = ""
-    """As in the model's entry; empty where weights are loaded to the memory of the machine, and from there to the device."""
+    """As in the model's entry; empty to load weights into main memory first and then onto the device."""
     max_memory: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -218,13 +218,13 @@ class Placement:
 
     @property
     def embeds_by_matrix(self) -> bool:
-        """Whether convolutions over whole patches are computed as matrix products, which rounds otherwise."""
+        """Whether convolutions over whole patches are computed as matrix products, which round differently."""
         return self.device == "cpu" and self.dtype == "float32"
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model in memory and what is needed to talk to it."""
+    """A loaded model and everything needed to use it."""
 
     model: Any
     processor: Any
@@ -234,23 +234,23 @@ class Loaded:
     stop_ids: frozenset[int]
     image_token_id: int | None
     plain_prompt: str
-    """A rendered prompt without images, ending where the model's answer begins."""
+    """A rendered prompt without images; the model's answer would begin at its end."""
     note: str = ""
-    """What the user should know about the device; empty where there is nothing to say."""
+    """A note for the user about the device; empty without one."""
     notes: tuple[str, ...] = ()
-    """What the user should know about the checkpoint."""
+    """Notes for the user about the checkpoint."""
     devices: tuple[str, ...] = ()
-    """What computes."""
+    """The devices that compute."""
     shares_weights: bool = True
-    """Whether a copy of the model can compute with the same weights."""
+    """Whether a copy of the model can share its weights."""
     system_prompt: str = ""
 
 
 def load(source: ModelSource, placement: Placement, system_prompt: str = "") -> Loaded:
-    """Loads processor and weights; where the device has no number, onto a GPU that this process leases.
+    """Loads processor and weights; for ``cuda`` without a number, onto a GPU that this process leases.
 
-    An adapter is not merged: its layers compute beside those of the model, as peft trained them. Merged into half precision,
-    small changes would be lost in rounding.
+    An adapter is not merged: its layers compute next to those of the model, as in training with peft. Merged into half precision,
+    small changes would be lost to rounding.
     """
     require_device(placement.device, placement.requested_device)
     lease = Leased(placement.device, _spread_by_workers()) if placement.spreads else leased(placement.device)
@@ -290,14 +290,14 @@ def load(source: ModelSource, placement: Placement, system_prompt: str = "") -> 
 
 
 def load_tokenizer(source: ModelSource) -> tuple[Any, str]:
-    """Loads the tokenizer alone; returns it with a rendered prompt that ends where the model's answer begins."""
+    """Loads only the tokenizer; returns it with a rendered prompt that ends where the model's answer begins."""
     with _explained("tokenizer", source):
         processor = load_processor(source, "pil")
         return processor.tokenizer, _plain_prompt(processor, source)
 
 
 def _refuse_foreign_code(source: ModelSource) -> None:
-    """Refuses a checkpoint that has code of another one run, of which no revision is said."""
+    """Refuses a checkpoint that runs code of another repository without a fixed revision."""
     if not source.runs_code:
         return
     from transformers import PretrainedConfig, ProcessorMixin
@@ -350,7 +350,7 @@ def _rendered(processor: Any, source: ModelSource, system_prompt: str) -> str:
     messages = conversation(system_prompt, message((), "?"))
     try:
         prompt = str(processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
-    except Exception as error:  # a template is a program, and fails in as many ways
+    except Exception as error:  # a template is a program and can fail in any way
         raise BackendError(
             f"{source.location}: the chat template does not render a user message that is a list of image and text parts: "
             f"{type(error).__name__}: {error}. Fix chat_template.jinja"
@@ -364,14 +364,14 @@ def _rendered(processor: Any, source: ModelSource, system_prompt: str) -> str:
 
 
 def _load_weights(source: ModelSource, placement: Placement) -> tuple[Any, list[str]]:
-    """Returns the model, with its adapter, on its devices, and what the user should know about the checkpoint."""
+    """Returns the model with its adapter on its devices, and notes for the user about the checkpoint."""
     from transformers import AutoModelForImageTextToText
 
     model, report = AutoModelForImageTextToText.from_pretrained(
         source.location,
         dtype="auto" if placement.dtype == "checkpoint" else placement.dtype,
         attn_implementation=None if placement.attention == "auto" else placement.attention,
-        ignore_mismatched_sizes=True,  # to name them: the library says no more than that there are some
+        ignore_mismatched_sizes=True,  # so that the error below can name them
         output_loading_info=True,
         **_placed(source, placement),
         **source.arguments,
@@ -397,13 +397,13 @@ def _load_weights(source: ModelSource, placement: Placement) -> tuple[Any, list[
         _apply_adapter(model, placement.adapter)
     if placement.embeds_by_matrix:
         embed_by_matrix(model)
-    if not placement.device_map and not placement.quantization:  # else they are there
+    if not placement.device_map and not placement.quantization:  # otherwise they are there already
         model = model.to(placement.device)
     return model.eval(), notes
 
 
 def _placed(source: ModelSource, placement: Placement) -> dict[str, Any]:
-    """Returns the keyword arguments of ``from_pretrained`` that say where the weights go, and how they are quantised."""
+    """Returns the keyword arguments of ``from_pretrained`` for placement and quantisation."""
     arguments: dict[str, Any] = {}
     if placement.device_map or placement.quantization:
         arguments["device_map"] = placement.device_map if placement.spreads else placement.device
@@ -413,7 +413,7 @@ def _placed(source: ModelSource, placement: Placement) -> dict[str, Any]:
     if placement.quantization:
         from transformers import BitsAndBytesConfig, PretrainedConfig
 
-        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it tells of each batch that numbers are rounded
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it warns about rounding in every batch
         if "quantization_config" in PretrainedConfig.get_config_dict(source.location, **source.where)[0]:
             raise BackendError(f"{source.location}: the checkpoint is quantised already. Remove 'quantization' from its entry")
         arguments["quantization_config"] = BitsAndBytesConfig(**placement.quantization)
@@ -421,7 +421,7 @@ def _placed(source: ModelSource, placement: Placement) -> dict[str, Any]:
 
 
 def _require_fit(report: Mapping[str, Any], what: str, model: Any) -> None:
-    """Refuses weights that do not cover what they are for: the library fills up with random numbers and carries on."""
+    """Refuses incomplete weights: the library would fill the gaps with random numbers and go on."""
     kind = type(model).__name__
     for name, given, needed in sorted(report["mismatched_keys"], key=lambda mismatch: str(mismatch[0])):
         raise BackendError(
@@ -457,25 +457,25 @@ def _devices_of(model: Any, placement: Placement) -> tuple[str, ...]:
 
 
 def _places(model: Any) -> list[str]:
-    """Returns the device of each part of a model; what is on ``cpu`` beside GPUs waits there until one computes with it."""
+    """Returns the device of each part of a model; parts on ``cpu`` next to GPUs are moved to a GPU when needed."""
     placed = getattr(model, "hf_device_map", None) or {"": model.device}
     return [f"cuda:{place}" if str(place).isdigit() else str(place) for place in placed.values()]
 
 
 def _spread_by_workers() -> str:
-    """Returns what the user should know where several processes spread weights over the same GPUs; empty where one does."""
+    """Returns a note for the user if several processes spread weights over the same GPUs; empty for a single process."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     return f"is spread over all GPUs by each of {workers} processes. Run it in one (without -n)" if workers > 1 else ""
 
 
 def _require_room(source: ModelSource, placement: Placement) -> None:
-    """Refuses published weights that are larger than the memory they would go to."""
+    """Refuses published weights that are larger than the available memory."""
     published = published_at(source.location)
     if published is None:
         return
     name, about = published
     free = free_memory(placement.device)
-    if placement.spreads and not placement.quantization:  # bitsandbytes leaves no weights there
+    if placement.spreads and not placement.quantization:  # bitsandbytes keeps no weights in main memory
         free |= free_memory("cpu")
     needed = about.billions * 1e9 * placement.parameter_bytes
     if not free or needed <= sum(free.values()):
@@ -499,7 +499,7 @@ def _require_room(source: ModelSource, placement: Placement) -> None:
 
 
 def _refuse_adapter_on_hub(source: ModelSource) -> None:
-    """Refuses a hub repository with an adapter: the library would apply it to a model of a revision that nobody says."""
+    """Refuses a hub repository with an adapter: the library would apply it to an unknown revision of the base model."""
     from transformers.utils import find_adapter_config_file
 
     if not Path(source.location).is_dir() and find_adapter_config_file(source.location, **source.where):
@@ -510,9 +510,9 @@ def _refuse_adapter_on_hub(source: ModelSource) -> None:
 
 
 def embed_by_matrix(model: Any) -> None:
-    """Replaces convolutions over whole patches, as vision transformers start with, by the matrix product that they are.
+    """Replaces convolutions over whole patches, the first layer of vision transformers, by the equal matrix product.
 
-    On a CPU the product takes less than a third of the time, and a small model spends a quarter of its time here.
+    On a CPU the product takes less than a third of the time; a small model spends a quarter of its time in this layer.
     """
     import torch
     from torch.nn import functional
@@ -531,7 +531,7 @@ def embed_by_matrix(model: Any) -> None:
 
 
 def _forget_saved_generation(model: Any, tokenizer: Any, stop_ids: frozenset[int]) -> None:
-    """Replaces the generation settings saved with the weights: what is not set by us must not reach the answers."""
+    """Replaces the generation settings saved with the weights, so that they cannot affect answers."""
     from transformers import GenerationConfig
 
     model.generation_config = GenerationConfig(
@@ -587,20 +587,20 @@ _REMEDIES = (
 _ELSE = "Check that it is an image-text-to-text checkpoint that the installed transformers supports"
 
 
-# Silence around transformers: its progress bars and advice do not belong into the output of a gate.
+# Silence around transformers: its progress bars and advice do not belong in the output of a gate.
 
 
 _QUIET = threading.Lock()
 _quiet: dict[str, Any] = {"users": 0}
-"""How many threads want silence, and what is restored when the last of them is done."""
+"""How many threads want silence, and the settings to restore after the last of them."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Holds back progress bars, log lines below error, and Python warnings, and restores all three as they were.
+    """Suppresses progress bars, log lines below error and Python warnings, then restores all three.
 
-    Warnings too, because a project that turns them into errors must not fail an inference over a library's deprecation. Several
-    threads may be inside at a time: the first one sets what holds for the process, and the last one restores it.
+    Warnings too: a project that turns them into errors must not fail an inference over a library's deprecation. Several
+    threads may be inside: the first one changes the settings of the process, and the last one restores them.
     """
     with _QUIET:
         _quiet["users"] += 1
@@ -621,9 +621,7 @@ def quiet() -> Iterator[None]:
             _quiet["users"] -= 1
             if not _quiet["users"]:
                 logging, verbosity, bars = _quiet["logging"]
-                if (
-                    warnings.filters is _quiet["filters"]
-                ):  # else somebody has replaced them meanwhile, as pytest does between tests
+                if warnings.filters is _quiet["filters"]:  # otherwise they were replaced meanwhile, as pytest does between tests
                     _quiet["warnings"].__exit__(None, None, None)
                 logging.set_verbosity(verbosity)
                 if bars:

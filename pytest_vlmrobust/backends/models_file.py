@@ -1,4 +1,4 @@
-"""Models by name: the user's models file, whose every mistake is reported with its line, and the published ones.
+"""Models by name: the user's models file, with line numbers in every error, and the published models.
 
 models:
   ours-v3:
@@ -37,7 +37,7 @@ from .served import Served, read_urls
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 PROGRAMS = {"vllm": "vllm", "sglang": "python", "transformers": "transformers"}
-"""The engines whose servers a run can start, each with the program that is looked for on PATH."""
+"""The engines whose servers a run can start, and the program of each on PATH."""
 _SET_BY_SERVE = ("host", "port", "served_model_name", "model", "model_path", "revision", "dtype")
 _ARGUMENT = re.compile(r"[A-Za-z][\w-]*\Z")
 QUANTIZATIONS = ("4bit", "8bit")
@@ -66,7 +66,7 @@ _SECRET = re.compile(
 """Names of values that are secrets."""
 _SECRET_IN_BODY = re.compile(
     r"(?i)api[-_]?key|subscription[-_]?key|(access|auth|hf)[-_]?token|authorization|password|secret"
-    r"|(\A|(?<!bos|eos|pad|unk|sep|cls)(?<!image|video)[-_])token\Z"  # those are tokens of texts
+    r"|(\A|(?<!bos|eos|pad|unk|sep|cls)(?<!image|video)[-_])token\Z"  # these are tokens of text, not secrets
 )
 _AS_HEADER = "Send it as a header, whose value comes from the environment: headers: {NAME: {variable: VARIABLE}}"
 _IN_ENVIRONMENT = "Engines read secrets from the environment, such as HF_TOKEN: set it there"
@@ -79,7 +79,7 @@ _SET_HERE: Mapping[str, str] = {
     **dict.fromkeys(("logprobs", "top_logprobs", "response_format", "logit_bias"), "'answer'"),
     **dict.fromkeys(("stream", "n"), "nothing: one whole answer is read"),
 }
-"""Keys of a request body that the gate sets, each with what decides about it."""
+"""Keys of a request body that the gate sets itself, and what decides each."""
 _GENERATION = f"a mapping such as {{max_new_tokens: 512}}, or {', '.join(PRESETS)}"
 _PIXELS = "a whole number of pixels above 0"
 _DEVICES = ("cpu", *(f"cuda:{number}" for number in range(16)))
@@ -102,7 +102,7 @@ def read_variable(entry: Entry) -> str:
     """Returns the name of an environment variable."""
     text = entry.text("the name of an environment variable")
     if not _VARIABLE.match(text):
-        # the value may be the key itself: it is not repeated
+        # the value may be the key itself, so it is not repeated
         entry.fail("is not the name of an environment variable. Keys are never written into files: set one, and name it here")
     return text
 
@@ -114,7 +114,7 @@ def _headers(entry: Entry) -> dict[str, str]:
             value.fail("is not a header that can be set here. Expected the name of a header such as api-key")
         if name.lower() in map(str.lower, variables):
             value.fail("is written twice, for capitals do not matter in names of headers. Keep one of them")
-        if not value.is_mapping:  # what stands there may be the secret itself: it is not repeated
+        if not value.is_mapping:  # the value may be the secret itself, so it is not repeated
             value.fail(
                 "is not read from here. Values of headers are never written into files: write {variable: NAME}, and set it"
             )
@@ -188,7 +188,7 @@ def _device_map(entry: Entry) -> str:
 
 
 def _max_memory(entry: Entry) -> dict[str, str]:
-    """Returns how much of each device may be taken, as it is written."""
+    """Returns the memory limit of each device, as written."""
     amounts = {}
     for device, amount in entry.mapping(_DEVICES).items():
         amounts[device] = amount.text("an amount such as 20GiB")
@@ -198,7 +198,7 @@ def _max_memory(entry: Entry) -> dict[str, str]:
 
 
 def _place_of_tokenizer(entry: Entry) -> str:
-    """Returns a checkpoint directory, written relative to the models file, or what is then a hub id."""
+    """Returns a checkpoint directory, relative to the models file, or else the text as a hub id."""
     path = entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a hub id 'owner/name'")
     return str(path.resolve()) if path.is_dir() else entry.text()
 
@@ -251,7 +251,7 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "completion_price": lambda entry: entry.number(_PRICE, low=0.0),
     "currency": lambda entry: entry.text("a currency such as EUR"),
 }
-"""The keys of an entry of the models file, each with what reads its value."""
+"""The keys of an entry of the models file, and the reader of each value."""
 
 
 def read_models(path: Path) -> dict[str, ModelRef]:
@@ -347,7 +347,7 @@ def _location(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) 
     return str(path.resolve()) if path is not None else str(hub_id)
 
 
-# Published models: the built-in names, where each model is, and what it needs.
+# Published models: the built-in names, their locations, and what they need.
 
 
 _LISTED: dict[str, Any] = yaml.load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
@@ -356,37 +356,37 @@ _BYTES = {"bfloat16": 2, "float32": 4}
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published model: where it is, its family, its size in billions of parameters as its name says it, all experts counted."""
+    """A published model: its location, its family, and its size in billions of parameters as in its name, all experts counted."""
 
     hub_id: str
-    """Empty for a model whose weights nobody has: it answers by the API of its makers."""
+    """Empty for a model without public weights, which answers through the API of its makers."""
     family: str
     billions: float = 0.0
-    """0 where its makers do not say."""
+    """0 if its makers do not say."""
     prompt_mode: str = "direct"
 
     @property
     def brings_code(self) -> bool:
-        """Whether it runs by code in its checkpoint, which is never run here: such a model has to be served."""
+        """Whether it needs code from its checkpoint. That code never runs here, so such a model has to be served."""
         return _of_family(self.family, "needs") == "code"
 
     @property
     def is_served(self) -> bool:
-        """Whether it can only be asked at a server."""
+        """Whether it only runs on a server."""
         return self.brings_code or not self.hub_id
 
     @property
     def extra(self) -> str:
-        """The extra of this package that it needs; empty for none."""
+        """The extra of this package that it needs; empty if none."""
         return "openai" if self.is_served else _of_family(self.family, "needs")
 
     @property
     def weights(self) -> dict[str, float]:
-        """How many GB (10^9 bytes) the weights take by dtype: parameters times bytes, without activations and caches."""
+        """Size of the weights in GB (10^9 bytes) by dtype: parameters times bytes, without activations and caches."""
         return {dtype: self.billions * size for dtype, size in _BYTES.items()} if self.billions else {}
 
     def ref(self, name: str) -> ModelRef:
-        """Returns it as a model that runs in this process; raises ModelError where it does not."""
+        """Returns its reference as a model that runs in this process; raises ModelError if it cannot."""
         if not self.hub_id:
             raise ModelError(
                 f"--vlm {name!r}: its weights are not published. Gate it where its makers serve it, or at any proxy that speaks "
@@ -424,12 +424,12 @@ PUBLISHED: dict[str, Published] = dict(member for entry in _LISTED["models"] for
 
 
 def published_at(hub_id: str) -> tuple[str, Published] | None:
-    """Returns the published model of a hub id with its built-in name; None where there is none."""
+    """Returns the built-in name and the published model of a hub id; None if there is none."""
     return next(((name, about) for name, about in PUBLISHED.items() if hub_id and about.hub_id == hub_id), None)
 
 
 def described(name: str, about: Published) -> tuple[str, ...]:
-    """Returns a line about a model: name, where it is, weights by dtype, what it needs, prompt mode, whether it was run here."""
+    """Returns a table row: name, location, weights by dtype, needs, prompt mode, whether it was tested."""
     size = "not known" if not about.weights else " / ".join(f"{count:.3g}" for count in about.weights.values())
     needs = [f"[{about.extra}]" if about.extra else "", "a server: brings code" if about.brings_code else ""]
     needs += ["a server: API of its makers"] if not about.hub_id else []

@@ -1,4 +1,4 @@
-"""The backend that asks OpenAI-compatible servers: vLLM, SGLang, ``transformers serve``, cloud APIs."""
+"""The backend for OpenAI-compatible servers: vLLM, SGLang, ``transformers serve``, cloud APIs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from .witnesses import (
 )
 
 TIME_LIMIT = 120.0
-"""Seconds that a request may take where nothing else is said."""
+"""Default time limit of a request in seconds."""
 _CONSTRAINTS = (STRUCTURED_CHOICE, LOGIT_BIAS)
 _SHOWN = 80
 _GIVEN_UP = "the run ended while it was asked"
@@ -58,11 +58,11 @@ _ODDITIES = {
     TEXT_ELSEWHERE: "sends answers without content, and the text is in the field {}. Such answers are not read. Start the server "
     "without its reasoning parser, or with thinking turned off",
 }
-"""By the name of a detail, what is said when a server sends it for the first time."""
+"""The notice for each detail when a server first sends it."""
 
 
 class OpenAIBackend(ChatBackend):
-    """One model on one server, or on several that are replicas."""
+    """One model on one server or several replicas."""
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
         """Opens nothing yet."""
@@ -77,33 +77,33 @@ class OpenAIBackend(ChatBackend):
         self._letters: dict[tuple[str, ...], LetterTokens] = {}
         self._answered: dict[str, int] = {}
         self._odd: set[tuple[str, str]] = set()
-        """The servers, each with the name of a detail about which there was a notice."""
+        """Pairs of server and detail that had a notice already."""
         self._given_up = False
         self._opened = False
-        """Whether the replicas were looked at, and one of them can be asked."""
+        """Whether the replicas were checked and at least one is usable."""
         self._refused: dict[str, str] = {}
-        """Why servers are never asked again, which closing does not change."""
+        """Why servers are never used again; closing keeps this."""
         if not options.offline and importlib.util.find_spec("openai") is None:
             raise MissingExtra("asking a server", "openai", extra="openai")
 
     _has_declared_urls = True
-    """Whether the servers are where the user says, and a notice is due where that changes."""
+    """Whether the user declared the URLs, so that a change deserves a notice."""
 
     @property
     def _urls(self) -> tuple[str, ...]:
         return self._served.urls
 
     def _origin(self) -> dict[str, Any]:
-        """Returns what the fingerprint says about where the model is."""
+        """Returns the location part of the fingerprint."""
         return self._served.identity(self.ref.revision)
 
     def _told_apart_by(self) -> dict[str, Any]:
-        """Returns what tells what is remembered of this model from what is remembered of others."""
+        """Returns the key under which facts about this model are stored."""
         free = {"temperature": NO_TEMPERATURE} if self._generation.temperature is None else {}
         return {**self._origin(), **self.ref.deployment, **free}
 
     def _ref_for(self, url: str) -> ModelRef:  # noqa: ARG002 - for a server that is started here
-        """Returns the model as the client of a server takes it."""
+        """Returns the model reference for the client of a server."""
         return self.ref
 
     @functools.cached_property
@@ -112,7 +112,7 @@ class OpenAIBackend(ChatBackend):
 
     @property
     def traits(self) -> Traits:
-        """What it can do beyond the five members of a backend; a batch is one request."""
+        """Its traits; a batch is one request."""
         return Traits(
             counts_tokens=True,
             mixes_cells=True,
@@ -126,14 +126,14 @@ class OpenAIBackend(ChatBackend):
 
     @property
     def lanes(self) -> int:
-        """How many requests may be in flight by now: it grows with answers, and is halved where servers bear no more."""
+        """How many requests may be in flight now: it grows with answers and is halved when servers are overloaded."""
         replicas = self._replicas
         return START if replicas is None else replicas.window
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns everything that determines an answer, as far as anybody outside of a server can know it.
+        """Returns everything that determines an answer, as far as it can be known outside the server.
 
-        The server is asked only where the store does not remember by which method it answers.
+        The server is contacted only if the store does not hold its answer method.
         """
         with self._opening:
             if self._fingerprint is None:
@@ -152,7 +152,7 @@ class OpenAIBackend(ChatBackend):
             return self._fingerprint
 
     def describe(self) -> dict[str, Any]:
-        """Returns what the manifest says about this model; what was seen while it was asked is under ``loaded``."""
+        """Returns the model's entry in the manifest; facts seen during inference are under ``loaded``."""
         known = {"name": self.name, "model": dataclasses.asdict(self.ref), "fingerprint": dict(self.fingerprint())}
         seen, replicas = self._memory.read(), self._replicas
         if seen is None or replicas is None:
@@ -169,8 +169,8 @@ class OpenAIBackend(ChatBackend):
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order; see :class:`Backend`.
 
-        A request with ``choices`` is answered by the most probable letter where the server begins its answers with letters, and
-        gives their log-probabilities; else it is kept to a letter, or answers with text; by the same method for all requests.
+        A request with ``choices`` is answered by the most probable letter if the server begins its answers with letters and
+        gives their log-probabilities. Else it is constrained to a letter, or answers with text. All requests use one method.
         """
         return self.infer_prepared([self.prepare(request) for request in requests])
 
@@ -206,12 +206,12 @@ class OpenAIBackend(ChatBackend):
             for call in calls.values():
                 call.cancel()
             raise
-        if len(lost) == len(prepared):  # else answers that came before the servers were lost are kept
+        if len(lost) == len(prepared):  # otherwise answers from before the servers were lost are kept
             raise lost[0]
         return answers
 
     def check(self) -> str:
-        """Asks the fixed questions again; see :class:`Traits`."""
+        """Repeats the fixed questions; see :class:`Traits`."""
         try:
             known = self._memory.read()
             if known is None or (known.checked and not self._answered):
@@ -239,10 +239,10 @@ class OpenAIBackend(ChatBackend):
             self._refused = {replica.url: replica.refused for replica in replicas.all}
             replicas.close(Client.close)
 
-    # What is known of the model.
+    # Facts about the model.
 
     def _method(self) -> str:
-        """Returns how choices are answered, which is the same for a whole run and for all runs of a store."""
+        """Returns how choices are answered, the same for all runs of a store."""
         if not scores_letters(self.ref):
             return TEXT
         if self.ref.answer:
@@ -258,7 +258,7 @@ class OpenAIBackend(ChatBackend):
         return LETTERS if known.letters else known.constraint or TEXT
 
     def _tokens(self, choices: tuple[str, ...]) -> LetterTokens | None:
-        """Returns which tokens begin each choice; None where no tokenizer is declared."""
+        """Returns the tokens that begin each choice; None if no tokenizer is declared."""
         if not self.ref.tokenizer:
             return None
         with self._tokenizing:
@@ -288,19 +288,19 @@ class OpenAIBackend(ChatBackend):
     # Servers.
 
     def _ready(self) -> Replicas[Client]:
-        """Returns the replicas, each of which was looked at if it could be reached."""
+        """Returns the replicas after checking each one that can be reached."""
         with self._opening:
             if self._given_up:
                 raise BackendError(f"model {self.name!r}: {_GIVEN_UP}")
             with self._naming():
                 replicas = self._replicas or self._connected()
-                if not self._opened:  # servers that were lost at a look before are not waited for again
+                if not self._opened:  # does not wait again for servers that were lost at an earlier check
                     replicas.run(replicas.open())
                     self._opened = True
             return replicas
 
     def _connected(self) -> Replicas[Client]:
-        """Returns the replicas, none of which was looked at."""
+        """Returns the replicas without checking them."""
         servers = [Replica(url, self._client(url), refused=self._refused.get(url, "")) for url in self._urls]
         self._replicas = replicas = Replicas(
             servers,
@@ -309,7 +309,7 @@ class OpenAIBackend(ChatBackend):
             limit=self._limit,
             notice=self._notice,
         )
-        if self._given_up:  # while the client was imported, when there was nothing to end yet
+        if self._given_up:  # it was given up while the client was being imported
             replicas.give_up()
         return replicas
 
@@ -322,7 +322,7 @@ class OpenAIBackend(ChatBackend):
 
     def _learned(self, url: str, fact: str) -> None:
         self._note_learned(url, fact)
-        if known := self._memory.read():  # at the first look there is nothing yet, and that remembers it itself
+        if known := self._memory.read():  # the first check has nothing to read yet, and stores this itself
             self._memory.note(learned=tuple(dict.fromkeys((*known.learned, fact))))
 
     def _note_learned(self, url: str, fact: str) -> None:
@@ -330,7 +330,7 @@ class OpenAIBackend(ChatBackend):
             self._notice(f"{url} {LEARNED[fact]}")
 
     async def _admit(self, replica: Replica[Client]) -> None:
-        """Looks whether a server can be asked, and whether it has the model that the store remembers."""
+        """Checks that a server is usable and still has the model that the store knows."""
         known = self._memory.read()
         if known is not None and self._method() == LOGIT_BIAS and not self.ref.tokenizer:
             raise BackendError(
@@ -382,7 +382,7 @@ class OpenAIBackend(ChatBackend):
         )
 
     def _note_first_token(self, url: str, begins: FirstToken, constraint: str) -> None:
-        """Says how choices are answered where log-probabilities are there, and not of letters."""
+        """Tells the user how choices are answered if log-probabilities exist but not for letters."""
         if begins.token is None or begins.is_letter or not scores_letters(self.ref) or self.ref.answer == TEXT:
             return
         if self.ref.answer == LETTERS:
@@ -391,7 +391,7 @@ class OpenAIBackend(ChatBackend):
             self._notice(f"{url} {begins.problem}: choices are answered by {constraint or TEXT}")
 
     async def _difference(self, replica: Replica[Client], known: Remembered) -> str:
-        """Returns in words what shows that a server has another model than the remembered one; empty where nothing does."""
+        """Returns in words the sign that a server has another model than the stored one; empty without a sign."""
         witness = self._witness(replica, self._limit)
         engine = await replica.client.engine()
         if engine and known.engine and engine != known.engine:
@@ -406,10 +406,10 @@ class OpenAIBackend(ChatBackend):
         return ""
 
     async def _without_letters(self, witness: Witness, known: Remembered) -> str:
-        """Returns why choices cannot be answered by letters any more, behind the name of the server; empty where they can."""
+        """Returns why choices can no longer be answered by letters, to follow the name of the server; empty if they can."""
         begins = await first_token(witness)
         if known.letters and begins.token is not None and not begins.is_letter:
-            begins = await first_token(witness)  # servers that compute in batches of changing sizes may answer in two ways
+            begins = await first_token(witness)  # batches of changing sizes may give two different answers
         if begins.token is None:
             return "gives no log-probabilities, and gave them when this store first asked it"
         if known.letters and not begins.is_letter:
@@ -417,12 +417,12 @@ class OpenAIBackend(ChatBackend):
         return ""
 
     async def _check_all(self, known: Remembered) -> list[str]:
-        """Returns, a sentence for each server that answered, what changed about it, or why nobody knows."""
+        """Returns a sentence for each server that answered and changed, or could not be checked."""
         asked = [one for one in (self._replicas.all if self._replicas else ()) if one.answers or one.url in self._answered]
         return [problem for problem in await asyncio.gather(*(self._change(one, known) for one in asked)) if problem]
 
     async def _change(self, replica: Replica[Client], known: Remembered) -> str:
-        """Returns what changed about a server that answered, or why nobody knows; empty where nothing did."""
+        """Returns what changed about a server that answered, or why that is unknown; empty if nothing changed."""
         if replica.refused:
             return self._unchecked(replica.refused)
         try:
@@ -457,7 +457,7 @@ class OpenAIBackend(ChatBackend):
         self.options.notice(f"model {self.name!r}: {text}")
 
     def _note_oddities(self, url: str, prediction: Prediction) -> None:
-        """Says once of a server what is odd about its replies."""
+        """Tells the user once per server what is odd about its replies."""
         for name, words in _ODDITIES.items():
             if name in prediction.details and (url, name) not in self._odd:
                 self._odd.add((url, name))
@@ -488,12 +488,12 @@ class OpenAIBackend(ChatBackend):
             ) from None
         self._note_oddities(replica.url, prediction)
         self._answered[replica.url] = self._answered.get(replica.url, 0) + 1
-        sampled = prediction.method == "generate" and TEMPERATURE in replica.client.learned  # it takes no temperature of 0
+        sampled = prediction.method == "generate" and TEMPERATURE in replica.client.learned  # it refuses a temperature of 0
         details = {**prediction.details, "server": replica.url}
         return dataclasses.replace(prediction, method="sample" if sampled else prediction.method, details=details)
 
     def body(self, messages: Sequence[Mapping[str, Any]], request: Request, method: str) -> dict[str, Any]:
-        """Returns the arguments of the call that asks a request."""
+        """Returns the arguments of the call for a request."""
         if method == STRUCTURED_CHOICE:
             return structured_body(messages, request.choices, request.max_new_tokens)
         if method != LOGIT_BIAS:
@@ -504,15 +504,15 @@ class OpenAIBackend(ChatBackend):
         return biased_body(messages, tokens.ids)
 
     def read(self, reply: Any, request: Request, method: str) -> Prediction:
-        """Returns what a reply says."""
+        """Returns the prediction in a reply."""
         if method not in _CONSTRAINTS:
             return super().read(reply, request, method)
         return constrained_prediction(reply, request.choices, method)
 
     def answer_method(self) -> str:
-        """Returns how choices are answered, as the fingerprint says."""
+        """Returns how choices are answered, for the fingerprint."""
         return str(self.fingerprint()["answer"])
 
     def control_tokens(self) -> Iterable[str]:
-        """Returns the special tokens of the declared tokenizer; none where nobody says which one the server has."""
+        """Returns the special tokens of the declared tokenizer; empty if none is declared."""
         return control_tokens_of(self.ref.tokenizer) if self.ref.tokenizer else ()

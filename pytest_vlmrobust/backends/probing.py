@@ -1,4 +1,4 @@
-"""Probing: what a model can do, seen by asking a few questions about drawn images before a gate is run on it."""
+"""Probing: finds out what a model can do with a few questions about drawn images, before it is gated."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from .witnesses import LETTERS_QUESTION, OFFERED, Witness, first_token, obeys
 
 LETTERS, TEXT = ANSWERS
 WAYS = (LETTERS, STRUCTURED_CHOICE, LOGIT_BIAS, TEXT)
-"""How a served model may be asked for a choice, the preferred way first."""
+"""How a served model may answer a choice, in order of preference."""
 
 SIDES = (224, 448)
-"""Sides in pixels of the images whose tokens are counted."""
+"""Side lengths in pixels of the images whose tokens are counted."""
 _RED, _BLUE = (200, 30, 30), (30, 60, 200)
 _QUESTION = (
     "Which colour is most of the picture?\nA. red\nB. green\nC. blue\nD. white\n"
@@ -42,71 +42,71 @@ _QUESTION = (
 _OPEN = "Describe this picture."
 _TOKENS = 16
 _ROUNDING = 1e-3
-"""By how much log-probabilities of one answer may differ."""
+"""Tolerance for log-probabilities of the same answer."""
 _TIMED = 3
-"""Requests, one after the other, whose median is the latency."""
+"""Number of sequential requests; their median is the latency."""
 _AT_ONCE = 16
 _NOT_FOUND = "status 404"
 _WRITES = "not tried: it writes before it answers"
 _CHEAP = 2.0
-"""Seconds of a request beyond which no more are sent at once: what that would show is not worth the wait."""
+"""Slower requests are not sent in parallel: the result is not worth the wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerProbe:
-    """What one server can do."""
+    """The abilities of one server."""
 
     url: str
     problem: str = ""
-    """Why the model cannot be asked there; empty where it can."""
+    """Why the server is unusable; empty if it is usable."""
     engine: str = ""
-    """What the server calls the owner of the model; empty where it does not say."""
+    """The server's name for the owner of the model; empty if it gives none."""
     models: tuple[str, ...] = ()
-    """What it lists; many have no list."""
+    """The models it lists; many servers have no list."""
     learned: tuple[str, ...] = ()
-    """Parameters that it refuses, and what is sent instead, in words."""
+    """Parameters that it refuses and their replacement, in words."""
     ways: Mapping[str, str] = field(default_factory=dict)
-    """Each of ``WAYS`` with why it does not work; empty for one that does."""
+    """Each of ``WAYS`` with the reason why it fails; empty if it works."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelProbe:
-    """What was seen of a model."""
+    """The result of probing a model."""
 
     model: str
     backend: str
     revision: str = ""
-    """What is declared, or asked of the hub."""
+    """The declared revision, or the commit from the hub."""
     problem: str = ""
-    """Why no gate can be run on it; empty where one can."""
+    """Why it cannot be gated; empty if it can."""
     deployment: Mapping[str, Any] = field(default_factory=dict)
-    """What goes with every question, as the models file says it."""
+    """What the models file adds to every question."""
     servers: tuple[ServerProbe, ...] = ()
     answer: str = ""
-    """By which of ``WAYS`` choices are answered."""
+    """Which of ``WAYS`` is used for choices."""
     pictures: bool | None = None
-    """Whether images reach the model; None where nobody looked."""
+    """Whether images reach the model; None if not tested."""
     evidence: str = ""
-    """What shows it, in words."""
+    """The evidence for that, in words."""
     picture_tokens: Mapping[str, int] = field(default_factory=dict)
-    """Tokens of a prompt with one image beyond those of the same prompt without, by WIDTHxHEIGHT; empty where not counted."""
+    """Tokens that one image adds to a prompt, by WIDTHxHEIGHT; empty if tokens are not counted."""
     first_seconds: float | None = None
-    """Until the first answer: connections are opened, and weights are loaded."""
+    """Time to the first answer, including connecting and loading weights."""
     latency_seconds: float | None = None
-    """The median of a few requests, one after the other."""
+    """Median time of a few sequential requests."""
     at_once: int = 0
-    """Requests that were sent together; 0 where one takes too long for that."""
+    """Requests sent in parallel; 0 if a request takes too long for that."""
     at_once_seconds: float | None = None
     at_once_failed: int = 0
 
     @property
     def usable(self) -> bool:
-        """Whether a gate can be run on it."""
+        """Whether it can be gated."""
         return not self.problem
 
 
 def probe(ref: ModelRef, options: BackendOptions) -> ModelProbe:
-    """Returns what a model can do; loads its weights, or asks its servers."""
+    """Probes a model: loads its weights or contacts its servers."""
     backend = Guard(lambda: open_backend(ref, options), ref.name)
     servers: tuple[ServerProbe, ...] = ()
     seen = partial(ModelProbe, ref.name, ref.backend, ref.revision, deployment=ref.deployment)
@@ -163,7 +163,7 @@ async def _server(client: Client, ref: ModelRef, limit: float, tokens: LetterTok
 
 
 async def _problem(client: Client, limit: float, ask: Witness) -> str:
-    """Returns why a server does not answer a question about an image; empty where it does."""
+    """Returns why a server does not answer a question about an image; empty if it does."""
     about_picture = ask.messages(LETTERS_QUESTION)
     without = messages_of(Request(key="", images=(), text=ask.frame(LETTERS_QUESTION)))
     problem = ""
@@ -182,7 +182,7 @@ async def _problem(client: Client, limit: float, ask: Witness) -> str:
 
 
 def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
-    """Raises UnknownName where every server that lists models lists others, and says that it has none of this name."""
+    """Raises UnknownName if no server has the model and those with a list do not list it."""
     model = Served.of(ref.location).model
     listing = [server for server in servers if server.models]
     if listing and all(_NOT_FOUND in server.problem and model not in server.models for server in listing):
@@ -195,7 +195,7 @@ def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
 
 def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
     def ask(key: str, *images: NDArray[np.uint8], choices: tuple[str, ...] = OFFERED) -> Prediction:
-        """Returns the answer to a request that stands alone, as rounding depends on what is beside it."""
+        """Returns the answer to a single request, because rounding depends on the rest of a batch."""
         (answer,) = backend.infer([request(key, *images, choices=choices)])
         if answer.finish_reason == "error":
             question = ref.framed(_QUESTION if choices else _OPEN).splitlines()[0]
@@ -255,9 +255,9 @@ def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
 
 
 def _reach(asked: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]], tokens: Mapping[str, int]) -> tuple[bool, str]:
-    """Returns whether images reach a model, and what shows it.
+    """Returns whether images reach a model, and the evidence.
 
-    Of each question there are an answer about an image, another one about the same image, and those about others.
+    For each question there are two answers about the same image, and answers about other images.
     """
     counted = any(count > 0 for count in tokens.values())
     apart = [(_apart(first, again), max(_apart(first, other) for other in others)) for first, again, others in asked]
@@ -271,7 +271,7 @@ def _reach(asked: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]],
 
 
 def _apart(one: Prediction, other: Prediction) -> float:
-    """Returns by how much two answers differ: the log-probabilities of their letters where the words are the same."""
+    """Returns how much two answers differ: by log-probabilities of letters if their words are the same."""
     if (one.text, one.finish_reason) != (other.text, other.finish_reason) or one.logprobs.keys() != other.logprobs.keys():
         return math.inf
     pairs = [(value, other.logprobs[letter]) for letter, value in one.logprobs.items()]

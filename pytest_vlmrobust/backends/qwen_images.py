@@ -1,10 +1,10 @@
-"""Preprocessing of the Qwen2-VL family by table: the bits of the library's Pillow path, in a fraction of its time.
+"""Preprocessing of the Qwen2-VL family by table: identical bits to the library's Pillow path, in a fraction of its time.
 
 The library turns an image back and forth between Pillow and numpy, rescales it in float64, normalises it in float32, and cuts it
-into patches last, when it has become four times as large. Here Pillow resizes the image as there. What follows depends on
-nothing but one of 256 values and its channel, so it is looked up in a table that the library's own functions fill. Patches are
-cut, and wait for their batch, while a value is still one byte; numbers are looked up when the batch is put together. They are the
-same to the last bit, so that runs by either way share their answers.
+into patches last, when it is four times as large. Here Pillow resizes the image in the same way. All further steps depend
+only on one of 256 values and its channel, so they are looked up in a table filled by the library's own functions. Patches are
+cut, and wait for their batch, as bytes; numbers are looked up when the batch is built. They are the
+same to the last bit, so runs with either way share their answers.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 FAST, LIBRARY = "fast", "library"
 PREPROCESSING = (FAST, LIBRARY)
-"""What ``--vlm-preprocessing`` takes."""
+"""Values of ``--vlm-preprocessing``."""
 _SHARED_BY_THE_FAMILY = "Qwen2VLImageProcessorPil"
-"""The image processor of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and others: a class that resizes otherwise has another name."""
+"""The image processor of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and others; classes that resize differently have another name."""
 _PROBES = ((31, 45), (112, 140))
-"""Heights and widths of the images on which both ways are compared before this one is taken."""
+"""Heights and widths of the images on which both ways are compared before the table is used."""
 
 
 def accelerated(images: Any) -> Any:
-    """Returns an image processor that gives the bits of ``images`` faster; ``images`` itself where there is no such way.
+    """Returns a faster image processor with the same output as ``images``, or ``images`` itself if there is none.
 
-    Both are asked about two images first. Where they differ in a bit, as they might with another version of the library, or
-    where an image is refused, ``images`` is returned. The result may be called from several threads at once. It leaves to the
-    library what is not a Pillow image in RGB, and calls with settings of their own.
+    Both process two test images first. If they differ in a bit, which could happen with another version of the library, or
+    if one refuses an image, ``images`` is returned. The result is thread-safe. It passes to the
+    library everything that is not an RGB Pillow image, and calls with other settings.
     """
     kind: Any = type(images)
     if kind.__name__ != _SHARED_BY_THE_FAMILY or getattr(images, "backend", "") != "pil":
@@ -44,7 +44,7 @@ def accelerated(images: Any) -> Any:
 
 
 def preprocessing_of(images: Any) -> str:
-    """Returns which way an image processor goes: ``fast`` or ``library``."""
+    """Returns which way an image processor uses: ``fast`` or ``library``."""
     return FAST if getattr(images, "by_table", False) else LIBRARY
 
 
@@ -72,35 +72,35 @@ def _faster_kind(kind: Any) -> Any:
 
 
 def _flat(images: Any) -> list[Any]:
-    """Returns the images of one, of a list, or of a list of lists, as the library takes them."""
+    """Flattens an image, a list, or a list of lists, as the library accepts them."""
     if not isinstance(images, list | tuple):
         return [images]
     return [picture for part in images for picture in _flat(part)]
 
 
 def cuts_by_table(images: Any) -> bool:
-    """Whether :func:`patches_and_grids` makes of images what this image processor does, as it is set now."""
+    """Whether :func:`patches_and_grids` equals this image processor with its current settings."""
     return preprocessing_of(images) == FAST and bool(images.do_resize) and isinstance(images.resample, int)
 
 
 class Patches:
-    """The patches of one request's images, a byte for each value; the numbers that stand for them are looked up last.
+    """The patches of a request's images as bytes; their numbers are looked up last.
 
-    As numbers, with each image shown twice as to a model of videos, they would take eight times the memory while they wait.
+    As numbers, with each image doubled as a video frame pair, they would take eight times the memory.
     """
 
     __slots__ = ("planes", "table", "times")
 
     def __init__(self, planes: NDArray[np.uint8], table: NDArray[np.float32], times: int) -> None:
-        """Keeps the values of patches, of shape (3, patches, side * side), and the number that stands for each, (3, 256).
+        """Keeps the byte values of patches, shape (3, patches, side * side), and the table of numbers, shape (3, 256).
 
-        A model of videos is shown an image ``times`` times in a row.
+        Each image is repeated ``times`` times as video frames.
         """
         self.planes, self.table, self.times = planes, table, times
 
     @classmethod
     def joined(cls, parts: Sequence[Patches]) -> Patches:
-        """Returns the patches of several requests to one model, one after the other."""
+        """Returns the patches of several requests as one object."""
         import numpy as np
 
         first = parts[0]
@@ -111,16 +111,16 @@ class Patches:
 
     @property
     def width(self) -> int:
-        """How many numbers a patch has."""
+        """Numbers per patch."""
         return int(self.planes.shape[0] * self.times * self.planes.shape[2])
 
     @property
     def nbytes(self) -> int:
-        """How much memory the numbers take, in the batch that these patches become part of."""
+        """Memory of the numbers in a batch."""
         return len(self) * self.width * int(self.table.itemsize)
 
     def on(self, device: str, dtype: torch.dtype) -> torch.Tensor:
-        """Returns the numbers on a device, shape (patches, width), rounded to ``dtype``; only bytes travel there."""
+        """Returns the numbers on a device, shape (patches, width), rounded to ``dtype``; only bytes are transferred."""
         import torch
 
         table = torch.from_numpy(self.table).to(device).to(dtype)
@@ -129,7 +129,7 @@ class Patches:
         return found[:, :, None].expand(-1, -1, self.times, -1).reshape(len(self), self.width)
 
     def write(self, numbers: NDArray[np.float32]) -> None:
-        """Fills an array of shape (patches, width); Python's interpreter lock is free for most of it."""
+        """Fills an array of shape (patches, width), mostly without the interpreter lock."""
         import cv2
 
         channels, count, pixels = self.planes.shape
@@ -152,7 +152,7 @@ def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> tu
     counts = [height // side * (width // side) for height, width in sizes]
     planes, start = np.empty((3, sum(counts), side * side), np.uint8), 0
     for image, (height, width), count in zip(images, sizes, counts, strict=True):
-        fits = image.shape[:2] == (height, width)  # Pillow would copy it
+        fits = image.shape[:2] == (height, width)  # Pillow would copy the image
         resized = image if fits else np.asarray(Image.fromarray(image).resize((width, height), processor.resample))
         _cut(planes[:, start : start + count], resized, side, merged)
         start += count
@@ -161,7 +161,7 @@ def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> tu
 
 
 def _cut(planes: NDArray[np.uint8], image: NDArray[np.uint8], side: int, merged: int) -> None:
-    """Cuts an image into patches; Python's interpreter lock is free for most of it.
+    """Cuts an image into patches, mostly without the interpreter lock.
 
     Args:
         planes: of one image, shape (3, patches, side * side), to be filled.
@@ -179,7 +179,7 @@ def _cut(planes: NDArray[np.uint8], image: NDArray[np.uint8], side: int, merged:
 
 
 def _table(processor: Any) -> NDArray[np.float32]:
-    """Returns what rescaling and normalising make of each value of each channel, shape (3, 256), by the library's functions."""
+    """Returns the rescaled and normalised number of each value of each channel, shape (3, 256), by the library's functions."""
     factor = processor.rescale_factor if processor.do_rescale else None
     normal = (tuple(processor.image_mean), tuple(processor.image_std)) if processor.do_normalize else None
     return _table_as_set(processor, factor, normal)
@@ -187,7 +187,7 @@ def _table(processor: Any) -> NDArray[np.float32]:
 
 @functools.lru_cache(maxsize=8)
 def _table_as_set(processor: Any, factor: float | None, normal: tuple[tuple[float, ...], ...] | None) -> NDArray[np.float32]:
-    """Returns the table of a processor with these settings: to make it takes a third as long as to cut an image."""
+    """Returns the cached table for these settings: building it takes a third of the time of cutting an image."""
     import numpy as np
 
     values: Any = np.tile(np.arange(256, dtype=np.uint8), (3, 1, 1))
@@ -199,7 +199,7 @@ def _table_as_set(processor: Any, factor: float | None, normal: tuple[tuple[floa
 
 
 def _agree(images: Any, faster: Any) -> bool:
-    """Whether two image processors make the same of images that hold all values, to the last bit; not where one is refused."""
+    """Whether two image processors give identical bits for images with all values; False if one refuses an image."""
     import numpy as np
     from PIL import Image
 
@@ -208,7 +208,7 @@ def _agree(images: Any, faster: Any) -> bool:
         picture = Image.fromarray(values.astype(np.uint8).reshape(height, width, 3))
         try:
             expected, found = (each(picture, return_tensors="np") for each in (images, faster))
-        except ValueError:  # as one does that is not to resize
+        except ValueError:  # such as a processor that does not resize
             return False
         bits = [{name: (part.shape, part.dtype, part.tobytes()) for name, part in made.items()} for made in (expected, found)]
         if bits[0] != bits[1]:

@@ -1,7 +1,7 @@
 """The backend that runs weights on a Ray cluster: actors host the backend that would otherwise run in this process.
 
-A request is put into Ray's object store once and handed to the actor that has the least to do. Ray starts the process of a lost
-actor again, wherever there is room. Nothing but this process writes to the store of answers.
+A request is put into Ray's object store once and sent to the actor with the least to do. Ray restarts the process of a lost
+actor wherever there is room. Only this process writes to the store of answers.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from .contract import Backend, BackendOptions, Cluster, Prepared, Traits, accept
 from .devices import device_class, device_for
 
 _TRIES = 2
-"""Actors that a batch may lose before its requests are asked one by one, and that a request alone may lose."""
+"""How many actors a batch may lose before its requests are sent one by one, and how many a single request may lose."""
 _LOST_IN_A_ROW = 8
-"""Actors that may be lost without an answer between them; more would not be bad luck."""
+"""How many actors in a row may be lost without an answer; more is not bad luck."""
 _PLACED_WITHIN = 300.0
-"""Seconds that a run waits for a place on the cluster while it has no actor at all."""
+"""Seconds that a run without any actor waits for room on the cluster."""
 _LOOK_SECONDS = 1.0
 _OF_LOADED = ("batches", "failed_batches", "loaded")
-"""What a backend says about weights that it loaded: the one in this process loads none."""
+"""Description keys that only a backend with loaded weights has."""
 
 Open: TypeAlias = Callable[[ModelRef, BackendOptions], Backend]
 
 
 class Host:
-    """What runs in an actor: the backend of one model, opened there by its name.
+    """The code in an actor: the backend of one model, opened there by its name.
 
-    What goes wrong on purpose comes back in words: an exception would have to be the same class on both sides.
+    Expected errors are returned as text: an exception would need the same class on both sides.
     """
 
     def __init__(self, opening: Callable[[], Backend], expected: Mapping[str, Any]) -> None:
@@ -50,7 +50,7 @@ class Host:
         self._backend: Any = None
 
     def look(self) -> str:
-        """Opens the backend; returns why this actor cannot answer as the process that asks it."""
+        """Opens the backend; returns why this actor cannot answer like the calling process, or an empty text."""
         try:
             backend = self._opening()
             there, here = dict(backend.fingerprint()), self._expected
@@ -62,32 +62,32 @@ class Host:
         return f"its node would answer as another model, for {'; '.join(parts)}" if parts else ""
 
     def infer(self, *requests: Request) -> tuple[list[Prediction], str]:
-        """Returns one prediction per request, and why the model is lost where it is."""
-        if self._backend is None and (problem := self.look()):  # Ray started this process while no batch was on its way
+        """Returns one prediction per request, and why the model was lost, if it was."""
+        if self._backend is None and (problem := self.look()):  # Ray started this process while no batch was in flight
             return [], problem
         traits = traits_of(self._backend)
         try:
-            if traits.prepare and traits.infer_prepared:  # one batch is prepared while another one is computed
+            if traits.prepare and traits.infer_prepared:  # one batch is prepared while another is computed
                 return traits.infer_prepared([traits.prepare(request) for request in requests]), ""
             return self._backend.infer(requests), ""
         except VlmRobustError as error:
             return [], str(error)
 
     def describe(self) -> dict[str, Any]:
-        """Returns what the hosted backend says about itself."""
+        """Returns the description of the hosted backend."""
         return dict(self._backend.describe())
 
 
 @dataclass(eq=False)
 class Actor:
-    """One actor; Ray gives it a new process where that is lost."""
+    """One actor; Ray gives it a new process if it loses its process."""
 
     number: int
     handle: Any
     placed: Any = None
-    """The future that has a result once its process has a place on the cluster."""
+    """A future that completes once its process runs on the cluster."""
     looked: Any = None
-    """The future of what its process sees of the model: another one for each process."""
+    """The future of its check of the model; each process has a new one."""
     ready: bool = False
     in_flight: int = 0
 
@@ -99,30 +99,30 @@ class Actor:
 
 
 class Lost(Exception):
-    """An actor did not answer a batch, and its process is gone."""
+    """An actor did not answer a batch because its process died."""
 
 
 class RayBackend:
-    """One model on the actors of a Ray cluster, each of which loads its weights at its first inference."""
+    """One model on the actors of a Ray cluster; each actor loads the weights at its first inference."""
 
     def __init__(self, ref: ModelRef, options: BackendOptions, cluster: Cluster, open_backend: Open) -> None:
-        """Connects to nothing yet; ``open_backend`` opens what actors host, from its registered name."""
+        """Connects to nothing yet; ``open_backend`` opens the hosted backend by its registered name."""
         self.ref, self._options, self._cluster, self._opener = ref, options, cluster, open_backend
         self._hosted = open_backend(ref, options)
-        """In this process it says what determines answers, and never loads weights."""
+        """Gives the fingerprint in this process; it never loads weights here."""
         self._depth = 2 if traits_of(self._hosted).prepare else 1
-        """Batches of an actor: one that it computes, and one that it prepares meanwhile."""
+        """Batches per actor: one in computation and one in preparation."""
         self._changed = threading.Condition()
         self._opening = threading.Lock()
         self._actors: list[Actor] = []
         self._lost = self._lost_in_a_row = 0
         self._answers: Counter[str] = Counter()
         self._loaded: dict[str, Any] = {}
-        """What the first actor said about the model once it was loaded."""
+        """The description by the first actor after loading."""
         self._problem = ""
-        """Why the last actor that is gone is gone."""
+        """Why the last actor was lost."""
         self._alive_at = 0.0
-        """When, by the monotonic clock, there last was an actor."""
+        """Monotonic time when an actor was last alive."""
         self._given_up = False
         if not options.offline and importlib.util.find_spec("ray") is None:
             raise MissingExtra("--vlm-engine ray", "ray", extra="ray")
@@ -134,7 +134,7 @@ class RayBackend:
 
     @property
     def traits(self) -> Traits:
-        """What the hosted backend says that needs no weights; as many batches may be in flight as ready actors take."""
+        """The traits of the hosted backend that need no weights; ready actors set how many batches may be in flight."""
         if self._actors:
             self._look()
         hosted, ready = traits_of(self._hosted), sum(actor.ready for actor in self._actors)
@@ -145,19 +145,19 @@ class RayBackend:
             prepare=self.prepare,
             infer_prepared=self.infer_prepared,
             seen_size=hosted.seen_size,
-            check=lambda: "",  # actors are looked at before they are asked, and weights in memory do not change
+            check=lambda: "",  # actors are checked before use, and loaded weights do not change
             give_up=self.give_up,
         )
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns that of the hosted backend: an answer is the same one wherever it was computed.
+        """Returns the fingerprint of the hosted backend: answers do not depend on where they were computed.
 
-        Actors whose node has another one, by its files, its libraries or its device, are not asked.
+        Actors with another fingerprint, by files, libraries or device of their node, are not used.
         """
         return self._hosted.fingerprint()
 
     def describe(self) -> dict[str, Any]:
-        """Returns what the manifest says about this model; what is known of actors is under ``loaded``."""
+        """Returns the model's entry in the manifest; facts about actors are under ``loaded``."""
         known = {key: value for key, value in self._hosted.describe().items() if key not in _OF_LOADED}
         with self._changed:
             ran = {"engine": "ray", "answers_by_actor": dict(self._answers), "actors_lost": self._lost}
@@ -168,7 +168,7 @@ class RayBackend:
         return self.infer_prepared([self.prepare(request) for request in requests])
 
     def prepare(self, request: Request) -> Prepared:
-        """Returns a request that is in Ray's object store, from which any actor takes it."""
+        """Puts a request into Ray's object store, where any actor can read it."""
         if why := malformed(request):
             return Prepared(request, failure=why)
         self._open()
@@ -188,15 +188,15 @@ class RayBackend:
         self._end_actors()
 
     def close(self) -> None:
-        """Ends the actors, and with them frees the weights; the connection to the cluster ends with this process."""
+        """Ends the actors, which frees the weights; the connection to the cluster ends with this process."""
         self._end_actors()
         self._given_up, self._lost_in_a_row, self._problem = False, 0, ""
         self._hosted.close()
 
-    # A batch: asked as a whole, then one by one.
+    # A batch: sent as a whole, then one by one.
 
     def _asked(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        """Returns the answers to a batch. What loses actors time after time is a failed request, and spoils no other."""
+        """Returns the answers to a batch. A request that keeps losing actors fails alone."""
         why = ""
         for _ in range(_TRIES):
             try:
@@ -208,14 +208,14 @@ class RayBackend:
         return [failed_prediction(f"{quantity(_TRIES, 'actor')} that were asked this alone were lost: {why}")]
 
     def _answered(self, inputs: Sequence[Any]) -> list[Prediction]:
-        """Returns the answers of one actor; raises :class:`Lost` where it gives none."""
+        """Returns the answers of one actor; raises :class:`Lost` without an answer."""
         import ray
 
         actor = self._borrowed()
         looked = actor.looked
         try:
             predictions, problem = ray.get(actor.handle.infer.remote(*inputs))
-            if problem and not self._answers:  # the model does not load: it would not in another actor either
+            if problem and not self._answers:  # a model that does not load here would not load in another actor
                 raise BackendError(problem)
             if problem:
                 ray.kill(actor.handle, no_restart=False)
@@ -239,7 +239,7 @@ class RayBackend:
     # Actors.
 
     def _borrowed(self) -> Actor:
-        """Returns the actor with the least in flight, and counts a batch for it; waits where all have enough."""
+        """Returns the actor with the least in flight and counts a batch for it; waits if all are busy."""
         self._open()
         while True:
             self._look()
@@ -278,7 +278,7 @@ class RayBackend:
             )
 
     def _look(self, seconds: float = 0.0) -> None:
-        """Makes an actor ready whose node is seen to have the same model in the same environment; ends any other."""
+        """Admits actors whose node has the same model and environment; ends any other."""
         import ray
 
         with self._changed:
@@ -301,7 +301,7 @@ class RayBackend:
                 ray.kill(actor.handle)
 
     def _lose(self, actor: Actor, looked: Any, problem: str) -> Lost:
-        """Notes that the process of an actor is lost, once however many batches it takes with it."""
+        """Records the loss of an actor's process, once for all its batches."""
         with self._changed:
             if actor.looked is looked and actor in self._actors:
                 self._lost += 1
@@ -330,7 +330,7 @@ class RayBackend:
     def _connect(self) -> None:
         import ray
 
-        if ray.is_initialized():  # by another model of this run, or by whoever called pytest
+        if ray.is_initialized():  # by another model of this run, or by the caller of pytest
             return
         try:
             with warnings.catch_warnings():
@@ -341,7 +341,7 @@ class RayBackend:
             raise BackendError(f"there is no Ray cluster {where}: {_in_words(error)}. Look at 'ray status'") from error
 
     def _resources(self) -> dict[str, float]:
-        """Returns what Ray reserves for each actor; without a GPU device no GPU."""
+        """Returns the resources that Ray reserves per actor; no GPU if the device is none."""
         on_gpu = device_class(self._device) == "cuda"
         return {"CPU": float(self._cluster.cpus)} | ({"GPU": float(self._cluster.gpus)} if on_gpu else {})
 
@@ -350,11 +350,11 @@ class RayBackend:
 
     @property
     def _device(self) -> str:
-        """The device of every actor: what ``auto`` stands for is decided here, so that it is in the fingerprint."""
+        """The device of every actor: ``auto`` is resolved here, so that it is in the fingerprint."""
         return device_for(self._options.device)
 
     def _places(self) -> int:
-        """Returns how many actors the nodes have room for, whatever else runs there."""
+        """Returns how many actors fit on the nodes, ignoring other work there."""
         import ray
 
         asked = self._resources()
@@ -369,7 +369,7 @@ class RayBackend:
             num_cpus=needs["CPU"],
             num_gpus=needs.get("GPU", 0),
             max_restarts=-1,
-            max_task_retries=0,  # a batch that loses one process after the other is asked request by request
+            max_task_retries=0,  # a batch that keeps losing processes is sent request by request
             max_concurrency=self._depth,
             scheduling_strategy="SPREAD",
         )(Host)
@@ -398,6 +398,6 @@ class RayBackend:
 
 
 def _in_words(error: Exception) -> str:
-    """Returns the line of Ray's message that says what happened: the first one, or the last one of a traceback."""
+    """Returns the informative line of Ray's message: the first line, or the last one of a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return on_one_line(lines[-1 if "ray::" in lines[0] else 0])

@@ -1,4 +1,4 @@
-"""Replicas: where the next request goes, how many are in flight, and what happens to one that gets no answer."""
+"""Replicas: where the next request goes, how many are in flight, and what happens to failed requests."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ Client = TypeVar("Client")
 Answer = TypeVar("Answer")
 
 START, MOST = 4, 64
-"""Requests in flight at one replica: to begin with, and at most."""
+"""Requests in flight at one replica: at first, and at most."""
 _TRIES = {"busy": 8, "overloaded": 8, "faulty": 4, "broken": 4, "slow": 2, "refused": 1}
-"""How often a request is tried at most, by what is wrong; where no replica can be reached, the time decides."""
+"""Most tries of a request by kind of failure; if no replica is reachable, only the time limit counts."""
 _MAYBE_DOWN = frozenset({"overloaded", "faulty", "broken"})
-"""Failures of one request alone, or of all: a proxy answers like this while the server behind it is down."""
+"""Failures that may concern all requests: a proxy answers like this while the server behind it is down."""
 _MOST_LIMITS = 3
-"""Time limits, one after the other, after which a server is not asked again; fewer may be one request that hangs by itself."""
+"""Consecutive timeouts after which a server is not used again; fewer may be a single stuck request."""
 _FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_REST = 0.5, 30.0, 10.0
-"""Seconds before another try of a request, and before a replica that is out of reach is tried again.
+"""Seconds before a request is retried, and before an unreachable replica is tried again.
 
-Each is twice as long as the one before it."""
+Each pause is twice as long as the one before."""
 _ADVICE = "Look at the server, and start the run again: answers already given are in the store"
 _LONGEST_AMONG_ANSWERS = 4.0
-"""The longest pause of a request that fails while the same server answers others: that is no outage to wait for."""
+"""The longest pause of a request that fails while its server answers others: then there is no outage to wait for."""
 
 
 class Failure(Exception):
-    """A request got no answer.
+    """A request without an answer.
 
     Kinds: ``busy`` (the server asks for fewer requests), ``overloaded`` (it cannot take it now), ``faulty`` (it failed, or its
     reply cannot be read), ``broken`` (the connection broke off), ``slow`` (no answer in time), ``unreachable`` (it is down) and
-    ``refused`` (it will not answer this request). ``limits`` counts the time limits that passed, one after the other.
+    ``refused`` (it will not answer this request). ``limits`` counts consecutive timeouts.
     """
 
     def __init__(self, kind: str, reason: str, retry_after: float | None = None, *, limits: int = 0) -> None:
@@ -50,21 +50,21 @@ class Failure(Exception):
 
 @dataclass(slots=True)
 class Window:
-    """How many requests may be in flight: one more after each full window of successes, half as many after a sign of overload."""
+    """How many requests may be in flight: plus 1 after a full window of successes, half after a sign of overload."""
 
     size: int = START
     epoch: int = 0
-    """Counts halvings: requests that were sent before one tell nothing new when they fail as well."""
+    """Counts halvings: failures of requests sent before the last halving are no new sign."""
     _successes: int = 0
 
     def succeeded(self) -> None:
-        """Notes an answer."""
+        """Records an answer."""
         self._successes += 1
         if self._successes >= self.size:
             self.size, self._successes = min(MOST, self.size + 1), 0
 
     def overloaded(self, epoch: int) -> None:
-        """Notes that a request failed that was sent in this epoch."""
+        """Records the failure of a request sent in this epoch."""
         if epoch == self.epoch:
             self.size, self.epoch, self._successes = max(1, self.size // 2), self.epoch + 1, 0
 
@@ -78,38 +78,38 @@ class Replica(Generic[Client]):
     window: Window = field(default_factory=Window)
     in_flight: int = 0
     admitted: bool = False
-    """Whether it was seen to serve the model that is asked; one that was out of reach is looked at again."""
+    """Whether it was shown to serve the right model; an unreachable replica is checked again."""
     refused: str = ""
-    """Why it is never asked again: it serves another model, or it does not answer."""
+    """Why it is never used again: it serves another model, or does not answer."""
     rests_until: float = 0.0
-    """The time, by the monotonic clock, before which it is not asked."""
+    """Monotonic time before which it is not used."""
     pause: float = _FIRST_PAUSE
-    """How long it rests when it is out of reach once more."""
+    """How long it rests when it is unreachable again."""
     limits_passed: int = 0
-    """How many time limits it let pass, one after the other, since its last answer to a request."""
+    """Consecutive timeouts since its last answer."""
     answers: int = 0
     failures: int = 0
     answered_at: float = 0.0
-    """When it last answered a request or a health check, by the monotonic clock."""
+    """Monotonic time of its last answer to a request or a health check."""
     health: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held during a health check: those who wait for it use its result."""
+    """Held during a health check; waiting requests use its result."""
 
     def is_free(self, now: float) -> bool:
-        """Whether it may be asked now; one that is not admitted answers to one request alone, which looks at it first."""
+        """Whether it may be used now. One that is not admitted takes a single request, which checks it first."""
         limit = self.window.size if self.admitted else 1
         return not self.refused and now >= self.rests_until and self.in_flight < limit
 
     def rest(self, seconds: float) -> None:
-        """Does not ask it for some seconds."""
+        """Pauses it for some seconds."""
         self.rests_until = max(self.rests_until, time.monotonic() + seconds)
 
 
 class Replicas(Generic[Client]):
-    """Sends each request to the replica with the least in flight, and tries again where that may help.
+    """Sends each request to the replica with the least in flight, and retries where that may help.
 
-    All of it runs on one event loop in a thread of its own, although callers block: a coroutine can be given up at its time limit
-    whatever the server does meanwhile, also where it sends one byte a minute, which no time limit of a socket ends. And what
-    64 requests in flight share needs no locks.
+    Everything runs on one event loop in its own thread, although callers block: a coroutine can be cancelled at its time limit
+    whatever the server does, even if it sends one byte a minute, which no socket timeout ends. And state shared by
+    64 requests in flight needs no locks.
     """
 
     def __init__(
@@ -126,30 +126,30 @@ class Replicas(Generic[Client]):
         self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Condition()
         self._replied = 0.0
-        """When the last reply of any kind came."""
+        """Time of the last reply of any kind."""
         self._failing_since: float | None = None
-        """When the first request was sent, since that reply, that got none."""
+        """Time of the first unanswered request since that reply."""
         self._lost = ""
         self._admitting = asyncio.Lock()
-        """Held while a replica is looked at: the first one shows which model it is, and the others are compared with it."""
+        """Held while a replica is checked: the first one shows the model, and the others are compared with it."""
         self._given_up = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="vlm-requests", daemon=True)
         self._thread.start()
 
     @property
     def window(self) -> int:
-        """How many requests may be in flight by now."""
+        """How many requests may be in flight now."""
         return max(1, sum(replica.window.size for replica in self.all if replica.admitted))
 
     def submit(self, call: Callable[[Replica[Client]], Awaitable[Answer]], key: str) -> Future[Answer]:
         """Returns the future answer to a request; ``call`` asks one replica, and ``key`` names the request.
 
-        The future raises :class:`Failure` where the request gets no answer, and BackendError where no request does.
+        The future raises :class:`Failure` if this request gets no answer, and BackendError if no request does.
         """
         return asyncio.run_coroutine_threadsafe(self._answered(call, key), self._loop)
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Returns what a coroutine returns that runs where requests are sent; raises what it raises."""
+        """Runs a coroutine on the event loop of the requests; returns its result or raises its error."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -158,7 +158,7 @@ class Replicas(Generic[Client]):
             raise
 
     async def open(self) -> None:
-        """Looks at every replica, and waits until one can be asked; the others are tried again later."""
+        """Checks every replica and waits until one is usable; the others are tried again later."""
         self._require_wanted()
         self._require_any()
         health = zip(self.all, await self._health(*self.all), strict=True)
@@ -173,7 +173,7 @@ class Replicas(Generic[Client]):
         for replica, failure in failures.items():
             if not replica.refused:
                 self._notice(_is_down(replica, failure))
-        waiting = [asyncio.create_task(self._reach()) for _ in self.all]  # one that hangs keeps nobody from the others
+        waiting = [asyncio.create_task(self._reach()) for _ in self.all]  # a replica that hangs does not block the others
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             await done.pop()
@@ -187,13 +187,13 @@ class Replicas(Generic[Client]):
             pass
 
     def give_up(self) -> None:
-        """Ends whatever is in flight, and what begins later: whoever waits for it gets a CancelledError."""
+        """Cancels all requests, also later ones; their callers get a CancelledError."""
         self._given_up = True
-        with contextlib.suppress(RuntimeError):  # it was closed meanwhile
+        with contextlib.suppress(RuntimeError):  # closed meanwhile
             self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(self._loop)])
 
     def close(self, close: Callable[[Client], Awaitable[None]]) -> None:
-        """Gives up what is in flight, closes the clients, and ends the thread."""
+        """Cancels requests in flight, closes the clients and ends the thread."""
         self.run(self._ended(close))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -209,12 +209,12 @@ class Replicas(Generic[Client]):
                 await close(replica.client)
 
     async def _health(self, *replicas: Replica[Client]) -> list[BaseException | None]:
-        """Returns what the health check of each replica raises; all are checked at once."""
+        """Returns the error of each replica's health check; all are checked at once."""
         checks = (within(self._limit, self._health_check(replica)) for replica in replicas)
         return await asyncio.gather(*checks, return_exceptions=True)
 
     async def _look_at(self, replica: Replica[Client], health: BaseException | None) -> Failure | None:
-        """Admits a replica if it can be, by what its health check raised; returns why not."""
+        """Admits a replica by the result of its health check, or returns why not."""
         try:
             if health is not None:
                 raise health
@@ -258,7 +258,7 @@ class Replicas(Generic[Client]):
 
     @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[Replica[Client]]:
-        """Gives an admitted replica, with one more request in flight; waits until there is one."""
+        """Yields an admitted replica with one more request in flight; waits until there is one."""
         while True:
             replica = await self._chosen()
             try:
@@ -271,7 +271,7 @@ class Replicas(Generic[Client]):
                     self._changed.notify_all()
 
     async def _chosen(self) -> Replica[Client]:
-        """Returns the free replica with the least in flight, and counts a request for it; waits where none is free."""
+        """Returns the free replica with the least in flight and counts a request for it; waits if none is free."""
         async with self._changed:
             while True:
                 self._require_any()
@@ -286,7 +286,7 @@ class Replicas(Generic[Client]):
                         await self._changed.wait()
 
     def _require_wanted(self) -> None:
-        """Raises CancelledError for what was given up before it began, when there was nothing to end yet."""
+        """Raises CancelledError for requests that start after they were given up."""
         if self._given_up:
             raise asyncio.CancelledError
 
@@ -298,7 +298,7 @@ class Replicas(Generic[Client]):
             raise BackendError(self._lost)
 
     async def _sent(self, replica: Replica[Client], call: Callable[[Replica[Client]], Awaitable[Answer]]) -> Answer:
-        """Sends a request to a replica, and notes what its answer tells about it."""
+        """Sends a request to a replica and records what the answer says about the replica."""
         began, epoch = time.monotonic(), replica.window.epoch
         try:
             answer = await within(self._limit, call(replica))
@@ -315,7 +315,7 @@ class Replicas(Generic[Client]):
             return answer
 
     async def _returns(self, replica: Replica[Client]) -> bool:
-        """Looks at a replica that was out of reach; returns whether it can be asked again."""
+        """Checks a replica that was unreachable; returns whether it is usable again."""
         began, epoch = time.monotonic(), replica.window.epoch
         try:
             failure = await self._look_at(replica, *await self._health(replica))
@@ -323,16 +323,16 @@ class Replicas(Generic[Client]):
             self._notice(f"{replica.url} is no longer asked: {error}")
             return False
         if failure:
-            if failure.kind != "slow":  # whose time limits are counted
+            if failure.kind != "slow":  # timeouts are counted elsewhere
                 self._note(replica, Failure("unreachable", failure.reason), began, epoch)
             return False
         self._notice(f"{replica.url} answers again")
         return True
 
     async def _check(self, replica: Replica[Client], began: float) -> None:
-        """Finds out whether a replica is down, or failed only on the request that it was sent at ``began``.
+        """Finds out whether a replica is down or failed only on the request sent at ``began``.
 
-        A replica that answered anything since then is not down. Any other has to answer a health check, or it is out of reach.
+        A replica that answered anything since then is not down. Any other has to pass a health check, or counts as unreachable.
         """
         async with replica.health:
             if not replica.admitted or replica.answered_at > began:
@@ -356,7 +356,7 @@ class Replicas(Generic[Client]):
         if failure.kind in ("busy", "overloaded"):
             replica.rest(min(failure.retry_after or 0.0, self._limit))
         if failure.kind in ("busy", "refused"):
-            self._note_reply()  # it answers, if not as it should
+            self._note_reply()  # it answers, even if with an error
         if failure.kind != "unreachable":
             return
         now = time.monotonic()
@@ -373,7 +373,7 @@ class Replicas(Generic[Client]):
                 one.rest(_LONGEST_PAUSE)
 
     def _count_limits(self, replica: Replica[Client], failure: Failure, epoch: int) -> None:
-        """Counts a time limit that a replica let pass, once for requests in flight together; after some it is asked no more."""
+        """Counts a timeout of a replica, once for requests in flight together; after some it is not used again."""
         if not failure.limits or epoch != replica.window.epoch or replica.refused:
             return
         replica.limits_passed += failure.limits
@@ -396,7 +396,7 @@ def _is_down(replica: Replica[Any], failure: Failure) -> str:
 
 
 async def persistently(call: Callable[[], Awaitable[Answer]], key: str, limit: float) -> Answer:
-    """Returns what a call to one server returns, which is tried again where that may help."""
+    """Calls one server and retries where that may help."""
     tries: Counter[str] = Counter()
     while True:
         try:
@@ -408,7 +408,7 @@ async def persistently(call: Callable[[], Awaitable[Answer]], key: str, limit: f
 
 
 async def _wait_after(failure: Failure, key: str, tries: Counter[str], limit: float, longest: float = _LONGEST_PAUSE) -> None:
-    """Counts a failure, and waits before the request is tried again."""
+    """Counts a failure and waits before the retry."""
     tries[failure.kind] += 1
     count, most = tries[failure.kind], _TRIES.get(failure.kind)
     if most is not None and count >= most:
@@ -417,14 +417,14 @@ async def _wait_after(failure: Failure, key: str, tries: Counter[str], limit: fl
         reason = f"{failure.reason}, and the server wants to be asked again only after {failure.retry_after:.0f} s"
         raise Failure(failure.kind, reason)
     if failure.kind == "unreachable":
-        return  # that replica rests, and others may be free
-    spread = 0.5 + derive_seed(0, key, str(tries.total())) / 2**64  # so that those that failed together part
+        return  # this replica rests; others may be free
+    spread = 0.5 + derive_seed(0, key, str(tries.total())) / 2**64  # so that requests that failed together do not retry together
     pause = min(longest, _FIRST_PAUSE * 2 ** (count - 1)) * spread
     await asyncio.sleep(max(pause, failure.retry_after or 0.0))
 
 
 async def within(seconds: float, call: Awaitable[Answer]) -> Answer:
-    """Returns what a call returns."""
+    """Returns the result of a call within a time limit."""
     try:
         async with asyncio.timeout(seconds):
             return await call

@@ -1,4 +1,4 @@
-"""From what the user typed after ``--vlm`` to a ModelRef, and from that to a backend."""
+"""From the text after ``--vlm`` to a ModelRef, and from that to a backend."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .identity import IdentifiedBackend, base_of, is_adapter, missing_parts
 from .models_file import PUBLISHED, check_dtype, read_models
 from .served import read_typed, without_secrets
 
-# Models that can be asked for by a short name.
+# Models with a short name.
 
 
 MODELS: Registry[Callable[[], ModelRef]] = Registry("model", "models")
-"""What makes the models that installed packages bring; ``tiny`` is that of the demo."""
+"""Models of installed packages; ``tiny`` comes from the demo."""
 
 
 def names() -> list[str]:
@@ -41,9 +41,9 @@ ORDER = (
 )
 
 ORACLES = Path(__file__).parent / "oracles"
-"""Scripted models with declared faults that come with the package."""
+"""Folder of the scripted models that ship with the package."""
 ORACLE = "oracle"
-"""The folder, as it is typed, of the scripted models that come with the package."""
+"""The name of that folder on the command line."""
 _SCHEMES = ("openai", "scripted")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
@@ -51,17 +51,17 @@ _LOCAL_START = (".", "/", "~", os.sep)
 
 
 def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = None, answer: str = "") -> ModelRef:
-    """Returns the model called ``name``; reads the models file and looks at directories, but opens no weights.
+    """Returns the model called ``name``; reads the models file and lists directories, but opens no weights.
 
     Args:
-        name: What stands after ``--vlm``.
+        name: The text after ``--vlm``.
         models_file: The user's registry of models, or None.
         dtype: Overrides the model's own dtype when given.
         answer: Overrides how the model answers a choice when given, one of ``ANSWERS``.
 
     Raises:
-        UnknownName: nothing answers to ``name``; the message gives the order of the look-up.
-        ModelError: something does, and cannot be used as it is.
+        UnknownName: no model has this name; the message gives the order of the look-up.
+        ModelError: the model exists but cannot be used.
     """
     own = read_models(models_file) if models_file else {}
     scheme, colon, rest = name.partition(":")
@@ -76,14 +76,14 @@ def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = N
     ref = _with_base(ref) if ref.backend == "transformers" and not ref.adapter else ref
     ref = ref if dtype is None else dataclasses.replace(ref, dtype=check_dtype(dtype, "--vlm-dtype"))
     ref = dataclasses.replace(ref, answer=answer) if answer else ref
-    generation_for(ref)  # refuses letters of a model that writes first
+    generation_for(ref)  # raises if a model that reasons first is to answer by letters
     return ref
 
 
 def model_id(name: str) -> str:
-    """Returns the short name of a model for test ids, from the text after ``--vlm`` alone; nothing is opened.
+    """Returns the short name of a model for test ids from the text after ``--vlm``; opens nothing.
 
-    A declared revision is no part of it: the next one is compared with this one under the same name.
+    A declared revision is not part of it, so that revisions are compared under one name.
 
     >>> model_id("Qwen/Qwen2-VL-2B-Instruct"), model_id("openai:http://localhost/v1#my model@2"), model_id("scripted:a/b.yaml")
     ('Qwen2-VL-2B-Instruct', 'my-model', 'b')
@@ -121,7 +121,7 @@ def _shown(name: str) -> str:
 
 
 def _scheme_meant(name: str) -> str:
-    """Returns the scheme that is nearest to the one of a name; empty where it has none, or none is near."""
+    """Returns the scheme that is most like the scheme of a name; empty without a scheme or a near match."""
     scheme, colon, _ = name.partition(":")
     return did_you_mean(scheme, [f"{known}:" for known in _SCHEMES]) if colon else ""
 
@@ -154,7 +154,7 @@ def _scripted(name: str, file: str) -> ModelRef:
 
 
 def oracles() -> list[str]:
-    """Returns the names of the scripted models with declared faults that come with the package."""
+    """Returns the names of the scripted models that ship with the package."""
     return sorted(path.stem for path in ORACLES.glob("*.yaml"))
 
 
@@ -170,7 +170,7 @@ def _by_place(name: str) -> ModelRef | None:
         return ModelRef(name=model_id(name), backend="transformers", location=str(folder.resolve()))
     if "://" in name:
         raise ModelError(f"--vlm {without_secrets(name)!r}: a URL alone names no model. {ORDER}.{_scheme_meant(name)}")
-    if name.startswith(_LOCAL_START) or name.endswith(("/", os.sep)) or name.count("/") > 1:  # written as a path
+    if name.startswith(_LOCAL_START) or name.endswith(("/", os.sep)) or name.count("/") > 1:  # looks like a path
         raise ModelError(f"--vlm {name!r}: there is no directory {str(folder)!r}. {ORDER}")
     if _HUB_ID.match(name):
         return ModelRef(name=model_id(name), backend="transformers", location=name)
@@ -178,7 +178,7 @@ def _by_place(name: str) -> ModelRef | None:
 
 
 def _with_base(ref: ModelRef) -> ModelRef:
-    """Returns a model whose directory holds an adapter alone as the model that the adapter was made for, with that adapter."""
+    """For a directory that holds only an adapter, returns its base model with that adapter."""
     folder = Path(ref.location)
     if not is_adapter(folder):
         return ref
@@ -195,7 +195,7 @@ def _with_base(ref: ModelRef) -> ModelRef:
     return dataclasses.replace(ref, location=str(Path(base).resolve()), adapter=str(folder.resolve()))
 
 
-# Names of backends to the functions that open them; packages add theirs by the entry-point group ``backends``.
+# Backend names and the functions that open them; packages add theirs by the entry-point group ``backends``.
 
 
 Factory: TypeAlias = Callable[[ModelRef, BackendOptions], Backend]
@@ -206,12 +206,12 @@ backends: Registry[Factory] = Registry("backend", "backends")
 
 
 def open_backend(ref: ModelRef, options: BackendOptions | None = None) -> Backend:
-    """Returns the backend of a model; no weights are loaded and no file of the model is read yet.
+    """Returns the backend of a model without loading weights or reading its files.
 
     Raises:
         UnknownName: no backend is called ``ref.backend``.
         ModelError: the model's generation parameters cannot be honoured.
-        MissingExtra: what the backend, or the cluster that is to run it, needs is not installed.
+        MissingExtra: a package that the backend or the cluster needs is not installed.
     """
     options = options or BackendOptions()
     opened = _open_here(ref, options)
@@ -254,7 +254,7 @@ def _open_scripted(ref: ModelRef, options: BackendOptions) -> Backend:
 
 
 def _opener(module: str, kind: str) -> Factory:
-    """Returns what opens a backend of this package; its module is imported then."""
+    """Returns a function that imports a module of this package and opens its backend."""
 
     def opened(ref: ModelRef, options: BackendOptions) -> Backend:
         backend: Backend = getattr(import_module(f".{module}", __package__), kind)(ref, options)
@@ -265,7 +265,7 @@ def _opener(module: str, kind: str) -> Factory:
 
 _open_openai = _opener("openai", "OpenAIBackend")
 _TAKE_IDENTITY = (_open_transformers, _open_openai, _open_scripted)
-"""They take the identity of a model by themselves, with the files that decide alone."""
+"""These backends compute the model identity themselves, from only the files that matter."""
 backends.add("transformers", _open_transformers)
 backends.add("openai", _open_openai)
 backends.add("vllm", _opener("vllm", "VllmBackend"))

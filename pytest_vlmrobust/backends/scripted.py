@@ -9,9 +9,9 @@
       - {setting: "*_blur:*", right: 0.6, luck: 0.1}
       - {right: 0.8, luck: 0.1, confidence: 0.8}
 
-A rule matches everything in the fields that it leaves out. What its keys say is in ``docs/reference/models.md``. Rules that
-declare a behaviour look at samples and their targets, which a run passes to scripted models only: which ones are right follows
-from a hash of the sample, and what ``luck`` draws from a hash of the pixels.
+A rule matches everything in the fields that it leaves out. ``docs/reference/models.md`` explains its keys. Rules that
+declare a behaviour need samples and targets, which only scripted models get. A hash of the sample decides which answers
+are right; a hash of the pixels decides the draws of ``luck``.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _GROUP = "group"
 
 
 class ScriptedBackend:
-    """Answers each request by a function; deterministic as far as the function is."""
+    """Answers each request by a function; as deterministic as that function."""
 
     def __init__(self, script: Script, *, version: str, name: str = "scripted") -> None:
-        """Takes a function from a request to its answer; a new ``version`` says that the answers changed."""
+        """Takes a function from a request to its answer; change ``version`` when the answers change."""
         self._script = script
         self._version = version
         self._name = name
@@ -84,7 +84,7 @@ class ScriptedBackend:
         return self._name
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns the version of the script: the digest of its file, or what the caller named it; and that of right answers."""
+        """Returns the version of the script (the digest of its file, or the caller's) and that of the right answers."""
         known = {} if self._answers is None else {"answers": self._answers.digest()}
         return {"backend": "scripted", "script": self._version, **known, **({"answer": "text"} if self._writes_letters else {})}
 
@@ -109,7 +109,7 @@ class ScriptedBackend:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One rule: it answers a request that meets all of its conditions."""
+    """One rule, which answers a request that meets all its conditions."""
 
     where: str
     dataset: str = "*"
@@ -130,7 +130,7 @@ class _Rule:
 
     @property
     def declares(self) -> bool:
-        """Whether the rule needs to know the sample that is asked about."""
+        """Whether the rule needs the sample."""
         return bool(self.task or self.always) or self.group != "*" or self.option is not None or self.right is not None
 
     def matches(self, request: Request, sample: Sample | None) -> bool:
@@ -180,7 +180,7 @@ class _Rule:
         return _right(sample) if _draw(request, sample, self.luck) < share else _wrong(sample)
 
     def _chosen(self, sample: Sample) -> str | None:
-        """Returns the letter of the first option that is called as the rule asks."""
+        """Returns the letter of the first option that matches the rule."""
         return next((letter for letter, text in sample.options.items() if fnmatchcase(text, self.option or "*")), None)
 
 
@@ -191,9 +191,9 @@ class _Rules:
     default: str | None
     key: AnswerKey | None = None
     writes_letters: bool = False
-    """Whether a rule with a letter answers with text, as a model does whose letters are not compared."""
+    """Whether a rule with a letter answers with text, like a model without letter probabilities."""
     known: dict[str, tuple[Sequence[Sample], dict[str, Sample]]] = field(default_factory=dict)
-    """The samples of each dataset, in their order and by id."""
+    """The samples of each dataset, in order and by id."""
 
     @property
     def has_letters(self) -> bool:
@@ -202,7 +202,7 @@ class _Rules:
 
     @property
     def declares(self) -> bool:
-        """Whether any rule needs to know the samples that are asked about."""
+        """Whether any rule needs the samples."""
         return any(rule.declares for rule in self.rules)
 
     def answer(self, request: Request) -> str | Prediction:
@@ -228,7 +228,7 @@ class _Rules:
 
 
 def _draw(request: Request, sample: Sample, luck: float) -> float:
-    """Returns a number in [0, 1) that belongs to the sample, or of the share ``luck`` of samples to this view of it."""
+    """Returns a number in [0, 1) from the sample alone, or for a share ``luck`` of samples from this view of it."""
     about = [request.dataset, sample.id]
     if _hashed(["luck", *about]) >= luck:
         return _hashed(about)
@@ -236,7 +236,7 @@ def _draw(request: Request, sample: Sample, luck: float) -> float:
 
 
 def _hashed(parts: Sequence[str]) -> float:
-    """Returns a number in [0, 1) that follows from texts alone, spread evenly."""
+    """Returns a uniform number in [0, 1) derived from texts."""
     return int(fingerprint(list(parts))[:13], 16) / 16**13
 
 
@@ -247,12 +247,12 @@ def _right(sample: Sample) -> str:
 
 
 def _wrong(sample: Sample) -> str:
-    """Returns an answer that can be read and is wrong: of several the one that the sample's hash chooses."""
+    """Returns a readable wrong answer; the sample's hash chooses among several."""
     if sample.localisation is not None:
         return _written(dict.fromkeys(sample.localisation.boxes, (0.0, 0.0, 1.0, 1.0)))
     if sample.task == "yes_no":
         return "no" if _right(sample) == "yes" else "yes"
-    before = sample.original_letters  # the same option in any order
+    before = sample.original_letters  # the same option in every order of the options
     others = sorted(
         (letter for letter in sample.options if letter not in (sample.target, *sample.target)),
         key=lambda each: before.get(each, each),
@@ -261,7 +261,7 @@ def _wrong(sample: Sample) -> str:
 
 
 def _majority(sample: Sample, samples: Sequence[Sample]) -> str:
-    """Returns the commonest right answer to questions of this kind, the first of equals."""
+    """Returns the most common right answer to questions of this kind; ties go to the first."""
     counts = Counter(_right(other) for other in samples if other.task == sample.task and other.localisation is None)
     offered = [answer for answer, _ in counts.most_common() if not sample.options or answer in sample.options]
     return offered[0] if offered else _wrong(sample)
@@ -323,4 +323,4 @@ _READERS: Mapping[str, Callable[[Entry], Any]] = {
     "confidence": _read_share,
     "logprobs": _read_logprobs,
 }
-"""The keys of a rule, each with what reads its value."""
+"""The keys of a rule and the reader of each value."""

@@ -1,8 +1,8 @@
-"""Served models: how one is named, and what a store remembers of it.
+"""Served models: how they are named, and the facts that a store keeps about them.
 
-``BASE_URL[,BASE_URL...]#MODEL[@REVISION]``: several base URLs are replicas, which serve the same model. Nobody outside of a
-server can hash its weights, so what it runs is what the user declares as the revision. A store remembers, in one small file for
-each served model, what was seen when it was asked first.
+``BASE_URL[,BASE_URL...]#MODEL[@REVISION]``: several base URLs are replicas of the same model. The weights of a
+server cannot be hashed from outside, so the user declares the revision. A store keeps in one small file per
+served model what was seen at its first use.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ _SCHEME = re.compile(r"(openai:)?([a-z]+://)?")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model on servers: the base URL of each replica, and its name there."""
+    """A model on servers: the base URL of each replica, and the model's name there."""
 
     urls: tuple[str, ...]
     model: str
 
     @property
     def location(self) -> str:
-        """As it stands in a ModelRef."""
+        """The text in a ModelRef."""
         return f"{','.join(self.urls)}#{self.model}"
 
     @classmethod
     def of(cls, location: str) -> Served:
-        """Reads what :attr:`location` wrote."""
+        """Parses a :attr:`location`."""
         urls, _, model = location.partition("#")
         return cls(tuple(urls.split(",")), model)
 
     def identity(self, revision: str) -> dict[str, Any]:
-        """Returns what tells this model from others: its declared revision, else where it is served.
+        """Returns the identity of this model: its declared revision, else its URLs.
 
-        A declared revision holds wherever the model is served: a server may move, and replicas may be added.
+        With a declared revision, servers may move and replicas may be added.
         """
         return {"model": self.model, "revision": revision} if revision else {"model": self.model, "urls": sorted(self.urls)}
 
 
 def read_typed(text: str) -> tuple[Served, str]:
-    """Returns what stands behind ``openai:``, and the declared revision, empty where there is none.
+    """Parses the text after ``openai:``; returns the model and its declared revision, which may be empty.
 
     >>> read_typed("http://a/v1,http://b/v1/#org/m@2024-06")
     (Served(urls=('http://a/v1', 'http://b/v1'), model='org/m'), '2024-06')
@@ -68,7 +68,7 @@ def read_typed(text: str) -> tuple[Served, str]:
 
 
 def read_urls(texts: Iterable[str]) -> tuple[str, ...]:
-    """Returns base URLs as they are kept."""
+    """Returns base URLs in normal form."""
     urls = [text.strip().rstrip("/") for text in texts]
     for url in urls:
         shown = without_secrets(url)
@@ -86,47 +86,47 @@ def read_urls(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def without_secrets(name: str) -> str:
-    """Returns a URL, or a typed model, as an error may repeat it: a user, a password or a query may be a key.
+    """Returns a URL or model name without user, password and query, which may be secrets.
 
     >>> without_secrets("openai:http://a/v1?key=secret#m@r"), without_secrets("http://user:secret@a/v1")
     ('openai:http://a/v1#m@r', 'http://...')
     """
     urls, mark, model = name.partition("#")
-    if "@" in urls:  # where a password begins, only its writer knows
+    if "@" in urls:  # nobody can tell where a password begins
         return f"{''.join(_SCHEME.findall(urls)[0])}...{mark}{model}"
     return f"{urls.partition('?')[0]}{mark}{model}"
 
 
-# What a store remembers of a served model.
+# Facts that a store keeps about a served model.
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What was seen when a served model was asked first: whoever asks later compares, and gives its answers the same name."""
+    """What was seen at the first use of a served model. Later runs compare with it and store answers under the same name."""
 
     identity: Mapping[str, Any]
     letters: bool
-    """Whether its log-probabilities are used: it begins its answers to choices with a letter."""
+    """Whether letter log-probabilities are used: it begins its answers to choices with a letter."""
     logprobs: bool = False
-    """Whether it gives log-probabilities, of letters or of other tokens."""
+    """Whether it gives log-probabilities at all."""
     constraint: str = ""
-    """The method by which it is kept to letters where it begins with none: ``structured_choice``, ``logit_bias`` or none."""
+    """How it is constrained to letters if it does not begin with one: ``structured_choice``, ``logit_bias`` or empty."""
     engine: str = ""
-    """What the server calls the owner of the model, such as ``vllm``; empty where it does not say."""
+    """The server's name for the owner of the model, such as ``vllm``; empty if it gives none."""
     witnesses: Mapping[str, str] = field(default_factory=dict)
-    """Answers to fixed questions, of those that it answers the same way twice."""
+    """Answers to the fixed questions that it answers the same way twice."""
     urls: tuple[str, ...] = ()
-    """Where it was asked."""
+    """The URLs it was used at."""
     checked: bool = True
-    """Whether it was seen to be the same model after the last answer."""
+    """Whether it was shown to be the same model after the last answer."""
     learned: tuple[str, ...] = ()
-    """Which parameters it was seen to refuse, as :data:`client.LEARNED` calls them."""
+    """Parameters that it refuses, as keys of :data:`client.LEARNED`."""
     changed: str = ""
-    """What showed that answers of another model are in the store under its name; empty while nothing did."""
+    """The sign that the store has answers of another model under its name; empty without a sign."""
 
 
 class Memory:
-    """One file that remembers a served model; without a folder this process alone does."""
+    """The file of facts about a served model; without a folder they are kept in this process only."""
 
     def __init__(self, folder: Path | None, identity: Mapping[str, Any], name: str = "") -> None:
         self._identity = dict(identity)
@@ -140,16 +140,16 @@ class Memory:
 
     @property
     def _mark(self) -> Path:
-        """The file that says what changed: one of its own, so that no process that writes the other one can undo it."""
+        """The file that marks a change. It is separate, so that no process that writes the other file can undo it."""
         return (self._path or Path()).with_suffix(".changed")
 
     def read(self) -> Remembered | None:
-        """Returns what is remembered, or None."""
+        """Returns the stored facts, or None."""
         if self._path is None or not self._path.is_file():
             return self._here
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
-            # what was remembered before this was looked for is answered as before
+            # facts stored before this key existed keep their meaning
             content = {"constraint": "", "learned": (), "logprobs": content["letters"], **content}
             known = {name: content[name] for name in (field.name for field in fields(Remembered))}
             if self._mark.is_file():
@@ -161,11 +161,11 @@ class Memory:
             ) from None
 
     def add(self, seen: Remembered) -> Remembered:
-        """Remembers what was seen first, and returns what is remembered: of several processes, what the first one saw."""
+        """Stores what was seen first and returns the stored facts: of several processes, the first one wins."""
         draft = self._draft(seen)
         if draft is not None and self._path is not None:
             try:
-                os.link(draft, self._path)  # fails where another process was first
+                os.link(draft, self._path)  # fails if another process was first
             except FileExistsError:
                 return self.read() or seen
             except OSError:  # a file system without hard links
@@ -176,20 +176,20 @@ class Memory:
         return seen
 
     def note(self, **changes: Any) -> None:
-        """Changes something of what is remembered."""
+        """Updates stored facts."""
         known = self.read()
         if known is None:
             return
         self._here = replace(known, **changes)
         if changes.get("changed") and self._path is not None:
-            with contextlib.suppress(OSError):  # a store that can only be read
+            with contextlib.suppress(OSError):  # a read-only store
                 self._mark.write_text(self._here.changed, encoding="utf-8")
         draft = self._draft(self._here)
         if draft is not None and self._path is not None:
             draft.replace(self._path)
 
     def _draft(self, seen: Remembered) -> Path | None:
-        """Writes a file beside the one that is meant; None in a store that can only be read."""
+        """Writes a draft next to the target file; None in a read-only store."""
         if self._path is None:
             return None
         try:
@@ -202,12 +202,12 @@ class Memory:
 
 
 def merge_memories(folders: Iterable[Path], out: Path) -> None:
-    """Puts what several stores remember of served models into the folder of a new one."""
+    """Merges the facts of several stores about served models into a new folder."""
     for folder in folders:
         for file in sorted(folder.glob("*.json")):
             there = Memory(folder, {}, file.name).read()
             if there is None:
-                continue  # gone meanwhile
+                continue  # deleted meanwhile
             known = Memory(out, there.identity).add(there)
             if there.changed:
                 Memory(out, there.identity).note(changed=there.changed)
@@ -223,7 +223,7 @@ def merge_memories(folders: Iterable[Path], out: Path) -> None:
 
 
 def _contradiction(known: Remembered, there: Remembered) -> str:
-    """Returns what shows that two processes asked two models, in words; empty where nothing does."""
+    """Returns in words the sign that two processes used two models; empty without a sign."""
     if known.letters != there.letters:
         return "this server answers choices by letters and another one of the same revision does not, or the other way round"
     if known.constraint != there.constraint:

@@ -1,4 +1,4 @@
-"""Servers that a run starts for itself: the command of each engine, and the backend that starts, gates and stops one."""
+"""Servers that a run starts itself: the command of each engine, and the backend that starts, uses and stops a server."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from .models_file import PROGRAMS
 from .openai import OpenAIBackend
 
 _START_SECONDS = 3600.0
-"""How long a server may take until it answers: weights of hundreds of GB are read meanwhile."""
+"""Seconds until a server must answer: it may load hundreds of GB of weights."""
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 10.0
 _VERSION_SECONDS = 120.0
-"""How long a program may take to say its version: it may import torch first."""
+"""Seconds until a program must print its version: it may import torch first."""
 _UNKNOWN = "version unknown"
 _TAIL = 2000
-"""Characters of a log that an error repeats."""
+"""Characters of a log in an error message."""
 _WATCHER = """
 import os, signal, subprocess, sys, threading, time
 server = subprocess.Popen(sys.argv[2:])
@@ -52,7 +52,7 @@ threading.Thread(target=watch, daemon=True).start()
 code = server.wait()
 os._exit(code if code >= 0 else 1)
 """
-"""Runs a server, and ends its process group when the program that started it is gone, also where that was killed."""
+"""Runs a server and ends its process group when the program that started it is gone, even if that was killed."""
 
 
 def server_command(program: str, ref: ModelRef, port: int) -> list[str]:
@@ -72,14 +72,14 @@ def server_command(program: str, ref: ModelRef, port: int) -> list[str]:
 
 
 def served_name(program: str, ref: ModelRef) -> str:
-    """Returns the name under which a server that was started like that has the model."""
+    """Returns the model name on a server that was started like that."""
     if program != "transformers":
         return ref.name
     return ref.location if Path(ref.location).is_dir() or not ref.revision else f"{ref.location}@{ref.revision}"
 
 
 def arguments_of(options: Mapping[str, Any]) -> list[str]:
-    """Returns options as arguments of a program.
+    """Returns options as command line arguments.
 
     >>> arguments_of({"tensor_parallel_size": 2, "enable_lora": True, "enforce_eager": False, "lora_modules": ["a=x", "b=y"]})
     ['--tensor-parallel-size', '2', '--enable-lora', '--no-enforce-eager', '--lora-modules', 'a=x', 'b=y']
@@ -97,7 +97,7 @@ def arguments_of(options: Mapping[str, Any]) -> list[str]:
 
 
 class Server:
-    """A server of this run, in a process group of its own."""
+    """A server of this run, in its own process group."""
 
     def __init__(self, command: Sequence[str], port: int, log: Path) -> None:
         self.url, self._log, self._command = f"http://127.0.0.1:{port}/v1", log, command
@@ -148,11 +148,11 @@ class Server:
 
 
 def engine_version(program: str) -> str:
-    """Returns name and version of an engine, as the environment of its program has it installed, else as the program says it."""
+    """Returns name and version of an engine from the environment of its program, else from the program's output."""
     found = shutil.which(PROGRAMS[program])
     if not found:
         return f"{program}, {_UNKNOWN}"
-    # a script runs in the environment that it lies in, and Python in that of the link
+    # a script runs in the environment that contains it, and Python in that of the link
     start = Path(found) if PROGRAMS[program] == "python" else Path(found).resolve()
     places = sorted(start.parent.parent.glob(f"lib*/python*/*-packages/{program}[-_]*.dist-info"))
     own = [place.name for place in places if place.name.startswith(f"{program}-")]
@@ -183,7 +183,7 @@ def _said_version(program: str, found: str) -> str:
 
 
 class ServingBackend(OpenAIBackend):
-    """One checkpoint on a server that is started when the model is first asked, and stopped when the model is closed."""
+    """One checkpoint on a server that starts at the first request and stops when the model is closed."""
 
     _has_declared_urls = False
 

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from .loading import Loaded, ModelSource, Placement
 
 ENCODING_VERSION = 1
-"""Raised when this package changes how it puts a request to a model or reads its answer: older predictions then do not count."""
+"""Increased when this package changes how it encodes a request or reads an answer; older predictions are then not reused."""
 
 _MOST_LANES = 2
 _LANES_ON_GPU = 3
-"""While one batch waits for Python to launch its next kernels, or for a number from the device, others keep the device busy."""
+"""Batches in parallel: while one waits for Python or for a number from the device, others keep the device busy."""
 _TOKENS_ON_CPU = 1536
-"""Tokens and patches of a batch on a CPU: more of them take more memory, and no less time."""
+"""Tokens and patches of a batch on a CPU; more take more memory without saving time."""
 _TRIM_SECONDS = 5.0
 """How often memory that batches on a CPU have freed is given back: the GNU C library keeps it for the next ones, some hundred
 megabytes in pieces after a few minutes, and whoever takes it again pays a tenth of the time of a batch."""
@@ -83,7 +83,7 @@ class TransformersBackend:
 
     @property
     def traits(self) -> Traits:
-        """What it can do beyond the five members of a backend."""
+        """Its traits."""
         return Traits(
             counts_tokens=True,
             mixes_cells=self.mixes_cells,
@@ -97,22 +97,22 @@ class TransformersBackend:
 
     @property
     def batch_size(self) -> int:
-        """How many requests it answers at a time, as far as is known by now: whoever has more does well to hand over so many."""
+        """The current batch size."""
         return self._batch_size.now
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Returns everything that determines an answer, without importing torch.
 
-        The batch size is not part of it: it moves logits by rounding only (2e-4 in float32 on `tiny`, by a few thousandths in
-        bfloat16 where rows are padded), and a run that had to use smaller batches would otherwise start from nothing. Neither is
-        ``preprocessing``: both ways give the same bits; nor ``max_memory``, which moves layers between devices of one kind, and
-        weights that wait for them in the memory of the machine are computed on a GPU all the same.
+        The batch size is not part of it: it changes logits only by rounding (2e-4 in float32 on `tiny`, a few thousandths in
+        bfloat16 with padded rows), and a run that needs smaller batches should not start again. Neither is
+        ``preprocessing`` (both ways give the same bits), nor ``max_memory``, which moves layers between devices of one kind;
+        offloaded weights are computed on a GPU too.
         """
         with self._fingerprinting:
             if self._fingerprint is None:
                 placement, versions = self._placement(), self._versions()
                 if placement.device == "cpu":
-                    _share_freed()  # now, for a thread keeps the pool that it began with, and those that ask begin after this
+                    _share_freed()  # now, because threads keep their first pool and the inference threads start after this
                 self._fingerprint = {
                     "backend": "transformers",
                     "encoding": ENCODING_VERSION,
@@ -135,7 +135,7 @@ class TransformersBackend:
             return self._fingerprint
 
     def describe(self) -> dict[str, Any]:
-        """Returns what the manifest says about this model; what is only known of loaded weights is under ``loaded``."""
+        """Returns the model's entry in the manifest; facts about loaded weights are under ``loaded``."""
         known = {
             "name": self.name,
             "model": dataclasses.asdict(self.ref),
@@ -151,21 +151,21 @@ class TransformersBackend:
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order; see :class:`Backend`.
 
-        A request with ``choices`` is answered by the most probable letter after one prefill, in direct mode and where the
-        letters' first tokens differ; else with text.
+        A request with ``choices`` is answered by the most probable letter after one prefill, in direct mode and if the
+        letters' first tokens differ; otherwise with text.
         """
         return self.infer_prepared([Prepared(request, failure=malformed(request)) for request in requests])
 
     @property
     def lanes(self) -> int:
-        """How many batches may be computed at the same time.
+        """How many batches may be computed in parallel.
 
-        On a CPU, two batches on half of the cores each take less time than one after the other on all of them, for the threads
-        of one batch wait for each other at every step, and badly so when another program uses a core. Where somebody says how
-        many threads there should be, with ``OMP_NUM_THREADS`` or in the options, one batch is computed by that many.
+        On a CPU, two batches on half of the cores each are faster than one after the other on all cores, because the threads
+        of one batch wait for each other at every step, especially when another program uses a core. If the number of
+        threads is set, by ``OMP_NUM_THREADS`` or in the options, one batch uses them all.
 
-        On a GPU there are several once the weights are there, if they leave more than half of its memory. Wherever memory runs
-        out while several are computed, it is one until the model is loaded again.
+        On a GPU there are several if the loaded weights leave more than half of its memory free. If memory runs
+        out with several lanes, one remains until the model is loaded again.
         """
         if (lanes := self._lanes) is not None:
             return lanes.width
@@ -175,9 +175,9 @@ class TransformersBackend:
 
     @functools.cached_property
     def overlaps(self) -> bool:
-        """Whether one call more than there are lanes is of use: its batch is put together, or its answers are read, meanwhile.
+        """Whether ``lanes + 1`` calls are useful: one prepares a batch or reads answers while the others compute.
 
-        It is where the model computes on a device, or leaves a core of the CPU alone.
+        True if the model computes on a device or leaves a CPU core free.
         """
         if self._placement().device != "cpu":
             return True
@@ -187,7 +187,7 @@ class TransformersBackend:
 
     @functools.cached_property
     def mixes_cells(self) -> bool:
-        """Whether an answer depends on the rest of its batch by the rounding of float32 on a CPU only."""
+        """Whether an answer depends on the rest of its batch only by float32 rounding on a CPU."""
         placement = self._placement()
         return placement.device == "cpu" and placement.dtype == "float32"
 
@@ -205,11 +205,11 @@ class TransformersBackend:
                 row = answerer.row(request)
         except Exception as error:  # noqa: BLE001 - whatever a request does to a processor is that request's error
             return Prepared(request, failure=failure_reason(error))
-        # patches count as the numbers that they become: memory for the batch is what bounds it, and batches stay as they are
+        # patches count with the size of their numbers, since the memory of the batch is the limit
         return Prepared(request, row, bytes=sum(values.nbytes for values in row.values()))
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        """Returns what ``infer`` would return for the same requests; as many threads as there are lanes may call it at once."""
+        """Returns what ``infer`` would return for the same requests; up to ``lanes`` threads may call it at once."""
         if not prepared:
             return []
         import torch
@@ -228,9 +228,9 @@ class TransformersBackend:
         return [answers[index] for index in range(len(prepared))]
 
     def seen_size(self, width: int, height: int) -> tuple[int, int] | None:
-        """Returns width and height in pixels of what the processor makes of an image of that size; loads no weights.
+        """Returns width and height in pixels of an image after the processor; loads no weights.
 
-        None where the processor does not tell: it makes the same of images of all sizes, or cuts them into tiles.
+        None if that is unknown: the processor has a fixed output size, or cuts images into tiles.
         """
         if (width, height) not in self._sizes:
             from .loading import load_images_part, quiet, size_after
@@ -263,10 +263,10 @@ class TransformersBackend:
             raise
 
     def _computed(self, batch: list[Job]) -> list[Prediction]:
-        """Answers a batch, from which the size of the next ones may follow.
+        """Answers a batch and may adapt the batch size.
 
-        Where calls overlap, a batch is put together while the lane computes another one. A batch that did not fit beside others
-        is computed again, alone: whether it fits then does not depend on what came together.
+        With overlapping calls, a batch is prepared while the lane computes another. A batch that did not fit next to others
+        is computed again alone, so that its fate does not depend on the others.
         """
         lanes = self._ready()
         is_wide, meetings = lanes.width > 1, lanes.meetings
@@ -296,18 +296,18 @@ class TransformersBackend:
         return lanes.answerer.read(batch, answered, details)
 
     def _has_room(self) -> bool:
-        """Whether larger batches may be tried: a GPU refuses what it cannot hold, but a process that takes too much is ended."""
+        """Whether larger batches may be tried. A full GPU raises an error, but a process without memory is killed."""
         return self._placement().device != "cpu" or room_for_twice(self._held)
 
     def _trim(self) -> None:
-        """Gives back what batches on a CPU have freed, where that was not done for a while."""
+        """Returns freed memory of CPU batches to the system, if that was not done for a while."""
         now = time.monotonic()
         if now - self._trimmed > _TRIM_SECONDS and self._placement().device == "cpu":
             self._trimmed = now
             _return_freed()
 
     def _recover(self) -> None:
-        """Makes room after a batch failed, and counts it: a model that never takes a whole batch is slow, and should be seen."""
+        """Makes room after a failed batch and counts it, so that a model that never fits a whole batch is noticed."""
         self._failed_batches += 1
         _free_memory()
 
@@ -317,7 +317,7 @@ class TransformersBackend:
         return Job(index, prepared.request, letters, note, method, prepared.inputs)
 
     def _letters(self, answerer: Answerer, request: Request) -> tuple[LetterTokens | None, str]:
-        """Returns the tokens of the letters that a request offers; or none, and why the request is answered with text instead."""
+        """Returns the tokens of a request's letters, or None and why it is answered with text."""
         if not request.choices:
             return None, ""
         if not scores_letters(self.ref):
@@ -339,7 +339,7 @@ class TransformersBackend:
                 from .loading import load, quiet
 
                 with quiet():
-                    source = self._source()  # before anything heavy starts
+                    source = self._source()  # before the heavy imports
                     self._limit_threads()
                     loaded = load(source, self._placement(), self.ref.system_prompt)
                     self._require_unchanged()
@@ -353,7 +353,7 @@ class TransformersBackend:
             return self._lanes
 
     def _require_unchanged(self) -> None:
-        """Refuses weights that are not those of the fingerprint: answers would be kept under the name of others."""
+        """Refuses weights that changed since the fingerprint: answers would be stored under the wrong identity."""
         if not self._state:
             return
         now = self._state_now()
@@ -365,29 +365,29 @@ class TransformersBackend:
             )
 
     def _source(self) -> ModelSource:
-        """Returns where the files are; fingerprinting finds missing ones, and the commit."""
+        """Returns the location of the files; the fingerprint reports missing files and finds the commit."""
         from .loading import ModelSource
 
         self.fingerprint()
         return ModelSource(self.ref.location, self._commit, self._options.offline, self.ref.remote_code)
 
     def _begin_lane(self, devices: Sequence[str]) -> None:
-        """Sets up a thread that computes: how many threads of torch work for it, and on each GPU a stream of its own.
+        """Sets up a computing thread: its number of torch threads, and its own stream on each GPU.
 
-        So the device goes on with one batch while another one waits for a number from it, or for its next kernel.
+        With its own stream, a batch can compute while another waits for a number or its next kernel.
         """
         self._limit_threads()
-        for device in reversed(devices):  # the first one last: its stream is then the thread's current one
+        for device in reversed(devices):  # the first device last, so that its stream is the current one
             if device_class(device) == "cuda":
                 import torch
 
-                torch.cuda.synchronize(device)  # the weights are there
+                torch.cuda.synchronize(device)  # waits until the weights are on the device
                 torch.cuda.set_stream(torch.cuda.Stream(device))
 
     def _limit_threads(self) -> None:
-        """Sets how many threads of torch compute for the thread that calls.
+        """Sets the number of torch threads for the calling thread.
 
-        Without a word in the options or ``OMP_NUM_THREADS``, lanes on a CPU share its cores; elsewhere torch's setting stays.
+        Without a number in the options or ``OMP_NUM_THREADS``, lanes on a CPU share its cores; otherwise torch's setting stays.
         """
         threads = self._options.threads
         if threads is None and self.mixes_cells and not os.environ.get("OMP_NUM_THREADS"):
@@ -402,7 +402,7 @@ class TransformersBackend:
 
         device = self._device()
         dtype = self.ref.dtype
-        if dtype == "auto":  # half precision is slow on a CPU, and the checkpoint's own choice elsewhere
+        if dtype == "auto":  # half precision is slow on a CPU; elsewhere the checkpoint decides
             dtype = "float32" if device == "cpu" else "checkpoint"
         return Placement(
             device=device,
@@ -445,7 +445,7 @@ class TransformersBackend:
 
     def _weights(self) -> dict[str, Any]:
         folder, code = Path(self.ref.location), self.ref.remote_code
-        self._state = self._state_now()  # before the first file is hashed, so that no change goes unnoticed
+        self._state = self._state_now()  # before the first file is hashed, so that no change is missed
         if self._is_local:
             self._files = checkpoint_digests(folder, self._options.digest_cache, run=self._options.digests_of, code=code)
             return {"sha256": fingerprint(self._files)}
@@ -474,7 +474,7 @@ def _version(package: str, feature: str = "running a model in this process", ext
 
 
 def _quantization(name: str, dtype: str) -> dict[str, str | bool]:
-    """Returns the arguments of a ``BitsAndBytesConfig``; what is not said computes in the type that weights are computed in."""
+    """Returns the arguments of a ``BitsAndBytesConfig``; by default it computes in the dtype of the weights."""
     if name != "4bit":
         return {"load_in_8bit": True} if name else {}
     computes = "bfloat16" if dtype == "checkpoint" else dtype
@@ -486,7 +486,7 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
 
     model, processor = loaded.model, loaded.processor
     names = [torch.cuda.get_device_name(place) if device_class(place) == "cuda" else place for place in loaded.devices]
-    placed = Counter(map(str, getattr(model, "hf_device_map", {}).values()))  # where it is spread
+    placed = Counter(map(str, getattr(model, "hf_device_map", {}).values()))  # if it is spread
     return {
         "model_class": type(model).__name__,
         "processor_class": type(processor).__name__,
@@ -503,9 +503,9 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
 
 
 def _lanes_on_gpu(loaded: Loaded) -> int:
-    """Returns how many batches may be on the GPUs at a time: one where they may be shared, as a note says, or one is half full.
+    """Returns how many batches may be on the GPUs at a time: one if a GPU is shared, as a note says, or is half full.
 
-    Lanes share weights, which quantised ones and those that wait in the memory of the machine do not allow.
+    Lanes share weights; quantised and offloaded weights cannot be shared.
     """
     import torch
 
@@ -516,7 +516,7 @@ def _lanes_on_gpu(loaded: Loaded) -> int:
 
 
 def _free_memory(*, cycles: bool = True) -> None:
-    """Gives back what nothing refers to; to look for cycles as well takes a quarter of a second once transformers is loaded."""
+    """Frees unreferenced memory; the search for cycles takes a quarter of a second once transformers is loaded."""
     import gc
 
     import torch
@@ -529,19 +529,19 @@ def _free_memory(*, cycles: bool = True) -> None:
 
 
 def _return_freed() -> None:
-    """Has the GNU C library give memory that it keeps for later back to the system; no other one can be told to."""
+    """Makes the GNU C library return its cached memory to the system; other C libraries have no such call."""
     if library := _gnu_library():
         library.malloc_trim(0)
 
 
 _M_ARENA_MAX = -8
-"""As ``malloc.h`` of the GNU C library numbers it."""
+"""Its number in ``malloc.h`` of the GNU C library."""
 
 
 def _share_freed() -> None:
-    """Has threads that begin from now on share the pools of the GNU C library, unless the environment says how many there are.
+    """Makes new threads share memory pools of the GNU C library, unless the environment sets their number.
 
-    Else each thread has a pool of its own, which keeps what was freed there for it: lanes, and threads that prepare and judge.
+    Otherwise each thread keeps its own pool of freed memory.
     """
     said = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
     if not said and (library := _gnu_library()):

@@ -1,4 +1,4 @@
-"""The backend that runs a checkpoint in this process with vLLM: ``LLM.chat`` over the bodies of chat completions."""
+"""The backend that runs a checkpoint in this process with vLLM: ``LLM.chat`` with chat completion bodies."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _SET_HERE = {
     "trust_remote_code": "'remote_code'",
     "seed": "'generation'",
 }
-"""Options of the engine that other keys of the models file decide."""
+"""Engine options that other keys of the models file set."""
 _OF_SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "repetition_penalty", "seed")
 _LONGEST_PROBLEM = 300
 
 
 class VllmBackend(ChatBackend):
-    """One checkpoint in vLLM, on one GPU or on several, with a LoRA adapter or without."""
+    """One checkpoint in vLLM, on one or more GPUs, with or without a LoRA adapter."""
 
-    traits = Traits(counts_tokens=True, batch_size=256)  # vLLM makes its own batches of what it is given
+    traits = Traits(counts_tokens=True, batch_size=256)  # vLLM makes its own batches
 
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
         """Loads nothing yet."""
@@ -74,7 +74,7 @@ class VllmBackend(ChatBackend):
             return self._llm
 
     def close(self) -> None:
-        """Ends the processes of the engine; at the end of Python they would be killed, with tracebacks in the terminal."""
+        """Ends the engine's processes; at exit they would be killed, with tracebacks in the terminal."""
         with self._loading:
             if self._llm is not None:
                 self._llm.llm_engine.engine_core.shutdown()
@@ -102,7 +102,7 @@ class VllmBackend(ChatBackend):
             raise BackendError(f"model {self.name!r} does not load in vLLM {self.version}: {said}") from error
 
     def _require_known(self, vllm: Any, options: Mapping[str, Any]) -> None:
-        """Refuses what is no option of this version of vLLM, which takes some of them by name and hands the others on."""
+        """Refuses unknown options of this version of vLLM, which takes some by name and passes the others on."""
         known = {*inspect.signature(vllm.LLM.__init__).parameters} - {"self", "kwargs"}
         if dataclasses.is_dataclass(vllm.EngineArgs):
             known |= {field.name for field in dataclasses.fields(vllm.EngineArgs)}

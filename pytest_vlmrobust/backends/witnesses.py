@@ -1,4 +1,4 @@
-"""Witnesses: fixed questions that show which model a server has and what it obeys, asked before it is used and at the end."""
+"""Witnesses: fixed questions that identify the model on a server and what it obeys, sent before its use and at the end."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ EASY_QUESTION = (
     "Please select the correct answer from the options above. Respond with only the letter of the correct option. "
     "Do not explain. Answer:"
 )
-"""Put as suites put theirs: a small model that does not understand the other one may still answer this one by a letter."""
+"""In the form that suites use: a small model that does not understand the other form may still answer with a letter."""
 QUESTIONS = (
     "Describe this picture.",
     "Which colours does the picture show, from left to right and from top to bottom?",
     "What is behind the picture?",
 )
-"""They leave room: two models that are both right about a fact differ in how they put it."""
+"""Open questions: two models that both know a fact word it differently."""
 _TOKENS = 16
 _TOKEN_ID = re.compile(r"token_id:\d+")
 _LONGEST_TOKEN = 40
 _SIDE = 112
 _FORCED = ("D", "B")
-"""Letters that a server is made to say: C is the right one."""
+"""Letters that a server is forced to answer; C is right."""
 _SCHEMA_TOKENS = 64
-"""At least: the object has about ten tokens; some servers put blanks into it, and some models think first."""
+"""The object has about ten tokens, but some servers add blanks and some models reason first."""
 _STRONGEST = 100.0
-"""The largest bias that the protocol allows; a float, for ``transformers serve`` fails on a whole number."""
+"""The largest bias in the protocol; a float, because ``transformers serve`` fails on a whole number."""
 
 
 def picture() -> NDArray[np.uint8]:
-    """Returns the image that is asked about, uint8, shape (112, 112, 3): four colours with a black and a white disc."""
+    """Returns the image of the questions, uint8, shape (112, 112, 3): four colours with a black and a white disc."""
     import numpy as np
 
     image = np.empty((_SIDE, _SIDE, 3), np.uint8)
@@ -75,18 +75,18 @@ def picture() -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """Asks one engine about the fixed image, as the model is asked where it is deployed."""
+    """Asks one engine about the fixed image, with the deployment settings of the model."""
 
     call: Callable[[Mapping[str, Any]], Awaitable[Any]]
-    """From the body of a call to its reply."""
+    """Sends the body of a call and returns its reply."""
     frame: Callable[[str], str] = str
-    """Puts a question into the template of the model."""
+    """Puts a question into the model's template."""
     name: str = "the server"
     limit: float | None = None
-    """Seconds that a call may take before it is tried again; None tries once."""
+    """Time limit of a call in seconds before a retry; None tries once."""
 
     async def __call__(self, body: Mapping[str, Any]) -> Any:
-        """Returns the reply to a body; raises :class:`Failure` where there is none that can be read."""
+        """Returns the reply to a body; raises :class:`Failure` without a readable reply."""
         return await (self._once(body) if self.limit is None else persistently(lambda: self._once(body), self.name, self.limit))
 
     async def _once(self, body: Mapping[str, Any]) -> Any:
@@ -113,18 +113,18 @@ class FirstToken:
     """How a server begins its answer to a choice between letters."""
 
     token: str | None
-    """The most probable first token; None where the server gives no log-probabilities."""
+    """The most probable first token; None if the server gives no log-probabilities."""
     is_thought: bool = False
-    """Whether the server puts it into its field for reasoning."""
+    """Whether the server puts it into its reasoning field."""
 
     @property
     def is_letter(self) -> bool:
-        """Whether it is the letter of an option, so that the log-probabilities of letters are those of answers."""
+        """Whether it is an option letter, so that log-probabilities of letters are those of answers."""
         return self.token is not None and not self.is_thought and bare(self.token) in OFFERED
 
     @property
     def is_prose(self) -> bool:
-        """Whether it begins thoughts, or a sentence: a model that writes first is not kept to a letter."""
+        """Whether it begins reasoning or a sentence: such a model is not constrained to a letter."""
         if self.token is None or _TOKEN_ID.fullmatch(self.token):
             return False
         letters = "".join(filter(str.isalpha, bare(self.token)))
@@ -132,7 +132,7 @@ class FirstToken:
 
     @property
     def problem(self) -> str:
-        """Why choices are not answered by letters, behind the name of the server; empty where they are."""
+        """Why choices are not answered by letters, to follow the name of the server; empty if they are."""
         if self.token is None:
             return "gives no log-probabilities"
         where = ", in its field for reasoning" if self.is_thought else ""
@@ -140,7 +140,7 @@ class FirstToken:
 
 
 async def first_token(ask: Witness) -> FirstToken:
-    """Returns how a server begins its answer to the first of two fixed choices that it answers by a letter, else to the first."""
+    """Returns the first token for the first of two fixed choices that is answered with a letter, else for the first choice."""
     begins = await _begins(ask, LETTERS_QUESTION)
     if begins.token is None or begins.is_letter or begins.is_thought:
         return begins
@@ -154,7 +154,7 @@ async def _begins(ask: Witness, question: str) -> FirstToken:
     except Failure as failure:
         if failure.kind != "refused":
             raise
-        return FirstToken(None)  # it may not know the parameter; whether it answers at all is seen with the next question
+        return FirstToken(None)  # it may not know the parameter; the next question shows whether it answers at all
     listed = first_logprobs(choice)
     if listed is None:
         return FirstToken(None)
@@ -163,9 +163,9 @@ async def _begins(ask: Witness, question: str) -> FirstToken:
 
 
 async def first_answers(ask: Witness) -> tuple[dict[str, str], str]:
-    """Returns the answers by question, of those questions that a server answers the same way twice, and why there are none.
+    """Returns the answers to the questions that a server answers the same way twice, and why there are none.
 
-    Servers that compute in batches of changing sizes may answer some in two ways: these would tell nothing.
+    Batches of changing sizes may lead to two different answers, which identify nothing.
     """
     answers = {question: await ask.answer(question) for question in QUESTIONS}
     again = {question: await ask.answer(question) for question in QUESTIONS}
@@ -176,7 +176,7 @@ async def first_answers(ask: Witness) -> tuple[dict[str, str], str]:
 
 
 async def health_check(ask: Witness) -> None:
-    """Asks one of the fixed questions; a refusal is an answer as well."""
+    """Sends one of the fixed questions; a refusal counts as an answer."""
     try:
         await ask.answer(QUESTIONS[0])
     except Failure as failure:
@@ -185,7 +185,7 @@ async def health_check(ask: Witness) -> None:
 
 
 async def differing(ask: Witness, witnesses: Mapping[str, str]) -> tuple[str, str, str] | None:
-    """Returns a question that is now answered in another way, twice, with the answer as it was and as it is."""
+    """Returns a question that is now answered differently twice, with the old and the new answer."""
     for question, then in witnesses.items():
         now = await ask.answer(question)
         if now != then and await ask.answer(question) != then:
@@ -193,16 +193,16 @@ async def differing(ask: Witness, witnesses: Mapping[str, str]) -> tuple[str, st
     return None
 
 
-# Servers that give no log-probabilities are kept to the offered letters, by a schema or by a bias. Some take such a request and
-# do as if it said nothing, so each way is tried first.
+# Servers without log-probabilities are constrained to the letters, by a schema or by a bias. Some accept such a request and
+# ignore it, so each way is tested first.
 
 
 class Unconstrained(Exception):
-    """An answer that is none of those to which the server was to be kept."""
+    """An answer outside the letters that the server was constrained to."""
 
 
 def structured_body(messages: Sequence[Mapping[str, Any]], choices: Sequence[str], limit: int = 0) -> dict[str, Any]:
-    """Returns the arguments of a call whose answer is an object with one of the choices, by a JSON schema."""
+    """Returns the arguments of a call whose JSON schema allows only an object with one of the choices."""
     schema = {
         "type": "object",
         "properties": {"answer": {"type": "string", "enum": list(choices)}},
@@ -214,13 +214,13 @@ def structured_body(messages: Sequence[Mapping[str, Any]], choices: Sequence[str
 
 
 def biased_body(messages: Sequence[Mapping[str, Any]], tokens: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """Returns the arguments of a call whose one token begins a choice: all that do are raised by the same amount."""
+    """Returns the arguments of a call for one token, with the same bias on every token that begins a choice."""
     bias = {str(token): _STRONGEST for ids in tokens.values() for token in ids}
     return {**text_body(messages, limit=1), "logit_bias": bias}
 
 
 def constrained_prediction(reply: Any, choices: Sequence[str], method: str) -> Prediction:
-    """Returns the choice in the object of a reply, or the one that its token begins; refuses any other answer."""
+    """Returns the choice in the object of a reply, or the choice that its token begins; refuses other answers."""
     answer = text_prediction(reply, method)
     if answer.finish_reason not in ("stop", "length"):
         return answer
@@ -239,16 +239,16 @@ def constrained_prediction(reply: Any, choices: Sequence[str], method: str) -> P
 
 
 async def constraint_of(ask: Witness, tokens: LetterTokens | None) -> str:
-    """Returns the method by which a server is kept to letters, or an empty string; ``tokens`` are those of A to D, if known."""
+    """Returns the method that constrains a server to letters, or an empty text; ``tokens`` are those of A to D, if known."""
     if await obeys(ask):
         return STRUCTURED_CHOICE
     return LOGIT_BIAS if tokens is not None and not tokens.reason and await obeys(ask, tokens) else ""
 
 
 async def obeys(ask: Witness, tokens: LetterTokens | None = None) -> bool:
-    """Returns whether a server answers with the one letter that a schema leaves, or whose tokens are raised where they are given.
+    """Returns whether a server answers with the only letter that a schema allows, or, with ``tokens``, the letter with the bias.
 
-    It is told to answer with another letter each time, neither of which is right.
+    The forced letter changes each time, and is never the right one.
     """
     messages = ask.messages(LETTERS_QUESTION)
     try:
@@ -263,6 +263,6 @@ async def obeys(ask: Witness, tokens: LetterTokens | None = None) -> bool:
         if failure.kind not in ("refused", "faulty"):
             raise
         if failure.kind == "faulty":
-            await ask(text_body(messages, limit=_SCHEMA_TOKENS))  # a server that is down fails whatever it is asked
-        return False  # it does not know the parameter
+            await ask(text_body(messages, limit=_SCHEMA_TOKENS))  # a server that is down fails here too
+        return False  # the server does not know the parameter
     return True
