@@ -19,13 +19,14 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from pytest_vlmrobust.core.boxes import CONVENTIONS
-from pytest_vlmrobust.core.document import Entry, read_document
+from pytest_vlmrobust.core.document import Entry, read_all, read_document, read_keys
 from pytest_vlmrobust.core.errors import ModelError, did_you_mean
 from pytest_vlmrobust.core.prediction import ANSWERS, PROMPT_MODES, ModelRef
 from pytest_vlmrobust.core.sample import IMAGE_MARK
@@ -258,13 +259,15 @@ def read_models(path: Path) -> dict[str, ModelRef]:
     """Returns the models of a models file by name, in the order written.
 
     Raises:
-        ModelError: the file is absent, is not YAML, or an entry does not follow the schema; names file and line.
+        ModelError: the file is absent, is not YAML, or entries do not follow the schema; a line with
+            file and line for each mistake.
     """
     expected = "'models:' with one entry per model"
     document = read_document(path, what="models file (--vlm-models)", error=ModelError, expected=expected)
     models = document.mapping(["models"])
     entries = models["models"].table("a mapping of names to models") if models else {}
-    return {name: _model(name, entry) for name, entry in entries.items()}
+    refs = read_all(ModelError, [partial(_model, name, entry) for name, entry in entries.items()])
+    return {ref.name: ref for ref in refs}
 
 
 def check_dtype(dtype: str, where: str) -> str:
@@ -278,7 +281,7 @@ def _model(name: str, entry: Entry) -> ModelRef:
     if not _SAFE_NAME.match(name):
         entry.fail("is not a model name: it may have letters, digits, '.', '_' and '-' only, since it becomes part of test ids")
     given = entry.mapping(FIELDS)
-    fields = {key: FIELDS[key](value) for key, value in given.items()}
+    fields = read_keys(given, FIELDS)
     low, high = fields.get("min_pixels"), fields.get("max_pixels")
     if low is not None and high is not None and low > high:
         given["max_pixels"].fail(f"is {high}, which is below min_pixels, {low}")

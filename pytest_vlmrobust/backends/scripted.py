@@ -24,11 +24,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pytest_vlmrobust.core.boxes import Box
-from pytest_vlmrobust.core.document import Entry, read_document
+from pytest_vlmrobust.core.document import Entry, read_all, read_document, read_keys
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
@@ -281,7 +282,8 @@ def _read_rules(path: Path, key: AnswerKey | None, *, writes_letters: bool) -> _
     given = {key: value for key, value in given.items() if not value.is_empty}
     rules = given["rules"].items() if "rules" in given else []
     default = given["default"].text(empty=True) if "default" in given else None
-    return _Rules(path, tuple(_read_rule(rule) for rule in rules), default, key, writes_letters)
+    read = read_all(ModelError, [partial(_read_rule, rule) for rule in rules])
+    return _Rules(path, tuple(read), default, key, writes_letters)
 
 
 def _read_rule(entry: Entry) -> _Rule:
@@ -292,7 +294,7 @@ def _read_rule(entry: Entry) -> _Rule:
     for key in ("luck", "confidence"):
         if key in given and "right" not in given:
             given[key].fail("stands without 'right'. Expected it beside a share that is answered right")
-    rule = _Rule(where=f"{entry.where}: {entry.name}", **{key: _READERS[key](value) for key, value in given.items()})
+    rule = _Rule(where=f"{entry.where}: {entry.name}", **read_keys(given, _READERS))
     if rule.logprobs and rule.letter is None:
         given["logprobs"].fail("stands without 'letter'. Expected it beside a letter")
     if Prediction(rule.letter or "", LETTER_LOGITS, logprobs=rule.logprobs).contradicts_itself:

@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -25,6 +26,7 @@ from .errors import UsageError, did_you_mean, why_no_path
 from .words import invisible
 
 Choice = TypeVar("Choice", bound=StrEnum)
+Value = TypeVar("Value")
 
 ID_PATTERN = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 """What ids are made of."""
@@ -39,6 +41,7 @@ LONGEST_NUMBER = 1000
 """Characters of a value that is not text: Python needs quadratic time to read an integer, and cannot print a very long one."""
 
 _COST_OF_VALUE = 32
+_MOST_MISTAKES = 20
 _SHOWN = 60
 _TEXT = "tag:yaml.org,2002:str"
 _NULL = "tag:yaml.org,2002:null"
@@ -48,6 +51,33 @@ _SCALARS = (_TEXT, _NULL, _DAY, *(f"tag:yaml.org,2002:{name}" for name in ("bool
 _DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NO_SUCH_DAY = "a day that exists, such as 2027-06-30: there is no such day"
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+def read_all(error: type[UsageError], reads: Iterable[Callable[[], Value]]) -> list[Value]:
+    """Returns what each call returns. All their mistakes are one error, with a line for each."""
+    values: list[Value] = []
+    mistakes: dict[str, UsageError] = {}
+    for read in reads:
+        try:
+            values.append(read())
+        except UsageError as problem:
+            mistakes |= dict.fromkeys(problem.mistakes or (str(problem),), problem)
+    if len(mistakes) == 1:
+        raise next(iter(mistakes.values()))
+    if mistakes:
+        more = len(mistakes) - _MOST_MISTAKES
+        lines = [*mistakes][:_MOST_MISTAKES] + ([f"... and {more} more mistakes"] if more > 0 else [])
+        together = error("\n".join(lines))
+        together.mistakes = tuple(mistakes)
+        raise together
+    return values
+
+
+def read_keys(entries: Mapping[str, Entry], readers: Mapping[str, Callable[[Entry], Any]]) -> dict[str, Any]:
+    """Returns what the readers read of the keys that a mapping has. All mistakes are one error."""
+    given = {key: entry for key, entry in entries.items() if key in readers}
+    error = next((entry.error for entry in given.values()), UsageError)
+    return dict(zip(given, read_all(error, [partial(readers[key], entry) for key, entry in given.items()]), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +275,8 @@ class Entry:
 
     def _entries(self, key_of: Callable[[yaml.Node], str]) -> dict[str, Entry]:
         entries: dict[str, Entry] = {}
-        for key_node, value_node in self.node.value:
+
+        def add(key_node: yaml.Node, value_node: yaml.Node) -> None:
             key, line = key_of(key_node), _line(key_node)
             path = f"{self.path}.{shorten(key)}" if self.path else shorten(key)
             if key in entries:
@@ -253,6 +284,8 @@ class Entry:
                     f"{self.file}:{line}: {path} is written twice, first in line {entries[key].line}. Keep one of them"
                 )
             entries[key] = Entry(value_node, self.file, self.error, line, path)
+
+        read_all(self.error, [partial(add, *pair) for pair in self.node.value])
         return entries
 
     def _known_key(self, node: yaml.Node, known: Collection[str]) -> str:

@@ -50,6 +50,9 @@ class UsageError(VlmRobustError):
 
     __module__ = "pytest_vlmrobust"
 
+    mistakes: tuple[str, ...] = ()
+    """What is wrong, where it is several things."""
+
 
 class UnknownName(UsageError):
     """A name is not known; gives the nearest ones.

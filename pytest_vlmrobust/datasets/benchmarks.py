@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.document import Entry, read_document
+from pytest_vlmrobust.core.document import Entry, read_document, read_keys
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.registry import Registry
 
@@ -212,7 +212,7 @@ def _benchmark(name: str, entry: Entry) -> Benchmark:
     entries = entry.mapping([part.name for part in fields(Benchmark) if part.name != "name"])
     if "kinds" not in entries or not entries["kinds"].items():
         entry.fail(f"lacks {_KINDS}")
-    benchmark = Benchmark(name, **{key: _BENCHMARK.get(key, _text)(value) for key, value in entries.items()})
+    benchmark = Benchmark(name, **read_keys(entries, dict.fromkeys(entries, _text) | _BENCHMARK))
     _check_sources(entries, benchmark)
     _check_keys(entries, benchmark)
     if benchmark.number and benchmark.number not in NUMBERS:
@@ -247,7 +247,7 @@ def _kind(entry: Entry) -> Kind:
 
 def _layout(entry: Entry) -> Layout:
     entries = entry.mapping([part.name for part in fields(Layout)])
-    return Layout(**{key: _LAYOUT.get(key, _text)(value) for key, value in entries.items()})
+    return Layout(**read_keys(entries, dict.fromkeys(entries, _text) | _LAYOUT))
 
 
 def _columns(entry: Entry) -> dict[str, tuple[str, ...]]:
@@ -294,7 +294,7 @@ def _mapping(entry: Entry, read: Callable[[Entry], str] = _text) -> dict[str, st
     return {key: read(value) for key, value in entry.table().items()}
 
 
-_LAYOUT: Mapping[str, Callable[[Entry], Any]] = {
+_LAYOUT: dict[str, Callable[[Entry], Any]] = {
     "columns": _columns,
     "keys": partial(_mapping, read=_template),
     "meta": partial(_mapping, read=_template),
@@ -312,7 +312,7 @@ _LAYOUT: Mapping[str, Callable[[Entry], Any]] = {
     "ids": _texts,
 }
 """The keys of a layout that are not one text, each with what reads its value."""
-_BENCHMARK: Mapping[str, Callable[[Entry], Any]] = {
+_BENCHMARK: dict[str, Callable[[Entry], Any]] = {
     "kinds": lambda entry: tuple(_kind(kind) for kind in entry.items()),
     "tsv": _layout,
     "hub": lambda entry: tuple(_layout(layout) for layout in entry.items()),

@@ -17,13 +17,14 @@ from .load import (
     RULE_REQUIRED,
     SCOPE_KEYS,
     TOP_KEYS,
+    TREATMENT_CHOICES,
     TREATMENT_KEYS,
     VERSION,
     WAIVER_KEYS,
     WAIVER_REQUIRED,
     MetricFacts,
 )
-from .rules import FRACTION, NO_LEVEL, JudgedBy, Mode, Multiplicity, OnInconclusive, OnNotApplicable, Purpose, Strictness, Tier
+from .rules import FRACTION, NO_LEVEL, Mode, Purpose
 
 FILE = "thresholds.schema.json"
 """Its name, beside the shipped thresholds files."""
@@ -88,7 +89,7 @@ def _values(metrics: Iterable[str]) -> dict[str, Any]:
         "min": _QUANTITY,
         "within": {"type": "array", "items": _QUANTITY, "minItems": 2, "maxItems": 2, "description": "[low, high]"},
         "cap": _QUANTITY,
-        **{key: _choice(kind) for key, kind in _CHOICES.items()},
+        **{key: _choice(kind) for key, kind in TREATMENT_CHOICES.items()},
         **dict.fromkeys(("alpha_pass", "alpha_fail"), _RISK),
         **dict.fromkeys(("reason", "source", "owner", "ticket"), _TEXT),
         "expires": {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$", "description": "the last day, such as 2027-06-30"},
@@ -108,16 +109,6 @@ def _values(metrics: Iterable[str]) -> dict[str, Any]:
         **dict.fromkeys(("model", "dataset", "setting", "family", "category"), _globs()),
         "level": _globs([*LEVELS, NO_LEVEL]),
     }
-
-
-_CHOICES = {
-    "strictness": Strictness,
-    "judge": JudgedBy,
-    "multiplicity": Multiplicity,
-    "tier": Tier,
-    "on_inconclusive": OnInconclusive,
-    "on_not_applicable": OnNotApplicable,
-}
 
 
 def _choice(kind: Iterable[str]) -> dict[str, Any]:

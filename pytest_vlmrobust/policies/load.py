@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pytest_vlmrobust.core.cell import LEVELS
-from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes, shorten
+from pytest_vlmrobust.core.document import Entry, parse_document, read_all, read_bytes, read_keys, shorten
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.sample import META, slice_name
 from pytest_vlmrobust.shipped import shipped
@@ -40,7 +42,6 @@ from .rules import (
 )
 
 Identified = TypeVar("Identified", Rule, Waiver)
-Choice = TypeVar("Choice", Mode, Purpose)
 
 VERSION = 1
 
@@ -92,7 +93,7 @@ def load_policy(
 
     ``known_metrics`` are those that rules may name; with their facts, units, directions and scopes are checked as well.
     ``ambiguous`` are short names that mean several metrics, with the full names to choose from. Files below ``root`` are cited
-    relative to it. A PolicyError names file, line, value and what was expected.
+    relative to it. A PolicyError names file, line, value and what was expected, one line a mistake.
     """
     names = [_display_path(path, root) for path in paths]
     contents = [_bytes(path, name) for path, name in zip(paths, names, strict=True)]
@@ -108,25 +109,25 @@ def parse_policy(
 ) -> Policy:
     """Reads the bytes of thresholds files as :func:`load_policy` does; ``names`` are how messages and records cite them."""
     reader = _Reader(known_metrics, ambiguous or {})
-    tops = [_read_top(content, name) for content, name in zip(contents, names, strict=True)]
-    budgets, coverages = _read_budgets(tops), _read_coverage(tops)
+    tops = read_all(PolicyError, [partial(_read_top, content, name) for content, name in zip(contents, names, strict=True)])
+    choices = partial(read_all, PolicyError, [partial(read_keys, top, _CHOICES) for top in tops])
+    per_file = partial(read_all, PolicyError, [partial(reader.rules_and_waivers, top) for top in tops])
+    parts: list[Any] = read_all(PolicyError, [choices, partial(_read_budgets, tops), partial(_read_coverage, tops), per_file])
+    chosen, budgets, coverages, things = parts
     rules: dict[str, Rule] = {}
     waivers: dict[str, Waiver] = {}
     replaced: list[Replacement] = []
-    for top in tops:
-        treatment = _read_defaults(top)
-        own_rules = _by_id(reader.rule(entry, treatment) for entry in _entries(top, "rules"))
-        own_waivers = _by_id(reader.waiver(entry) for entry in _entries(top, "waivers"))
+    for own_rules, own_waivers in things:
         replaced += [Replacement.of_rule(rules[name], rule) for name, rule in own_rules.items() if name in rules]
         replaced += [Replacement.of_waiver(waivers[name], waiver) for name, waiver in own_waivers.items() if name in waivers]
         rules |= own_rules
         waivers |= own_waivers
-    for key, kind, tight in (("mode", Mode, Mode.FULL), ("purpose", Purpose, None)):
+    for key, choice in _CHOICES.items():
         for first, second in pairwise(top[key] for top in tops if key in top):
-            if (new := second.choice(kind)) != (old := first.choice(kind)):
-                how = "another purpose" if tight is None else "tighter" if new is tight else "looser"
+            if (new := choice(second)) != (old := choice(first)):
+                how = "another purpose" if key == "purpose" else "tighter" if new is Mode.FULL else "looser"
                 change = (f"{old} becomes {new} ({how})",)
-                replaced.append(Replacement(f"{key} of {first.where}", second.where, change, new is tight))
+                replaced.append(Replacement(f"{key} of {first.where}", second.where, change, new is Mode.FULL))
     for before, after in pairwise(budgets):
         replaced += Replacement.of_budgets(before, after)
     for earlier, later in pairwise(coverages):
@@ -140,10 +141,9 @@ def parse_policy(
         budgets[-1],
         files,
         coverage=coverages[-1],
-        mode=_read_last(tops, "mode", Mode, Mode.FULL),
-        purpose=_read_last(tops, "purpose", Purpose, Purpose.RELEASE),
         contents=tuple(contents),
         replaced=tuple(replaced),
+        **{key: value for choices in chosen for key, value in choices.items()},
     )
 
 
@@ -196,13 +196,7 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
             "apply to the rules of their own file, and it has none, so they would change nothing. Write them in the file "
             "that has the rules, or repeat those rules here"
         )
-    return _read_treatment(entries, Treatment())
-
-
-def _read_last(tops: Iterable[Mapping[str, Entry]], key: str, kind: type[Choice], usual: Choice) -> Choice:
-    """Returns the value of a key in the last file that has it."""
-    values = [top[key].choice(kind) for top in tops if key in top]
-    return values[-1] if values else usual
+    return _treated(Treatment(), read_keys(entries, _VALUES))
 
 
 def _read_budgets(tops: Sequence[Mapping[str, Entry]]) -> list[Budgets]:
@@ -216,24 +210,26 @@ def _read_budgets(tops: Sequence[Mapping[str, Entry]]) -> list[Budgets]:
         treatment = _read_defaults(top)
         risks |= dict.fromkeys(top["budgets"].mapping(BUDGET_KEYS) if "budgets" in top else (), treatment)
         risks = dict.fromkeys(BUDGET_KEYS, treatment) | risks if not budgets else risks
-        shares = {key: _read_share(entry) for key, entry in entries.items()}
+        shares = read_keys(entries, dict.fromkeys(BUDGET_KEYS, _read_share))
         budgets.append(Budgets(**shares, sources=_sources(entries), risks=MappingProxyType(dict(risks))))
     return budgets
 
 
 def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> list[Coverage]:
     """Returns the coverage that is asked for with the first file, with the first two, and so on."""
-    return [
-        Coverage(**_read_coverage_keys(entries), sources=_sources(entries))
-        for entries in _so_far(tops, "coverage", COVERAGE_KEYS)
-    ]
+    coverages = []
+    for entries in _so_far(tops, "coverage", COVERAGE_KEYS):
+        values = read_keys(entries, _COVERAGE)
+        values |= values.pop("samples", {})
+        coverages.append(Coverage(**values, sources=_sources(entries)))
+    return coverages
 
 
 def _so_far(tops: Iterable[Mapping[str, Entry]], name: str, keys: Sequence[str]) -> Iterator[dict[str, Entry]]:
     """Yields the merged mapping under a name after each file: later files override earlier ones key by key."""
     entries: dict[str, Entry] = {}
     for top in tops:
-        entries = {**entries, **(top[name].mapping(keys) if name in top else {})}
+        entries |= top[name].mapping(keys) if name in top else {}
         yield entries
 
 
@@ -241,9 +237,9 @@ def _sources(entries: Mapping[str, Entry]) -> Mapping[str, str]:
     return MappingProxyType({key: entry.where for key, entry in entries.items()})
 
 
-def _by_id(things: Iterable[Identified]) -> dict[str, Identified]:
+def _read_by_id(reads: Iterable[Callable[[], Identified]]) -> dict[str, Identified]:
     by_id: dict[str, Identified] = {}
-    for thing in things:
+    for thing in read_all(PolicyError, reads):
         if thing.id in by_id:
             kind = type(thing).__name__.lower()
             raise PolicyError(
@@ -260,42 +256,43 @@ class _Reader:
         self._facts = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, MetricFacts())
         self._ambiguous = ambiguous
 
+    def rules_and_waivers(self, top: Mapping[str, Entry]) -> tuple[dict[str, Rule], dict[str, Waiver]]:
+        """Returns those of one file by id."""
+        treatment = _read_defaults(top)
+        rules = [partial(self.rule, entry, treatment) for entry in _entries(top, "rules")]
+        waivers = [partial(self.waiver, entry) for entry in _entries(top, "waivers")]
+        read: list[Any] = read_all(PolicyError, [partial(_read_by_id, rules), partial(_read_by_id, waivers)])
+        return read[0], read[1]
+
     def rule(self, entry: Entry, treatment: Treatment) -> Rule:
         """Returns a rule; keys of its treatment that it does not set are taken from ``treatment``."""
         entries = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
-        metric, facts = self._metric(entries["metric"])
-        rule_treatment = _read_treatment(entries, treatment)
-        if rule_treatment.judge is JudgedBy.INTERVAL and not facts.interval:
+        values, facts = self._values(entry, entries)
+        treatment = _treated(treatment, {key: values.pop(key) for key in TREATMENT_KEYS if key in values})
+        if treatment.judge is JudgedBy.INTERVAL and not facts.interval:
+            metric = values["metric"]
             entry.fail(f"judges the interval of {metric}, which has no interval, so nothing would ever pass. Write judge: point")
-        return Rule(
-            id=entries["id"].identifier(),
-            metric=metric,
-            bound=_read_bound(entry, entries, metric, facts),
-            source=entry.where,
-            where=_read_scope(entries["where"], metric, facts) if "where" in entries else Scope(),
-            unless=_read_scope(entries["unless"], metric, facts) if "unless" in entries else None,
-            treatment=rule_treatment,
-            reason=entries["reason"].visible_text() if "reason" in entries else "",
-            evidence=entries["source"].text() if "source" in entries else "",
-        )
+        return Rule(source=entry.where, treatment=treatment, evidence=values.pop("source", ""), **values)
 
     def waiver(self, entry: Entry) -> Waiver:
         """Returns a waiver; every key but ``ticket`` is required."""
         entries = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
-        metric, facts = self._metric(entries["metric"])
-        return Waiver(
-            id=entries["id"].identifier(),
-            owner=entries["owner"].person(),
-            reason=entries["reason"].visible_text(),
-            expires=entries["expires"].date(),
-            metric=metric,
-            where=_read_scope(entries["where"], metric, facts),
-            cap=_read_quantity(entries["cap"], facts),
-            source=entry.where,
-            ticket=entries["ticket"].visible_text() if "ticket" in entries else "",
-        )
+        return Waiver(source=entry.where, **self._values(entry, entries)[0])
 
-    def _metric(self, entry: Entry) -> tuple[str, MetricFacts]:
+    def _values(self, entry: Entry, entries: Mapping[str, Entry]) -> tuple[dict[str, Any], MetricFacts]:
+        """Returns what the keys of a rule or waiver hold, and what is known about its metric."""
+        metric = entries["metric"]
+        name = "" if metric.is_mapping or metric.is_list else str(metric.node.value)
+        facts = self._facts.get(name, MetricFacts())
+        scopes = dict.fromkeys(("where", "unless"), partial(_read_scope, metric=name, facts=facts))
+        cap = partial(_read_quantity, facts=facts)
+        readers: dict[str, Callable[[Entry], Any]] = {**_VALUES, **scopes, "metric": self._metric, "cap": cap}
+        reads: list[Callable[[], dict[str, Any]]] = [partial(read_keys, entries, readers)]
+        if "cap" not in entries:
+            reads.append(lambda: {"bound": _read_bound(entry, entries, name, facts)})
+        return {key: value for values in read_all(PolicyError, reads) for key, value in values.items()}, facts
+
+    def _metric(self, entry: Entry) -> str:
         name = entry.text()
         if name in self._ambiguous:
             full = " or ".join(repr(choice) for choice in self._ambiguous[name])
@@ -308,14 +305,13 @@ class _Reader:
                 f"is {name!r}, which no run measures: it needs {needed}, and nothing asks a model for that. A rule or waiver "
                 "about it would never decide anything: remove it"
             )
-        return name, self._facts[name]
+        return name
 
 
-def _read_treatment(entries: Mapping[str, Entry], base: Treatment) -> Treatment:
+def _treated(base: Treatment, values: dict[str, Any]) -> Treatment:
     """Returns ``base`` with the keys that a rule, or the defaults of a file, set; a single key outranks ``strictness``."""
-    if STRICTNESS in entries:
-        base = replace(base, **entries[STRICTNESS].choice(Strictness).treatment)
-    return replace(base, **{key: read(entries[key]) for key, read in _TREATMENT.items() if key in entries})
+    strictness = values.pop(STRICTNESS, None)
+    return replace(base, **{**(strictness.treatment if strictness else {}), **values})
 
 
 def _read_share(entry: Entry) -> float:
@@ -329,33 +325,17 @@ def _read_share(entry: Entry) -> float:
     return share
 
 
-def _read_coverage_keys(entries: Mapping[str, Entry]) -> dict[str, Any]:
-    """Returns the fields of a coverage that a file sets."""
-    coverage: dict[str, Any] = {}
-    if "tests" in entries:
-        coverage["tests"] = entries["tests"].choice(Extent)
-    if "rules" in entries:
-        coverage["rules"] = entries["rules"].choice(Extent)
-    if "blind_models" in entries:
-        coverage["blind_models"] = entries["blind_models"].choice(BlindModels)
-    if "samples" in entries:
-        coverage["share"], coverage["samples"] = _read_samples(entries["samples"])
-    if "suites" in entries:
-        coverage["suites"] = tuple(dict.fromkeys(entry.identifier() for entry in entries["suites"].items()))
-    return coverage
-
-
-def _read_samples(entry: Entry) -> tuple[float, int]:
-    """Returns the share and the number of samples that a run must ask of each dataset."""
+def _read_samples(entry: Entry) -> dict[str, float]:
+    """Returns the share, or the number, of samples that a run must ask of each dataset."""
     value = entry.quantity()
     if value in list(Extent):
-        return (1.0 if value == Extent.WHOLE else 0.0), 0
+        return {"share": float(value == Extent.WHOLE)}
     if isinstance(value, str) and value.strip().endswith("%"):
-        return _read_share(entry), 0
+        return {"share": _read_share(entry)}
     if not isinstance(value, int) or value < 1:
         near = did_you_mean(str(value), [str(extent) for extent in Extent])
         entry.refuse(f"whole, partial, a share such as 20%, or a number of samples such as 500.{near}")
-    return 0.0, value
+    return {"share": 0.0, "samples": value}
 
 
 LEAST_RISK = 1e-6
@@ -371,15 +351,35 @@ def _read_risk(entry: Entry) -> float:
     return float(risk)
 
 
-_TREATMENT: dict[str, Callable[[Entry], Any]] = {
-    "judge": lambda entry: entry.choice(JudgedBy),
-    "alpha_pass": _read_risk,
-    "alpha_fail": _read_risk,
-    "multiplicity": lambda entry: entry.choice(Multiplicity),
-    "tier": lambda entry: entry.choice(Tier),
-    "on_inconclusive": lambda entry: entry.choice(OnInconclusive),
-    "on_not_applicable": lambda entry: entry.choice(OnNotApplicable),
+def _choice_of(kind: type[StrEnum]) -> Callable[[Entry], StrEnum]:
+    return lambda entry: entry.choice(kind)
+
+
+_CHOICES = {"mode": _choice_of(Mode), "purpose": _choice_of(Purpose)}
+_COVERAGE = {
+    **dict.fromkeys(("tests", "rules"), _choice_of(Extent)),
+    "blind_models": _choice_of(BlindModels),
+    "samples": _read_samples,
+    "suites": lambda entry: tuple(dict.fromkeys(suite.identifier() for suite in entry.items())),
 }
+TREATMENT_CHOICES = {
+    "strictness": Strictness,
+    "judge": JudgedBy,
+    "multiplicity": Multiplicity,
+    "tier": Tier,
+    "on_inconclusive": OnInconclusive,
+    "on_not_applicable": OnNotApplicable,
+}
+_VALUES: dict[str, Callable[[Entry], Any]] = {
+    **{key: _choice_of(kind) for key, kind in TREATMENT_CHOICES.items()},
+    **dict.fromkeys(("alpha_pass", "alpha_fail"), _read_risk),
+    "id": Entry.identifier,
+    **dict.fromkeys(("reason", "ticket"), Entry.visible_text),
+    "source": Entry.text,
+    "owner": Entry.person,
+    "expires": Entry.date,
+}
+"""The keys of rules, waivers and defaults that are read without their metric."""
 
 
 def _read_quantity(entry: Entry, facts: MetricFacts) -> float:

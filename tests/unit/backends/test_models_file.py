@@ -325,6 +325,23 @@ def test_mistakes_are_reported_with_their_line(tmp_path: Path, text: str, messag
         read_models(path)
 
 
+def test_all_mistakes_of_a_file_are_said_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(
+        "models:\n  m: {pth: x, dtyp: auto}\n  n:\n    path: x\n    dtype: float23\n    policy: 3\n  o: {dtype: auto}\n"
+    )
+    with pytest.raises(ModelError) as error:
+        read_models(file)
+    lines = str(error.value).replace(f"{tmp_path}/", "").splitlines()
+    assert [line[:30] for line in lines] == [
+        "models.yaml:2: unknown key 'pt",
+        "models.yaml:2: unknown key 'dt",
+        "models.yaml:5: models.n.dtype ",
+        "models.yaml:6: models.n.policy",
+        "models.yaml:7: models.o has ne",
+    ]
+
+
 def test_an_absent_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"nowhere.yaml: cannot read the models file \(--vlm-models\): No such file"):
         read_models(tmp_path / "nowhere.yaml")

@@ -227,6 +227,41 @@ def test_what_is_overridden_is_checked_too(load: Load) -> None:
         load(broken, BASE)
 
 
+def test_all_mistakes_of_all_files_are_said_at_once(load: Load) -> None:
+    first = (
+        "version: 1\nmode: ful\nbudgets: {max_error_rate: 2, max_refusal_rate: x}\ncoverage: {tests: al, samples: -1}\nrules:\n"
+        "- {id: '-', metric: pcry, max: 5, judge: intervall}\n- {idd: r, metrik: pcri, max: 0.1}\n- {id: s, metric: pcri}\n"
+        "waivers:\n- {id: w, metric: pcri, where: {}, cap: 1%, owner: '-', reason: why, expires: 2027-02-30}\n"
+    )
+    with pytest.raises(PolicyError) as error:
+        load(first, "version: 1\nrules: [{id: r, metric: accuracy_drop, min: 1%}]\n")
+    assert [" ".join(line.split()[:2]) for line in str(error.value).splitlines()] == [
+        "a.yaml:2: mode",
+        "a.yaml:3: budgets.max_error_rate",
+        "a.yaml:3: budgets.max_refusal_rate",
+        "a.yaml:4: coverage.tests",
+        "a.yaml:4: coverage.samples",
+        "a.yaml:6: rules[1].id",
+        "a.yaml:6: unknown",
+        "a.yaml:6: rules[1].judge",
+        "a.yaml:7: unknown",
+        "a.yaml:7: unknown",
+        "a.yaml:8: rules[3]",
+        "a.yaml:10: waivers[1].where",
+        "a.yaml:10: waivers[1].owner",
+        "a.yaml:10: waivers[1].expires",
+        "b.yaml:2: rules[1].min",
+    ]
+    assert "unknown metric 'pcry'. Did you mean 'pcri'?" in str(error.value)
+
+
+def test_of_many_mistakes_the_first_are_said_and_the_others_counted(load: Load) -> None:
+    with pytest.raises(PolicyError) as error:
+        load("version: 1\nrules:\n" + "- {id: r, metric: pcri}\n" * 30)
+    lines = str(error.value).splitlines()
+    assert [len(lines), lines[-1]] == [21, "... and 10 more mistakes"]
+
+
 def test_files_are_listed_with_the_digest_of_their_bytes(load: Load) -> None:
     (file,) = load(BASE).files
     assert (file.name, file.sha256) == ("a.yaml", hashlib.sha256(BASE.encode()).hexdigest())
