@@ -31,13 +31,13 @@ from types import ModuleType
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "pytest_vlmrobust"
 TESTS: Mapping[str, Sequence[str]] = {
-    "core/decision.py": ("core/test_decision.py", "evaluation/judge/test_conditions.py"),
+    "core/decision.py": ("core/test_decision.py", "evaluation/judge/test_requirements.py"),
     "policies/judge.py": ("policies/test_judge.py",),
     "policies/budgets.py": ("policies/test_budgets.py",),
     "policies/policy.py": ("policies/test_policy.py", "policies/test_load.py"),
     "policies/rules.py": ("policies/test_rules.py", "policies/test_judge.py", "policies/test_load.py"),
-    "policies/usage.py": ("policies/test_usage.py", "evaluation/judge/test_conditions.py"),
-    "evaluation/judge/conditions.py": ("evaluation/judge/test_conditions.py",),
+    "policies/misspellings.py": ("policies/test_misspellings.py",),
+    "evaluation/judge/requirements.py": ("evaluation/judge/test_requirements.py",),
     "metrics/accuracy.py": ("metrics/test_accuracy.py",),
     "metrics/statistics/proportions.py": ("metrics/statistics/test_proportions.py",),
     "metrics/statistics/paired.py": ("metrics/statistics/test_paired.py",),

@@ -1,6 +1,6 @@
 """GO: the verdict of a test, the decision of a run that follows from its verdicts, and the exit code. Pure.
 
-What policies ask of a whole run beside its verdicts is found in ``evaluation.judge.conditions`` and comes here as sentences.
+What policies ask of a whole run beside its verdicts is in ``evaluation.judge.requirements`` and comes here as sentences.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class RunEvaluation(RunInputs):
         """Returns the backend of a model with the run's options; no weights are loaded yet."""
         from pytest_vlmrobust.backends import BackendOptions, Cluster, open_backend
         from pytest_vlmrobust.backends.devices import threads_for
-        from pytest_vlmrobust.evaluation.judge.conditions import asks_for_all_samples
+        from pytest_vlmrobust.evaluation.judge.requirements import asks_for_all_samples
 
         settings = self.settings
         options = BackendOptions(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.core.repeatability import Repeatability
     from pytest_vlmrobust.evaluation.after.rerun import Rerun
-    from pytest_vlmrobust.evaluation.judge.conditions import Conditions
+    from pytest_vlmrobust.evaluation.judge.requirements import Requirements
     from pytest_vlmrobust.reporting import Command, RunFacts, RunView
     from pytest_vlmrobust.reporting.directory import ReportDirectory
     from pytest_vlmrobust.store import Evidence, Journal, Store
@@ -251,13 +251,14 @@ class Run(RunEvaluation):
         return {name: models for name, models in said.items() if models}
 
     @property
-    def conditions(self) -> Conditions:
+    def requirements(self) -> Requirements:
         """What the policies ask of the run as a whole."""
-        from pytest_vlmrobust.evaluation.judge.conditions import Conditions
+        from pytest_vlmrobust.evaluation.judge.requirements import Requirements
 
-        return Conditions(
+        return Requirements(
             self.policies,
             self.models,
+            self.records,
             planned=self.selection.planned,
             selected=self.selection.selected,
             narrowed=self.selection.narrowed,
@@ -278,15 +279,15 @@ class Run(RunEvaluation):
         from pytest_vlmrobust.store.journal import FILE_NAME
         from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 
-        conditions, records = self.conditions, self.records
+        requirements = self.requirements
         return RunFacts(
             policies={name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in self.policies.items()},
             models=tuple(self.models),
             planned=self.selection.planned,
             selected=self.selection.selected,
-            warnings=[*self.selection.notes, *conditions.warnings(records), *noise_warnings(self.repeatability)],
-            shortfalls=conditions.shortfalls(records),
-            allowances=conditions.allowances(records),
+            warnings=[*self.selection.notes, *requirements.warnings, *noise_warnings(self.repeatability)],
+            shortfalls=requirements.shortfalls,
+            allowances=requirements.allowances,
             stopped=self.stopped,
             pictures=self.directories.store / FOLDER,
             command=self.command,

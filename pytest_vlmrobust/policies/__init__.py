@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .budgets import BlindModels, Budgets, Condition, Coverage, Extent, suites_of
 from .load import MetricFacts, load_policy, parse_policy
+from .misspellings import intended_name, misspellings
 from .policy import BUDGET_CELLS, BUDGET_DATASETS, Policy, PolicyFile, Replacement
 from .rules import (
     NO_LEVEL,
@@ -21,20 +22,6 @@ from .rules import (
     Treatment,
     Waiver,
 )
-from .usage import (
-    Missed,
-    Misspelling,
-    UnmetRule,
-    WaiverState,
-    WaiverUse,
-    idle_summaries,
-    idle_summaries_shortfall,
-    misspellings,
-    ungated_data,
-    unmatched_rules,
-    unmet_rules,
-    waiver_report,
-)
 
 __all__ = [
     "BUDGET_CELLS",
@@ -49,8 +36,6 @@ __all__ = [
     "JudgedBy",
     "MetricFacts",
     "MetricKey",
-    "Missed",
-    "Misspelling",
     "Mode",
     "Multiplicity",
     "OnInconclusive",
@@ -63,18 +48,10 @@ __all__ = [
     "Scope",
     "Tier",
     "Treatment",
-    "UnmetRule",
     "Waiver",
-    "WaiverState",
-    "WaiverUse",
-    "idle_summaries",
-    "idle_summaries_shortfall",
+    "intended_name",
     "load_policy",
     "misspellings",
     "parse_policy",
     "suites_of",
-    "ungated_data",
-    "unmatched_rules",
-    "unmet_rules",
-    "waiver_report",
 ]

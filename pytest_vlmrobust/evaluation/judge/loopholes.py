@@ -9,6 +9,7 @@ from datetime import date, timedelta
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.words import mixed_scripts
 from pytest_vlmrobust.evaluation.run.plan import GRIDS, PATCHES
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
@@ -16,7 +17,7 @@ from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, MetricFacts, Pol
 from pytest_vlmrobust.policies.budgets import BUDGET_KEYS, BUILT_IN
 
 from .measurements import metric_keys, quantities
-from .scopes import ANY, meets
+from .scopes import ANY, idle_cap, meets
 
 LONG = timedelta(days=5 * 365 + 1)
 """A waiver that holds for longer is no dated exception any more."""
@@ -49,6 +50,17 @@ def warnings(policies: Iterable[Policy], today: date) -> list[str]:
     """Returns the loopholes that a gate warns of: it refuses the others."""
     found = (finding for policy in policies for finding in loopholes(policy, today=today))
     return list(dict.fromkeys(str(finding) for finding in found if not finding.refused))
+
+
+def refuse_loopholes(policies: Iterable[Policy], today: date) -> None:
+    """Looks whether each rule that blocks can fail, and each waiver can cover a breach, as ``vlmrobust check`` does."""
+    policies = list(policies)
+    refused = [str(found) for policy in policies for found in loopholes(policy, today=today) if found.refused]
+    for policy in policies:
+        idle = {waiver: idle_cap(waiver, policy.rules) for waiver in policy.waivers}
+        refused += [f"{waiver.source}: {sentence}" for waiver, sentence in idle.items() if sentence]
+    if refused:
+        raise PolicyError("\n".join(dict.fromkeys(refused)))
 
 
 def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Finding]:

@@ -15,11 +15,12 @@ from pytest_vlmrobust.evaluation.run.selection import SelectedTest, Selection
 from pytest_vlmrobust.policies import MetricKey, Policy
 
 from .baseline import Baseline
-from .conditions import refuse_empty_slices, refuse_loopholes, refuse_unknown_scopes
 from .context import DatasetFacts
 from .judge_inputs import StoredTest
+from .loopholes import refuse_loopholes
 from .measurements import metric_keys
 from .reads import Reads, attempts_of, reads_of
+from .scopes import refuse_empty_slices, refuse_unknown_scopes
 
 
 @dataclass(frozen=True, slots=True)

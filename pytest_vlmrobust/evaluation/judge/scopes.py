@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, FamilyMetric, Setting, SweepMetric
+from pytest_vlmrobust.backends.resolve import names as shipped_models
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, FamilyMetric, Planned, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import PolicyError, SettingError, UnknownName, UsageError, did_you_mean, files_beside
 from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.sample import kind_of_stratum
+from pytest_vlmrobust.core.words import first_few
+from pytest_vlmrobust.datasets import names as shipped_datasets
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
 from pytest_vlmrobust.evaluation.run.resolutions import PREPROCESSING
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS as GRIDS
 from pytest_vlmrobust.perturbations.catalog import SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
-from pytest_vlmrobust.policies import NO_LEVEL, MetricKey, Scope, Tier
+from pytest_vlmrobust.policies import NO_LEVEL, MetricKey, Scope, Tier, misspellings
 from pytest_vlmrobust.shipped import shipped
 
 from .context import DatasetFacts
@@ -182,6 +186,66 @@ def _is_setting(text: str) -> bool:
     except (SettingError, UnknownName):
         return False
     return True
+
+
+def refuse_unknown_scopes(
+    policies: Iterable[Policy],
+    plan: Sequence[Planned],
+    tests: Iterable[MetricKey],
+    *,
+    models: Iterable[str],
+    datasets: Iterable[str],
+) -> None:
+    """Looks whether each rule and waiver names things that exist, now that every file of the user's has been read."""
+    known = KnownNames.of(tests)
+    present = {"model": {*models, *(planned.model for planned in plan)}, "dataset": {planned.dataset for planned in plan}}
+    elsewhere = {"model": {*shipped_models()}, "dataset": {*shipped_datasets(), *datasets}}
+    for policy in policies:
+        for scope, effect in _scopes(policy):
+            if problems := known.unknown_globs(scope):
+                register = "One of your own is known once a conftest.py that is collected registers it"
+                raise PolicyError(f"{effect}: {problems[0]} {register}")
+            for field, glob, name in misspellings(scope, present):
+                if glob not in elsewhere[field]:
+                    raise PolicyError(
+                        f"{effect}: this run has no {field} {glob!r}. Did you mean {name!r}? "
+                        "If it is another one, leave it out of the policy of this run"
+                    )
+
+
+def refuse_empty_slices(
+    policies: Iterable[Policy], tests: Sequence[MetricKey], strata: Callable[[Iterable[str]], Iterable[str]]
+) -> None:
+    """Looks whether the data of a run have rows in each slice of metadata that a rule or a waiver is about."""
+    for policy in policies:
+        for scope, effect in _scopes(policy):
+            kind = kind_of_stratum(scope.category[0]) if scope.category else ""
+            about = sorted({test.dataset for test in tests if replace(scope, category=()).matches(test)}) if kind else []
+            if not about:
+                continue
+            names = sorted(strata(about))
+            values = [name.removeprefix(f"{kind}=") for name in names if kind_of_stratum(name) == kind]
+            for glob in scope.category:
+                if any(Scope(category=(glob,)).admits("category", name) for name in names):
+                    continue
+                wanted = glob.removeprefix(f"{kind}=")
+                columns = sorted({kind_of_stratum(name) for name in names} - {""})
+                has = f"{kind} is {first_few(values, 10)}" if values else f"metadata columns: {first_few(columns, 10) or 'none'}"
+                near = did_you_mean(wanted, values) if values else did_you_mean(kind, columns)
+                raise PolicyError(
+                    f"{effect}: no row of {first_few(about, 5)} has {kind} {wanted!r}.{near} In the data, {has}. "
+                    "Correct the name, or leave it out of the policy of this run"
+                )
+
+
+def _scopes(policy: Policy) -> Iterator[tuple[Scope, str]]:
+    """Yields each scope of a policy with the effect of a misspelt name in it."""
+    for rule in policy.rules:
+        yield rule.where, f"{rule.source}: rule {rule.id} gates nothing there"
+        if rule.unless:
+            yield rule.unless, f"{rule.source}: rule {rule.id} excludes nothing there"
+    for waiver in policy.waivers:
+        yield waiver.where, f"{waiver.source}: waiver {waiver.id} covers nothing"
 
 
 # Known tests: what the shipped suites measure, read from their marks without running them, and what each setting could be.

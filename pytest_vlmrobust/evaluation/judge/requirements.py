@@ -1,0 +1,603 @@
+"""Requirements: what policies ask of a whole run, what of it the run lacks, and warnings about the policies.
+
+Pure: facts of the run, its policies and its records give sentences. ``core.decision`` turns verdicts and sentences into GO.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from enum import StrEnum
+from functools import cached_property
+
+from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
+from pytest_vlmrobust.core.decision import Allowance, Outcome
+from pytest_vlmrobust.core.errors import did_you_mean
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.sample import is_slice, kind_of_stratum
+from pytest_vlmrobust.core.spending import budget_lines
+from pytest_vlmrobust.core.words import first_few, points, quantity
+from pytest_vlmrobust.evaluation.run.families import families
+from pytest_vlmrobust.evaluation.run.results import FEW_LETTERS, MANY
+from pytest_vlmrobust.policies import (
+    NO_LEVEL,
+    BlindModels,
+    Condition,
+    Extent,
+    MetricKey,
+    Policy,
+    Rule,
+    Scope,
+    Tier,
+    Waiver,
+    intended_name,
+    misspellings,
+    suites_of,
+)
+
+from .baseline import ON_COMMON
+from .canaries import GAIN, shows_change, why_not_changed
+from .loopholes import warnings as loophole_warnings
+from .scopes import is_relative, is_summary, shows_looking
+
+_WAYS_OUT = "add a rule on visual_gain, ask more samples, or allow it with coverage: {blind_models: allow}"
+_ALLOW = "look whether images reach it, or allow it with coverage: {blind_models: allow}"
+_SERVED = "openai"
+"""The backend of models that others serve."""
+_SUMMARIES = {"summary metrics": is_summary, "visual_gain": shows_looking}
+"""Summaries without which a run is never GO, if rules bound them and none of these met a test."""
+_MOST = 6
+"""Names in a sentence."""
+
+
+def asks_for_all_samples(policies: Iterable[Policy]) -> bool:
+    """Whether a policy requires all samples of a dataset, as for a release, unlike a smoke test."""
+    return any(policy.coverage.share >= 1.0 for policy in policies)
+
+
+# What the tests of a run made of one policy.
+
+
+class WaiverState(StrEnum):
+    """What became of a waiver in a run."""
+
+    USED = "used"
+    EXPIRED = "expired"
+    UNNEEDED = "unneeded"
+    """It covers tests of this run, and none of them needed it."""
+    EXCEEDED = "exceeded"
+    """It covers tests that are not shown to keep its cap, and none of the others needed it."""
+    UNMATCHED = "unmatched"
+    """It covers no test of this run."""
+
+
+class Missed(StrEnum):
+    """What a waiver that applied to no test came near to; its value is what may be misspelt."""
+
+    CATEGORY = "category"
+    """Tests of its metric, models, data and settings were there, and none of its categories."""
+    SETTING = "setting, family or level"
+    """Tests of its metric, models and data were there, and none of its settings."""
+    ALL = "scope"
+    """Its metric was not measured for its models on its data."""
+
+
+_ADVICE = {
+    WaiverState.USED: "waived {used} of the {matched} tests it covers",
+    WaiverState.EXPIRED: "expired on {waiver.expires}: renew or remove it",
+    WaiverState.EXCEEDED: (
+        "has a cap of {waiver.cap:g}, and {exceeded} of the {matched} tests it covers may be beyond it: fix what it covers, use "
+        "more questions, or have its owner change the cap"
+    ),
+    WaiverState.UNNEEDED: "was not needed by the {matched} tests it covers: remove it, or lower its cap",
+    WaiverState.UNMATCHED: "covers no test of this run: look for a misspelt {missed}",
+}
+
+
+@dataclass(frozen=True)
+class WaiverUse:
+    """A waiver and what a run made of it; ``matched``, ``used`` and ``exceeded`` count tests."""
+
+    waiver: Waiver
+    state: WaiverState
+    matched: int
+    used: int
+    exceeded: int = 0
+    missed: Missed | None = None
+    """What an unmatched waiver came near to."""
+
+    def __str__(self) -> str:
+        waiver = self.waiver
+        return f"{waiver.source}: waiver {waiver.id} of {waiver.owner} {_ADVICE[self.state].format_map(vars(self))}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnmetRule:
+    """A blocking rule that no test of a run is in the scope of, though the run measures its metric."""
+
+    rule: Rule
+    shortfall: str
+    """Why the run is not GO where the policy does not allow it, and what to do."""
+    allowed: bool
+
+
+@dataclass(frozen=True)
+class PolicyUse:
+    """How the rules and the waivers of a policy met the tests that it judged."""
+
+    policy: Policy
+    records: Sequence[Record]
+    today: date
+
+    @cached_property
+    def measured(self) -> list[tuple[Measure, MetricKey]]:
+        """Each measure with the test that rules and waivers are matched with.
+
+        Gaps in further groupings of people, of sweeps of the Observatory's tasks, are left out: they are never judged.
+        """
+        return [
+            (measure, MetricKey(r.model, r.dataset, measure.metric, r.setting or r.split, r.family, r.level, measure.category))
+            for r in self.records
+            for measure in r.measures
+            if not (r.test == "sweep" and r.task and measure.category)
+        ]
+
+    @cached_property
+    def met(self) -> dict[Rule, set[MetricKey]]:
+        """The tests that each rule applied to; with none in a whole run, its scope is probably misspelt."""
+        tests: dict[str, set[MetricKey]] = {}
+        for _, test in self.measured:
+            tests.setdefault(test.metric, set()).add(test)
+        return {rule: {test for test in tests.get(rule.metric, ()) if rule.applies(test)} for rule in self.policy.rules}
+
+    @property
+    def blocking(self) -> dict[Rule, set[MetricKey]]:
+        """The tests that each blocking rule applied to."""
+        return {rule: tests for rule, tests in self.met.items() if rule.treatment.tier is Tier.BLOCK}
+
+    @property
+    def ungated_data(self) -> list[str]:
+        """The datasets that were measured and that no blocking rule is about; none where no dataset is gated at all."""
+        gated = {test.dataset for tests in self.blocking.values() for test in tests}
+        names = dict.fromkeys(test.dataset for _, test in self.measured)
+        return [name for name in names if name not in gated] if gated else []
+
+    def idle_summaries(self, is_summary: Callable[[Rule], bool]) -> list[Rule]:
+        """Returns the blocking rules on summary metrics where none of them met a test; nothing where one did, or there is none.
+
+        Whatever else passed, nothing was then decided about all settings together.
+        """
+        summaries = {rule: tests for rule, tests in self.blocking.items() if is_summary(rule)}
+        return [] if any(summaries.values()) else list(summaries)
+
+    def unmet_rules(self, categories: Callable[[], Iterable[str]]) -> list[UnmetRule]:
+        """Returns the blocking rules whose metric was measured, and never in their scope; usually a name is misspelt.
+
+        ``categories`` is only called for a rule about one.
+        """
+        unmet = []
+        for rule in (rule for rule, tests in self.blocking.items() if not tests):
+            near = {test for _, test in self.measured if test.metric == rule.metric}
+            if near:
+                unmet.append(self._unmet(rule, near, sorted({*categories()} - {""}) if rule.where.category else []))
+        return unmet
+
+    def _unmet(self, rule: Rule, near: Iterable[MetricKey], categories: Sequence[str]) -> UnmetRule:
+        where, coverage = rule.where, self.policy.coverage
+        names = {part.name: sorted({_field_name(test, part.name) for test in near} - {""}) for part in fields(where)}
+        names["category"] = [*categories]
+        lacking = [
+            _lacking(part, getattr(where, part), known)
+            for part, known in names.items()
+            if getattr(where, part) and not any(where.admits(part, name) for name in known)
+        ]
+        lacks = "; ".join(lacking) or _together(rule, near)
+        problem = f"rule {rule.id} ({rule.source}) applied to no test, though this run measures {rule.metric}: {lacks}"
+        problem += "" if problem.endswith("?") else "."
+        # a policy may name models and datasets that a run leaves out: only a misspelt name is a mistake
+        misspelt = bool(misspellings(where, {part: names[part] for part in ("model", "dataset")}))
+        partial, slices = coverage.rules is Extent.PARTIAL, any(map(is_slice, where.category))
+        cited = coverage.cite("rules", str(coverage.rules))
+        if partial and slices:
+            advice = f"A rule about a slice needs rows of it ({cited} is about other names): ask more samples, or correct it"
+        elif partial:
+            advice = f"A rule may name what a run leaves out ({cited}), but this name looks misspelt: correct it"
+        else:
+            advice = (
+                f"GO requires that every such rule applies to a test ({cited}): correct it, measure what it asks for, "
+                "or allow this with coverage: {rules: partial}"
+            )
+        return UnmetRule(rule, f"{problem} {advice}", allowed=partial and not misspelt and not slices)
+
+    @cached_property
+    def waivers(self) -> list[WaiverUse]:
+        """What the tests made of each waiver; a run of some tests leaves waivers unmatched that a whole run would use."""
+        return [self._use(waiver) for waiver in self.policy.waivers]
+
+    def _use(self, waiver: Waiver) -> WaiverUse:
+        matched = [measure for measure, test in self.measured if waiver.applies(test)]
+        used = sum(measure.outcome is Outcome.WAIVED and measure.waiver == waiver.id for measure in matched)
+        not_waived = (Outcome.FAIL, Outcome.INCONCLUSIVE)
+        exceeded = sum(measure.outcome in not_waived and math.isfinite(measure.value) for measure in matched)
+        if waiver.is_expired(self.today):
+            state = WaiverState.EXPIRED
+        elif used or (exceeded and waiver.latest is not None):  # then the run says that its clock is behind
+            state = WaiverState.USED
+        elif exceeded:
+            state = WaiverState.EXCEEDED
+        else:
+            state = WaiverState.UNNEEDED if matched else WaiverState.UNMATCHED
+        return WaiverUse(waiver, state, len(matched), used, exceeded, None if matched else self._missed(waiver))
+
+    def _missed(self, waiver: Waiver) -> Missed:
+        near, where = [test for _, test in self.measured if test.metric == waiver.metric], waiver.where
+        if any(replace(where, category=()).matches(test) for test in near):
+            return Missed.CATEGORY
+        elsewhere = Scope(model=where.model, dataset=where.dataset)
+        return Missed.SETTING if any(elsewhere.matches(test) for test in near) else Missed.ALL
+
+
+def _lacking(part: str, globs: Sequence[str], names: Sequence[str]) -> str:
+    """Returns what a rule asks for in one part of its scope, and what the run has."""
+    kind = kind_of_stratum(globs[0]) if part == "category" else ""
+    if kind:
+        names = [name.removeprefix(f"{kind}=") for name in names if kind_of_stratum(name) == kind]
+        globs = [glob.removeprefix(f"{kind}=") for glob in globs]
+    near = ""
+    for glob in globs:
+        name = intended_name(glob, names)
+        if hint := f" Did you mean {name!r}?" if name else did_you_mean(glob, names):
+            near = f".{hint}"
+            break
+    return f"it asks for {kind or part} {_name_list(map(repr, globs))}, and the run has {_name_list(names)}{near}"
+
+
+def _together(rule: Rule, near: Iterable[MetricKey]) -> str:
+    """Returns why no test is in a scope although each of its parts is met."""
+    where = replace(rule.where, category=())
+    if not any(where.matches(test) for test in near):
+        return "no single test has everything that its scope asks for"
+    if rule.where.category and not any(test.category for test in near):
+        return f"{rule.metric} is measured on whole datasets, and it asks for a category"
+    return "its unless leaves out every test that its where admits"
+
+
+def _field_name(test: MetricKey, field: str) -> str:
+    name: str = getattr(test, field)
+    return name or (NO_LEVEL if field == "level" else "")
+
+
+def _name_list(names: Iterable[str]) -> str:
+    return first_few(names, _MOST) or "none"
+
+
+# The whole run.
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What policies ask of a run as a whole, with the facts and the records of the run."""
+
+    policies: Mapping[str, Policy]
+    """The policy of each model."""
+    models: Mapping[str, ModelRef]
+    records: Sequence[Record]
+    planned: int
+    """Number of gated tests in the collected files."""
+    selected: int
+    """Number of them that were selected."""
+    narrowed: str
+    """An option that may leave out an unknown number of tests, such as ``--lf``; empty if there is none."""
+    today: date
+    """The day on which waivers are checked for expiry."""
+    has_baseline: bool
+    """Whether an earlier run was named."""
+    behind: str = ""
+    """What says that the clock of the machine is behind."""
+    without_pictures: Sequence[str] = ()
+    """The datasets without image digests in the earlier run."""
+    compared: Mapping[str, str] = field(default_factory=dict)
+    """Each model to the model of the earlier run that it is compared with."""
+    samples_asked: Callable[[], Mapping[str, tuple[int, int]]] = dict
+    """Returns, for sampled datasets, the number of samples asked and the total."""
+    categories: Callable[[], Iterable[str]] = tuple
+    """Returns the categories of the samples of the run; only called for rules about categories."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all gated tests of the collected files were selected."""
+        return self.planned == self.selected and not self.narrowed
+
+    @property
+    def shortfalls(self) -> list[str]:
+        """A sentence for each requirement of the policies that the run does not meet; with any, it is not GO."""
+        found = []
+        for name, policy in self.policies.items():
+            found += [lack.shortfall for lack in self._coverage[name] if not lack.allowed]
+            found += [f"{use}, and GO requires that every waiver can apply" for use in self._unmatched_waivers(name)[0]]
+            found += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
+        found += [_undeclared(ref) for ref in self.models.values() if ref.backend == _SERVED and not ref.revision]
+        found += [unmet.shortfall for unmet, _ in self._unmet if not unmet.allowed]
+        found += self._idle_summaries
+        found += [lack.shortfall for lack in self._not_shown_to_look if not lack.allowed]
+        return list(dict.fromkeys(found))
+
+    @property
+    def allowances(self) -> list[Allowance]:
+        """What the run did not do or show and its policies let pass: every report says so."""
+        lacks = [lack for lacks in self._coverage.values() for lack in lacks] + self._not_shown_to_look
+        idle: dict[str, list[str]] = {}
+        for unmet, line in self._unmet:
+            if unmet.allowed:
+                idle.setdefault(line, []).append(unmet.rule.id)
+        words = "rule applied to no test", "rules applied to no test"
+        rules = [
+            Allowance(f"{quantity(len(ids), *words)}, though what they bound was measured: {first_few(ids)}", line)
+            for line, ids in idle.items()
+        ]
+        return list(dict.fromkeys([*(lack.allowance for lack in lacks if lack.allowed), *rules]))
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about the policies and the models, which do not affect the decision."""
+        found = [*_stopped_early(self.records), *_few_letters(self.records), *self._pictures_not_compared()]
+        found += [
+            f"the baseline has no model of this name: {name} is compared with {earlier}, the only model there"
+            for name, earlier in self.compared.items()
+            if name != earlier
+        ]
+        found += filter(None, [self.behind])
+        found += loophole_warnings(self.policies.values(), self.today)
+        found += [note for record in self.records for note in record.notes if ON_COMMON in note]
+        found += [_ran_code(ref) for ref in self.models.values() if ref.remote_code]
+        unmet = {unmet.rule.source for unmet, _ in self._unmet}
+        worth_saying = {WaiverState.EXPIRED, WaiverState.EXCEEDED, *([WaiverState.UNNEEDED] if self._is_over else [])}
+        for name, policy in self.policies.items():
+            use, relative = self._uses[name], self._relative_rules(policy)
+            found += _smoke_test(name, policy)
+            found += [str(waiver) for waiver in use.waivers if waiver.state in worth_saying]
+            if others := self._unmatched_waivers(name)[1]:
+                every = quantity(len(policy.waivers), "waiver")
+                count = quantity(len(others), f"of {every} covers", f"of {every} cover")
+                ids = ", ".join(other.waiver.id for other in others)
+                advice = "Remove those that are not meant for models, data or suites that this run leaves out"
+                found.append(f"{count} no test of {name} in this run: {ids}. {advice}")
+            found += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
+            if not self._is_over:
+                continue
+            idle = [rule for rule, tests in use.met.items() if not tests and rule not in relative and rule.source not in unmet]
+            if idle and not budget_lines(self.records):
+                ids = ", ".join(rule.id for rule in idle)
+                found.append(f"{len(idle)} of {quantity(len(policy.rules), 'rule')} applied to no test of {name}: {ids}")
+            found += [
+                f"no blocking rule is about {dataset}, though other data of {name} are gated: the run may be GO whatever it "
+                "answers there. Add a rule about it, or leave it out of --vlm-dataset"
+                for dataset in use.ungated_data
+            ]
+        return list(dict.fromkeys(found))
+
+    # Parts of these.
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether all selected tests left a record: nobody knows what the other tests of a run that was stopped would meet."""
+        return sum(record.is_gated for record in self.records) >= self.selected
+
+    @property
+    def _is_over(self) -> bool:
+        return self.is_whole and self._has_ended
+
+    @cached_property
+    def _uses(self) -> dict[str, PolicyUse]:
+        """The policy of each model with the records that it judged: its own, and those of families whose largest model it is."""
+        judged = {name: {name} for name in self.policies}
+        for family, members in families(self.models).items():
+            judged.get(members.largest, set()).add(family)
+        return {
+            name: PolicyUse(policy, [record for record in self.records if record.model in judged[name]], self.today)
+            for name, policy in self.policies.items()
+        }
+
+    @cached_property
+    def _shared_uses(self) -> list[PolicyUse]:
+        """Each policy with the records of all models that share it, since a rule may be about a single model."""
+        sharing: dict[str, list[PolicyUse]] = {}
+        for use in self._uses.values():
+            sharing.setdefault(use.policy.sha256, []).append(use)
+        return [
+            PolicyUse(uses[0].policy, [record for use in uses for record in use.records], self.today) for uses in sharing.values()
+        ]
+
+    @cached_property
+    def _coverage(self) -> dict[str, list[Condition]]:
+        """What the run did not measure, by the model whose policy asks for it."""
+        return {
+            name: policy.coverage.conditions(
+                planned=self.planned,
+                selected=self.selected,
+                narrowed=self.narrowed,
+                samples=self.samples_asked(),
+                suites=suites_of(self.records),
+            )
+            for name, policy in self.policies.items()
+        }
+
+    @cached_property
+    def _unmet(self) -> list[tuple[UnmetRule, str]]:
+        """The blocking rules that applied to no test, each with the line that may allow it; none while tests are missing."""
+        failed = any(record.outcome is Outcome.ERROR for record in self.records) or budget_lines(self.records)
+        if failed or not self._is_over:
+            return []  # what such a run lacks is reported with its reason
+        return [
+            (unmet, use.policy.coverage.allowed_by("rules", use.policy.coverage.rules))
+            for use in self._shared_uses
+            for unmet in use.unmet_rules(self.categories)
+        ]
+
+    @property
+    def _idle_summaries(self) -> list[str]:
+        """Shortfalls that no policy can allow: no rule on summary metrics, or none on visual gain, met a test."""
+        shortfalls: list[str] = []
+        if budget_lines(self.records) or not self._has_ended:
+            return shortfalls  # what was not asked is reported with its reason
+        for use in self._shared_uses:
+            if not use.records or (use.policy.coverage.tests is Extent.WHOLE and not self.is_whole):
+                continue  # nothing was measured, or tests were left out: that is reported with the tests that are lacking
+            for about, counts in _SUMMARIES.items():
+                if idle := use.idle_summaries(counts):
+                    rules = f"{quantity(len(idle), 'blocking rule')} on {about}"
+                    shortfalls.append(
+                        f"{rules} ({_name_list(rule.id for rule in idle)}; the first in {idle[0].source}), and none applied to a "
+                        "test: GO would say nothing about the model as a whole. Add such a rule without a where, or measure what "
+                        "these ask for; coverage: {rules: partial} does not allow this"
+                    )
+                    break
+        return shortfalls
+
+    @cached_property
+    def _not_shown_to_look(self) -> list[Condition]:
+        """A condition for each model and dataset where nothing shows that the images matter."""
+        lacks = []
+        for name, policy in self.policies.items():
+            coverage = policy.coverage
+            allowed = coverage.blind_models is BlindModels.ALLOW
+            own = [record for record in self.records if record.model == name and not record.task]  # tasks have their own floors
+            broken = any(record.deciding is Outcome.FAIL for record in own)  # so that it is NO-GO, and other models may be GO
+            for dataset in dict.fromkeys(record.dataset for record in own):
+                about = [record for record in own if record.dataset == dataset]
+                why, advice = self._why_blind(about, policy, broken=broken)
+                fact = f"{name} is not shown to look at the images of {dataset}: {why}"
+                facts = (fact, "GO requires that images matter", advice)
+                if why:
+                    lacks.append(coverage.condition("blind_models", coverage.blind_models, *facts, allowed=allowed))
+        return lacks
+
+    def _why_blind(self, about: Sequence[Record], policy: Policy, *, broken: bool) -> tuple[str, str]:
+        """Returns why nothing shows that images matter to a model on a dataset, and what to do; empty where something does.
+
+        A model that does not look, or that always says the same, loses nothing under any setting. Where a blocking rule bounds
+        its visual gain, the verdict of that rule holds. A gain by value counts only if other images changed answers; else the
+        interval of the gain has to lie above 0. That other images change answers is asked for all the same, beside a test of
+        clean, of a model that breaks no bound.
+        """
+        gain = _visual_gain(about)
+        gated = any(record.deciding in (Outcome.PASS, Outcome.WAIVED) for record in about)
+        if not gated or (gain is None and not self.is_whole):  # which is reported with what it leaves out
+            return "", ""
+        looking = {rule.id for rule in policy.rules if rule.treatment.tier is Tier.BLOCK and shows_looking(rule)}
+        bounded = any(measure.rule in looking for record in about for measure in record.measures)
+        clean = [record for record in about if record.setting == CLEAN_NAME]
+        probed = [measure for record in clean for measure in record.measures]
+        if not bounded and (why := _why_no_gain(gain, by_value=policy.judges_values and shows_change(probed))):
+            return f"{why}, no blocking rule bounds its visual_gain", _WAYS_OUT
+        if broken:
+            return "", ""
+        if not bounded and not clean and self.is_whole:
+            return "no test has the setting clean, beside which a few questions are asked with the images of others", _ALLOW
+        return why_not_changed(probed), _ALLOW
+
+    def _relative_rules(self, policy: Policy) -> list[Rule]:
+        """Returns the rules that need an earlier run, if none was named."""
+        return [] if self.has_baseline else [rule for rule in policy.rules if is_relative(rule)]
+
+    def _pictures_not_compared(self) -> list[str]:
+        """Returns a warning if the earlier run does not say which images it showed."""
+        asked = {record.dataset for record in self.records}
+        names = [name for name in self.without_pictures if name in asked]
+        if not names:
+            return []
+        unknown = f"the baseline does not say which images of {', '.join(names)} it showed (only a clean cell records them)"
+        advice = "Run the earlier model again with clean tests to record them"
+        return [f"{unknown}: whether they are the same was not compared. {advice}"]
+
+    def _unmatched_waivers(self, name: str) -> tuple[list[WaiverUse], list[WaiverUse]]:
+        """Returns the waivers that met no test of a whole run: those that can meet none, and those that others may need."""
+        suites = self.policies[name].coverage.suites
+        all_ran = bool(suites) and {*suites} <= suites_of(self.records)
+        waivers = self._uses[name].waivers if self._is_over else []
+        meaningless = [use for use in waivers if use.missed is Missed.CATEGORY or (use.missed is Missed.SETTING and all_ran)]
+        return meaningless, [use for use in waivers if use.state is WaiverState.UNMATCHED and use not in meaningless]
+
+
+def _visual_gain(records: Iterable[Record]) -> Measure | None:
+    """Returns what the images of a dataset bring to a model, by the same questions; ``None`` where they were never withheld."""
+    measured = {
+        (record.setting, measure.metric): measure
+        for record in records
+        if not record.split
+        for measure in record.measures
+        if not measure.category
+    }
+    return measured.get(("", "visual_gain")) or measured.get((NO_IMAGE_NAME, GAIN)) or measured.get((CLEAN_NAME, GAIN))
+
+
+def _why_no_gain(gain: Measure | None, *, by_value: bool) -> str:
+    """Returns why nothing shows that a model scores more with the images of a dataset than without; empty where it does."""
+    if gain is None:
+        return "no test has the setting clean or no_image, beside which that is measured"
+    if gain.value > 0.0 and (by_value or gain.low > 0.0):  # an interval that is not known shows nothing
+        return ""
+    if math.isnan(gain.value):
+        return f"it is not known what they bring{f': {gain.reason}' if gain.reason else ''}"
+    between = "" if math.isnan(gain.low) else f", 90 % interval {points(gain.low)} to {points(gain.high)}"
+    return f"with them it scores {points(gain.value)} more than without{between}"
+
+
+def _few_letters(records: Iterable[Record]) -> list[str]:
+    """Returns, for each model whose answers by letters would often begin with something else, in how many tests."""
+    counts = Counter(record.model for record in records for note in record.notes if f"{FEW_LETTERS}. {TEXT_INSTEAD}" in note)
+    return [
+        f"{model}: in {quantity(count, 'test')} {MANY:.0%} of the answers or more would not begin with a letter: {FEW_LETTERS}; "
+        f"the notes say in how many. {TEXT_INSTEAD}"
+        for model, count in counts.items()
+    ]
+
+
+def _stopped_early(records: Iterable[Record]) -> list[str]:
+    """Returns how many tests asked a part of their samples, and what their values are worth."""
+    partial = [record for record in records if record.n_samples > record.n_requested]
+    if not partial:
+        return []
+    asked, every = sum(record.n_requested for record in partial), sum(record.n_samples for record in partial)
+    return [
+        (
+            f"{quantity(len(partial), 'test')} stopped early (adaptive mode): they used {asked:,} of {every:,} answers. Their "
+            "verdicts hold at the declared risk; their values come from a part of the samples, have no interval and are not a "
+            "baseline"
+        )
+    ]
+
+
+def _smoke_test(name: str, policy: Policy) -> list[str]:
+    """Returns a warning about a policy that requires less than a release does."""
+    if not policy.judges_values or policy.coverage.tests is Extent.WHOLE:
+        return []
+    weak = f"the policy of {name} is a smoke test: it judges values, not intervals, and allows GO even when only some tests ran"
+    return [f"{weak}. For a release, use another one, such as default"]
+
+
+def _ran_code(ref: ModelRef) -> str:
+    return (
+        f"{ref.name} runs Python code that comes with its checkpoint (remote_code: true in the models file): that code could do "
+        "whatever this process may, change what is measured included"
+    )
+
+
+def _undeclared(ref: ModelRef) -> str:
+    return (
+        f"{ref.name} is on a server, where nobody can see which weights answer, and GO requires a declared revision: name these "
+        f"weights and this server by openai:{ref.location}@REVISION, or by 'revision' in the models file"
+    )
+
+
+def _without_baseline(rule: Rule) -> str:
+    return (
+        f"rule {rule.id} ({rule.source}) is not applicable: {rule.metric} compares with an earlier run, and no baseline was "
+        "given. Name one with --vlm-baseline RUN"
+        + (", or write on_not_applicable: warn to do without" if rule.blocks_where_not_applicable else "")
+    )
