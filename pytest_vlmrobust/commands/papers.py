@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.errors import UsageError
 
 from .arguments import Commands, add_command, in_color, named_run, say, show, width
@@ -56,7 +57,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         raise UsageError("vlmrobust reproduce: --as says what models and datasets of a run are called: name the run with --run")
     found = reproduce(options.paper, options.table, runs=options.runs, called=parse_names(options.called))
     if options.json:
-        say(json.dumps(found.to_dict(), indent=1))
+        say(json.dumps({"reproduction_version": 1, **to_plain(found)}, indent=1))
     else:
         show(render_reproduction(found, width=width(), color=in_color()).rstrip("\n"))
     return 0

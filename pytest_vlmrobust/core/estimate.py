@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
-
-from .conversion import to_plain
+from typing import NamedTuple
 
 _SAME = 1e-9
 """Numbers closer than this are equal, as for the bounds of a policy."""
@@ -29,9 +27,9 @@ class Estimate:
     valid: bool = True
     reason: str = ""
 
-    groups: int = 0
+    groups: int = field(default=0, compare=False)
     """Only where several samples are about one image: how many images there are."""
-    counts_settings: bool = False
+    counts_settings: bool = field(default=False, compare=False)
     """Whether it is the share of settings on one side of a line, which noise carries settings across."""
 
     at: Callable[[float], tuple[float, float]] | None = field(default=None, repr=False, compare=False)
@@ -61,10 +59,6 @@ class Estimate:
 
         low, high = max(1.0 - self.high, least), min(1.0 - self.low, most)
         return replace(self, value=1.0 - self.value, low=low, high=high, at=at and turned)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns value, interval, sample size and reason as what JSON can hold; numbers that are not finite are ``None``."""
-        return {name: to_plain(getattr(self, name)) for name in ("value", "low", "high", "n", "reason")}
 
 
 class SamplesNeeded(NamedTuple):

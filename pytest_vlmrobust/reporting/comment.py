@@ -159,24 +159,32 @@ def _verdict(test: ViewedTest) -> str:
 
 def _answers(comparison: Comparison, most: int) -> Mapping[str, Any]:
     """Returns the cells in which the interval of the change leaves 0 out, and how many there are in which it does not."""
-    unknown = sum(not change.drop.finite for change in comparison.cells)
-    shown = [change for change in comparison.cells if change.drop.low > 0.0 or change.drop.high < 0.0]
-    early, alone = len(comparison.stopped_early), len(comparison.only_before) + len(comparison.only_after)
-    both = f"where {comparison.early_changed} of {quantity(comparison.early_answers, 'answer')} that both runs have changed"
+    unknown = sum(not change.baseline_drop.finite for change in comparison.cells)
+    shown = [change for change in comparison.cells if change.baseline_drop.low > 0.0 or change.baseline_drop.high < 0.0]
+    early, alone = comparison.stopped_early, len(comparison.only_before) + len(comparison.only_after)
+    both = f"where {early.changed} of {quantity(early.answers, 'answer')} that both runs have changed"
     cells, level = quantity(len(comparison.cells), "cell"), f"{comparison.confidence:.0%}"
     parts = {
         f"A change is shown in {len(shown)} of {cells} ({level} intervals, paired by sample)": True,
         f"unknown in {unknown}, where inferences failed": unknown,
-        f"{quantity(early, 'cell')} stopped early, {both}": early,
+        f"{quantity(len(early.cells), 'cell')} stopped early, {both}": early.cells,
         quantity(alone, "cell is in one run only", "cells are in one run only"): alone,
     }
     rows = [
-        (f"{sweep.name}, mean over settings", str(sweep.drop.n), "", "", *_estimate(sweep.drop), "", "")
+        (
+            f"{sweep.name}, mean over settings",
+            str(sweep.mean_baseline_drop.n),
+            "",
+            "",
+            *_estimate(sweep.mean_baseline_drop),
+            "",
+            "",
+        )
         for sweep in comparison.sweeps
     ]
     for cell in shown:
         counts = str(len(cell.broken)), str(len(cell.fixed))
-        rows.append((cell.name, str(cell.n), number(cell.then), number(cell.now), *_estimate(cell.drop), *counts))
+        rows.append((cell.name, str(cell.n), number(cell.then), number(cell.now), *_estimate(cell.baseline_drop), *counts))
     return {
         "unchanged": comparison.unchanged,
         "told": "; ".join(text for text, holds in parts.items() if holds),

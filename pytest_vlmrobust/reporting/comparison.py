@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
 from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 JSON_FILE = "comparison.json"
 MARKDOWN_FILE = "comparison.md"
+VERSION = 1
+"""Of the layout of comparison.json. Keys may be added under a version."""
 _HEADER = ("cell", "n", "then", "now", "drop since then", "interval", "growth of the drop", "interval", "broken", "fixed")
 _SWEEP_HEADER = ("sweep", "settings", "n", "mean drop since then", "interval")
 _DROP, _BREAK = "drop since then", "\n"
@@ -40,7 +43,7 @@ def write_comparison(directory: Path, comparison: Comparison) -> None:
         OSError: a file cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / JSON_FILE, comparison.to_dict())
+    write_json(directory / JSON_FILE, {"comparison_version": VERSION, **to_plain(comparison)})
     write_text(directory / MARKDOWN_FILE, comparison_markdown(comparison))
 
 
@@ -50,8 +53,8 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
 
     buffer = io.StringIO()
     console = text_console(buffer, width=max(80, width), color=color)
-    _print_table(console, _SWEEP_HEADER, [(_sweep_row(change), change.drop) for change in comparison.sweeps])
-    shown = [(_fitting(_row(change), width), change.drop) for change in comparison.cells[:_ROWS]]
+    _print_table(console, _SWEEP_HEADER, [(_sweep_row(change), change.mean_baseline_drop) for change in comparison.sweeps])
+    shown = [(_fitting(_row(change), width), change.baseline_drop) for change in comparison.cells[:_ROWS]]
     header = _fitting(_HEADER, width)
     if width < _WIDE:
         header = tuple(name.replace(" ", _BREAK) if name == _DROP else name for name in header)
@@ -86,10 +89,10 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 
 def _row(change: CellChange) -> tuple[str, ...]:
-    growth = ("", "") if change.increase is None else (number(change.increase.value), _interval(change.increase))
-    accuracies = (number(change.then), number(change.now))
-    counts = (str(len(change.broken)), str(len(change.fixed)))
-    return (change.name, str(change.n), *accuracies, number(change.drop.value), _interval(change.drop), *growth, *counts)
+    drop, growth = change.baseline_drop, change.drop_increase
+    numbers = (number(change.then), number(change.now), number(drop.value), _interval(drop))
+    grown = ("", "") if growth is None else (number(growth.value), _interval(growth))
+    return (change.name, str(change.n), *numbers, *grown, str(len(change.broken)), str(len(change.fixed)))
 
 
 def _fitting(columns: tuple[str, ...], width: int) -> tuple[str, ...]:
@@ -98,7 +101,8 @@ def _fitting(columns: tuple[str, ...], width: int) -> tuple[str, ...]:
 
 
 def _sweep_row(change: SweepChange) -> tuple[str, ...]:
-    return (change.name, str(change.settings), str(change.drop.n), number(change.drop.value), _interval(change.drop))
+    drop = change.mean_baseline_drop
+    return (change.name, str(change.settings), str(drop.n), number(drop.value), _interval(drop))
 
 
 def _below(comparison: Comparison) -> list[str]:
@@ -108,15 +112,16 @@ def _below(comparison: Comparison) -> list[str]:
     for cells, run in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
         if cells:
             lines.append(f"only in {run}: {first_few(cells, _LEFT_OUT)}")
-    if comparison.stopped_early:
-        count = quantity(len(comparison.stopped_early), "cell")
-        changed = f"{comparison.early_changed} of {quantity(comparison.early_answers, 'answer')} that both runs have changed"
-        alone = quantity(comparison.early_alone, "more is in one run only", "more are in one run only")
-        changed += f", {alone}" if comparison.early_alone else ""
+    early = comparison.stopped_early
+    if early.cells:
+        count = quantity(len(early.cells), "cell")
+        changed = f"{early.changed} of {quantity(early.answers, 'answer')} that both runs have changed"
+        alone = quantity(early.only_one, "more is in one run only", "more are in one run only")
+        changed += f", {alone}" if early.only_one else ""
         lines.append(
             f"{count} stopped early (adaptive mode): {changed}; no interval, because early answers decide which questions follow"
         )
-    lines += [f"{change.name}: {change.drop.reason}" for change in comparison.cells if math.isnan(change.drop.value)]
+    lines += [f"{one.name}: {one.baseline_drop.reason}" for one in comparison.cells if math.isnan(one.baseline_drop.value)]
     lines += comparison.notes
     level = f"intervals: {comparison.confidence:.0%}, paired by question; questions about the same image count as one"
     return [*lines, f"{level}; positive = worse"]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
 from pytest_vlmrobust.evaluation.after.standings import Board, FamilyDrops, Ranking, Standing
@@ -19,6 +20,8 @@ JSON_FILE = "models.json"
 MARKDOWN_FILE = "models.md"
 PAGE = "models.html"
 FILES = (JSON_FILE, MARKDOWN_FILE, PAGE)
+VERSION = 1
+"""Of the layout of models.json. Keys may be added under a version."""
 OVER_ALL = "all datasets"
 
 
@@ -29,7 +32,7 @@ def write_ranking(directory: Path, ranking: Ranking) -> None:
         OSError: a file cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / JSON_FILE, ranking.to_dict())
+    write_json(directory / JSON_FILE, {"ranking_version": VERSION, "better": ranking.quantity.better, **to_plain(ranking)})
     write_text(directory / MARKDOWN_FILE, ranking_markdown(ranking))
     write_text(directory / PAGE, render_models(ranking))
 
@@ -70,12 +73,12 @@ def _header(ranking: Ranking) -> tuple[str, ...]:
 
 def _row(standing: Standing, ranking: Ranking) -> tuple[str, ...]:
     known = standing.rank is not None
-    ranks = (str(standing.rank), f"{standing.best} to {standing.worst}") if known else ("not ranked", "")
+    ranks = (str(standing.rank), f"{standing.rank_best} to {standing.rank_worst}") if known else ("not ranked", "")
     return (standing.model, *ranks, *(_value(standing.values[quantity.name]) for quantity in ranking.quantities))
 
 
 def _family(drops: FamilyDrops, board: Board) -> tuple[str, ...]:
-    return (drops.family, str(drops.settings), *(_value(drops.drops[standing.model]) for standing in board.standings))
+    return (drops.family, str(drops.settings), *(_value(drops.mean_drop[standing.model]) for standing in board.standings))
 
 
 def _value(estimate: Estimate) -> str:

@@ -35,20 +35,19 @@ def render_reproduction(reproduction: Reproduction, *, width: int, color: bool) 
 
 
 def _table(reproduction: Reproduction, table: ReproducedTable, width: int, color: bool) -> list[str]:
-    published = table.table
-    parts = [_wrapped(f"{reproduction.title}, table {published.number}. {published.caption}", width)]
-    parts += ["\n".join(f"  $ {command}" for command in published.commands)] if published.commands else []
-    if published.models:
-        parts.append("  models.yaml:\n" + textwrap.indent(published.models.rstrip("\n"), "    "))
-    if not published.values:
+    parts = [_wrapped(f"{reproduction.title}, table {table.number}. {table.caption}", width)]
+    parts += ["\n".join(f"  $ {command}" for command in table.commands)] if table.commands else []
+    if table.models:
+        parts.append("  models.yaml:\n" + textwrap.indent(table.models.rstrip("\n"), "    "))
+    if not table.values:
         parts.append("  No number of this table can be compared.")
     elif reproduction.runs or any(value.ours for value in table.values):
         parts += _comparison(table, width, color)
-    elif not any(value.printed for value in published.values):
-        parts.append(f"  None of its {len(published.values)} numbers is at hand.")
+    elif not any(value.printed for value in table.values):
+        parts.append(f"  None of its {len(table.values)} numbers is at hand.")
     else:
-        parts.append(_printed(published, width, color))
-    return [*parts, *(["\n".join(_wrapped(f"  - {note}", width) for note in published.notes)] if published.notes else [])]
+        parts.append(_printed(table, width, color))
+    return [*parts, *(["\n".join(_wrapped(f"  - {note}", width) for note in table.notes)] if table.notes else [])]
 
 
 def _comparison(table: ReproducedTable, width: int, color: bool) -> list[str]:
@@ -69,14 +68,14 @@ def _comparison(table: ReproducedTable, width: int, color: bool) -> list[str]:
 
 
 def _row(value: Reproduced, scale: int) -> tuple[str, ...]:
-    about = ", ".join(value.value.about.values())
-    printed = f"{value.value.printed} of {value.value.of}" if value.value.of else value.value.printed or "not at hand"
+    about = ", ".join(value.about.values())
+    printed = f"{value.printed} of {value.of}" if value.of else value.printed or "not at hand"
     estimate = value.ours
     assert estimate is not None
     if value.word:
         return (
             about,
-            value.value.metric,
+            value.metric,
             printed,
             value.word,
             str(estimate.n or ""),
@@ -93,7 +92,7 @@ def _row(value: Reproduced, scale: int) -> tuple[str, ...]:
     apart = "" if difference is None else f"{difference.value:+.{digits}f}"
     said = (value.agreement or "no interval") if difference is not None else ""
     limit = f"{value.half_width:.{digits}f} of {value.limit:.{digits}f}" if interval and difference is not None else ""
-    return (about, value.value.metric, printed, ours, str(estimate.n or ""), interval, limit, apart, said)
+    return (about, value.metric, printed, ours, str(estimate.n or ""), interval, limit, apart, said)
 
 
 def _digits(printed: str, scale: int) -> int:
@@ -103,7 +102,7 @@ def _digits(printed: str, scale: int) -> int:
     return max(1, len(printed.partition(".")[2]))
 
 
-def _printed(table: PublishedTable, width: int, color: bool) -> str:
+def _printed(table: ReproducedTable, width: int, color: bool) -> str:
     """Returns the printed numbers, a line for each row of the table."""
     alike = {key for key in table.values[0].about if len({value.about.get(key) for value in table.values}) == 1}
     columns: dict[tuple[str, ...], str] = {}

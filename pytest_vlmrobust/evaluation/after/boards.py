@@ -271,7 +271,8 @@ def _differences(
         low, high = map(float, between[first, second])
         value = float(contest.values[first] - contest.values[second])
         estimate = Estimate(value, samples, low, high, options.confidence)
-        differences.append(Difference(options.models[first], options.models[second], estimate))
+        apart = _excludes_zero(between[first, second])
+        differences.append(Difference(options.models[first], options.models[second], estimate, apart))
     return tuple(differences)
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
-
-COMPARISON_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +20,10 @@ class CellChange:
     then: float
     """Accuracy in the earlier run, over all samples; NaN where a score is missing."""
     now: float
-    drop: Estimate
-    """``baseline_drop``: then minus now, paired by sample."""
-    increase: Estimate | None = None
-    """``drop_increase``: how much more is lost since clean; ``None`` for a clean cell, and where one run lacks the clean one."""
+    baseline_drop: Estimate
+    """Then minus now, paired by sample."""
+    drop_increase: Estimate | None = None
+    """How much more is lost since clean; ``None`` for a clean cell, and where one run lacks the clean one."""
     broken: tuple[str, ...] = ()
     """Ids of samples that score less than in the earlier run."""
     fixed: tuple[str, ...] = ()
@@ -47,13 +43,25 @@ class SweepChange:
     dataset: str
     settings: int
     """How many settings the mean is taken over."""
-    drop: Estimate
-    """``mean_baseline_drop``."""
+    mean_baseline_drop: Estimate
 
     @property
     def name(self) -> str:
         """The sweep as test ids spell it."""
         return f"{self.model}-{self.dataset}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedEarly:
+    """The cells of which a run has a part of the answers: their changes have no interval."""
+
+    cells: tuple[str, ...] = ()
+    answers: int = 0
+    """Answers that both runs have."""
+    changed: int = 0
+    """Those of them that score otherwise."""
+    only_one: int = 0
+    """Answers that only one run has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +80,8 @@ class Comparison:
     """Cells that only the earlier run has."""
     only_after: tuple[str, ...] = ()
     """Cells that only the later run has."""
-    stopped_early: tuple[str, ...] = ()
-    """Cells of which a run has a part of the answers: their changes have no interval."""
-    early_answers: int = 0
-    """Answers of these that both runs have."""
-    early_changed: int = 0
-    """Those of them that score otherwise."""
-    early_alone: int = 0
-    """Answers of these cells that only one run has."""
-    confidence: float = field(default=0.90)
+    stopped_early: StoppedEarly = field(default_factory=StoppedEarly)
+    confidence: float = 0.90
     """Level of the intervals."""
     notes: tuple[str, ...] = ()
     """What could not be made sure of."""
@@ -88,52 +89,7 @@ class Comparison:
     @property
     def unchanged(self) -> bool:
         """Whether both runs have the same cells, and every sample scores the same in both."""
-        same = all(change.drop.value == 0 and not change.broken and not change.fixed for change in self.cells)
-        any_answer = bool(self.cells) or self.early_answers > 0
-        in_one = self.early_alone or self.only_before or self.only_after
-        return any_answer and same and not self.early_changed and not in_one
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the comparison as what JSON can hold; undefined numbers are ``None``."""
-        return {
-            "comparison_version": COMPARISON_VERSION,
-            "before": self.before,
-            "after": self.after,
-            "models": self.models,
-            "confidence": self.confidence,
-            "sweeps": [_sweep(change) for change in self.sweeps],
-            "cells": [_cell(change) for change in self.cells],
-            "only_before": list(self.only_before),
-            "only_after": list(self.only_after),
-            "stopped_early": {
-                "cells": list(self.stopped_early),
-                "answers": self.early_answers,
-                "changed": self.early_changed,
-                "only_one": self.early_alone,
-            },
-            "notes": list(self.notes),
-        }
-
-
-def _cell(change: CellChange) -> dict[str, Any]:
-    return {
-        "model": change.model,
-        "dataset": change.dataset,
-        "setting": change.setting,
-        "n": change.n,
-        "then": to_plain(change.then),
-        "now": to_plain(change.now),
-        "baseline_drop": change.drop.to_dict(),
-        "drop_increase": None if change.increase is None else change.increase.to_dict(),
-        "broken": list(change.broken),
-        "fixed": list(change.fixed),
-    }
-
-
-def _sweep(change: SweepChange) -> dict[str, Any]:
-    return {
-        "model": change.model,
-        "dataset": change.dataset,
-        "settings": change.settings,
-        "mean_baseline_drop": change.drop.to_dict(),
-    }
+        same = all(change.baseline_drop.value == 0 and not change.broken and not change.fixed for change in self.cells)
+        early = self.stopped_early
+        in_one = early.only_one or self.only_before or self.only_after
+        return bool(self.cells or early.answers) and same and not early.changed and not in_one

@@ -24,7 +24,7 @@ from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, read_manifest
 
-from .changes import CellChange, Comparison, SweepChange
+from .changes import CellChange, Comparison, StoppedEarly, SweepChange
 
 CONFIDENCE = 0.90
 
@@ -64,14 +64,14 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
             before=str(before),
             after=str(after),
             models=pairs,
-            cells=tuple(sorted(cells, key=lambda change: _worst_first(change.drop, change.name))),
-            sweeps=tuple(sorted(sweeps, key=lambda change: _worst_first(change.drop, change.name))),
+            cells=tuple(sorted(cells, key=lambda change: _worst_first(change.baseline_drop, change.name))),
+            sweeps=tuple(sorted(sweeps, key=lambda change: _worst_first(change.mean_baseline_drop, change.name))),
             only_before=_unmatched_names(then.evidence.cells(), {_with_model(pairs[cell.model], cell) for cell in ours}),
             only_after=_unmatched_names(ours, {cell for cell in ours if then.has_cell(cell)}),
-            stopped_early=tuple(str(cell) for pair in model_pairs for cell in pair.stopped_early()),
-            early_answers=sum(shared for shared, _, _ in early),
-            early_changed=sum(changed for _, changed, _ in early),
-            early_alone=sum(alone for _, _, alone in early),
+            stopped_early=StoppedEarly(
+                tuple(str(cell) for pair in model_pairs for cell in pair.stopped_early()),
+                *(sum(counts) for counts in zip(*early, strict=True)),
+            ),
             confidence=confidence,
             notes=(
                 *_missing_picture_notes({str(before): then, str(after): now}, {change.dataset for change in cells}),
@@ -187,8 +187,8 @@ class _Pair:
             n=len(samples) - len(changed.unknown),
             then=float(np.mean(before)),
             now=float(np.mean(after)),
-            drop=self._estimate("baseline_drop", table, cell.setting),
-            increase=self._estimate("drop_increase", table, cell.setting) if paired else None,
+            baseline_drop=self._estimate("baseline_drop", table, cell.setting),
+            drop_increase=self._estimate("drop_increase", table, cell.setting) if paired else None,
             broken=changed.broken,
             fixed=changed.fixed,
         )

@@ -5,12 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
-
-REPRODUCTION_VERSION = 1
 
 AGREES, COMPATIBLE, DIFFERS = "agrees", "compatible, not tested", "differs"
 """What is said of a published number: in our interval, which is narrow enough to test it; in one that is too wide; outside."""
@@ -68,11 +64,10 @@ class PublishedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Reproduced:
-    """One published number and ours; both in the unit that is printed, percent or fractions."""
+class Reproduced(PublishedValue):
+    """A published number with ours beside it, both in the unit that is printed, percent or fractions."""
 
-    value: PublishedValue
-    published: float
+    published: float = math.nan
     """NaN for a word, and where it is not at hand."""
     ours: Estimate | None = None
     """``None`` where the runs do not have it; of a word, the number that it follows from, in fractions."""
@@ -100,13 +95,12 @@ class Reproduced:
 
 
 @dataclass(frozen=True, slots=True)
-class ReproducedTable:
+class ReproducedTable(PublishedTable):
     """One table, with ours beside each number."""
 
-    table: PublishedTable
-    scale: int
+    values: tuple[Reproduced, ...] = ()
+    scale: int = 1
     """How many times our unit the printed one is: 100 where fractions are printed in percent."""
-    values: tuple[Reproduced, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,46 +116,3 @@ class Reproduction:
     """What holds for every table, and what the runs have that the paper does not."""
     confidence: float = 0.90
     """Two-sided level of the intervals."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns it as what JSON can hold; numbers that are not known are ``None``."""
-        return {
-            "reproduction_version": REPRODUCTION_VERSION,
-            "paper": self.paper,
-            "title": self.title,
-            "runs": list(self.runs),
-            "confidence": self.confidence,
-            "notes": list(self.notes),
-            "tables": [_table(table) for table in self.tables],
-        }
-
-
-def _table(reproduced: ReproducedTable) -> dict[str, Any]:
-    table = reproduced.table
-    return {
-        "table": table.number,
-        "caption": table.caption,
-        "commands": list(table.commands),
-        "models": table.models or None,
-        "notes": list(table.notes),
-        "scale": reproduced.scale,
-        "values": [_value(value) for value in reproduced.values],
-    }
-
-
-def _value(reproduced: Reproduced) -> dict[str, Any]:
-    value, difference = reproduced.value, reproduced.difference
-    return {
-        "metric": value.metric,
-        "about": dict(value.about),
-        "printed": value.printed or None,
-        "of": value.of or None,
-        "published": to_plain(reproduced.published),
-        "ours": reproduced.word or (None if reproduced.ours is None else reproduced.ours.to_dict()),
-        "difference": None if difference is None else difference.to_dict(),
-        "agreement": reproduced.agreement or None,
-        "n": None if reproduced.ours is None else reproduced.ours.n or None,
-        "half_width": to_plain(reproduced.half_width),
-        "limit": to_plain(reproduced.limit),
-        "reason": reproduced.reason or None,
-    }

@@ -303,7 +303,9 @@ class _Beside:
         return self.runs.paper
 
     def table(self, table: PublishedTable) -> ReproducedTable:
-        return ReproducedTable(table, self.paper.scale, tuple(self._beside(value) for value in table.values))
+        published = {field.name: getattr(table, field.name) for field in dataclasses.fields(table)}
+        values = tuple(self._beside(value) for value in table.values)
+        return ReproducedTable(**{**published, "values": values}, scale=self.paper.scale)
 
     def _beside(self, value: PublishedValue) -> Reproduced:
         scale = self.paper.scale_of(value.metric)
@@ -314,25 +316,25 @@ class _Beside:
             if value.metric in _OF_THIS_PACKAGE:
                 return _OF_THIS_PACKAGE[value.metric](self, value)
             if not self.runs.entries:
-                return Reproduced(value, published)
+                return _reproduced(value, published)
             ours = self.estimate(value)
         except (_AbsentError, DatasetError) as error:
-            return Reproduced(value, published, reason=str(error))
+            return _reproduced(value, published, reason=str(error))
         if math.isnan(ours.value):
-            return Reproduced(value, published, reason=ours.reason or "undefined")
+            return _reproduced(value, published, reason=ours.reason or "undefined")
         low, high = scale * ours.low, scale * ours.high
         return self.compared(value, published, dataclasses.replace(ours, value=scale * ours.value, low=low, high=high, at=None))
 
     def compared(self, value: PublishedValue, published: float, ours: Estimate) -> Reproduced:
         if math.isnan(published):
-            return Reproduced(value, published, ours)
+            return _reproduced(value, published, ours)
         half_width, limit = (ours.high - ours.low) / 2, MULTIPLE * self._precision(value, ours)
         agreement = AGREES if half_width <= limit else COMPATIBLE
         if math.isnan(ours.low):
             agreement, limit = "", math.nan
         elif not ours.low <= published <= ours.high:
             agreement = DIFFERS
-        return Reproduced(value, published, ours, agreement=agreement, limit=limit)
+        return _reproduced(value, published, ours, agreement=agreement, limit=limit)
 
     def _precision(self, value: PublishedValue, ours: Estimate) -> float:
         """Returns how precise a published number is, in its unit; the docstring of the module says why."""
@@ -458,6 +460,10 @@ class _Beside:
         return Estimate(trend.r_squared, drops[0].n, reason=f"over {', '.join(models)}")
 
 
+def _reproduced(value: PublishedValue, published: float, ours: Estimate | None = None, word: str = "", **more: Any) -> Reproduced:
+    return Reproduced(value.metric, value.about, value.printed, value.of, published, ours, word, **more)
+
+
 def _of_mean_curve(metric: str, table: ScoreTable, setting: str | None, scores: _Scores) -> Estimate:
     """Returns a number of the mean over categories, or, where the samples have no several categories, of all samples."""
     categories = [sample.category for sample in scores.samples]
@@ -535,7 +541,7 @@ def _tier(beside: _Beside, value: PublishedValue) -> Reproduced:
         low, high = (metrics.TIERS.index(metrics.robustness_tier(end)) for end in (drop.low, drop.high))
         inside = low <= metrics.TIERS.index(value.printed) <= high
         agreement = (AGREES if low == high else COMPATIBLE) if inside else DIFFERS
-    return Reproduced(value, math.nan, drop, metrics.robustness_tier(drop.value), agreement=agreement)
+    return _reproduced(value, math.nan, drop, metrics.robustness_tier(drop.value), agreement=agreement)
 
 
 def _worst_setting(beside: _Beside, value: PublishedValue) -> Reproduced:
@@ -546,7 +552,7 @@ def _worst_setting(beside: _Beside, value: PublishedValue) -> Reproduced:
     if not drops or any(map(math.isnan, drops.values())):
         raise _AbsentError("inferences failed" if drops else "no perturbation was asked in full")
     worst = max(drops, key=drops.__getitem__)
-    return Reproduced(value, math.nan, Estimate(drops[worst], table.samples), worst)
+    return _reproduced(value, math.nan, Estimate(drops[worst], table.samples), worst)
 
 
 _WORDS: Mapping[str, Callable[[_Beside, PublishedValue], Reproduced]] = {
@@ -567,11 +573,11 @@ def _parameter(beside: _Beside, value: PublishedValue) -> Reproduced:
         word = "; ".join(f"{size} at {picture}" for picture, size in sizes.items())
         off = max(abs(size - value.number) for size in sizes.values())
         ours = Estimate(max(sizes.values()), 0, reason="letters grow with images of more than 640 x 480 pixels")
-        return Reproduced(value, value.number, ours, word, agreement=AGREES if off <= 1 else DIFFERS)
+        return _reproduced(value, value.number, ours, word, agreement=AGREES if off <= 1 else DIFFERS)
     if (seen := measured(perturbation, level)) is not None:
         return beside.compared(value, value.number, seen)
     declared = float(find(perturbation).parameters(level)[value.about["parameter"]])
-    return Reproduced(value, value.number, Estimate(declared, 0), agreement=DECLARED)
+    return _reproduced(value, value.number, Estimate(declared, 0), agreement=DECLARED)
 
 
 _OF_THIS_PACKAGE: Mapping[str, Callable[[_Beside, PublishedValue], Reproduced]] = {

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from pytest_vlmrobust.core.estimate import Estimate
-
-RANKING_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +46,9 @@ class Standing:
     """Name of a quantity to its value with interval; an undefined one says why."""
     rank: int | None = None
     """One more than the models that are better: models that tie share the better rank. ``None`` where nothing is ranked."""
-    best: int | None = None
+    rank_best: int | None = None
     """The best rank that the samples do not rule out: one more than the models that are shown to be better."""
-    worst: int | None = None
+    rank_worst: int | None = None
     """The worst one: all models but those that are shown to be worse."""
     not_apart: tuple[str, ...] = ()
     """Models that it cannot be told apart from."""
@@ -66,11 +64,8 @@ class Difference:
     second: str
     difference: Estimate
     """Its interval holds together with those of all other pairs."""
-
-    @property
-    def apart(self) -> bool:
-        """Whether the samples tell the two apart: the interval leaves 0 out."""
-        return self.difference.low > 0.0 or self.difference.high < 0.0
+    apart: bool
+    """Whether the samples tell the two apart: the interval leaves 0 out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +75,8 @@ class FamilyDrops:
     family: str
     settings: int
     """Settings that the mean is taken over, of all datasets."""
-    drops: Mapping[str, Estimate]
-    """Model to its mean drop."""
+    mean_drop: Mapping[str, Estimate]
+    """By model."""
 
 
 CORRUPTION_ERRORS, TIERS, CATEGORY_DROPS = "corruption_errors", "tiers", "category_drops"
@@ -144,7 +139,7 @@ class Ranking:
     """Over all datasets first, where there are several, then one for each."""
     left_out: tuple[str, ...] = ()
     """What was measured and does not count: cells that not all models were asked about, and experiments of another kind."""
-    confidence: float = field(default=0.90)
+    confidence: float = 0.90
     """Level of each interval, and of all statements about ranks and pairs of a board together."""
 
     @property
@@ -157,55 +152,3 @@ class Ranking:
         """The quantities of the table, the ranking one first; mCE only with a reference model."""
         given = [quantity for quantity in QUANTITIES.values() if self.reference or quantity is not MEAN_CORRUPTION_ERROR]
         return sorted(given, key=lambda quantity: quantity.name != self.by)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the ranking as what JSON can hold; undefined numbers are ``None``."""
-        return {
-            "ranking_version": RANKING_VERSION,
-            "runs": list(self.runs),
-            "models": list(self.models),
-            "by": self.by,
-            "better": self.quantity.better,
-            "reference": self.reference or None,
-            "confidence": self.confidence,
-            "boards": [_board(board) for board in self.boards],
-            "left_out": list(self.left_out),
-        }
-
-
-def _board(board: Board) -> dict[str, Any]:
-    return {
-        "dataset": board.dataset or None,
-        "samples": board.samples,
-        "settings": board.settings,
-        "standings": [_standing(standing) for standing in board.standings],
-        "differences": [
-            {"first": pair.first, "second": pair.second, **pair.difference.to_dict(), "apart": pair.apart}
-            for pair in board.differences
-        ],
-        "families": [
-            {"family": family.family, "settings": family.settings, "mean_drop": _estimates(family.drops)}
-            for family in board.families
-        ],
-        "notes": list(board.notes),
-        "analyses": [
-            {"name": row.name, "part": row.part, "of": row.of, "values": _estimates(row.values), "note": row.note}
-            for row in board.analyses
-        ],
-    }
-
-
-def _standing(standing: Standing) -> dict[str, Any]:
-    return {
-        "model": standing.model,
-        "rank": standing.rank,
-        "rank_best": standing.best,
-        "rank_worst": standing.worst,
-        "not_apart": list(standing.not_apart),
-        "failed": standing.failed,
-        "values": _estimates(standing.values),
-    }
-
-
-def _estimates(by_name: Mapping[str, Estimate]) -> dict[str, Any]:
-    return {name: estimate.to_dict() for name, estimate in by_name.items()}

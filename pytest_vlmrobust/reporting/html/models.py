@@ -91,7 +91,7 @@ def _ranks(board: Board, ranking: Ranking) -> Chart:
         f"{ranking.confidence:.0%}.",
         drawing.dots(bars, axis="rank", label="Ranks of the models", whole=True),
         ("model", "rank", "may be"),
-        [(None, (standing.model, str(standing.rank), f"{standing.best} to {standing.worst}")) for standing in board.standings],
+        [(None, (one.model, str(one.rank), f"{one.rank_best} to {one.rank_worst}")) for one in board.standings],
     )
 
 
@@ -118,7 +118,7 @@ def _patch_boxes(board: Board) -> list[Chart]:
 
 
 def _ends(standing: Standing) -> tuple[float, float, float]:
-    return float(standing.rank or 0), float(standing.best or 0), float(standing.worst or 0)
+    return float(standing.rank or 0), float(standing.rank_best or 0), float(standing.rank_worst or 0)
 
 
 def _or(value: float, other: float) -> float:

@@ -29,9 +29,9 @@ def board(dataset: str = "shapes", names: tuple[str, str, str] = ("ann", "bob", 
         standing(third, 3, (3, 3), (), 0.4),
     )
     pairs = (
-        Difference(first, second, Estimate(0.02, 40, -0.03, 0.07, 0.9)),
-        Difference(first, third, Estimate(0.42, 40, 0.3, 0.54, 0.9)),
-        Difference(second, third, Estimate(0.4, 40, 0.28, 0.52, 0.9)),
+        Difference(first, second, Estimate(0.02, 40, -0.03, 0.07, 0.9), apart=False),
+        Difference(first, third, Estimate(0.42, 40, 0.3, 0.54, 0.9), apart=True),
+        Difference(second, third, Estimate(0.4, 40, 0.28, 0.52, 0.9), apart=True),
     )
     weather = FamilyDrops("weather", 3, {first: about(0.12), second: about(-0.02), third: about(0.55)})
     return Board(dataset, 40, 4, standings, pairs, (weather,), ("mCE is not given: no reference model was named",))

@@ -5,6 +5,7 @@ import json
 import math
 from pathlib import Path
 
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
@@ -38,20 +39,20 @@ def test_markdown_names_the_samples() -> None:
 
 def test_what_is_undefined_says_why() -> None:
     gap = Estimate(math.nan, 7, reason="scores of 1 of 8 samples are missing")
-    found = dataclasses.replace(FOUND, cells=(dataclasses.replace(CELL, drop=gap, increase=None, now=math.nan),))
+    found = dataclasses.replace(FOUND, cells=(dataclasses.replace(CELL, baseline_drop=gap, drop_increase=None, now=math.nan),))
     assert "m-d-fog:mid: scores of 1 of 8 samples are missing" in render_comparison(found, width=160, color=False)
-    assert found.to_dict()["cells"][0]["baseline_drop"]["value"] is None
+    assert to_plain(found)["cells"][0]["baseline_drop"]["value"] is None
 
 
 def test_equal_runs_are_said_to_be_equal_and_no_others() -> None:
     nothing = Estimate(0.0, 8, -0.1, 0.1, 0.9)
-    same = dataclasses.replace(CELL, drop=nothing, increase=None, now=1.0, broken=(), fixed=())
+    same = dataclasses.replace(CELL, baseline_drop=nothing, drop_increase=None, now=1.0, broken=(), fixed=())
     equal = Comparison("a", "b", {"m": "m"}, (same, same))
     said = "nothing changed: every answer that both runs have scores the same in both"
     assert said in render_comparison(equal, width=160, color=False).splitlines()
     assert "**Nothing changed**" in comparison_markdown(equal)
     exchanged = dataclasses.replace(same, broken=("q1",), fixed=("q2",))
-    gap = dataclasses.replace(same, drop=Estimate(math.nan, 8))
+    gap = dataclasses.replace(same, baseline_drop=Estimate(math.nan, 8))
     for other in (
         FOUND,
         Comparison("a", "b", {}),
@@ -80,7 +81,7 @@ def test_what_names_hold_is_never_obeyed() -> None:
     found = dataclasses.replace(
         FOUND,
         before=hostile,
-        cells=(dataclasses.replace(CELL, broken=(hostile,), drop=Estimate(math.nan, 0, reason=hostile)),),
+        cells=(dataclasses.replace(CELL, broken=(hostile,), baseline_drop=Estimate(math.nan, 0, reason=hostile)),),
         notes=(hostile,),
     )
     table, page = render_comparison(found, width=160, color=False), comparison_markdown(found)

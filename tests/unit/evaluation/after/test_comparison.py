@@ -15,8 +15,10 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.evaluation.after.changes import StoppedEarly
 from pytest_vlmrobust.evaluation.after.comparison import compare
 from pytest_vlmrobust.metrics.statistics.paired import TangoTest
+from pytest_vlmrobust.reporting.comparison import write_comparison
 from pytest_vlmrobust.store import Journal
 from tests.unit.evaluation.conftest import World
 from tests.unit.evaluation.judge.test_baseline import measured, wrong
@@ -25,11 +27,11 @@ from tests.unit.evaluation.judge.test_baseline import measured, wrong
 def test_a_run_compared_with_itself_changed_nothing(world: World) -> None:
     run = measured(world, "one")
     found = compare(run, run)
-    assert [(one.setting, one.drop.value, one.broken, one.fixed) for one in found.cells] == [
+    assert [(one.setting, one.baseline_drop.value, one.broken, one.fixed) for one in found.cells] == [
         (name, 0.0, (), ()) for name in ("clean", "flip_h", "flip_v", "no_image")
     ]
     (sweep,) = found.sweeps
-    assert (sweep.settings, sweep.drop.value, found.only_before, found.only_after) == (2, 0.0, (), ())
+    assert (sweep.settings, sweep.mean_baseline_drop.value, found.only_before, found.only_after) == (2, 0.0, (), ())
 
 
 def test_the_worst_comes_first_with_its_interval_and_samples(world: World) -> None:
@@ -43,23 +45,23 @@ def test_the_worst_comes_first_with_its_interval_and_samples(world: World) -> No
     assert first.now == pytest.approx(2 / 3)
     assert (first.broken, first.fixed) == (("q1", "q3"), ())
     test = TangoTest(np.array([2.0]), np.array([0.0]), np.array([6.0]), math.inf)
-    assert (first.drop.low, first.drop.high) == (test.lower(0.05)[0], test.upper(0.05)[0])
-    assert first.increase is not None
-    assert first.increase.value == pytest.approx(1 / 3)
+    assert (first.baseline_drop.low, first.baseline_drop.high) == (test.lower(0.05)[0], test.upper(0.05)[0])
+    assert first.drop_increase is not None
+    assert first.drop_increase.value == pytest.approx(1 / 3)
     assert (last.name, last.fixed) == ("model-data-flip_h", ("q5",))
-    assert last.drop.value == pytest.approx(-1 / 6)
-    assert found.sweeps[0].drop.value == pytest.approx(1 / 12)
+    assert last.baseline_drop.value == pytest.approx(-1 / 6)
+    assert found.sweeps[0].mean_baseline_drop.value == pytest.approx(1 / 12)
 
 
 def test_clean_cells_have_no_drop_that_could_grow(world: World) -> None:
     run = measured(world, "one")
-    assert {one.setting: one.increase is None for one in compare(run, run).cells}["clean"]
+    assert {one.setting: one.drop_increase is None for one in compare(run, run).cells}["clean"]
 
 
 def test_without_a_clean_cell_the_loss_is_still_known(world: World) -> None:
     run = measured(world, "one", ("flip_v",))
     (only,) = compare(run, run).cells
-    assert (only.drop.value, only.increase) == (0.0, None)
+    assert (only.baseline_drop.value, only.drop_increase) == (0.0, None)
 
 
 def test_cells_of_one_run_are_named(world: World) -> None:
@@ -87,11 +89,11 @@ def test_what_stopped_early_is_counted_and_has_no_interval(world: World, capsys:
     world.model.answer, world.model.version = wrong("flip_v", 1), "2"
     other = stop_early(measured(world, "other"), "model-data-flip_v", asked=4)
     found = compare(before, same)
-    assert (found.stopped_early, found.early_answers, found.early_changed) == (("model-data-flip_v",), 3, 0)
+    assert found.stopped_early == StoppedEarly(("model-data-flip_v",), answers=3)
     assert "model-data-flip_v" not in [one.name for one in found.cells]
     assert found.unchanged
     found = compare(before, other)
-    assert (found.early_answers, found.early_changed, found.early_alone) == (3, 1, 1), "q1 is wrong, q3 is in one run only"
+    assert found.stopped_early == StoppedEarly(("model-data-flip_v",), 3, 1, 1), "q1 is wrong, q3 is in one run only"
     assert not found.unchanged
     assert main(["compare", str(before), str(other)]) == 0
     said = "1 cell stopped early (adaptive mode): 1 of 3 answers that both runs have changed, 1 more is in one run only"
@@ -104,9 +106,10 @@ def test_answers_that_were_removed_are_not_taken_for_a_test_that_stopped(world: 
         compare(run, run)
 
 
-def test_it_is_json(world: World) -> None:
+def test_it_is_json(world: World, tmp_path: Path) -> None:
     run = measured(world, "one", ("clean",))
-    data = json.loads(json.dumps(compare(run, run).to_dict(), allow_nan=False))
+    write_comparison(tmp_path / "out", compare(run, run))
+    data = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert data["comparison_version"] == 1
     assert data["models"] == {"model": "model"}
     assert set(data["cells"][0]) == {
@@ -139,7 +142,6 @@ def test_that_pictures_could_not_be_compared_is_said(world: World) -> None:
     for pair, lacking in (((before, after), [before]), ((after, before), [before]), ((before, before), [before])):
         found = compare(*pair)
         assert [note.startswith(f"{run} {words}") for note, run in zip(found.notes, lacking, strict=True)] == [True]
-        assert found.to_dict()["notes"] == list(found.notes)
 
 
 def test_letters_and_text_are_not_compared(world: World) -> None:
