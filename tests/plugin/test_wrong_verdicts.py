@@ -109,7 +109,7 @@ SHIPPED = Path(__file__).parents[2] / "thresholds" / "default.yaml"
 @pytest.mark.parametrize(("lost", "code"), [(9, 10), (0, 0)])
 def test_a_nearly_blind_model_that_loses_most_of_what_seeing_brings_is_no_go(project: Project, lost: int, code: int) -> None:
     """Of 300 it answers 150 with and 135 without pictures, and 141 under each setting: the shipped rule only warned of that."""
-    about_seeing = {"looks-at-the-picture", "mean-relative-error"}
+    about_seeing = {"looks-at-the-image", "mean-relative-error"}
     rules = [rule for rule in yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))["rules"] if rule["id"] in about_seeing]
     assert {rule["id"] for rule in rules} == about_seeing
     policy = {"version": 1, "coverage": {"blind_models": "allow"}, "rules": rules}  # it says B whatever it sees

@@ -1,4 +1,4 @@
-"""What the weather does to a picture."""
+"""What the weather does to an image."""
 
 import pytest
 

@@ -62,8 +62,8 @@
     return reply.value >= 0.5 ? ["✓", ` ${number(reply.value)}`] : ["✕", ` ${number(reply.value)}`];
   };
   const kinds = {
-    newly_wrong: "right on the clean picture, wrong here",
-    whole_only: "answered from the whole picture only",
+    newly_wrong: "right on the clean image, wrong here",
+    whole_only: "answered from the whole image only",
     patch_only: "answered from a patch only",
   };
   const example = (shown) => {

@@ -42,7 +42,7 @@
     try {
       const answer = await fetch(image.src);
       if (answer.ok) return;
-      unseen.textContent = `Some pictures are not shown: ${(await answer.text()).slice(0, 1000)}`;
+      unseen.textContent = `Some images are not shown: ${(await answer.text()).slice(0, 1000)}`;
       unseen.hidden = false;
     } catch {
       /* the server was stopped */
