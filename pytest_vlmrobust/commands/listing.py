@@ -7,13 +7,15 @@ import ctypes
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import typed_path
-from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
+from pytest_vlmrobust.core.cell import CLEAN, Setting
+from pytest_vlmrobust.core.errors import UsageError, typed_path
+from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, derive_seed
+from pytest_vlmrobust.core.sample import IMAGE_MARK
 from pytest_vlmrobust.core.words import printable, quantity
 
 from .arguments import Commands, add_command, say
@@ -121,12 +123,18 @@ def _add_show(commands: Commands) -> None:
     show = add_command(
         commands,
         "show",
-        "draw one image under many settings: a contact sheet in HTML",
+        "draw one image under many settings: a contact sheet in HTML; print a question under settings that change it",
         "vlmrobust show photo.jpg --set robustbench --out photo.html",
         "vlmrobust show photo.jpg --setting fog:mid+flip_h --out fog.html",
+        "vlmrobust show questions.jsonl --setting option_order:1",
     )
-    show.add_argument("image", metavar="IMAGE", type=typed_path, help="an image, such as a PNG, JPEG or WebP file")
-    show.add_argument("--out", required=True, type=typed_path, metavar="FILE", help="what to write: FILE.html")
+    show.add_argument(
+        "image",
+        metavar="IMAGE|DATA",
+        type=typed_path,
+        help="an image, such as a PNG, JPEG or WebP file; or data, as after --vlm-dataset",
+    )
+    show.add_argument("--out", type=typed_path, metavar="FILE", help="what to write for an image: FILE.html")
     show.add_argument("--set", action="append", default=[], metavar="NAME", help="a set of settings, or all; repeatable")
     show.add_argument("--setting", action="append", default=[], help="a setting, such as fog:mid+flip_h; repeatable")
     show.add_argument(
@@ -138,7 +146,19 @@ def _add_show(commands: Commands) -> None:
 
 def _show(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.perturbations.gallery import show
+    from pytest_vlmrobust.perturbations.questions import split
 
+    parsed = [Setting.parse(setting) for setting in options.setting]
+    changing = [setting for setting in parsed if split(setting)[0]]
+    if changing and len(changing) == len(parsed) and not options.set and not options.out:
+        return _show_questions(str(options.image), changing, options.seed)
+    if changing:
+        raise UsageError(
+            f"setting '{changing[0]}' changes the question, which no contact sheet shows. "
+            f"Print it with data in place of an image and without --out: vlmrobust show questions.jsonl --setting {changing[0]}"
+        )
+    if not options.out:
+        raise UsageError(f"--out is missing: what to write of {options.image}. Expected a name that ends in .html")
     begun = time.perf_counter()
     _keep_freed_memory()
     with _progress_bar(f"drawing {options.image.name}") as progress:
@@ -152,6 +172,32 @@ def _show(options: argparse.Namespace) -> int:
             progress=progress,
         )
     say(f"{options.out}: {quantity(made.count, 'setting')} in {time.perf_counter() - begun:.1f} s")
+    return 0
+
+
+def _show_questions(data: str, settings: Sequence[Setting], seed: int) -> int:
+    """Prints for each setting the first question that it changes, before and after, as a model is asked it."""
+    from pytest_vlmrobust.datasets import resolve
+    from pytest_vlmrobust.evaluation.run.prompts import prompt
+    from pytest_vlmrobust.perturbations import perturbed
+    from pytest_vlmrobust.perturbations.questions import split
+
+    samples, printed = resolve(data).samples(), None
+    for setting in settings:
+        both = ((one, perturbed(one, setting, seed=derive_seed(seed, one.seeded_by or one.id))) for one in samples)
+        before, after = next(((one, other) for one, other in both if one != other), (None, None))
+        if before is None or after is None:
+            say(f"{setting} changes none of the {quantity(len(samples), 'question')} of {data}")
+            continue
+        for sample, name in ((before, "clean"), (after, str(setting))):
+            if sample is not printed:
+                text = prompt(sample, "direct").replace(IMAGE_MARK, "[image]")
+                target = sample.target if isinstance(sample.target, str) else " or ".join(sample.target)
+                say(f"--- {before.id}, {name}: {target} is right\n{text}\n")
+        printed = before
+        images = [str(split(setting)[1])] if split(setting)[1] != CLEAN else []
+        if images or before.images != after.images:
+            say(f"--- the image changes, too: {', '.join(images) or 'after a run, vlmrobust view shows it'}\n")
     return 0
 
 

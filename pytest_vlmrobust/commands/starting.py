@@ -59,7 +59,8 @@ def _open(options: argparse.Namespace) -> int:
     place = options.place or (here if (here / _PAGE).is_file() else run_directory(LATEST))
     page = place / _PAGE
     if not page.is_file():
-        raise StoreError(f"{place} has no {_PAGE}. Write it: vlmrobust report {shlex.quote(str(place))}")
+        named = shlex.quote(str(options.place or LATEST))
+        raise StoreError(f"{place} has no {_PAGE}. Write it: vlmrobust report {named}. Or browse: vlmrobust view {named} --open")
     say(str(page))
     if not webbrowser.open(page.resolve().as_uri()):
         tell("there is no browser here. Copy the page to a machine that has one; it needs no other file")
@@ -290,10 +291,10 @@ def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
     mean = _decided_bound("mean_drop", dataset.name, samples)
     if drop is None or mean is None:
         raise UsageError(
-            f"{data}: {size} decide no bound up to {_BOUNDS[-1]:.0%} of accuracy, whatever the model answers. "
+            f"{data}: too few questions ({size}) to decide a bound up to {_BOUNDS[-1]:.0%} of accuracy. "
             "Add questions about other images: from about 30 images on a gate says something"
         )
-    reason = f"what {size} decide about {{}}; replace it by what your users accept"
+    reason = f"what {size} can decide about {{}}; replace it by what your users accept"
     policy = _POLICY_TEXT.format(
         data=data,
         size=size,
@@ -315,7 +316,7 @@ def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
         "testpaths": "suites",
     }
     text = "[pytest]\n" + "".join(f"{key} = {value}\n" for key, value in ini.items())
-    notes = [f"{data}: {size}. They decide bounds of {100 * drop:g} pp a setting, and of {100 * mean:g} pp in the mean"]
+    notes = [f"{data}: {size}, enough for bounds of {100 * drop:g} pp a setting, and of {100 * mean:g} pp in the mean"]
     files = {Path(_INI): text.encode(), Path(_SUITE): suite.encode(), Path(_POLICY): policy.encode()}
     return _FirstGate(files, notes)
 

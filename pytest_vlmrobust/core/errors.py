@@ -137,7 +137,7 @@ class ImageError(InfrastructureError):
 
 
 class OfflineError(InfrastructureError):
-    """An answer is not in the store, and --vlm-offline forbids model calls."""
+    """An answer is not in the store, and --vlm-offline forbids inferences."""
 
     __module__ = "pytest_vlmrobust"
 

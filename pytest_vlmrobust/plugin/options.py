@@ -150,7 +150,7 @@ class Settings:
     )
     vlm_plan: bool = option(
         False,
-        "print settings, questions, model calls, cached answers, time and tokens, and stop before weights load; exits with 5",
+        "print settings, questions, inferences, cached answers, time and tokens, and stop before weights load; exits with 5",
         ini="bool",
         action="store_true",
     )

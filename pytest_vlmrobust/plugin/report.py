@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _ROWS_OF_LOG = 80
 """Rows that the page of a gate may take where no screen shows it."""
+_STYLE = re.compile(r"\x1b\[[\d;]*m")
 _MOST = 5
 """Names in a line; the summary of pytest has them all."""
 _LIMITS = {"maxfail": "stopping after", "stepwise": "Test failed, continuing"}
@@ -77,12 +79,22 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     if not judges or only_shows(config):
         return []
     warnings = [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.tests.judged_by_model())]
-    writer = config.get_terminal_writer()
-    if not warnings or not writer.hasmarkup:
+    width = config.get_terminal_writer().fullwidth
+    if not warnings or not _is_screen(config):
         return warnings
     from pytest_vlmrobust.reporting.writing import render_sentences
 
-    return render_sentences(warnings, width=max(80, writer.fullwidth), color=True).splitlines()
+    return _as_shown(config, render_sentences(warnings, width=max(80, width), color=True)).splitlines()
+
+
+def _is_screen(config: pytest.Config) -> bool:
+    """Whether pytest writes for a terminal, also for one without colours; a log has no right edge."""
+    return config.get_terminal_writer().hasmarkup or config.pluginmanager.get_plugin("terminalreporter").isatty
+
+
+def _as_shown(config: pytest.Config, text: str) -> str:
+    """Returns text for a terminal, without its colours where pytest shows none, as under ``NO_COLOR``."""
+    return text if config.get_terminal_writer().hasmarkup else _STYLE.sub("", text)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -100,9 +112,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.section("plan of the vision-language model gate", "=")
-        writer = session.config.get_terminal_writer()
-        width = writer.fullwidth if writer.hasmarkup else max(160, writer.fullwidth)
-        reporter.write(_plan(run, width=width, color=writer.hasmarkup))
+        width, screen = session.config.get_terminal_writer().fullwidth, _is_screen(session.config)
+        reporter.write(_as_shown(session.config, _plan(run, width=width if screen else max(160, width), color=screen)))
     return True
 
 
@@ -157,11 +168,11 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
     table = render_table(HEADER, forecast.rows, names=NAMES, width=width, color=color) if forecast.rows else ""
     lines = forecast.lines
     if any(cell.dataset in run.data.tasks for cell in forecast.found):
-        lines.append("fewer calls if a model cannot do a task on the original images: its settings are skipped")
+        lines.append("fewer inferences if a model cannot do a task on the original images: its settings are skipped")
     lines += [f"nothing is asked: {why}" for why in run.data.lacking_of(selection.datasets).values()]
     lines += [f"warning: {note}" for note in selection.notes]
     if run.settings.vlm_patch_stop:
-        lines.append("fewer calls of patches: --vlm-patch-stop ends a question at its first right patch")
+        lines.append("fewer inferences of patches: --vlm-patch-stop ends a question at its first right patch")
     lines.append(forecast.disk)
     counts = f"{selection.selected} of {selection.planned} gated tests"
     lines.append(f"{counts}; no model was called, and a plan is never GO: exit code 5")
@@ -419,19 +430,18 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
     from pytest_vlmrobust.reporting import render_terminal
     from pytest_vlmrobust.reporting.files import annotation_lines
 
-    writer = config.get_terminal_writer()
-    width = writer.fullwidth if writer.hasmarkup else max(120, writer.fullwidth)  # a log has no right edge
-    view = run.view
+    width, screen = config.get_terminal_writer().fullwidth, _is_screen(config)
     full = config.get_verbosity() > 0
-    room = {} if writer.hasmarkup else {"rows": _ROWS_OF_LOG}
-    page = render_terminal(view, width=width, color=writer.hasmarkup, full=full, **room)
+    room = {} if screen else {"rows": _ROWS_OF_LOG}
+    view = run.view
+    page = render_terminal(view, width=width if screen else max(120, width), color=screen, full=full, **room)
     terminalreporter.section("vision-language model robustness", "=")
     passed, skipped = (sum(map(_is_check_of_a_metric, terminalreporter.stats.get(kind, ()))) for kind in ("passed", "skipped"))
     if passed or skipped:
         terminalreporter.write_line(
             f"metrics: {quantity(passed, 'check')} of this installation passed, {skipped} passed before or make no claim"
         )
-    terminalreporter.write(page)
+    terminalreporter.write(_as_shown(config, page))
     for problem in config.stash.get(_UNWRITTEN, []):
         terminalreporter.write_line(problem, yellow=True)
     for line in annotation_lines(view):

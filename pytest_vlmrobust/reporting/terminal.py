@@ -350,7 +350,7 @@ def _close(console: Console, view: RunView) -> None:
     for line in view.baseline:
         console.print(line)
     for gate in [gate for gate in view.used_gates[:1] if gate.number > 1]:  # a first one is no news
-        print_sentence(console, _plain(str(gate)))
+        console.print(_markup(_cut(on_one_line(gate.brief), 2 * console.width)), soft_wrap=True)
     for line in view.grave:
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
     for model, own in view.several.items():

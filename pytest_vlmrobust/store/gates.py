@@ -101,6 +101,15 @@ class GateCount:
             parts.append("the store cannot be written to, so later gates do not count this one")
         return "; ".join(parts)
 
+    @property
+    def brief(self) -> str:
+        """What the last page of a run says; reports have the whole sentence."""
+        risk = (
+            "its risk of a wrong GO has no bound" if self.bound is None else f"risk of a wrong GO: {percent(self.bound)} at most"
+        )
+        again = " (as an earlier run)" if self.repeats else ""
+        return f"{self.name}: gate {self.number} on these {quantity(self.n, 'question')}{again}; {risk}"
+
     def _worth(self) -> str:
         """Returns what the declared risk is worth for all gates together."""
         if self.risk is None or self.bound is None:

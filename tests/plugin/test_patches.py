@@ -278,6 +278,6 @@ def test_a_run_with_attempts_can_be_verified(project: Project, furnish: Callable
 
 def test_attempts_are_part_of_the_plan(project: Project, furnish: Callable[..., pytest.RunResult]) -> None:
     plain = furnish(steady, "ci-smoke", "--vlm-patches=2", "--vlm-plan")
-    plain.stdout.fnmatch_lines(["1,200 model calls, *"])  # clean, no_image and four patches
+    plain.stdout.fnmatch_lines(["1,200 inferences, *"])  # clean, no_image and four patches
     asked = furnish(steady, "pcri", "--vlm-patches=2", "--vlm-plan")
-    asked.stdout.fnmatch_lines(["2,000 model calls, *"])
+    asked.stdout.fnmatch_lines(["2,000 inferences, *"])

@@ -127,4 +127,4 @@ def test_a_file_that_cannot_be_collected_is_no_plan(project: Project) -> None:
 def test_with_nothing_selected_the_plan_is_empty(project: Project) -> None:
     plan = project.run("--vlm-plan", "-k", "nothing_is_called_this")
     assert plan.ret == 5
-    plan.stdout.fnmatch_lines(["0 model calls, *"])
+    plan.stdout.fnmatch_lines(["0 inferences, *"])

@@ -135,7 +135,7 @@ def test_a_plan_only_reads(filled: Project, seal: Callable[..., None]) -> None:
     seal(".")
     result = filled.run("--vlm-store=store", "--vlm-plan")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    result.stdout.fnmatch_lines(["48 model calls, at most 0 of them not cached"])
+    result.stdout.fnmatch_lines(["48 inferences, at most 0 of them not cached"])
     result.stdout.no_fnmatch_line("*is kept in*")
     assert snapshot(filled.path / "store") == before
 

@@ -546,6 +546,8 @@ def test_show_shows_the_sets_of_the_papers_by_default(picture: Path, capsys: Cap
         (["photo.png", "--out", "no/x.html"], "no/x.html: cannot be written: No such file or directory"),
         (["photo.png", "--out", "x.html", "--set", "robustbnch"], "Did you mean 'robustbench'?"),
         (["photo.png", "--out", "x.html", "--setting", "glas_blur:low"], "Did you mean 'glass_blur'?"),
+        (["photo.png"], "--out is missing"),
+        (["photo.png", "--out", "x.html", "--setting", "negation"], "vlmrobust show questions.jsonl --setting negation"),
         (["photo.png", "--out", "x.html", "--tile", "4000"], "tile: got 4000. Expected a width of 64 to 400 pixels"),
     ],
 )
@@ -562,10 +564,26 @@ def test_show_refuses_in_one_line(
     assert files(picture.parent) == [picture.name]
 
 
-def test_show_needs_an_output(capsys: Captured) -> None:
-    with pytest.raises(SystemExit):
-        main(["show", "photo.png"])
-    assert "--out" in capsys.readouterr().err
+def test_show_prints_a_question_before_and_after(capsys: Captured) -> None:
+    settings = ["option_order:1", "note_wrong+fog:mid", "negation"]
+    assert main(["show", "shapes", *(f"--setting={setting}" for setting in settings)]) == 0
+    said = capsys.readouterr().out
+    order, note, negation = re.findall(r"--- \S+, ([^c]\S+): (.*?)(?=---|\Z)", said, re.DOTALL)
+    clean = said.partition("--- ")[2].partition("--- ")[0]
+    assert [order[0], note[0], negation[0]] == settings
+    before, after = (re.findall(r"[A-D]\. (.+)", text) for text in (clean, order[1]))
+    assert sorted(before) == sorted(after)
+    assert before != after
+    assert said.count("A note attached") == note[1].count("A note attached") == 1
+    assert " NOT a right answer " in negation[1]
+
+
+def test_show_says_where_a_setting_changes_no_question(tmp_path: Path, capsys: Captured) -> None:
+    PIL.Image.new("RGB", (32, 32)).save(tmp_path / "a.png")
+    line = '{"id": "a", "image": "a.png", "question": "What?", "answer": "cat"}'
+    (tmp_path / "open.jsonl").write_text(line, encoding="utf-8")
+    assert main(["show", str(tmp_path / "open.jsonl"), "--setting=option_order:1"]) == 0
+    assert "option_order:1 changes none of the 1 question of" in capsys.readouterr().out
 
 
 def every_command(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -20,7 +20,7 @@ from .evidence import Rate, measured_rate, newest_runs
 from .plan import Forecast, forecasts
 from .probes import probed_places
 
-HEADER = ("model", "dataset", "cells", "samples", "forward passes", "in the store", "to infer", "time", "prompt tokens")
+HEADER = ("model", "dataset", "cells", "samples", "inferences", "in the store", "to infer", "time", "prompt tokens")
 NAMES = 2
 """The first columns, which hold names."""
 UNKNOWN = "not known"
@@ -63,9 +63,9 @@ class RunForecast:
         for one in self.found:
             alike.setdefault(_basis(one), []).append(f"{one.model}-{one.dataset}")
         return [
-            f"{passes:,} model calls, at most {missing:,} of them not cached",
+            f"{passes:,} inferences, at most {missing:,} of them not cached",
             *(
-                [f"plus up to {self.probes:,} sanity-check calls: repeated questions, with another image or alone"]
+                [f"plus up to {self.probes:,} sanity checks: repeated questions, with another image or alone"]
                 if self.probes
                 else []
             ),

@@ -168,7 +168,7 @@ def test_first_gate_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "model.yaml").write_text(SOUND, encoding="utf-8")
     assert main(["init", "--model", "scripted:model.yaml", "--data", "questions.jsonl"]) == 0
     said = capsys.readouterr().out
-    assert "questions.jsonl: 150 questions. They decide bounds of" in said
+    assert "questions.jsonl: 150 questions, enough for bounds of" in said
     assert main(["check", "policy.yaml", "--strict"]) == 0
     done = subprocess.run([sys.executable, "-m", "pytest"], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
@@ -195,7 +195,7 @@ def test_first_gate_has_wider_bounds_where_questions_share_images(tmp_path: Path
 def test_first_gate_is_refused_where_nothing_could_be_decided(tmp_path: Path, capsys: Captured) -> None:
     data = write_questions(tmp_path, images=3)
     assert main(["init", str(tmp_path / "gate"), "--model", "tiny", "--data", str(data)]) == 4
-    assert "3 questions decide no bound up to 50% of accuracy" in capsys.readouterr().err
+    assert "too few questions (3 questions) to decide a bound up to 50% of accuracy" in capsys.readouterr().err
     assert not (tmp_path / "gate").exists()
 
 

@@ -17,6 +17,6 @@ def test_units_change_where_people_change_them() -> None:
 
 
 def test_what_is_asked_once_more_is_counted_where_anything_is() -> None:
-    said = "plus up to 24 sanity-check calls: repeated questions, with another image or alone"
+    said = "plus up to 24 sanity checks: repeated questions, with another image or alone"
     assert said in planning.RunForecast([], "", 24).lines
     assert not any("once more" in line for line in planning.RunForecast([], "").lines)
