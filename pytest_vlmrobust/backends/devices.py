@@ -236,20 +236,21 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def require_device(device: str, requested: str) -> None:
-    """Checks that torch can use ``device``; imports torch."""
+def require_device(device: str, requested: str, mapped: str = "") -> None:
+    """Checks that torch can use ``device``, which ``--vlm-device`` or ``device_map`` names; imports torch."""
     import torch
 
     kind = device_class(device)
     usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}[kind]
+    in_entry = mapped not in ("", *SPREADS)
+    chosen = f"'auto' chose {kind!r}" if requested == "auto" else f"device {device!r} was asked for"
+    chosen = f"the models file has device_map: {mapped}" if in_entry else chosen
     if not usable:
-        chosen = f"'auto' chose {kind!r}" if requested == "auto" else f"device {device!r} was asked for"
-        raise BackendError(
-            f"{chosen}, but torch {torch.__version__} cannot use it here. Say --vlm-device cpu, or repair the driver"
-        )
-    if requested == "auto" and kind == "cpu" and torch.cuda.is_available():
+        advice = "Write device_map: cpu there" if in_entry else "Say --vlm-device cpu"
+        raise BackendError(f"{chosen}, but torch {torch.__version__} cannot use it here. {advice}, or repair the driver")
+    if not in_entry and requested == "auto" and kind == "cpu" and torch.cuda.is_available():
         raise BackendError(
             "'auto' chose 'cpu', but torch sees a GPU. Say --vlm-device cuda or --vlm-device cpu, so that it is recorded"
         )
     if ":" in device and int(device.partition(":")[2]) >= torch.cuda.device_count():
-        raise BackendError(f"device {device!r} was asked for, but torch sees {torch.cuda.device_count()} GPU(s), numbered from 0")
+        raise BackendError(f"{chosen}, but torch sees {torch.cuda.device_count()} GPU(s), numbered from 0")

@@ -252,7 +252,7 @@ def load(source: ModelSource, placement: Placement, system_prompt: str = "") -> 
     An adapter is not merged: its layers compute next to those of the model, as in training with peft. Merged into half precision,
     small changes would be lost to rounding.
     """
-    require_device(placement.device, placement.requested_device)
+    require_device(placement.device, placement.requested_device, placement.device_map)
     lease = Leased(placement.device, _spread_by_workers()) if placement.spreads else leased(placement.device)
     placement = dataclasses.replace(placement, device=lease.device)
     _require_room(source, placement)

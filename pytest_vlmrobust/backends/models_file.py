@@ -47,6 +47,8 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HERE, _SERVED, _SERVE, _SCRIPTED = "transformers", "openai", "serve", "scripted"
+_OF_FILES = (_HERE, _SERVE, _SCRIPTED, "vllm")
+"""The backends that need 'path' or 'id'."""
 _NOT_WITH = {
     "adapter": ((_SERVED, _SCRIPTED), "an adapter is applied where weights are loaded"),
     "system_prompt": ((_SCRIPTED,), "no model reads it"),
@@ -295,7 +297,7 @@ def _model(name: str, entry: Entry) -> ModelRef:
     _refuse_misplaced(given, backend)
     if "max_memory" in given and fields.get("device_map") not in SPREADS:
         given["max_memory"].fail(f"needs a device_map that spreads the weights: {', '.join(SPREADS)}")
-    location = _served(entry, given, fields) if backend == _SERVED else _location(entry, given, fields)
+    location = _served(entry, given, fields) if backend == _SERVED else _location(entry, given, fields, backend)
     ref = ModelRef(name=name, backend=backend, location=location, **fields)
     try:
         generation_for(ref)
@@ -334,20 +336,22 @@ def _served(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) ->
     return Served(fields.pop("url"), fields.pop("model")).location
 
 
-def _location(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) -> str:
+def _location(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any], backend: str) -> str:
+    """Returns the path or hub id of a model; empty where a third-party backend needs neither."""
     for name in _OF_OTHERS_SERVERS if "serve" in given else _OF_SERVERS:
         if name in given:
             given[name].fail("is about servers: it goes with backend: openai alone")
     path: Path | None = fields.pop("path", None)
     hub_id: str | None = fields.pop("id", None)
-    if (path is None) == (hub_id is None):
-        count = "both" if path is not None else "neither"
+    given_both, given_none = path is not None and hub_id is not None, path is None and hub_id is None
+    if given_both or (given_none and backend in _OF_FILES):
+        count = "both" if given_both else "neither"
         entry.fail(f"has {count} of 'path' and 'id'; give exactly one: a local path, or a hub id")
     if hub_id is not None and fields.get("remote_code") and not _COMMIT.fullmatch(fields.get("revision", "")):
         given["remote_code"].fail(
             "needs a 'revision' that is a commit, 40 hexadecimal digits: code that was read is to be the code that runs"
         )
-    return str(path.resolve()) if path is not None else str(hub_id)
+    return str(path.resolve()) if path is not None else hub_id or ""
 
 
 # Published models: the built-in names, their locations, and what they need.

@@ -77,9 +77,7 @@ def _list_runs(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.reporting.headlines import legend
     from pytest_vlmrobust.reporting.writing import render_table
 
-    found = runs_of(options.store)
-    if not found:
-        raise StoreError(f"{options.store}: holds no run. Run pytest --vlm=NAME first, or name another store with --store")
+    found = _some_runs(options.store)
     rows: list[tuple[str, ...]] = []
     numbers: list[Number] = []
     for directory in found[: options.last]:
@@ -102,6 +100,14 @@ def _list_runs(options: argparse.Namespace) -> int:
     if (hidden := len(found) - options.last) > 0:
         say(f"… and {quantity(hidden, 'older run')}: --last {len(found)} lists all")
     return 0
+
+
+def _some_runs(store: Path) -> list[Path]:
+    found = runs_of(store)
+    if not found:
+        problem = "holds no run" if store.is_dir() else "there is no such directory"
+        raise StoreError(f"{store}: {problem}. Run pytest --vlm=NAME first, or name another store with --store")
+    return found
 
 
 def _key_numbers(headline: Headline) -> dict[str, Number]:
@@ -172,7 +178,7 @@ def _history(options: argparse.Namespace) -> int:
 
     known_metric(options.metric)
     series: dict[str, list[Point]] = {}
-    for directory in runs_of(options.store)[: options.last]:
+    for directory in _some_runs(options.store)[: options.last]:
         try:
             run = read_run(directory)
         except StoreError as error:

@@ -280,8 +280,10 @@ def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
     """Returns the files of a first gate, with bounds that the data can decide."""
     import warnings
 
+    from pytest_vlmrobust.backends import resolve as resolve_model
     from pytest_vlmrobust.datasets import resolve
 
+    resolve_model(model)
     dataset = resolve(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the gate prints them

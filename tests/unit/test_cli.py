@@ -824,8 +824,11 @@ def test_a_list_of_runs_has_whole_lines_and_the_marks_of_the_page(
 
 
 def test_without_a_run_there_is_nothing_to_list(tmp_path: Path, capsys: Captured) -> None:
-    assert main(["runs", "--store", str(tmp_path)]) == 4
-    assert "holds no run. Run pytest --vlm=NAME first" in capsys.readouterr().err
+    for command in ("runs", "history"):
+        assert main([command, "--store", str(tmp_path)]) == 4
+        assert "holds no run. Run pytest --vlm=NAME first" in capsys.readouterr().err
+        assert main([command, "--store", str(tmp_path / "nowhere")]) == 4
+        assert "nowhere: there is no such directory. Run pytest --vlm=NAME first" in capsys.readouterr().err
 
 
 def test_latest_is_the_newest_run_of_the_store_here(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,9 @@ def test_a_device_that_torch_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None
         require_device("cuda:0", "cuda:0")
     with pytest.raises(BackendError, match="'auto' chose 'cuda', but torch"):
         require_device("cuda", "auto")
+    said = r"the models file has device_map: cuda:9, but torch .* cannot use it here. Write device_map: cpu there, or repair"
+    with pytest.raises(BackendError, match=said):
+        require_device("cuda:9", "auto", "cuda:9")
     require_device("cpu", "auto")
 
 
@@ -117,6 +120,9 @@ def test_a_gpu_that_auto_missed_is_not_passed_over_in_silence(monkeypatch: pytes
         require_device("cpu", "auto")
     with pytest.raises(BackendError, match=r"device 'cuda:1' was asked for, but torch sees 1 GPU\(s\)"):
         require_device("cuda:1", "cuda:1")
+    with pytest.raises(BackendError, match=r"the models file has device_map: cuda:9, but torch sees 1 GPU\(s\)"):
+        require_device("cuda:9", "auto", "cuda:9")
+    require_device("cpu", "auto", "cpu")
 
 
 HOLDER = """

@@ -124,6 +124,12 @@ def test_a_served_model_can_be_entered(tmp_path: Path) -> None:
     )
 
 
+def test_a_third_party_backend_needs_no_files(tmp_path: Path) -> None:
+    (tmp_path / "models.yaml").write_text("models:\n  m: {backend: ours, revision: '2'}\n  n: {backend: ours, path: x}\n")
+    models = read_models(tmp_path / "models.yaml")
+    assert [(ref.backend, ref.location) for ref in models.values()] == [("ours", ""), ("ours", str(tmp_path / "x"))]
+
+
 def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path) -> None:
     path = _write(tmp_path, SERVED.replace("OUR_KEY", "sk-abc-123"))
     with pytest.raises(ModelError, match=r":7: models.served.key_variable is not the name of an environment variable") as caught:

@@ -205,6 +205,13 @@ def test_first_gate_needs_a_model_and_data(given: str, missing: str, tmp_path: P
     assert missing in capsys.readouterr().err
 
 
+def test_first_gate_of_an_absent_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_questions(tmp_path, images=40)
+    assert main(["init", "gate", "--model", "./nope", "--data", "questions.jsonl"]) == 4
+    assert "--vlm './nope': there is no directory 'nope'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("typed", "file"),
     [(["scripted:model.yaml", "questions.jsonl"], "policy.yaml"), ([""], "suites/test_patches.py")],
@@ -227,6 +234,7 @@ def test_first_gate_names_paths_as_its_ini_file_sees_them(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     write_questions(tmp_path / "data", images=40)
     (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "config.json").write_text("{}")
     assert main(["init", "gate", "--model", "./checkpoint", "--data", "data/questions.jsonl"]) == 0
     ini = ConfigParser()
     ini.read(tmp_path / "gate" / "pytest.ini")
