@@ -38,8 +38,6 @@ _UNWRITTEN: pytest.StashKey[list[str]] = pytest.StashKey()
 """The reasons why files could not be written."""
 _PRINTED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the page of the gate was printed."""
-_PIPE: pytest.StashKey[tuple[int, int] | None] = pytest.StashKey()
-"""Which pipe or device ``--junitxml`` led to when pytest started."""
 
 
 _Report = pytest.TestReport | pytest.CollectReport
@@ -460,9 +458,6 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
     """Believes a GO, and exit code 0, once all other hooks are through, ``pytest_unconfigure`` and cleanups included."""
     register_profiles(config)
     shows = only_shows(config)  # asked now: a hook may change options
-    if not shows:
-        given = config.getoption("xmlpath", default=None)
-        config.stash[_PIPE] = _pipe(_expanded(config.invocation_params.dir, given)) if given else None
     try:
         status = yield
     except BaseException as error:
@@ -497,24 +492,22 @@ def _look_again(config: pytest.Config, status: int | None, error: BaseException 
 
 def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseException | None) -> int | None:
     """Takes a GO back that rests on what is no longer there, and returns the exit code: 0 of a GO alone."""
-    unread, junit = _unread(config, run, error), _junit_file(config, run)
-    kept = None if junit is not None and _is_written_through(config, junit) else junit
-    unwritten = raised_in(error, JUNIT)
+    unread, unwritten = _unread(config, run, error), raised_in(error, JUNIT)
+    junit = None if unwritten else _junit_file(config, run)
     ends_well = status == 0 or (isinstance(error, SystemExit) and not error.code)
     reasons = [unread] if unread else []
     if unwritten:
-        reasons.append(
-            f"--junitxml {junit}: cannot be written: {error}. Name a file in a directory that is writable and has room"
-        )
+        advice = "Name a file in a directory that is writable and has room"
+        reasons.append(f"--junitxml {config.getoption('xmlpath')}: cannot be written: {error}. {advice}")
     elif error is not None and not unread:
         what = f"{type(error).__name__}{f' ({error})' if str(error) else ''}"
         reasons.append(f"pytest was ended by {what} after the gate was decided")
     if run.decision is Decision.GO:
-        reasons += _lost(run, None if unwritten else kept)
+        reasons += _lost(run, junit)
         if not reasons and _PRINTED not in config.stash and config.pluginmanager.has_plugin("terminalreporter"):
             reasons.append("something ended pytest before it printed the result of the gate")
         reason = _in_short(reasons)
-        lines = [f"GO is taken back: {reason}", *_take_back(run, kept, reason)] if reasons else []
+        lines = [f"GO is taken back: {reason}", *_take_back(run, junit, reason)] if reasons else []
     elif ends_well:
         what = f"decided {run.decision}" if run.decision else "decided nothing: what it does at the end of a run was skipped"
         lines = [f"pytest was about to end with exit code 0, and the gate {what}. Find the plugin or the hook that changes it"]
@@ -562,22 +555,29 @@ def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str
 
 
 def _junit_file(config: pytest.Config, run: Run) -> Path | None:
-    """Returns where pytest writes JUnit; ``None`` where it does not."""
-    written = [getattr(one, "logfile", "") for one in config.pluginmanager.get_plugins() if hasattr(one, "add_global_property")]
-    given = next(filter(None, written), "") or config.getoption("xmlpath", default=None)
-    return _expanded(run.invocation, given) if given else None
-
-
-def _expanded(folder: Path, given: str) -> Path:
-    return folder / os.path.expanduser(os.path.expandvars(given))  # noqa: PTH111 - as pytest does
+    """Returns where pytest writes JUnit; ``None`` where it does not, or into a pipe or device that cannot be read again."""
+    given = os.path.expanduser(os.path.expandvars(config.getoption("xmlpath", default=None) or ""))  # noqa: PTH111 - as pytest
+    path = run.invocation / given
+    is_stream = str(path.parent) in ("/dev", "/dev/fd") or (path.exists() and not path.is_file() and not path.is_dir())
+    return path if given and not is_stream else None
 
 
 def _lost(run: Run, junit: Path | None) -> list[str]:
     """Returns, a sentence for each, what a GO rests on and is no longer what was written."""
+    from pytest_vlmrobust.reporting.junit import runs_in
+    from pytest_vlmrobust.store.run_directory import LOST
+
+    lost: list[str] = []
     try:
-        return [*filter(None, [_lost_junit(junit, run)]), *run.losses()]
+        runs = runs_in(junit) if junit else ()
+        if runs and run.run_id not in runs:
+            lost.append(f"--junitxml {junit}: is of another run. {LOST}")
+    except (OSError, ValueError) as error:
+        lost.append(f"--junitxml {junit}: expected what pytest wrote there: {getattr(error, 'strerror', '') or error}. {LOST}")
+    try:
+        return [*lost, *run.losses()]
     except Exception as error:  # noqa: BLE001 - whatever somebody put there, it is not what the run wrote
-        return [f"{run.directories.run}: cannot be read any more: {type(error).__name__} ({error})"]
+        return [*lost, f"{run.directories.run}: cannot be read any more: {type(error).__name__} ({error})"]
 
 
 def _in_short(reasons: Sequence[str]) -> str:
@@ -588,42 +588,6 @@ def _in_short(reasons: Sequence[str]) -> str:
     more = [f"and {len(short) - _MOST} more"] if len(short) > _MOST else []
     advice = f". {LOST}" if any(reason.endswith(LOST) for reason in reasons) else ""
     return f"{'; '.join([*short[:_MOST], *more])}{advice}"
-
-
-def _lost_junit(path: Path | None, run: Run) -> str:
-    """Returns, as a sentence, that the JUnit file of this run is not there; empty where it is, or where none was asked for."""
-    from pytest_vlmrobust.reporting.junit import runs_in
-    from pytest_vlmrobust.store.run_directory import LOST
-
-    if path is None:
-        return ""
-    if _pipe(path):  # which might never end
-        return f"--junitxml {path}: is no longer the file that pytest wrote. {LOST}"
-    try:
-        runs = runs_in(path)
-    except (OSError, ValueError) as error:
-        return f"--junitxml {path}: expected what pytest wrote there: {getattr(error, 'strerror', '') or error}. {LOST}"
-    return f"--junitxml {path}: is of another run. {LOST}" if runs and run.run_id not in runs else ""
-
-
-def _pipe(path: Path) -> tuple[int, int] | None:
-    """Returns which pipe or device a path leads to, from which nothing can be read again; ``None`` where it leads to none."""
-    from pytest_vlmrobust.store.run_directory import file_identity
-
-    return file_identity(path) if path.exists() and not path.is_file() and not path.is_dir() else None
-
-
-def _is_written_through(config: pytest.Config, path: Path) -> bool:
-    """Whether JUnit went into a pipe or a device that was there from the start, or among what pytest prints."""
-    if not path.exists():
-        return False
-    if pipe := _pipe(path):
-        return pipe == config.stash.get(_PIPE, None)
-    printed = []
-    for stream in (1, 2):
-        with contextlib.suppress(OSError):  # it is closed
-            printed.append(os.fstat(stream))
-    return any(os.path.samestat(path.stat(), of) for of in printed)
 
 
 def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
