@@ -16,12 +16,12 @@ from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.words import points
 
-from .record import loss_reach
+from .record import loss_reach, of_loss, of_mean, scores_of
 from .registry import metric
 from .scores import ROUNDING, Scores, as_scores, mean, pair_scores
 from .statistics.clusters import Clusters
 from .statistics.means import guarded_ratio_interval
-from .statistics.paired import drop_interval, mean_interval
+from .statistics.paired import drop_interval
 from .statistics.proportions import is_binary
 from .statistics.ratios import score_ratio_interval
 from .table import Needs, ScoreTable
@@ -39,11 +39,6 @@ flip_metric = partial(share_metric, perfect=0.0, unchanged=0.0)
 gain_metric = partial(metric, bounds=(-1.0, 1.0), perfect=1.0, suite="corruptions", reach=loss_reach)
 
 
-def accuracy_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds an accuracy: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
-    return mean_interval(table.required(Needs.PERTURBED, setting), table.clusters, confidence)
-
-
 @share_metric(
     needs=(Needs.PERTURBED,),
     better="higher",
@@ -51,7 +46,7 @@ def accuracy_interval(table: ScoreTable, setting: str | None, confidence: float)
     reference="VLM-RobustBench section 3.1",
     unsuited="Alone it cannot tell a hard dataset from a model that does not look. Use `accuracy_drop` for what a setting "
     "costs, and `visual_gain` for whether the model looks.",
-    interval=accuracy_interval,
+    interval=of_mean(scores_of(Needs.PERTURBED)),
     monotone={Needs.PERTURBED: 1},
 )
 def accuracy(scores: ArrayLike) -> float:
@@ -68,11 +63,6 @@ def accuracy(scores: ArrayLike) -> float:
     return mean(as_scores(scores, "scores"))
 
 
-def clean_accuracy_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the clean accuracy: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
-    return mean_interval(table.clean, table.clusters, confidence)
-
-
 @share_metric(
     suite="corruptions",
     better="higher",
@@ -80,7 +70,7 @@ def clean_accuracy_interval(table: ScoreTable, _setting: str | None, confidence:
     reference="VLM-RobustBench section 3.1",
     unsuited="It says nothing about disturbed images, and a model that never looks is right on about half of all yes/no "
     "questions. Use `visual_gain` or `accuracy_above_chance` for what the images add.",
-    interval=clean_accuracy_interval,
+    interval=of_mean(scores_of(Needs.CLEAN)),
     monotone={Needs.CLEAN: 1},
 )
 def clean_accuracy(clean: ArrayLike) -> float:
@@ -94,11 +84,6 @@ def clean_accuracy(clean: ArrayLike) -> float:
     return mean(as_scores(clean, "clean"))
 
 
-def accuracy_drop_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds a drop: by tails of flips for 0/1 scores, by guarded Student's t for graded ones."""
-    return drop_interval(table.clean, table.required(Needs.PERTURBED, setting), table.clusters, confidence)
-
-
 @metric(
     better="lower",
     bounds=(-1.0, 1.0),
@@ -107,7 +92,7 @@ def accuracy_drop_interval(table: ScoreTable, setting: str | None, confidence: f
     unsuited="A model that never looks loses nothing, and answers that turn right hide as many that turn wrong. Bound "
     "`visual_gain` and `harmful_flip_rate` beside it; where a setting changes right answers, use "
     "`label_preserving_drop`.",
-    interval=accuracy_drop_interval,
+    interval=of_loss(scores_of(Needs.CLEAN), scores_of(Needs.PERTURBED)),
     reach=loss_reach,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1},
@@ -152,18 +137,13 @@ def flip_rates(clean: ArrayLike, perturbed: ArrayLike) -> FlipRates:
     return FlipRates(mean(loss.clip(min=0.0)), mean((-loss).clip(min=0.0)))
 
 
-def harmful_flip_rate_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of harmful flips: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
-    return mean_interval((table.clean - table.required(Needs.PERTURBED, setting)).clip(min=0.0), table.clusters, confidence)
-
-
 @flip_metric(
     better="lower",
     reference="VLM-RobustBench appendix A.12 (Flip+)",
     unsuited="It is at most the clean accuracy, so that a model that is seldom right has few answers to lose. Sampled "
     "answers flip both ways without any perturbation: compare it with `helpful_flip_rate`, or bound "
     "`accuracy_drop`.",
-    interval=harmful_flip_rate_interval,
+    interval=of_mean(lambda table, setting: (table.clean - table.required(Needs.PERTURBED, setting)).clip(min=0.0)),
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1},
 )
 def harmful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
@@ -177,17 +157,12 @@ def harmful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     return flip_rates(clean, perturbed).harmful
 
 
-def helpful_flip_rate_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of helpful flips: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
-    return mean_interval((table.required(Needs.PERTURBED, setting) - table.clean).clip(min=0.0), table.clusters, confidence)
-
-
 @flip_metric(
     better="none",
     reference="VLM-RobustBench appendix A.12 (Flip-)",
     unsuited="A high value is no merit: guesses turn right, too, and a model that is often wrong has more answers to turn. "
     "Read it beside `harmful_flip_rate`: their difference is `accuracy_drop`.",
-    interval=helpful_flip_rate_interval,
+    interval=of_mean(lambda table, setting: (table.required(Needs.PERTURBED, setting) - table.clean).clip(min=0.0)),
     monotone={Needs.CLEAN: -1, Needs.PERTURBED: 1},
 )
 def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:

@@ -11,19 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .accuracy import Bounds
+from .record import mean_over_settings, of_loss, of_mean, scores_of
 from .registry import metric
 from .scores import BySetting, mean, pair_scores, per_sample, require_equal_lengths, under_same_settings
 from .statistics.means import BoundedMeanTest
-from .statistics.paired import drop_interval, interval_of, mean_interval
+from .statistics.paired import interval_of
 from .table import Needs, ScoreTable
 
 regression_metric = partial(metric, suite="baseline", better="lower", bounds=(-1.0, 1.0), perfect=0.0, unchanged=0.0)
-
-
-def baseline_drop_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the loss since an earlier run: by tails of flips for 0/1 scores, by guarded Student's t for graded ones."""
-    then, now = table.required(Needs.BASELINE, setting), table.required(Needs.PERTURBED, setting)
-    return drop_interval(then, now, table.clusters, confidence)
+_earlier, _now = scores_of(Needs.BASELINE), scores_of(Needs.PERTURBED)
 
 
 @regression_metric(
@@ -31,7 +27,7 @@ def baseline_drop_interval(table: ScoreTable, setting: str | None, confidence: f
     validity="the same samples under the same setting in an earlier run",
     unsuited="It only shows that nothing got worse: a series of releases may lose a little each time, and a weak baseline "
     "excuses a weak model. Bound `accuracy` beside it.",
-    interval=baseline_drop_interval,
+    interval=of_loss(_earlier, _now),
     monotone={Needs.BASELINE: 1, Needs.PERTURBED: -1},
 )
 def baseline_drop(baseline: ArrayLike, perturbed: ArrayLike) -> float:
@@ -49,12 +45,6 @@ def baseline_drop(baseline: ArrayLike, perturbed: ArrayLike) -> float:
     return mean(then - now)
 
 
-def baseline_flip_rate_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of flips since an earlier run: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
-    then, now = table.required(Needs.BASELINE, setting), table.required(Needs.PERTURBED, setting)
-    return mean_interval(np.abs(then - now), table.clusters, confidence)
-
-
 _EITHER_WAY = "a score that rises differs from the earlier run as much as one that falls"
 
 
@@ -64,7 +54,7 @@ _EITHER_WAY = "a score that rises differs from the earlier run as much as one th
     validity="the same samples under the same setting in an earlier run",
     unsuited="Sampled answers, and engines whose sums depend on the batch, flip although the model is the same. Use "
     "`baseline_drop` for whether the score fell.",
-    interval=baseline_flip_rate_interval,
+    interval=of_mean(lambda *where: np.abs(_earlier(*where) - _now(*where))),
     not_monotone={Needs.BASELINE: _EITHER_WAY, Needs.PERTURBED: _EITHER_WAY},
 )
 def baseline_flip_rate(baseline: ArrayLike, perturbed: ArrayLike) -> float:
@@ -121,18 +111,12 @@ def drop_increase(clean: ArrayLike, perturbed: ArrayLike, baseline_clean: ArrayL
     return mean(now - then)
 
 
-def mean_baseline_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean loss since an earlier run: tails of flips for 0/1 scores of one setting, otherwise guarded Student's t."""
-    then = per_sample({name: table.required(Needs.BASELINE, name) for name in table.by_setting})
-    return drop_interval(then, per_sample(table.by_setting), table.clusters, confidence)
-
-
 @regression_metric(
     reference="VLM-RobustBench section 4.3, with an earlier run in the place of the clean one",
     validity="the same samples under the same settings in an earlier run",
     unsuited="A loss under one setting is divided by their number: 20 points under one of 133 are 0.15 points here. Bound "
     "`baseline_drop` beside it, which is judged under each setting.",
-    interval=mean_baseline_drop_interval,
+    interval=of_loss(mean_over_settings(Needs.BASELINE_BY_SETTING), mean_over_settings()),
     monotone={Needs.PERTURBED_BY_SETTING: -1, Needs.BASELINE_BY_SETTING: 1},
 )
 def mean_baseline_drop(perturbed_by_setting: BySetting, baseline_by_setting: BySetting) -> float:

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .accuracy import Bounds
+from .record import of_loss, of_mean
 from .registry import metric
 from .scores import Scores, mean, pair_scores
 from .statistics.clusters import Clusters, one_sided
 from .statistics.curves import StepTest
 from .statistics.means import BoundedMeanTest, Ends
-from .statistics.paired import drop_interval, interval_of, mean_interval
+from .statistics.paired import interval_of, mean_interval
 from .table import Needs, ScoreTable
 
 BINS = 10
@@ -182,16 +183,11 @@ def _calibration(scores: Scores, confidences: Scores) -> float:
 # Brier score
 
 
-def brier_score_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean squared gap by guarded Student's t."""
-    return mean_interval(_squares(*_judged(table, setting)), table.clusters, confidence)
-
-
 @letters_metric(
     reference="Brier 1950, of the chosen letter alone",
     unsuited="A model that is often wrong, and knows it, has a high score, too. Use `expected_calibration_error` for "
     "calibration alone.",
-    interval=brier_score_interval,
+    interval=of_mean(lambda *where: _squares(*_judged(*where))),
     not_monotone=_CALIBRATION,
 )
 def brier_score(perturbed: ArrayLike, confidences: ArrayLike) -> float:
@@ -210,17 +206,11 @@ def brier_score(perturbed: ArrayLike, confidences: ArrayLike) -> float:
     return mean(_squares(*pair_scores(perturbed=perturbed, confidences=confidences)))
 
 
-def brier_score_increase_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean increase, paired by sample, by guarded Student's t."""
-    before, after = _squares(*_clean(table)), _squares(*_judged(table, setting))
-    return drop_interval(1.0 - before, 1.0 - after, table.clusters, confidence)
-
-
 @change_metric(
     reference="after Ovadia et al. 2019 (Brier score under shift)",
     unsuited="It rises with lost answers also where the confidence falls with them. Use `calibration_error_increase` for "
     "confidence that does not follow.",
-    interval=brier_score_increase_interval,
+    interval=of_loss(lambda table, _: 1.0 - _squares(*_clean(table)), lambda *where: 1.0 - _squares(*_judged(*where))),
     not_monotone=_CALIBRATION_OF_BOTH,
 )
 def brier_score_increase(clean: ArrayLike, perturbed: ArrayLike, clean_confidences: ArrayLike, confidences: ArrayLike) -> float:

@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.words import first_few, points
 
 from .accuracy import GAIN_MOVES, Bounds, interval_of_gain_share, visual_gain_is_real
-from .record import Coverage, loss_reach
+from .record import Coverage, loss_reach, of_mean
 from .registry import metric
 from .scores import (
     ROUNDING,
@@ -37,7 +37,7 @@ from .scores import (
 from .statistics.clusters import one_sided
 from .statistics.means import BoundedMeanTest
 from .statistics.multiple import count_interval, cross_validated_maximum, largest_few_lower, largest_few_upper
-from .statistics.paired import BoundTest, drop_test, interval_of, largest_bounds, mean_interval
+from .statistics.paired import BoundTest, drop_test, interval_of, largest_bounds
 from .statistics.proportions import is_binary
 from .table import Needs, ScoreTable
 
@@ -352,16 +352,11 @@ def catastrophic_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> floa
     return _share(losses > CATASTROPHIC + ROUNDING, losses)
 
 
-def mean_harmful_flip_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean share of harmful flips by guarded Student's t over the samples' own shares."""
-    return mean_interval((table.clean[:, None] - table.matrix()).clip(min=0.0).mean(axis=1), table.clusters, confidence)
-
-
 @sweep_metric(
     reference="VLM-RobustBench appendix A.12 (Flip+, macro average)",
     unsuited="Where answers are sampled, or nearly tied, it is above 0 although as many turn right as turn wrong. Use "
     "`mean_drop` for the net loss.",
-    interval=mean_harmful_flip_rate_interval,
+    interval=of_mean(lambda table, _: (table.clean[:, None] - table.matrix()).clip(min=0.0).mean(axis=1)),
 )
 def mean_harmful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Harmful flip rate, averaged over all settings.
@@ -375,17 +370,12 @@ def mean_harmful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
     return _mean((before[:, None] - stack_settings(after, len(before))).clip(min=0.0))
 
 
-def mean_helpful_flip_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean share of helpful flips by guarded Student's t over the samples' own shares."""
-    return mean_interval((table.matrix() - table.clean[:, None]).clip(min=0.0).mean(axis=1), table.clusters, confidence)
-
-
 @sweep_metric(
     better="none",
     reference="VLM-RobustBench appendix A.12 (Flip-, macro average)",
     unsuited="Instability, guesses and real gains raise it alike, so that no bound on it means anything alone. Read it "
     "beside `mean_harmful_flip_rate`, or bound their difference, `mean_drop`.",
-    interval=mean_helpful_flip_rate_interval,
+    interval=of_mean(lambda table, _: (table.matrix() - table.clean[:, None]).clip(min=0.0).mean(axis=1)),
     monotone={Needs.CLEAN: -1, Needs.PERTURBED_BY_SETTING: 1},
 )
 def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few, points
 
 from .accuracy import Bounds
-from .record import Better
+from .record import Better, CommonFacts
 from .scores import ROUNDING, Scores, clusters_of, mean, pair_scores
 from .statistics.clusters import Clusters, one_sided
 from .statistics.curves import slope_weights
@@ -211,19 +211,17 @@ FamilyInterval: TypeAlias = Callable[[Sequence[float], FamilyScores, float, Sequ
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyProperty:
+class FamilyProperty(CommonFacts):
     """One property of a family of models: its formula over sizes and mean scores, and what reports, policies and docs read."""
 
     name: str
     function: Callable[[Sequence[float], Sequence[float]], float]
     interval: FamilyInterval = field(repr=False)
-    unit: str = "fraction"
+    _: KW_ONLY
     better: Better = "higher"
-    bounds: tuple[float, float] = (-math.inf, math.inf)
+    suite: str = "observatory"
     reference: str = "The Perceptual Observatory section 3.3 (scale consistency)"
     validity: str = "at least two sizes"
-    unsuited: str = ""
-    suite: str = "observatory"
 
     @property
     def summary(self) -> str:

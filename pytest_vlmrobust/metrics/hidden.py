@@ -19,11 +19,11 @@ from pytest_vlmrobust.core.words import points
 from .accuracy import Bounds
 from .corruption import sweep_metric
 from .observatory import UNKNOWN, does_the_task, require_one_label_each
+from .record import of_mean
 from .registry import metric
 from .scores import ROUNDING, BySetting, Scores, against_clean, by_setting, per_sample
 from .statistics.clusters import one_sided
 from .statistics.paired import drop_test, largest_bounds, mean_interval
-from .statistics.proportions import judged_proportion_interval
 from .table import LEAST_PICTURES, Needs, ScoreTable
 
 RIGHT = 0.5
@@ -188,11 +188,6 @@ def worst_group_drop(clean: ArrayLike, perturbed_by_setting: BySetting, people: 
 # The same samples under all settings
 
 
-def always_lost_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of samples that are always lost: Clopper and Pearson's exact tails, by whole source images."""
-    return judged_proportion_interval(_always_lost(table.clean, table.by_setting), table.clusters, confidence)
-
-
 def count_always_lost(table: ScoreTable) -> str:
     """Returns how many samples are always lost, if any."""
     lost = int(_always_lost(table.clean, table.by_setting).sum())
@@ -203,7 +198,7 @@ def count_always_lost(table: ScoreTable) -> str:
     reference="after VLM-RobustBench appendix A.12 (Flip+): the same flips, counted by sample (our companion)",
     unsuited="It does not see lost samples whose answers are guessed anew under each setting, which are right too often. Bound "
     "`worst_category_drop` and `mean_drop` beside it.",
-    interval=always_lost_rate_interval,
+    interval=of_mean(lambda table, _: _always_lost(table.clean, table.by_setting)),
     note=count_always_lost,
     label_preserving=True,
 )
@@ -232,11 +227,6 @@ def always_lost_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
     return math.nan if np.isnan(before + per_sample(after)).any() else float(_always_lost(before, after).mean())
 
 
-def circular_accuracy_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of samples that are always right: Clopper and Pearson's exact tails, or guarded Student's t for grades."""
-    return mean_interval(_lowest(table.clean, table.by_setting), table.clusters, confidence)
-
-
 @metric(
     suite="options",
     better="higher",
@@ -245,7 +235,7 @@ def circular_accuracy_interval(table: ScoreTable, _setting: str | None, confiden
     reference="CircularEval of MMBench (Liu et al. 2024); VLMEvalKit, circular accuracy",
     unsuited="It is below the accuracy in one order, the more so the more orders are asked, so it is not comparable with "
     "`clean_accuracy` of other models. Use `accuracy_drop` for what one order costs.",
-    interval=circular_accuracy_interval,
+    interval=of_mean(lambda table, _: _lowest(table.clean, table.by_setting)),
     monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: 1},
 )
 def circular_accuracy(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:

@@ -17,6 +17,7 @@ from pytest_vlmrobust.core.words import quantity
 
 from .accuracy import Bounds, interval_of_gain
 from .corruption import mean_drop, mean_drop_interval
+from .record import Interval
 from .registry import metric
 from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, pair_scores
 from .statistics.clusters import one_sided
@@ -135,17 +136,19 @@ GAP_MOVES = "it narrows the gap in the weakest group and widens it in the strong
 """Why gaps are not monotone in the scores that they compare."""
 
 
-def interval_of_gap(table: ScoreTable, scores: Scores, need: Needs, confidence: float) -> Bounds:
-    """Bounds the largest minus the smallest mean over positions or people: samples of unknown ones are left out."""
-    labels: Sequence[str] = table.required(need)
-    known = np.flatnonzero([bool(label) for label in labels])
-    groups = GroupMeans.of(scores[known], [label for label in labels if label], table.clusters.within(known))
-    return largest_gap_interval(groups, confidence)
+def _interval_of_gap(need: Needs) -> Interval:
+    def interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+        """Bounds the largest minus the smallest mean over known labels: above without correction, below by Bonferroni's."""
+        labels: Sequence[str] = table.required(need)
+        known = np.flatnonzero([bool(label) for label in labels])
+        scores = table.required(Needs.PERTURBED, setting)[known]
+        groups = GroupMeans.of(scores, [label for label in labels if label], table.clusters.within(known))
+        return largest_gap_interval(groups, confidence)
+
+    return interval
 
 
-def position_gap_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the largest minus the smallest mean over positions: above without correction, below by Bonferroni's."""
-    return interval_of_gap(table, table.required(Needs.PERTURBED, setting), Needs.POSITIONS, confidence)
+position_gap_interval, group_gap_interval = _interval_of_gap(Needs.POSITIONS), _interval_of_gap(Needs.PEOPLE)
 
 
 def unknown_positions(table: ScoreTable) -> str:
@@ -186,11 +189,6 @@ def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
     0.5
     """
     return _gap(as_scores(scores, "scores"), positions, "positions")
-
-
-def group_gap_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the largest minus the smallest mean over groups of people: above without correction, below by Bonferroni's."""
-    return interval_of_gap(table, table.required(Needs.PERTURBED, setting), Needs.PEOPLE, confidence)
 
 
 def unknown_people(table: ScoreTable) -> str:
@@ -322,16 +320,14 @@ def _left_out_note(names: Sequence[str] | None, noun: str) -> str:
 # The share of localisation that survives a perturbation
 
 
-def interval_of_kept_share(table: ScoreTable, after: Scores, confidence: float) -> Bounds:
-    """Bounds mean(after) / mean(clean) by guarded Student's t: one more sample may lose all, or gain all."""
-    parts, lost = np.stack([after, table.clean], axis=1), (0.0, 1.0)
+def transfer_retention_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0.
+
+    By guarded Student's t: one more sample may lose all, or gain all.
+    """
+    parts, lost = np.stack([table.required(Needs.PERTURBED, setting), table.clean], axis=1), (0.0, 1.0)
     low, high = guarded_ratio_interval(parts, table.clusters, confidence, against_low=lost, against_high=(1.0, 0.0), gains="high")
     return max(low, 0.0), high
-
-
-def transfer_retention_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0."""
-    return interval_of_kept_share(table, table.required(Needs.PERTURBED, setting), confidence)
 
 
 retention_metric = partial(

@@ -7,19 +7,15 @@ import math
 import numpy as np
 
 from .accuracy import Bounds
+from .record import of_mean
 from .registry import metric
 from .scores import ByLetter, BySetting, Scores, by_letter, by_setting
 from .statistics.clusters import one_sided
 from .statistics.means import BoundedMeanTest
-from .statistics.paired import largest_bounds, mean_interval
+from .statistics.paired import largest_bounds
 from .table import Needs, ScoreTable
 
 _MOVES = "a letter that is chosen too often pulls more with each answer, and one that is chosen too seldom pulls less"
-
-
-def answer_agreement_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of questions with one answer: Clopper and Pearson's exact tails, by whole source images."""
-    return mean_interval(_agreeing(table.required(Needs.SAME_BY_SETTING)), table.clusters, confidence)
 
 
 @metric(
@@ -29,7 +25,7 @@ def answer_agreement_interval(table: ScoreTable, _setting: str | None, confidenc
     perfect=1.0,
     reference="the companion of CircularEval (MMBench, Liu et al. 2024) that needs no right answer (ours)",
     unsuited="A model that is always wrong in the same way has 1. Use `circular_accuracy` for answers that are also right.",
-    interval=answer_agreement_interval,
+    interval=of_mean(lambda table, _: _agreeing(table.required(Needs.SAME_BY_SETTING))),
     monotone={Needs.SAME_BY_SETTING: 1},
 )
 def answer_agreement(same_by_setting: BySetting) -> float:

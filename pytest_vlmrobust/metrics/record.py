@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 
+from .scores import Scores, per_sample
+from .statistics.paired import drop_interval, mean_interval
 from .table import WITHOUT_SCORES, Needs, ScoreTable
 
 Better: TypeAlias = Literal["lower", "higher", "none"]
@@ -18,8 +21,57 @@ Gate: TypeAlias = "Callable[[ScoreTable, str | None], str]"
 """``(table, setting) -> why the metric does not apply``, or an empty string when it does."""
 Note: TypeAlias = "Callable[[ScoreTable], str]"
 """``table -> what a reader should know about the value``, or an empty string."""
+Read: TypeAlias = "Callable[[ScoreTable, str | None], Scores]"
+"""``(table, setting) -> a score of each sample``, shape (N,)."""
 Direction: TypeAlias = Literal[-1, 0, 1]
 """What a value does when one score of an argument rises: it never falls (1), never rises (-1), or does not depend on it (0)."""
+
+
+def scores_of(need: Needs) -> Read:
+    """Returns what reads one array of a table."""
+    return lambda table, setting: table.required(need, setting)
+
+
+def mean_over_settings(need: Needs = Needs.PERTURBED_BY_SETTING) -> Read:
+    """Returns what reads each sample's mean over the settings of a table."""
+
+    def read(table: ScoreTable, _setting: str | None) -> Scores:
+        scores = table.required(need)
+        return per_sample({setting: scores[setting] for setting in table.by_setting})
+
+    return read
+
+
+def of_mean(read: Read) -> Interval:
+    """Returns the interval of the mean of values in [0, 1]."""
+
+    def interval(table: ScoreTable, setting: str | None, confidence: float) -> tuple[float, float]:
+        """Bounds the mean over samples: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
+        return mean_interval(read(table, setting), table.clusters, confidence)
+
+    return interval
+
+
+def of_loss(before: Read, after: Read) -> Interval:
+    """Returns the interval of the mean of ``before - after``."""
+
+    def interval(table: ScoreTable, setting: str | None, confidence: float) -> tuple[float, float]:
+        """Bounds the mean loss: by tails of flips for 0/1 scores, by guarded Student's t for graded ones."""
+        return drop_interval(before(table, setting), after(table, setting), table.clusters, confidence)
+
+    return interval
+
+
+def of_gain(before: Read, after: Read) -> Interval:
+    """Returns the interval of the mean of ``after - before``."""
+    of_losses = of_loss(before, after)
+
+    def interval(table: ScoreTable, setting: str | None, confidence: float) -> tuple[float, float]:
+        """Bounds the mean gain: by tails of flips for 0/1 scores, by guarded Student's t for graded ones."""
+        low, high = of_losses(table, setting, confidence)
+        return -high, -low
+
+    return interval
 
 
 class Circumstances(NamedTuple):
@@ -63,27 +115,45 @@ class Coverage:
         return len(self.select(settings)) // self.per
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric: its formula, and all facts that reports, policies, docs and tests read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonFacts:
+    """What reports, policies and docs read of every quantity."""
 
-    ``suite`` names the suite it belongs to, empty for every suite. Three of the facts are values that the formula has to give;
-    NaN claims that it is undefined there, None claims nothing.
-    """
-
-    name: str
-    function: Callable[..., float]
-    needs: tuple[Needs, ...]
     unit: str = "fraction"
     better: Better = "none"
     bounds: tuple[float, float] = (float("-inf"), float("inf"))
-    perfect: float | None = None
-    """Its value for a model that answers everything right with the image and nothing without it."""
+    suite: str = ""
+    """The suite it belongs to, empty for every suite."""
     reference: str = ""
+    """Paper, section and equation of the formula."""
     validity: str = ""
+    """When the value means something, in words."""
     unsuited: str = ""
     """When its value misleads or cannot be used, and what to use instead, in sentences; other metrics in backticks."""
-    suite: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(CommonFacts):
+    """One metric: its formula, and all facts that reports, policies, docs and tests read.
+
+    Three of the facts are values that the formula has to give; NaN claims that it is undefined there, None claims nothing. The
+    decorator ``metric`` takes the same facts.
+
+    >>> from pytest_vlmrobust.metrics import metric
+    >>> @metric(better="lower", bounds=(0.0, 1.0), name="error_rate_of_the_docs", replace=True)
+    ... def error_rate(perturbed):
+    ...     '''Share of wrong answers.'''
+    ...     return float(1 - perturbed.mean())
+    """
+
+    function: Callable[..., float]
+    name: str = ""
+    """By default the function's own name."""
+    needs: tuple[Needs, ...] = ()
+    """The arguments of the function in order; by default read from the names of its parameters."""
+    _: KW_ONLY
+    perfect: float | None = None
+    """Its value for a model that answers everything right with the image and nothing without it."""
     interval: Interval | None = field(default=None, repr=False)
     gate: Gate | None = field(default=None, repr=False)
     coverage: Coverage | None = field(default=None, repr=False)
@@ -106,8 +176,12 @@ class Metric:
     that decides a bound is unknown."""
     reach: Reach | None = field(default=None, repr=False)
     """Which values there can be under given circumstances; None where nothing is known beside ``bounds``."""
+    replace: bool = field(default=False, repr=False, compare=False)
+    """Whether it takes the place of a registered metric of its name."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or getattr(self.function, "__name__", "metric"))
+        object.__setattr__(self, "needs", tuple(self.needs) or needs_of(self.function))
         if self.better not in ("lower", "higher", "none"):
             raise UsageError(f"metric {self.name!r}: better is {self.better!r}, expected 'lower', 'higher' or 'none'")
         if not self.needs:
@@ -142,23 +216,15 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """Facts for reports, policies and docs about a quantity without a registered formula, because it needs more than scores."""
+class Facts(CommonFacts):
+    """Facts about a quantity without a registered formula, because it needs more than scores."""
 
     name: str
     about: str
     """Text like a docstring: one sentence, caveats, and paragraphs ``Formula: ...`` and ``Returns: ...``."""
     reads: str
     """What it is computed from, in words."""
-    unit: str = "fraction"
-    better: Better = "none"
-    bounds: tuple[float, float] = (float("-inf"), float("inf"))
     scope: Scope = "cell"
-    suite: str = ""
-    reference: str = ""
-    validity: str = ""
-    unsuited: str = ""
-    """As for a metric."""
     interval: str = ""
     """What its interval is, in words; empty where it has none."""
 
@@ -197,3 +263,16 @@ def _check_directions(metric: Metric) -> None:
     for need, why in metric.not_monotone.items():
         if not why.strip():
             raise UsageError(f"metric {metric.name!r}: not_monotone has no reason for {need.value}. Say why")
+
+
+def needs_of(function: Callable[..., Any]) -> tuple[Needs, ...]:
+    """Returns what a function needs, read from the names of its parameters; those with a default are left alone."""
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.default is inspect.Parameter.empty]
+    known = {need.value: need for need in Needs}
+    for parameter in parameters:
+        if parameter.name not in known:
+            raise UsageError(
+                f"metric {function.__name__!r}: nothing is known about its parameter {parameter.name!r}."
+                f"{did_you_mean(parameter.name, known)} Known: {', '.join(known)}. Rename it, or pass needs=(Needs...., ...)"
+            )
+    return tuple(known[parameter.name] for parameter in parameters)

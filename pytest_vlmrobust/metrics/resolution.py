@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .accuracy import Bounds
+from .record import Read, of_gain, of_mean
 from .registry import metric
 from .scores import Scores, as_scores, clusters_of, mean
 from .severity import spearman
@@ -38,7 +39,7 @@ from .statistics.curves import (
     wobble,
 )
 from .statistics.means import BoundedMeanTest
-from .statistics.paired import TangoTest, drop_interval, drop_test, interval_of, mean_interval
+from .statistics.paired import TangoTest, drop_test, interval_of
 from .table import Needs, ScoreTable
 
 NULL_DRAWS = 999
@@ -57,11 +58,6 @@ curve_metric = partial(
 )
 
 
-def resolution_accuracy_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean accuracy over all resolutions by guarded Student's t over the samples' own means."""
-    return mean_interval(table.required(Needs.RUNGS).mean(axis=1), table.clusters, confidence)
-
-
 @metric(
     better="higher",
     bounds=(0.0, 1.0),
@@ -70,7 +66,7 @@ def resolution_accuracy_interval(table: ScoreTable, _setting: str | None, confid
     unsuited="A model that fails on small images and one that is mediocre on all of them can have the same mean. Use "
     "`resolution_net` for what small images cost.",
     suite="resolution",
-    interval=resolution_accuracy_interval,
+    interval=of_mean(lambda table, _: table.required(Needs.RUNGS).mean(axis=1)),
     monotone={Needs.ACCURACIES: 1},
 )
 def resolution_accuracy(accuracies: Sequence[float]) -> float:
@@ -197,11 +193,11 @@ def resolution_correlation(resolutions: Sequence[float], accuracies: Sequence[fl
     return spearman([float(edge) for edge in resolutions], curve.tolist())
 
 
-def resolution_net_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the change from the lowest to the highest resolution: by tails of flips for 0/1 scores, else by guarded t."""
-    rungs = table.required(Needs.RUNGS)
-    low, high = drop_interval(rungs[:, 0], rungs[:, -1], table.clusters, confidence)  # of the loss
-    return -high, -low
+def _rung(place: int) -> Read:
+    return lambda table, _setting: table.required(Needs.RUNGS)[:, place]
+
+
+resolution_net_interval = of_gain(_rung(0), _rung(-1))
 
 
 @curve_metric(

@@ -9,8 +9,10 @@ Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its publi
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,24 +21,39 @@ from .accuracy import Bounds
 from .observatory import (
     GAP_MOVES,
     group_gap,
-    interval_of_gap,
-    interval_of_kept_share,
+    group_gap_interval,
     people_metric,
     position_gap,
+    position_gap_interval,
     position_metric,
     retention_metric,
     transfer_retention,
+    transfer_retention_interval,
 )
+from .record import Interval, mean_over_settings, of_gain, of_mean
 from .registry import metric
 from .scores import BySetting, by_setting, clusters_of, mean, pair_scores, per_sample, under_same_settings
 from .statistics.clusters import one_sided
-from .statistics.paired import drop_interval, mean_interval
+from .statistics.paired import drop_interval
 from .table import Needs, ScoreTable
 
+_SPLIT = "split"
 
-def identity_accuracy_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean over samples: Clopper-Pearson for 0/1 scores of one setting, otherwise guarded t."""
-    return mean_interval(per_sample(table.by_setting), table.clusters, confidence)
+
+def over_split(of_one: Interval) -> Interval:
+    """Returns the interval over a split from that of one setting: it reads each sample's mean over the settings."""
+
+    def of_split(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+        return of_one(replace(table, by_setting={_SPLIT: per_sample(table.by_setting)}), _SPLIT, confidence)
+
+    of_split.__doc__ = of_one.__doc__
+    return of_split
+
+
+def _of_split(of_one: Callable[..., float], scores: BySetting, *others: Any) -> float:
+    """Returns a metric of one setting over a split."""
+    by_name = by_setting(scores)
+    return of_one(per_sample(by_name), *others) if by_name else math.nan
 
 
 @metric(
@@ -47,7 +64,7 @@ def identity_accuracy_interval(table: ScoreTable, _setting: str | None, confiden
     reference="The Perceptual Observatory section 3.3 (identity matching robustness), table 1 (Org, ID, OOD)",
     unsuited="It does not say whether the perturbations or the task itself cost the score, and hides a single setting that "
     "fails. Use `identity_drop` for the loss and `accuracy` for each setting.",
-    interval=identity_accuracy_interval,
+    interval=of_mean(mean_over_settings()),
     monotone={Needs.PERTURBED_BY_SETTING: 1},
 )
 def identity_accuracy(perturbed_by_setting: BySetting) -> float:
@@ -63,20 +80,14 @@ def identity_accuracy(perturbed_by_setting: BySetting) -> float:
     >>> identity_accuracy({"fog:low": [1, 1], "dunes": [0, 1]})
     0.75
     """
-    scores = by_setting(perturbed_by_setting)
-    return mean(per_sample(scores)) if scores else math.nan
-
-
-def split_position_gap_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the largest minus the smallest mean over positions: above without correction, below by Bonferroni's."""
-    return interval_of_gap(table, per_sample(table.by_setting), Needs.POSITIONS, confidence)
+    return _of_split(mean, perturbed_by_setting)
 
 
 @position_metric(
     reference="The Perceptual Observatory section 3.3 (invariance to spatial arrangements), averaged by split as its code does",
     unsuited="A preference that moves from cell to cell between settings averages out: `position_gap` shows it. A model that "
     "is wrong everywhere has no gap; bound `identity_accuracy` beside it.",
-    interval=split_position_gap_interval,
+    interval=over_split(position_gap_interval),
     not_monotone={Needs.PERTURBED_BY_SETTING: GAP_MOVES},
 )
 def split_position_gap(perturbed_by_setting: BySetting, positions: Sequence[Hashable]) -> float:
@@ -95,13 +106,7 @@ def split_position_gap(perturbed_by_setting: BySetting, positions: Sequence[Hash
     >>> split_position_gap({"fog:low": [1, 1], "dunes": [0, 1]}, ["[0,0]", "[0,1]"])
     0.5
     """
-    scores = by_setting(perturbed_by_setting)
-    return position_gap(per_sample(scores), positions) if scores else math.nan
-
-
-def split_group_gap_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the largest minus the smallest mean over groups of people: above without correction, below by Bonferroni's."""
-    return interval_of_gap(table, per_sample(table.by_setting), Needs.PEOPLE, confidence)
+    return _of_split(position_gap, perturbed_by_setting, positions)
 
 
 @people_metric(
@@ -109,7 +114,7 @@ def split_group_gap_interval(table: ScoreTable, _setting: str | None, confidence
     reference="The Perceptual Observatory section 3.3 (gender bias), the absolute value of its GAP averaged by split",
     unsuited="It averages out a group that loses under one setting only, which `group_gap` shows. Groups whose images are "
     "harder have a gap as well, so that it is no proof of bias.",
-    interval=split_group_gap_interval,
+    interval=over_split(group_gap_interval),
     not_monotone={Needs.PERTURBED_BY_SETTING: GAP_MOVES},
 )
 def split_group_gap(perturbed_by_setting: BySetting, groups: Sequence[Hashable]) -> float:
@@ -127,13 +132,7 @@ def split_group_gap(perturbed_by_setting: BySetting, groups: Sequence[Hashable])
     >>> split_group_gap({"fog:low": [1, 1, 0], "dunes": [0, 1, 0]}, ["F", "M", ""])
     0.5
     """
-    scores = by_setting(perturbed_by_setting)
-    return group_gap(per_sample(scores), groups) if scores else math.nan
-
-
-def split_transfer_retention_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0."""
-    return interval_of_kept_share(table, per_sample(table.by_setting), confidence)
+    return _of_split(group_gap, perturbed_by_setting, groups)
 
 
 @retention_metric(
@@ -141,7 +140,7 @@ def split_transfer_retention_interval(table: ScoreTable, _setting: str | None, c
     reference="The Perceptual Observatory section 3.3 (TR), averaged by split",
     unsuited="A perturbation that keeps nothing is hidden among others: see `transfer_retention` of each. A poor overlap may "
     "be kept as well as a good one, so bound `identity_accuracy` beside it.",
-    interval=split_transfer_retention_interval,
+    interval=over_split(transfer_retention_interval),
     monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.CLEAN: -1},
 )
 def split_transfer_retention(perturbed_by_setting: BySetting, original_iou: ArrayLike) -> float:
@@ -159,8 +158,7 @@ def split_transfer_retention(perturbed_by_setting: BySetting, original_iou: Arra
     >>> split_transfer_retention({"fog:low": [0.4, 0.2], "dunes": [0.8, 0.4]}, [0.8, 0.4])
     0.75
     """
-    scores = by_setting(perturbed_by_setting)
-    return transfer_retention(per_sample(scores), original_iou) if scores else math.nan
+    return _of_split(transfer_retention, perturbed_by_setting, original_iou)
 
 
 # What another way of asking gains on the same samples: thinking first, a hint
@@ -169,18 +167,13 @@ def split_transfer_retention(perturbed_by_setting: BySetting, original_iou: Arra
 asking_metric = partial(metric, suite="observatory", better="higher", bounds=(-1.0, 1.0), perfect=0.0, unchanged=0.0)
 
 
-def thinking_gain_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the gain: tails of flips for 0/1 scores of a single setting, otherwise guarded Student's t."""
-    return _interval_of_asking(table, Needs.BASE_BY_SETTING, confidence)
-
-
 @asking_metric(
     needs=(Needs.PERTURBED_BY_SETTING, Needs.BASE_BY_SETTING),
     reference="The Perceptual Observatory section 3.3 (thinking superiority)",
     validity="the same model answered the same samples without thinking",
     unsuited="Where the limit of tokens cuts off the thinking, answers cannot be read and count as wrong: it then measures "
     "the limit. Use `identity_accuracy` for how good the answers are.",
-    interval=thinking_gain_interval,
+    interval=of_gain(mean_over_settings(Needs.BASE_BY_SETTING), mean_over_settings()),
     monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.BASE_BY_SETTING: -1},
 )
 def thinking_gain(thinking_by_setting: BySetting, base_by_setting: BySetting) -> float:
@@ -199,18 +192,13 @@ def thinking_gain(thinking_by_setting: BySetting, base_by_setting: BySetting) ->
     return _gain(thinking_by_setting, base_by_setting, "base_by_setting", "the model without thinking")
 
 
-def hint_gain_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the gain: tails of flips for 0/1 scores of a single setting, otherwise guarded Student's t."""
-    return _interval_of_asking(table, Needs.UNHINTED_BY_SETTING, confidence)
-
-
 @asking_metric(
     needs=(Needs.PERTURBED_BY_SETTING, Needs.UNHINTED_BY_SETTING),
     reference="The Perceptual Observatory section 3.3 (salient perceptual understanding, semi-guided)",
     validity="the same attributes were asked for without the hint",
     unsuited="The box of the hint helps to guess the others without a look at the image, and a model that is right without "
     "it cannot gain. Read it beside `identity_accuracy`.",
-    interval=hint_gain_interval,
+    interval=of_gain(mean_over_settings(Needs.UNHINTED_BY_SETTING), mean_over_settings()),
     monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.UNHINTED_BY_SETTING: -1},
 )
 def hint_gain(hinted_by_setting: BySetting, unhinted_by_setting: BySetting) -> float:
@@ -249,13 +237,6 @@ def gain_interval(
         return math.nan, math.nan
     low, high = drop_interval(old, new, clusters_of(source_images, new.size), confidence)  # of the loss
     return max(-high, -1.0), min(-low, 1.0)
-
-
-def _interval_of_asking(table: ScoreTable, other: Needs, confidence: float) -> Bounds:
-    others = table.required(other)
-    before = per_sample({setting: others[setting] for setting in table.by_setting})
-    low, high = drop_interval(before, per_sample(table.by_setting), table.clusters, confidence)  # of the loss
-    return -high, -low
 
 
 def _gain(after_by_setting: BySetting, before_by_setting: BySetting, name: str, whom: str) -> float:

@@ -17,7 +17,6 @@ from collections.abc import Callable
 
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.metrics import REGISTRY, Metric
-from pytest_vlmrobust.metrics.registry import needs_of
 
 from .backends import BACKEND_CHECKS, check_backend
 from .intervals import INTERVALS
@@ -87,4 +86,4 @@ def _record(metric: MetricLike) -> Metric:
     if isinstance(metric, str):
         return REGISTRY.get(metric)
     known = REGISTRY.of_function(metric)
-    return known or Metric(getattr(metric, "__name__", "metric"), metric, needs_of(metric))
+    return known or Metric(metric)

@@ -147,13 +147,13 @@ def test_a_metric_that_changes_its_mind_is_found() -> None:
 
 
 def test_declared_bounds_are_held_to() -> None:
-    record = Metric("mine", good, (Needs.CLEAN, Needs.PERTURBED), bounds=(0.0, 1.0))
+    record = Metric(good, "mine", (Needs.CLEAN, Needs.PERTURBED), bounds=(0.0, 1.0))
     with pytest.raises(AssertionError, match=r"metric 'mine' returned -\d\.\d+, outside its bounds 0\.0 to 1\.0"):
         check_metric(record)
 
 
 def test_the_declared_value_of_a_perfect_model_is_held_to() -> None:
-    record = Metric("mine", good, (Needs.CLEAN, Needs.PERTURBED), perfect=1.0)
+    record = Metric(good, "mine", (Needs.CLEAN, Needs.PERTURBED), perfect=1.0)
     with pytest.raises(AssertionError, match=r"metric 'mine' returned 0\.0 for a perfect model: expected 1\.0, as declared"):
         check_metric(record)
 
@@ -185,7 +185,7 @@ def test_every_kind_of_argument_is_made() -> None:
         seen.update(zip(Needs, arguments, strict=True))
         return math.nan
 
-    check_metric(Metric("curious", curious, tuple(Needs)), examples=3, check="float")
+    check_metric(Metric(curious, "curious", tuple(Needs)), examples=3, check="float")
     n = len(seen[Needs.CLEAN])
     assert {seen[Needs.PERTURBED].shape, seen[Needs.NO_IMAGE].shape} == {(n,)}
     assert {scores.shape for scores in seen[Needs.PERTURBED_BY_SETTING].values()} == {(n,)}
@@ -219,7 +219,7 @@ def test_what_a_metric_does_not_claim_is_said() -> None:
     assert said["perfect"] == "its record claims no value for a perfect model (perfect=)"
     assert said["unchanged"] == "its record claims no value for scores that nothing changes (unchanged=)"
     assert said["more_samples"] == "it has no interval: its verdicts hold for the samples at hand only"
-    exempt = Metric("mine", good, (Needs.CLEAN, Needs.PERTURBED), better="lower", not_monotone={Needs.PERTURBED: "it may"})
+    exempt = Metric(good, "mine", (Needs.CLEAN, Needs.PERTURBED), better="lower", not_monotone={Needs.PERTURBED: "it may"})
     assert unclaimed(exempt, "monotone") == "not monotone by its definition: perturbed: it may"
 
 
@@ -228,7 +228,7 @@ def _share(perturbed: Array) -> float:
 
 
 def test_a_metric_that_gets_worse_when_the_model_gets_better_is_found() -> None:
-    record = Metric("mine", _share, (Needs.PERTURBED,), better="lower")
+    record = Metric(_share, "mine", (Needs.PERTURBED,), better="lower")
     message = (
         r"metric 'mine' moved from 0\.0 to 1\.0 when one score in perturbed rose: its record says better='lower', so that it "
         r"never rises; say not_monotone=\{Needs\.PERTURBED: 'why'\} where its definition lets it\n"
@@ -236,12 +236,12 @@ def test_a_metric_that_gets_worse_when_the_model_gets_better_is_found() -> None:
     )
     with pytest.raises(AssertionError, match=message):
         check_metric(record)
-    check_metric(Metric("mine", _share, (Needs.PERTURBED,), better="lower", not_monotone={Needs.PERTURBED: "so it is"}))
+    check_metric(Metric(_share, "mine", (Needs.PERTURBED,), better="lower", not_monotone={Needs.PERTURBED: "so it is"}))
 
 
 @pytest.mark.parametrize(("direction", "never"), [(-1, "rises"), (0, "changes")])
 def test_a_declared_direction_is_held_to(direction: Any, never: str) -> None:
-    record = Metric("mine", _share, (Needs.PERTURBED,), monotone={Needs.PERTURBED: direction})
+    record = Metric(_share, "mine", (Needs.PERTURBED,), monotone={Needs.PERTURBED: direction})
     message = rf"its record says monotone=\{{Needs\.PERTURBED: {direction}\}}, so that it never {never}\n"
     with pytest.raises(AssertionError, match=message):
         check_metric(record)
@@ -258,7 +258,7 @@ def test_the_order_of_settings_does_not_matter_either() -> None:
 
 
 def test_the_declared_value_for_scores_that_nothing_changes_is_held_to() -> None:
-    record = Metric("mine", good, (Needs.CLEAN, Needs.PERTURBED), unchanged=0.5)
+    record = Metric(good, "mine", (Needs.CLEAN, Needs.PERTURBED), unchanged=0.5)
     with pytest.raises(
         AssertionError, match=r"metric 'mine' returned 0\.0 when nothing changes a score: expected 0\.5, as declared"
     ):
@@ -270,14 +270,14 @@ def _share_of_gain(clean: Array, no_image: Array) -> float:
 
 
 def test_the_declared_value_for_images_that_add_nothing_is_held_to() -> None:
-    record = Metric("mine", _share_of_gain, (Needs.CLEAN, Needs.NO_IMAGE), blind=math.nan)
+    record = Metric(_share_of_gain, "mine", (Needs.CLEAN, Needs.NO_IMAGE), blind=math.nan)
     with pytest.raises(AssertionError, match=r"metric 'mine' returned 0\.0 when images add nothing: expected nan, as declared"):
         check_metric(record)
 
 
 def test_a_formula_that_is_not_the_one_of_its_name_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(good, "__module__", metrics.accuracy_drop.__module__)
-    record = Metric("accuracy_drop", good, (Needs.CLEAN, Needs.PERTURBED))
+    record = Metric(good, "accuracy_drop", (Needs.CLEAN, Needs.PERTURBED))
     with pytest.raises(
         AssertionError, match=r"metric 'accuracy_drop' returned .*: expected .*, by its formula in plain Python\n"
     ):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.metrics import (
     ScoreTable,
@@ -16,7 +17,6 @@ from pytest_vlmrobust.metrics import (
     mean_baseline_drop,
     names,
 )
-from pytest_vlmrobust.metrics.baseline import baseline_drop_interval
 from pytest_vlmrobust.metrics.statistics.paired import TangoTest
 
 THEN = np.array([1.0] * 80 + [0.0] * 20)
@@ -92,8 +92,10 @@ def test_names_and_scores_belong_together() -> None:
 
 
 def test_an_interval_needs_the_earlier_run() -> None:
+    interval = metrics.get("baseline_drop").interval
+    assert interval
     with pytest.raises(UsageError, match="the table has no 'baseline' of 'fog:low': measure it"):
-        baseline_drop_interval(ScoreTable(np.ones(2), {"fog:low": np.ones(2)}), "fog:low", 0.9)
+        interval(ScoreTable(np.ones(2), {"fog:low": np.ones(2)}), "fog:low", 0.9)
 
 
 def test_the_mean_over_settings_is_of_the_samples_own_means() -> None:

@@ -333,7 +333,7 @@ def documented(*_: Any) -> float:
 
 
 def test_a_docstring_is_taken_apart() -> None:
-    about = describe(Metric("mine", documented, NEEDS))
+    about = describe(Metric(documented, "mine", NEEDS))
     assert (about.name, about.summary) == ("mine", "How far a thing moves.")
     assert about.formula == "mean(clean) - mean(perturbed)"
     assert about.caveats == ("Beware of `bare` and of `small` samples.",)
@@ -342,8 +342,8 @@ def test_a_docstring_is_taken_apart() -> None:
 
 def test_facts_are_those_of_the_record() -> None:
     record = Metric(
-        "mine",
         documented,
+        "mine",
         NEEDS,
         better="lower",
         bounds=(-math.inf, 1.0),
@@ -366,7 +366,7 @@ def test_facts_are_those_of_the_record() -> None:
 
 
 def test_a_metric_without_a_docstring_has_facts_all_the_same() -> None:
-    about = describe(Metric("mine", bare, (Needs.CLEAN,)))
+    about = describe(Metric(bare, "mine", (Needs.CLEAN,)))
     assert (about.summary, about.formula, about.caveats) == ("", "", ())
     assert dict(about.facts)["of"] == "all settings of a model on a dataset"
     assert "when not to use" not in dict(about.facts)
@@ -376,7 +376,7 @@ def test_an_interval_without_a_docstring_is_its_own() -> None:
     def interval(*_: Any) -> tuple[float, float]:
         return 0.0, 1.0
 
-    assert dict(describe(Metric("mine", bare, NEEDS, interval=interval)).facts)["interval"] == "its own"
+    assert dict(describe(Metric(bare, "mine", NEEDS, interval=interval)).facts)["interval"] == "its own"
 
 
 @pytest.mark.cases("width", [60, 100])

@@ -182,7 +182,7 @@ def test_a_taken_name_is_refused_unless_replaced() -> None:
 )
 def test_nonsense_in_a_record_is_refused(facts: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=f"metric 'mine': {message}"):
-        Metric("mine", _share_right, (Needs.PERTURBED,), **facts)
+        Metric(_share_right, "mine", (Needs.PERTURBED,), **facts)
 
 
 def _installed(thing: object, monkeypatch: pytest.MonkeyPatch) -> MetricRegistry:
@@ -195,7 +195,7 @@ def _installed(thing: object, monkeypatch: pytest.MonkeyPatch) -> MetricRegistry
 
 
 def test_a_package_may_offer_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Metric("theirs", _share_right, (Needs.PERTURBED,))
+    record = Metric(_share_right, "theirs", (Needs.PERTURBED,))
     registry = _installed(record, monkeypatch)
     assert registry.names() == ["theirs"]
     assert registry.get("theirs") is record
@@ -203,7 +203,7 @@ def test_a_package_may_offer_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_package_may_offer_a_decorated_function(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = _installed(_share_right, monkeypatch)
-    record = registry.add("inside", Metric("inside", _share_right, (Needs.PERTURBED,)))
+    record = registry.add("inside", Metric(_share_right, "inside", (Needs.PERTURBED,)))
     assert registry.get("theirs") is record
     assert registry.get("theirs") is record
 
@@ -295,12 +295,12 @@ NEEDS = (Needs.CLEAN, Needs.PERTURBED, Needs.PEOPLE)
 )
 def test_directions_that_make_no_sense_are_refused(facts: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Metric("mine", _share_right, NEEDS, **facts)
+        Metric(_share_right, "mine", NEEDS, **facts)
 
 
 def test_a_better_direction_is_one_about_the_judged_model() -> None:
     def directions(*needs: Needs, **facts: Any) -> dict[Needs, int]:
-        return dict(Metric("mine", _share_right, needs, **facts).directions)
+        return dict(Metric(_share_right, "mine", needs, **facts).directions)
 
     assert directions(Needs.CLEAN, Needs.PERTURBED, better="lower") == {Needs.PERTURBED: -1}
     assert directions(Needs.CLEAN, better="higher") == {Needs.CLEAN: 1}
