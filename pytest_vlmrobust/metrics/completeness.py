@@ -22,6 +22,7 @@ _NAMES = {
     Needs.FLOORS: "floors",
 }
 """What messages call needs that are one array of a table."""
+_UNMEASURED = [need for need in Needs if need.unmeasured]
 
 
 def applicable(table: ScoreTable, setting: SettingLike | None = None, suite: str | None = None) -> list[str]:
@@ -72,7 +73,7 @@ def what_is_missing(record: Metric, table: ScoreTable, setting: str | None, read
     absent = next((need.absent for need in record.needs if need.absent and not _has(table, need, setting)), None)
     if absent:
         return f"there are no {absent}"
-    for need in (need for need in Needs if need.unmeasured and need in record.needs):
+    for need in (need for need in _UNMEASURED if need in record.needs):
         if lacking := [name for name in table.by_setting if name not in table.argument(need, None)]:
             return f"{need.unmeasured} {first_few(lacking)}"
     gaps = {name: int(_missing(array).sum()) for name, array in read.items()}

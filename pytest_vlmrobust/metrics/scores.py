@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -66,7 +67,7 @@ def by_setting(mapping: BySetting, name: str = "perturbed_by_setting") -> dict[s
     before: ArrayLike | None = None
     scores: Scores | None = None
     for key, values in mapping.items():
-        setting = str(parse_setting(key))
+        setting = _spell(key) if isinstance(key, str) else str(key)
         if setting in checked:
             raise ValueError(f"{name}: the setting {setting!r} is given twice, as text and as Setting. Give it once")
         if scores is None or values is not before:  # one array may stand for many settings, as the scores without image do
@@ -113,6 +114,11 @@ def per_sample(scores: Mapping[str, Scores]) -> Scores:
 def parse_setting(setting: SettingLike) -> Setting:
     """Returns a setting given as itself or as text."""
     return setting if isinstance(setting, Setting) else Setting.parse(setting)
+
+
+@lru_cache(maxsize=4096)
+def _spell(setting: str) -> str:
+    return str(Setting.parse(setting))
 
 
 def name_scores(mapping: str, setting: str) -> str:

@@ -117,7 +117,7 @@ class Needs(Enum):
     @property
     def of_one_setting(self) -> bool:
         """Whether the argument belongs to one cell rather than to the sweep."""
-        return self in {Needs.PERTURBED, Needs.BASELINE, Needs.CONFIDENCES, *BY_PATCH}
+        return self in OF_ONE_SETTING
 
     @property
     def optional(self) -> bool:
@@ -131,6 +131,7 @@ class Needs(Enum):
 
 BY_PATCH = frozenset({Needs.PATCHES, Needs.WHOLE_ATTEMPTS})
 """Scores of as many attempts at each sample as there are patches, shape (N, n*n)."""
+OF_ONE_SETTING = BY_PATCH | {Needs.PERTURBED, Needs.BASELINE, Needs.CONFIDENCES}
 LABELS = frozenset({Needs.POSITIONS, Needs.PEOPLE, Needs.CATEGORIES})
 """Labels that samples are compared by."""
 COMPANIONS = frozenset({Needs.UNHINTED_BY_SETTING, Needs.BASE_BY_SETTING})

@@ -317,7 +317,7 @@ class Scope:
     category: tuple[str, ...] = ()
     """Categories, or slices of one metadata column: ``meta.camera=night``."""
 
-    def matches(self, test: MetricKey) -> bool:
+    def matches(self, test: MetricKey, *, any_category: bool = False) -> bool:
         """Whether every field that has globs matches the test's."""
         return (
             _any_glob(self.model, test.model)
@@ -325,7 +325,7 @@ class Scope:
             and _any_setting_glob(self.setting, test.setting)
             and _any_glob(self.family, test.family)
             and _any_glob(self.level, test.level or NO_LEVEL)
-            and _any_stratum_glob(self.category, test.category)
+            and (any_category or _any_stratum_glob(self.category, test.category))
         )
 
     def admits(self, field: str, name: str) -> bool:
@@ -372,7 +372,7 @@ class Rule:
 
     def bounds(self, test: MetricKey) -> bool:
         """Whether the rule bounds this test, or strata of its dataset."""
-        if self.metric != test.metric or not replace(self.where, category=()).matches(test):
+        if self.metric != test.metric or not self.where.matches(test, any_category=True):
             return False
         return self.unless is None or bool(self.unless.category) or not self.unless.matches(test)
 

@@ -69,7 +69,7 @@ class Judge:
             self.families,
             self.baseline,
             lambda cell: attempts_of(cell, self.policies[cell.model], always=self.attempts),
-            lambda test: any(rule.applies(test) for rule in self.policies[test.model].rules),
+            lambda model: [rule for rule in self.policies[model].rules if rule.where.category],
         )
 
     @cached_property

@@ -46,7 +46,7 @@ from pytest_vlmrobust.evaluation.run.results import (
 )
 from pytest_vlmrobust.metrics.completeness import arrays_read
 from pytest_vlmrobust.metrics.table import OF_ANSWERS, ScoreTable
-from pytest_vlmrobust.policies import MetricKey, Policy
+from pytest_vlmrobust.policies import MetricKey, Policy, Rule
 
 from . import canaries, observatory
 from .baseline import Baseline, answered_by, baseline_scores, changed_samples, refuse_unlike_answers, why_not_compared
@@ -88,8 +88,8 @@ class Sources:
     baseline: Baseline | None = None
     """The earlier run that cells are compared with."""
     attempts_of: AttemptsOf = lambda _cell: None
-    is_ruled: Callable[[MetricKey], bool] = lambda _test: False
-    """Whether a rule is about a category of a cell; others are not estimated."""
+    rules_of_strata: Callable[[str], Sequence[Rule]] = lambda _model: ()
+    """The rules for a model that are about categories or slices; others are not estimated."""
     names: frozenset[str] | None = None
     """The quantities of a cell, or of a summary metric beside itself, that are measured; ``None`` for all."""
     all_answers: Answers | None = None
@@ -301,12 +301,14 @@ def _measure_cell(cell: Cell, reads: Reads, sources: Sources) -> Measurement:
 
 def _by_category(scores: CellScores, sources: Sources) -> list[tuple[MetricKey, Estimate]]:
     """Returns the estimates of the categories and slices of a cell that a rule is about."""
+    if not (rules := sources.rules_of_strata(scores.cell.model)):
+        return []
     estimates: list[tuple[MetricKey, Estimate]] = []
     alike = strata_by_kind(scores.samples).values()
-    named = [each.name for each in applying(scores.test) if each.by_category]
+    named = {each.name for each in applying(scores.test) if each.by_category} & {rule.metric for rule in rules}
     for stratum, count in [(name, len(names)) for names in alike for name in names]:
         tests = {name: metric_key(scores.test, name, stratum, count) for name in named}
-        if ruled := {name: test for name, test in tests.items() if sources.is_ruled(test)}:
+        if ruled := {name: test for name, test in tests.items() if any(rule.applies(test) for rule in rules)}:
             part = scores.stratum(stratum)
             estimated = [each for each in applying(part.test) if each.name in ruled]
             estimates += [(ruled[each.name], estimate) for each in estimated if (estimate := each.estimate(part)) is not None]

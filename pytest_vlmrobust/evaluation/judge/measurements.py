@@ -113,7 +113,9 @@ def metric_key(test: PlannedTest, metric: str, category: str = "", strata: int =
 
 
 def _of_metric(metric: Metric) -> Quantity:
-    applies = partial(_measures_cell, metric) if metric.scope == "cell" else partial(_is_summarised_by, metric.name)
+    optional = frozenset(need for need in metric.needs if need.optional)
+    is_of_cell = metric.scope == "cell"
+    applies = partial(_measures_cell, metric, optional) if is_of_cell else partial(_is_summarised_by, metric.name)
     estimate = _of_table if metric.scope == "sweep" else _since_baseline if metric.suite == BASELINE else _of_cell
     taken_by_category = metric.suite == SUITE if metric.scope == "sweep" else metric.suite != BASELINE
     return Quantity(metric, applies, partial(estimate, metric.name), by_category=taken_by_category)
@@ -123,19 +125,15 @@ def _is_summarised_by(metric: str, test: PlannedTest) -> bool:
     return isinstance(test.planned, SweepMetric) and test.planned.metric == metric
 
 
-def _measures_cell(metric: Metric, test: PlannedTest) -> bool:
+def _measures_cell(metric: Metric, optional: frozenset[Needs], test: PlannedTest) -> bool:
     if test.setting is None:
         return False
     if metric.suite == BASELINE:  # clean images have no drop that could increase
         return test.baseline and (test.setting != CLEAN or Needs.BASELINE_CLEAN not in metric.needs)
     if not test.perturbed:
         judges_clean = test.setting == CLEAN and set(metric.needs) == {Needs.PERTURBED, Needs.CONFIDENCES}
-        return metric.name == _WITHOUT_COMPARISON or (judges_clean and metric.suite == test.suite and _is_offered(metric, test))
-    return metric.suite in ("", test.suite) and _is_offered(metric, test)
-
-
-def _is_offered(metric: Metric, test: PlannedTest) -> bool:
-    return {need for need in metric.needs if need.optional} <= test.offered
+        return metric.name == _WITHOUT_COMPARISON or (judges_clean and metric.suite == test.suite and optional <= test.offered)
+    return metric.suite in ("", test.suite) and optional <= test.offered
 
 
 def _of_cell(name: str, scores: CellScores) -> Estimate:

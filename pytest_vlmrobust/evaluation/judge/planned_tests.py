@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 
 from pytest_vlmrobust.core.cell import Cell, Planned, Setting
@@ -40,11 +40,16 @@ class PlannedTests:
     """Whether every cell of patches is compared with attempts at the whole image, whatever its policy says."""
     compares: bool = False
     """Whether the run is compared with an earlier one."""
+    _expanded: dict[tuple[tuple[str, ...], str], tuple[Setting, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def expand_settings(self, names: Sequence[str], dataset: str) -> tuple[Setting, ...]:
         """Returns the settings that the names in a mark stand for on a dataset."""
-        edge = self.data.open(dataset).native_long_edge
-        return expand_settings(names, edge, self.grids, self.data.most_options(dataset) if ORDERS in names else 0)
+        key = tuple(names), dataset
+        if key not in self._expanded:
+            edge = self.data.open(dataset).native_long_edge
+            options = self.data.most_options(dataset) if ORDERS in names else 0
+            self._expanded[key] = expand_settings(names, edge, self.grids, options)
+        return self._expanded[key]
 
     def settings_of(self, test: SelectedTest) -> tuple[Setting, ...]:
         """Returns the settings that a summary metric is taken over; none for a test of one cell."""

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Outcome, Verdict
@@ -67,10 +67,10 @@ def judge_estimates(
 
 def _judged(policy: Policy, test: MetricKey, estimate: Estimate, today: date, decided: Verdicts | None) -> Measure:
     measure = policy.measure(test, estimate, today=today, decided=decided(test, estimate) if decided else None)
-    measure = dataclasses.replace(measure, category=test.category)
+    shown: dict[str, Any] = {"category": test.category}
     if decided or not estimate.valid:  # an interval that ignores an early stop is not shown, nor a number that does not apply
-        measure = dataclasses.replace(measure, low=math.nan, high=math.nan)
-    return measure if estimate.valid else dataclasses.replace(measure, value=math.nan)
+        shown |= {"low": math.nan, "high": math.nan}
+    return dataclasses.replace(measure, **shown, **({} if estimate.valid else {"value": math.nan}))
 
 
 def decisive(measures: Sequence[Measure]) -> Measure:

@@ -243,12 +243,13 @@ class Stopping:
 
     def _category_tests(self, cell: Cell, planned: Sequence[MetricKey]) -> list[MetricKey]:
         """Returns the tests of the categories of a cell that a rule is about and an audit may decide."""
+        if not (rules := self.sources.rules_of_strata(cell.model)):
+            return []
         alike = strata_by_kind(self.sources.answers.samples(cell.dataset)).values()
-        rules = [rule for rule in self.policy.rules if rule.where.category]
         tests = [
             dataclasses.replace(test, category=name, strata=len(names))
             for test in planned
-            if rules and test.metric in CELL_LIMITS and quantity(test.metric).by_category
+            if test.metric in CELL_LIMITS and quantity(test.metric).by_category
             for names in alike
             for name in names
         ]
@@ -257,13 +258,13 @@ class Stopping:
     def _cell_audits(self, cell: Cell, rules: Sequence[tuple[MetricKey, Rule]]) -> dict[RuleKey, RuleAudit]:
         """Returns an audit of each rule on a cell, or on a category of it, that can have one."""
         answers = self.sources.answers
-        strata = [sample.strata for sample in answers.samples(cell.dataset)]
+        samples = answers.samples(cell.dataset)
         audits = {}
         for test, rule in rules:
             if not judges_value(rule) or test.metric not in CELL_LIMITS:
                 continue
             bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
-            members = np.array([not test.category or test.category in names for names in strata])
+            members = np.array([not test.category or test.category in sample.strata for sample in samples])
             own = partial(CELL_LIMITS[test.metric], *(scores[members] for scores in references(answers, cell)))
             limits = partial(limits_within, members, own)
             with contextlib.suppress(NoAuditError):  # without a limit there is no audit, and looks decide
@@ -444,9 +445,11 @@ class Stopping:
             if not (rule.applies(test) and estimate.valid and estimate.finite) or key in self.decided or key in self._audited:
                 continue
             waivers = [waiver for waiver in self.policy.waivers if waiver.applies(test)]
-            alike = strata_of(self.sources.answers.samples(test.dataset), kind_of_stratum(test.category))
-            strata = max(test.strata, len(alike)) if test.category else 1
-            sharing = self.policy.sharing(rule, dataclasses.replace(test, strata=strata))
+            if test.category:
+                alike = strata_of(self.sources.answers.samples(test.dataset), kind_of_stratum(test.category))
+                sharing = self.policy.sharing(rule, dataclasses.replace(test, strata=max(test.strata, len(alike))))
+            else:
+                sharing = self.policy.sharing(rule, test)
             share = self._shares[self.n_asked]
             if judges_value(rule):  # the verdict of all answers errs at no risk, and so nothing is kept for it
                 share /= 1.0 - self._shares[self.size]
@@ -525,7 +528,7 @@ class Stopping:
 
 def without_strata(test: MetricKey) -> MetricKey:
     """Returns a test as decisions name it: not by how many strata there are, of which a part of the samples may lack some."""
-    return dataclasses.replace(test, strata=1)
+    return test if test.strata == 1 else dataclasses.replace(test, strata=1)
 
 
 def _lacks_reference(about: Cell | SweepMetric, names: Iterable[str], sources: Sources) -> bool:
