@@ -14,10 +14,11 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
-    import numpy as np
     import torch
-    from numpy.typing import NDArray
 
 FAST, LIBRARY = "fast", "library"
 PREPROCESSING = (FAST, LIBRARY)
@@ -51,7 +52,6 @@ def preprocessing_of(images: Any) -> str:
 @functools.cache
 def _faster_kind(kind: Any) -> Any:
     def preprocess(self: Any, images: Any, *places: Any, **settings: Any) -> Any:
-        import numpy as np
         from transformers import BatchFeature
 
         pictures = _flat(images)
@@ -101,8 +101,6 @@ class Patches:
     @classmethod
     def joined(cls, parts: Sequence[Patches]) -> Patches:
         """Returns the patches of several requests as one object."""
-        import numpy as np
-
         first = parts[0]
         return cls(np.concatenate([part.planes for part in parts], axis=1), first.table, first.times)
 
@@ -142,7 +140,6 @@ class Patches:
 
 def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> tuple[Patches, NDArray[np.int64]]:
     """Returns patches and grids of images, uint8 of shape (H, W, 3) each, as the processor's own class makes them."""
-    import numpy as np
     from PIL import Image
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
@@ -188,8 +185,6 @@ def _table(processor: Any) -> NDArray[np.float32]:
 @functools.lru_cache(maxsize=8)
 def _table_as_set(processor: Any, factor: float | None, normal: tuple[tuple[float, ...], ...] | None) -> NDArray[np.float32]:
     """Returns the cached table for these settings: building it takes a third of the time of cutting an image."""
-    import numpy as np
-
     values: Any = np.tile(np.arange(256, dtype=np.uint8), (3, 1, 1))
     if factor is not None:
         values = processor.rescale(values, factor)
@@ -200,7 +195,6 @@ def _table_as_set(processor: Any, factor: float | None, normal: tuple[tuple[floa
 
 def _agree(images: Any, faster: Any) -> bool:
     """Whether two image processors give identical bits for images with all values; False if one refuses an image."""
-    import numpy as np
     from PIL import Image
 
     for height, width in _PROBES:

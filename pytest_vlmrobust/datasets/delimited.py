@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import DatasetError
 
@@ -15,10 +18,6 @@ from .drafts import finish, parse_list
 from .files import Contents, Place, Problems
 from .images import Span, decode, file_stamp, from_base64, image_identity
 from .own_rows import OwnRows, as_keys
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _LONGEST_FIELD = 2**31 - 1
 KINDS = {"\t": "tab", ",": "comma"}

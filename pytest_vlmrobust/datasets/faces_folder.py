@@ -9,6 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, requirements_of, typed_path
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource
@@ -20,9 +23,6 @@ from .protocol import Entity
 from .similarity import CIRCLES, PIXEL_STATISTICS, circles, nearest, unit_rows
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from .neural.encoder import ImageEncoder
 
 
@@ -158,8 +158,6 @@ class FaceFolder:
     @cached_property
     def _rows(self) -> NDArray[np.float64]:
         """What is known of each image, of length 1, float64, shape (identities, d)."""
-        import numpy as np
-
         if self._encoder is None:
             return unit_rows(np.stack(self._contents.features))
         return unit_rows(self._encoder.embed(entity.image.load() for entity in self.entities()))

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import pixels_digest
@@ -23,9 +26,6 @@ from .protocol import Entity
 from .similarity import pixel_features
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     Faces: TypeAlias = Sequence[Mapping[str, Box]]  # the boxes of each face in an image
     FaceFinder: TypeAlias = Callable[[NDArray[np.uint8]], Faces]
 

@@ -16,7 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra, UsageError, typed_path
 from pytest_vlmrobust.core.fingerprint import fingerprint
@@ -27,10 +30,6 @@ from .benchmarks import SUFFIX, Benchmark, Layout, benchmark_of, hub_layout, rea
 from .drafts import Draft, Rows, finish, put_together
 from .files import Contents, DatasetWarning, Place, Problems
 from .images import decode, from_base64, image_identity, is_turned
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 SAVED = ("dataset_dict.json", "state.json")
 """One of these lies in a folder that the package saved."""

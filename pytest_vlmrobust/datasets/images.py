@@ -22,13 +22,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.pictures import FORMATS, open_picture
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from PIL import Image
 
 DECODER = "decoder 1"
@@ -134,8 +135,6 @@ def from_base64(text: str, where: str) -> bytes:
 
 def decode(data: bytes, where: str) -> NDArray[np.uint8]:
     """Returns RGB pixels, uint8, shape (H, W, 3), of a complete image file in memory; the module's text has the rules."""
-    import numpy as np
-
     try:
         with open_picture(io.BytesIO(data)) as image:
             return np.array(_rgb(_of_bearable_size(image)), dtype=np.uint8)
@@ -195,7 +194,6 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _from_16_bits(image: Image.Image) -> Image.Image:
-    import numpy as np
     from PIL import Image
 
     levels = np.asarray(image).astype(np.uint32)

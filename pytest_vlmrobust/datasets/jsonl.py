@@ -12,7 +12,10 @@ import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.conversion import read_json
 from pytest_vlmrobust.core.errors import DatasetError
@@ -21,11 +24,6 @@ from .drafts import finish
 from .files import Contents, Place
 from .images import Span, decode, file_stamp, from_base64, image_identity
 from .own_rows import OwnRows, pictures_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\Z)")
 

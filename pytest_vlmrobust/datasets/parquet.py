@@ -12,6 +12,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra
 
 from .drafts import finish
@@ -21,9 +24,6 @@ from .own_rows import OwnRows, as_keys, pictures_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def read_parquet(path: Path, name: str) -> Contents:

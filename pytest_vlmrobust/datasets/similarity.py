@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 PIXEL_STATISTICS = "pixel statistics 1"
 """The name of ``pixel_features``; the number changes whenever they do."""
@@ -29,7 +27,6 @@ def pixel_features(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
     3).
     """
     import cv2
-    import numpy as np
 
     small = cv2.resize(picture, (_EDGE, _EDGE), interpolation=cv2.INTER_AREA)
     lab = cv2.cvtColor(small.astype(np.float32) / 255, cv2.COLOR_RGB2LAB)
@@ -40,8 +37,6 @@ def pixel_features(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 def unit_rows(features: NDArray[np.floating]) -> NDArray[np.float64]:
     """Returns rows of length 1, float64, of the same shape; a row of zeros stays as it is."""
-    import numpy as np
-
     rows = features.astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float64)
@@ -52,8 +47,6 @@ def nearest(rows: NDArray[np.float64], groups: Sequence[str], index: int) -> lis
 
     Rows have length 1, shape (n, d).
     """
-    import numpy as np
-
     similarity = np.round(rows @ rows[index], _DIGITS)
     foreign = np.asarray(groups) != groups[index]
     order = np.lexsort((-similarity, foreign))
@@ -67,8 +60,6 @@ def circles(rows: NDArray[np.float64], groups: Sequence[str], size: int) -> list
     alone, it would be the row that is most like all others, which can be seen without knowing which one is meant. Rows have
     length 1, shape (n, d).
     """
-    import numpy as np
-
     left = list(range(len(rows)))
     sets = []
     while left:

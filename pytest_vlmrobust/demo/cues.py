@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import ImageSource, Sample, text_of_height
@@ -17,10 +18,6 @@ from pytest_vlmrobust.core.sample import ImageSource, Sample, text_of_height
 from .scenes import CANVAS, COLORS, QUADRANTS, SHAPES, Figure, Scene
 from .shapes import EVALUATION_SEED, LETTERS, SceneImage
 from .words import WORDS, Page, PageImage, centred_word, look_alikes
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 VERSION = 2
 """Changes whenever a pixel or a question changes."""

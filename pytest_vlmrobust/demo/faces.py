@@ -6,20 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.datasets import Entity
 
-from .shapes import EVALUATION_SEED
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
 from .portraits import Portrait, families, relatives
+from .shapes import EVALUATION_SEED
 
 VERSION = 1
 """Changes whenever a pixel or an identity changes."""

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate, groupby, islice, product
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import cv2
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+from numpy.typing import NDArray
 
 Points: TypeAlias = "NDArray[np.float64]"
 Fixed: TypeAlias = "NDArray[np.int32]"

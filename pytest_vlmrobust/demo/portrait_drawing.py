@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import cv2
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from .painting import Canvas, Colour, Placing, Points, Shape, ellipse, mirror, mix, shift, smooth, stroke, symmetric
 from .portraits import Portrait
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pytest_vlmrobust.core.boxes import Box
 
 Layer: TypeAlias = Mapping[str, Any]

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from .scenes import held_out
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 TONES = {
     "light": ("porcelain", "peach", "honey", "almond"),

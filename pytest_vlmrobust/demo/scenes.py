@@ -10,11 +10,9 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 CANVAS = 160
 """Native side of a scene, pixels."""
@@ -162,7 +160,6 @@ def brightness_step(scene: Scene, figure: Figure) -> float:
 def draw(scene: Scene) -> NDArray[np.uint8]:
     """Draws a scene: uint8 RGB, shape (160, 160, 3); the same bytes for the same scene."""
     import cv2
-    import numpy as np
 
     ramp = np.linspace(-0.5, 0.5, CANVAS, dtype=np.float32)
     shade = ramp[None, :] * scene.slope[0] + ramp[:, None] * scene.slope[1]
@@ -180,8 +177,6 @@ def draw(scene: Scene) -> NDArray[np.uint8]:
 
 def _outline(figure: Figure) -> NDArray[np.float64]:
     """Returns the outline of a figure in canvas pixels, shape (points, 2), about as high as twice its radius."""
-    import numpy as np
-
     points: NDArray[np.float64] = _unit_outline(figure.shape)
     quarter_turns = {"up": 0, "right": 1, "down": 2, "left": 3}.get(figure.direction, 0)
     for _ in range(quarter_turns):
@@ -191,8 +186,6 @@ def _outline(figure: Figure) -> NDArray[np.float64]:
 
 
 def _unit_outline(shape: str) -> NDArray[np.float64]:
-    import numpy as np
-
     if shape == "circle":
         angles = np.linspace(0, 2 * math.pi, 48, endpoint=False)
         return np.stack([np.cos(angles), np.sin(angles)], axis=1)

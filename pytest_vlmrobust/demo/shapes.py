@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import ImageSource, Sample
 
 from .scenes import CANVAS, COLORS, DIRECTIONS, QUADRANTS, SHAPES, Figure, Scene, brightness_step, draw, mirror_scene, scenes
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 # Questions about scenes: every answer is computed from the scene, every distractor drawn from it where it has any.
 

@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import file_digest
 
 from .scenes import held_out
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 # Typefaces: fonts, and letters that are written with a pen and need no font.
 
@@ -69,7 +67,6 @@ class FontFace:
 
     def line(self, text: str, size: int) -> NDArray[np.uint8]:
         """Returns the ink as ``Typeface`` says; letters that are made bolder stand as far apart as before."""
-        import numpy as np
         from PIL import Image, ImageDraw
 
         font, stroke = _font(self.path, size), round(self.weight * size)
@@ -120,7 +117,6 @@ class StrokeFace:
         The height depends on the size alone.
         """
         import cv2
-        import numpy as np
 
         strokes, advance = self._strokes(text)
         scale, room = size / EM, self.pen
@@ -135,8 +131,6 @@ class StrokeFace:
 
     def _strokes(self, text: str) -> tuple[list[NDArray[np.float64]], float]:
         """Returns the lines of all letters, each of shape (N, 2), and how far they reach to the right."""
-        import numpy as np
-
         strokes: list[NDArray[np.float64]] = []
         at, end = 0.0, 0.0
         for letter in text:
@@ -154,8 +148,6 @@ class StrokeFace:
 @cache
 def _letter(letter: str, serif: float) -> list[NDArray[np.float64]]:
     """Returns the lines of a letter, with its serifs where they have a length."""
-    import numpy as np
-
     form = _letters()[letter]
     lines = [np.concatenate([_piece(piece) for piece in line]) for line in form["lines"]]
     if serif:
@@ -174,8 +166,6 @@ def _letters() -> Mapping[str, Any]:
 
 def _piece(numbers: Sequence[float]) -> NDArray[np.float64]:
     """Returns the points of a point or of an arc, shape (N, 2)."""
-    import numpy as np
-
     if len(numbers) == 2:
         return np.array([numbers], float)
     x, y, wide, high, start, end = numbers
@@ -319,7 +309,6 @@ def print_of(word: str, style: Style, side: int) -> Print:
 def draw_print(what: Print) -> NDArray[np.uint8]:
     """Draws a word: uint8 RGB, shape (side, side, 3)."""
     import cv2
-    import numpy as np
 
     return np.asarray(cv2.cvtColor(cv2.bitwise_not(_ink(what)), cv2.COLOR_GRAY2RGB), np.uint8)
 
@@ -351,7 +340,6 @@ def _balanced_levels(rng: np.random.Generator, levels: int, count: int) -> list[
 
 def _ink(what: Print) -> NDArray[np.uint8]:
     import cv2
-    import numpy as np
 
     fine = max(1, round(_FINE / what.side))
     side = fine * what.side
@@ -364,8 +352,6 @@ def _ink(what: Print) -> NDArray[np.uint8]:
 
 def _placement(style: Style, shape: tuple[int, ...], side: int) -> NDArray[np.float64]:
     """Returns the affine map, shape (2, 3), from the upright line to the picture of ``side`` pixels."""
-    import numpy as np
-
     face, angle = style.typeface, math.radians(style.rotation)
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
     linear = turn @ np.array([[face.width, -face.slant], [0.0, 1.0]])
@@ -380,8 +366,6 @@ def _placement(style: Style, shape: tuple[int, ...], side: int) -> NDArray[np.fl
 
 
 def _extent(linear: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    import numpy as np
-
     height, width = shape
     corners = linear @ np.array([[0, width, width, 0], [0, 0, height, height]], np.float64)
     return np.asarray(np.ptp(corners, axis=1))

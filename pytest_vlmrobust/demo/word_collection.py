@@ -11,7 +11,10 @@ from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint, rng_for
@@ -20,11 +23,6 @@ from pytest_vlmrobust.datasets import Entity
 
 from .shapes import EVALUATION_SEED
 from .typography import BUILT_IN, Print, Style, Typeface, box_of, draw_print, print_of, styles, typefaces_in
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 # The vocabulary in categories, and what is easily read for its words: strings that differ by one letter.
 

@@ -7,18 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import Sample, text_of_height
 
 from .scenes import CANVAS, COLORS, held_out
 from .shapes import EVALUATION_SEED, LETTERS, Question, sample_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 # Pictures: one or two words, each in a place of its own, with exact boxes.
 
@@ -145,7 +143,6 @@ def _extent(text: str, size: int) -> tuple[int, int, int, int]:
 
 def draw_page(page: Page) -> NDArray[np.uint8]:
     """Draws a page: uint8 RGB, shape (160, 160, 3). The font is the one that comes with Pillow."""
-    import numpy as np
     from PIL import Image, ImageDraw
 
     image = Image.new("RGB", (CANVAS, CANVAS), page.background)

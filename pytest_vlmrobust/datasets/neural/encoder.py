@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import ModelError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
@@ -23,7 +24,6 @@ from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.datasets.faces_folder_table import EncoderName
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
 
 

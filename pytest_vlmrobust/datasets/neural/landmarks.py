@@ -12,17 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import MissingExtra, ModelError
 
 from .encoder import reason
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 EYES = (
     (7, 33, 133, 144, 145, 153, 154, 155, 157, 158, 159, 160, 161, 163, 173, 246),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
@@ -49,8 +50,6 @@ from .standings import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
     from pytest_vlmrobust.store import Evidence
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.cell import CLEAN, EXCHANGED, PROBES, Setting
 from pytest_vlmrobust.core.sample import ImageSource, Sample
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -76,7 +75,6 @@ class Resized:
 
     def load(self) -> NDArray[np.uint8]:
         """Returns its pixels, unchanged where both have one size."""
-        import numpy as np
         from PIL import Image
 
         pixels, (height, width, _) = self.picture.load(), self.like.load().shape

@@ -11,7 +11,10 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import BASELINES, CLEAN, NO_IMAGE, PROBES, Setting
@@ -26,11 +29,6 @@ from pytest_vlmrobust.store import Pictures, Store
 from pytest_vlmrobust.store.run_directory import file_name
 
 from .probes import shown_setting
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 T = TypeVar("T")
 KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import derive_seed, rank_seed, rng_for
@@ -18,10 +19,6 @@ from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.datasets.protocol import Collection, Entity
 
 from .pictures import Fitted
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 NEIGHBOURS_BY = "neighbours_by"
 """What a collection may say of itself: by what near neighbours are chosen, such as ``pixel statistics 1``."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 # Fitting: an image brought to a given size without distortion.
 
@@ -29,8 +26,6 @@ def fit(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     Returns:
         RGB, uint8, shape (height, width, 3); the very pixels of an image that has the size.
     """
-    import numpy as np
-
     height, width = picture.shape[:2]
     if (width, height) == size:
         return picture
@@ -44,7 +39,6 @@ def fit(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
 
 def resize(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Returns an image (RGB, uint8, shape (H, W, 3)) at exactly ``size``, width and height in pixels (Lanczos)."""
-    import numpy as np
     from PIL import Image
 
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
@@ -113,8 +107,6 @@ class Collage:
 
     def joined(self, cells: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
         """Returns the collage of images that ``cells`` gave: RGB, uint8, shape (side * cell height, side * cell width, 3)."""
-        import numpy as np
-
         rows = (cells[start : start + self.side] for start in range(0, len(cells), self.side))
         return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
 
@@ -171,8 +163,6 @@ class Moved:
 
     def load(self) -> NDArray[np.uint8]:
         """Returns RGB pixels, uint8, of the shape of the image."""
-        import numpy as np
-
         small = resize(self.image.load(), self.move.size)
         (width, height), (left, top) = self.move.canvas, self.move.corner
         below, right = height - top - small.shape[0], width - left - small.shape[1]
