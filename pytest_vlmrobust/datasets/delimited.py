@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,10 +13,9 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import DatasetError
 
-from .drafts import finish, parse_list
-from .files import Contents, Place, Problems
+from .drafts import parse_list
+from .files import Place, Problems
 from .images import Span, decode, file_stamp, from_base64, image_identity
-from .own_rows import OwnRows, as_keys
 
 _LONGEST_FIELD = 2**31 - 1
 KINDS = {"\t": "tab", ",": "comma"}
@@ -128,29 +126,3 @@ def cells_of(record: FileRecord, header: Sequence[str], place: Place, problems: 
     expected = f"{len(header)}, as many as the header names (a {KINDS[mark_of(record.span.path)]} or a quote inside a field?)"
     problems.add(place, "(all)", f"{len(record.fields)} fields", expected)
     return None
-
-
-def read_csv(path: Path, name: str) -> Contents:
-    """Returns the samples of a CSV file of one's own: its columns are the keys of :mod:`pytest_vlmrobust.datasets.own_rows`.
-
-    Options are a list in one column, such as ``["cat", "dog"]``, or stand in columns ``A`` to ``Z``. An empty cell is an absent
-    key. Images are decoded only when a sample's image is loaded.
-    """
-    del name  # nothing here depends on what the data are called
-    rows, source, drafts = OwnRows(path, "column"), records(path), []
-    header = header_of(path, next(source, None))
-    for record in source:
-        named = dict(zip(header, record.fields, strict=False)).get("id", "")
-        place = Place(path, record.line, f"row id {named!r}")
-        if cells := cells_of(record, header, place, rows.problems):
-            column = next((header.index(key) for key in ("image", "images") if cells.get(key)), 0)
-            inline = partial(_inline, partial(FieldImage, record.span, column))
-            drafts.append(rows.draft(as_keys({key: text for key, text in cells.items() if text}), place, inline))
-    samples = finish(list(filter(None, drafts)), rows.problems, "id")
-    if not samples:
-        raise DatasetError(f"{path} is empty: expected a line of column names, and rows")
-    return Contents(samples, rows.image_files, tuple(rows.problems.notes))
-
-
-def _inline(image: partial[FieldImage], position: int, digest: str, where: str) -> FieldImage:
-    return image(position=position, digest=digest, where=where)

@@ -1,4 +1,10 @@
-"""Rows of data of one's own, in any file: which keys they have, and how a row becomes a draft.
+"""Data of one's own in a JSONL, CSV or Parquet file: which keys a row has, and how it becomes a sample.
+
+    {"id": "q1", "image": "pictures/1.png", "question": "What is it?", "options": ["cat", "dog"], "answer": "B"}
+
+In JSONL a row is a JSON object on one line. In CSV an empty cell is an absent key, and options are a list in one column, such as
+``["cat", "dog"]``, or stand in columns ``A`` to ``Z``. Parquet is read by pyarrow, an optional extra; there an image may also be
+bytes, or what the package ``datasets`` writes: an object with ``bytes`` or a ``path``.
 
 ==============  ======================================================================================================
 ``id``          required, unique: text or a whole number
@@ -26,18 +32,28 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
+import importlib.util
+import json
 import os.path
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.errors import did_you_mean
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.conversion import read_json
+from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra, did_you_mean
 from pytest_vlmrobust.core.sample import META, ImageSource
 
-from .drafts import LETTERS, TASKS, Draft, metadata, without_padding
-from .files import Place, Problems
-from .images import FileImage, is_turned, start_of_base64, why_outside
+from .delimited import FieldImage, cells_of, header_of, records
+from .drafts import LETTERS, TASKS, Draft, finish, metadata, without_padding
+from .files import Contents, Place, Problems
+from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity, is_turned, start_of_base64, why_outside
 
 
 def is_text(value: object) -> bool:
@@ -82,6 +98,13 @@ class OwnRows:
     def draft(self, row: Mapping[str, Any], place: Place, inline: Inline) -> Draft | None:
         """Returns the draft of one row; ``None``, and problems are noted, where it has other keys than it should have."""
         return _Row(row, place, inline, self).draft() if self._has_the_right_keys(row, place) else None
+
+    def contents(self, drafts: Iterable[Draft | None], expected: str) -> Contents:
+        """Returns the samples of the file; images are decoded only when a sample's image is loaded."""
+        samples = finish(list(filter(None, drafts)), self.problems, "id")
+        if not samples:
+            raise DatasetError(f"{self.path} is empty: expected {expected}")
+        return Contents(samples, self.image_files, tuple(self.problems.notes))
 
     def _has_the_right_keys(self, row: Mapping[str, Any], place: Place) -> bool:
         before = len(self.problems.messages)
@@ -239,3 +262,164 @@ def _parsed(value: Any) -> Any:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return value
+
+
+# JSONL
+
+
+@dataclass(frozen=True, slots=True)
+class JsonlImage:
+    """One image that is written inside one line of a JSONL file; ``digest`` is that of its text."""
+
+    span: Span
+    position: int
+    digest: str
+    where: str
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns the pixels."""
+        row = json.loads(self.span.read(self.where).decode("utf-8-sig"))
+        return decode(from_base64(pictures_of(row)[self.position], self.where), self.where)
+
+    def identity(self) -> str:
+        """Returns a string that depends on the encoded image alone; nothing is read for it."""
+        return image_identity(self.digest)
+
+
+_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\Z)")
+
+
+def _lines(rows: OwnRows) -> Iterator[Draft | None]:
+    offset, stamp = 0, file_stamp(rows.path)
+    with rows.path.open("rb") as stream:
+        for number, raw in enumerate(stream, start=1):
+            span = Span(rows.path, offset, len(raw), stamp)
+            offset += len(raw)
+            if number == 1 and _ARRAY.match(raw):
+                raise DatasetError(f"{rows.path} is a JSON array: expected one JSON object per line, with no brackets around")
+            row = _object(rows, number, raw) if raw.strip() else None
+            if row is not None:
+                place = Place(rows.path, number, f"id {row['id']!r}" if "id" in row else "the line")
+                yield rows.draft(row, place, partial(JsonlImage, span))
+
+
+def _object(rows: OwnRows, number: int, raw: bytes) -> dict[str, Any] | None:
+    place = Place(rows.path, number, "the line")
+    try:
+        row = read_json(raw)
+    except ValueError as error:
+        rows.problems.add(place, "(all)", raw.decode(errors="replace").strip(), f"a JSON object ({error})")
+        return None
+    if not isinstance(row, dict):
+        rows.problems.add(place, "(all)", row, "a JSON object")
+        return None
+    return row
+
+
+# CSV
+
+
+def _records(rows: OwnRows) -> Iterator[Draft | None]:
+    source = records(rows.path)
+    header = header_of(rows.path, next(source, None))
+    for record in source:
+        named = dict(zip(header, record.fields, strict=False)).get("id", "")
+        place = Place(rows.path, record.line, f"row id {named!r}")
+        if cells := cells_of(record, header, place, rows.problems):
+            column = next((header.index(key) for key in ("image", "images") if cells.get(key)), 0)
+            yield rows.draft(
+                as_keys({key: text for key, text in cells.items() if text}), place, partial(FieldImage, record.span, column)
+            )
+
+
+# Parquet
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetImage:
+    """One image that is written inside one row of a Parquet file; ``digest`` is that of what is written."""
+
+    path: Path
+    stamp: tuple[int, int]
+    group: int
+    """The row group."""
+    offset: int
+    """The row in its group."""
+    position: int
+    digest: str
+    where: str
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns the pixels."""
+        try:
+            if file_stamp(self.path) != self.stamp:
+                raise ImageError(f"{self.where}: {self.path} was changed while the run was reading it. Start the run again")
+            (cells,) = _pictures(self.path, self.stamp, self.group).slice(self.offset, 1).to_pylist()
+        except OSError as error:
+            raise ImageError(f"{self.where}: {self.path} cannot be read any more: {error}") from error
+        picture = pictures_of(_keys(cells))[self.position]
+        return decode(picture if isinstance(picture, bytes) else from_base64(picture, self.where), self.where)
+
+    def identity(self) -> str:
+        """Returns a string that depends on the encoded image alone; nothing is read for it."""
+        return image_identity(self.digest)
+
+
+def _parquet_rows(rows: OwnRows) -> Iterator[Draft | None]:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise MissingExtra(f"reading {rows.path}", "pyarrow", extra="parquet")
+    stamp = file_stamp(rows.path)
+    for group, offset, number, cells in _cells_of_parquet(rows.path):
+        place = Place(rows.path, number, f"row id {cells.get('id')!r}")
+        yield rows.draft(_keys(cells), place, partial(ParquetImage, rows.path, stamp, group, offset))
+
+
+def _cells_of_parquet(path: Path) -> Iterator[tuple[int, int, int, dict[str, Any]]]:
+    """Yields row group, row in it, row of the file from 1, and its cells."""
+    number = 0
+    try:
+        file = importlib.import_module("pyarrow.parquet").ParquetFile(path)
+        for group in range(file.num_row_groups):
+            for offset, cells in enumerate(file.read_row_group(group).to_pylist()):
+                number += 1
+                yield group, offset, number, cells
+    except OSError:
+        raise
+    except Exception as error:
+        raise DatasetError(f"{path} cannot be read as Parquet ({type(error).__name__}: {error}). Write it again") from error
+
+
+@lru_cache(maxsize=4)
+def _pictures(path: Path, stamp: tuple[int, int], group: int) -> Any:
+    """Returns the columns of images of a row group."""
+    del stamp  # only tells one state of the file from another
+    file = importlib.import_module("pyarrow.parquet").ParquetFile(path)
+    return file.read_row_group(group, columns=[name for name in file.schema_arrow.names if name in ("image", "images")])
+
+
+def _keys(cells: dict[str, Any]) -> dict[str, Any]:
+    """Returns the cells as keys of a row: without absent values, and images as bytes or texts."""
+    row = as_keys({key: value for key, value in cells.items() if value is not None and value != ""})
+    for key in {"image", "images"} & row.keys():
+        many = row[key] if isinstance(row[key], list) else [row[key]]
+        written = [(each.get("bytes") or each.get("path")) if isinstance(each, dict) else each for each in many]
+        row[key] = written if isinstance(row[key], list) else written[0]
+    for key in ("keys", "meta"):  # an absent key of an object is null in every row
+        if isinstance(row.get(key), dict):
+            row[key] = {name: value for name, value in row[key].items() if value is not None or key == "meta"}
+    return row
+
+
+_READERS: dict[str, tuple[str, Callable[[OwnRows], Iterator[Draft | None]], str]] = {
+    ".jsonl": ("key", _lines, "one JSON object per line"),
+    ".csv": ("column", _records, "a line of column names, and rows"),
+    ".parquet": ("column", _parquet_rows, "a row for each question"),
+}
+"""Suffix to what messages call a part of a row, what reads the file, and what an empty one lacks."""
+
+
+def read_own_rows(path: Path) -> Contents:
+    """Returns the samples of a file, by its suffix."""
+    part, read, expected = _READERS[path.suffix.lower()]
+    rows = OwnRows(path, part)
+    return rows.contents(read(rows), expected)

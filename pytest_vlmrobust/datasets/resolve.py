@@ -47,25 +47,13 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _TSV = ".tsv"
 
 
-def _read_jsonl(file: Path, name: str) -> Contents:
-    from .jsonl import read_jsonl
+def _read_own_rows(file: Path, _name: str) -> Contents:
+    from .own_rows import read_own_rows
 
-    return read_jsonl(file, name)
-
-
-def _read_csv(file: Path, name: str) -> Contents:
-    from .delimited import read_csv
-
-    return read_csv(file, name)
+    return read_own_rows(file)
 
 
-def _read_parquet(file: Path, name: str) -> Contents:
-    from .parquet import read_parquet
-
-    return read_parquet(file, name)
-
-
-FORMATS: dict[str, Reader] = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
+FORMATS: dict[str, Reader] = dict.fromkeys((".jsonl", ".csv", ".parquet"), _read_own_rows)
 """Suffix of a file to what reads it. ``.tsv`` is not among them: how one is read depends on its benchmark."""
 _KINDS = "a .tsv, a .jsonl, a .csv, a .parquet"
 
