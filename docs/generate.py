@@ -24,10 +24,7 @@ from textwrap import fill
 from typing import Any
 
 from pytest_vlmrobust import cli, scoring
-from pytest_vlmrobust.backends import oracles
 from pytest_vlmrobust.backends.models_file import PUBLISHED
-from pytest_vlmrobust.backends.models_file import described as needs_of
-from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.commands.arguments import RUN_HELP
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.decision import NotShown
@@ -46,7 +43,6 @@ from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results
 from pytest_vlmrobust.reporting.reviewers import questions
 from pytest_vlmrobust.shipped import shipped
-from pytest_vlmrobust.testing import CHECKS, INTERVALS, LAWS, PROPERTIES
 
 ROOT = Path(__file__).parents[1]
 STUDY = ROOT / "studies" / "verdicts" / "table.json"
@@ -160,7 +156,7 @@ def metric(record: Described) -> str:
         f"NaN {undefined}." if "undefined" in undefined and "defined when" not in facts else "",
         "" if record.interval else "No interval.",
         f"Source: {facts['published']}." if "published" in facts else "",
-        f"Also `{about.name}{_MACRO}`, on the mean curve of the categories." if f"{about.name}{_MACRO}" in quantities() else "",
+        f"Also `{_MACRO}`." if f"{about.name}{_MACRO}" in quantities() else "",
     ]
     return f"### `{about.name}`\n\n{about.summary}\n\n    {about.formula}\n\n{' '.join(filter(None, said))}\n"
 
@@ -168,13 +164,6 @@ def metric(record: Described) -> str:
 def first_sentence(text: str) -> str:
     """Returns the sentence that a paragraph begins with."""
     return re.split(r"(?<=[.])\s", text, maxsplit=1)[0]
-
-
-def checks() -> str:
-    """Returns the table of the checks of metrics."""
-    tests = {**dict.fromkeys(PROPERTIES, "metric"), **dict.fromkeys(INTERVALS, "interval"), **dict.fromkeys(LAWS, "verdict")}
-    rows = [(f"`test_{tests[name]}[METRIC-{name}]`", check.meaning) for name, check in CHECKS.items()]
-    return table(("test", "the metric, its interval, or verdicts on it"), rows)
 
 
 def perturbations(group: str) -> str:
@@ -245,22 +234,8 @@ def members(kind: type[Record | Measure | NotShown | Example | Reply | Picture |
 
 
 def models() -> str:
-    """Returns the table of built-in models."""
-    rows = []
-    for name, about in PUBLISHED.items():
-        _, _, weights, needs, _, _ = needs_of(name, about)
-        where = f"`{about.hub_id}`" if about.hub_id else "API of its makers"
-        rows.append((f"`{name}`", where, weights, needs.replace("[openai], a server: brings code", "server").partition(", ")[0]))
-    return table(("name", "hub id", "GB", "needs"), rows)
-
-
-def scripted_oracles() -> str:
-    """Returns the table of the scripted models that come with the package."""
-    files = [ORACLES / f"{name}.yaml" for name in oracles()]
-    said = [file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for file in files]
-    return table(
-        ("name", "behaviour"), [(f"`scripted:oracle/{file.stem}`", text) for file, text in zip(files, said, strict=True)]
-    )
+    """Returns the names of the built-in models."""
+    return named(PUBLISHED)
 
 
 def benchmarks() -> str:
@@ -271,8 +246,12 @@ def benchmarks() -> str:
 
 def plain_choices() -> str:
     """Returns the names of entries without remarks."""
-    names = ", ".join(row[0] for row in _scored_benchmarks() if row[2:] == ALIKE)
-    return f"```text\n{fill(names, 130, break_on_hyphens=False)}\n```\n"
+    return named(row[0] for row in _scored_benchmarks() if row[2:] == ALIKE)
+
+
+def named(names: Iterable[str]) -> str:
+    """Returns names in rows."""
+    return f"```text\n{fill(', '.join(names), 130, break_on_hyphens=False)}\n```\n"
 
 
 ALIKE = ("", "`choice`", "", "", "")
@@ -294,7 +273,7 @@ def benchmark_row(record: Benchmark) -> tuple[str, ...]:
         ", ".join(f"`{layout.ids[0]}`" for layout in record.hub),
         ", ".join(f"`{scorer}`" for scorer in dict.fromkeys(named)),
         "" if record.metric == "accuracy" else f"`{record.metric}`",
-        "" if record.number == "equal" else f"{record.number}: {record.why}",
+        "" if record.number == "equal" else record.number,
         plain(record.remarks),
     )
 
@@ -457,19 +436,16 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "advanced": functools.partial(options, basic=False),
     },
     "docs/reference/commands.md": {"commands": commands},
-    "docs/reference/metrics.md": {"checks": checks, "metrics": metrics},
+    "docs/reference/metrics.md": {"metrics": metrics},
     "docs/reference/perturbations.md": {
         group: functools.partial(perturbations, group) for group in ("published", "sizes", "observatory", "standins", "others")
     },
     "docs/reference/files.md": {
-        **{
-            kind.__name__.lower(): functools.partial(members, kind)
-            for kind in (Record, Measure, NotShown, Example, Reply, Picture, Analysis)
-        },
+        **{kind.__name__.lower(): functools.partial(members, kind) for kind in (Record, Measure)},
         "columns": columns,
     },
     "docs/reference/thresholds.md": {"policies": policies},
-    "docs/reference/models.md": {"models": models, "oracles": scripted_oracles},
+    "docs/reference/models.md": {"models": models},
     "docs/reference/errors.md": {"errors": exceptions},
     "docs/reference/scoring.md": {
         "scorers": scorers,

@@ -10,7 +10,6 @@ import pytest
 
 from pytest_vlmrobust import cli
 from pytest_vlmrobust.evaluation.judge.measurements import quantities
-from pytest_vlmrobust.testing import CHECKS
 
 from .conftest import ROOT
 
@@ -87,10 +86,6 @@ def test_every_command_and_each_of_its_options_is_listed(generate: Any) -> None:
         ]
         assert all(re.search(rf"^\| `{option}[ `]", section, re.MULTILINE) for option in options), section
         assert all(example in section for example in parser.epilog.split("\n  ")[1:])
-
-
-def test_every_check_of_metrics_is_explained(generate: Any) -> None:
-    assert all(f"[METRIC-{name}]`" in generate.checks() for name in CHECKS)
 
 
 def test_every_key_of_a_record_is_explained(generate: Any) -> None:
