@@ -74,6 +74,13 @@ _MOST = 5
 _MACRO = ".macro"
 """How the name of a metric of the mean curve of categories ends: it stands with the metric itself."""
 
+_SAID_ABOVE = (
+    "every answer has probabilities of letters",
+    "the model is shown to do better with the images than without",
+    "the full-image score is at least chance + max(1 pp, 2 standard errors)",
+)
+"""When metrics are defined, as the page says once for all of their kind."""
+
 _JSON_TYPES = {
     "str": "text",
     "int": "whole number",
@@ -150,13 +157,14 @@ def metric(record: Described) -> str:
     unit = "" if record.unit == "fraction" else f" ({record.unit})"
     better = "" if record.better == "none" else f", {record.better} is better"
     undefined = facts.get("value", "").partition("NaN ")[2].rstrip(".")
+    needs = "; ".join(part for part in facts.get("defined when", "").split("; ") if part and part not in _SAID_ABOVE)
     said = [
         f"{facts['bounds']}{unit}{better}.",
-        f"Defined when: {facts['defined when']}." if "defined when" in facts else "",
+        f"Defined when: {needs}." if needs else "",
         f"NaN {undefined}." if "undefined" in undefined and "defined when" not in facts else "",
         "" if record.interval else "No interval.",
         f"Source: {facts['published']}." if "published" in facts else "",
-        f"Also `{_MACRO}`." if f"{about.name}{_MACRO}" in quantities() else "",
+        f"Also `{about.name}{_MACRO}`." if f"{about.name}{_MACRO}" in quantities() else "",
     ]
     return f"### `{about.name}`\n\n{about.summary}\n\n    {about.formula}\n\n{' '.join(filter(None, said))}\n"
 

@@ -24,7 +24,7 @@ NAMES = (WRONG, NONSENSE, "typographic_right")
 """The kinds that are written on the image."""
 _LEVELS = {"2": {"area": 0.02}, "6": {"area": 0.06}, "15": {"area": 0.15}}
 """By the share of the image in percent. They are no severities of corruption, whose bounds are not about them."""
-_SOURCE = "after SCAM (arXiv 2504.04893), whose notes cover about as much of its images; for any set of options"
+_SOURCE = "after SCAM (arXiv 2504.04893), for any set of options"
 _DRAWS = "typographic"
 _CONSONANTS, _VOWELS = "bcdfghjklmnprstvwz", "aeiou"
 _MARGIN = 0.08
