@@ -31,7 +31,7 @@ from .arguments import (
 )
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.evaluation.after.changes import Comparison
+    from pytest_vlmrobust.evaluation.after.comparison import Comparison
     from pytest_vlmrobust.reporting import RunFacts
     from pytest_vlmrobust.reporting.files import RunFiles
     from pytest_vlmrobust.reporting.headlines import Headline, Number

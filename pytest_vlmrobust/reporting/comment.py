@@ -14,7 +14,7 @@ from markupsafe import Markup
 from pytest_vlmrobust.core.decision import WORST_FIRST
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
-from pytest_vlmrobust.evaluation.after.changes import Comparison
+from pytest_vlmrobust.evaluation.after.comparison import Comparison
 
 from .facts import ci_variables
 from .files import RunFiles

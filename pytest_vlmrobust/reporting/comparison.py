@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
-from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
+from pytest_vlmrobust.evaluation.after.comparison import CellChange, Comparison, SweepChange
 
 from .markdown import code, render
 from .writing import print_sentence, text_console, write_json, write_text

@@ -3,30 +3,110 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import BASELINES, CLEAN, Cell, Setting
-from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
-from pytest_vlmrobust.evaluation.judge.reads import groups_of
-from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.store import Evidence, read_manifest
 
-from .changes import CellChange, Comparison, StoppedEarly, SweepChange
+from .paired import RunModel, paired_table
 
 CONFIDENCE = 0.90
+
+
+@dataclass(frozen=True, slots=True)
+class CellChange:
+    """What changed in one cell that both runs measured."""
+
+    model: str
+    """The model of the later run."""
+    dataset: str
+    setting: str
+    n: int
+    """Samples with a score in both runs."""
+    then: float
+    """Accuracy in the earlier run, over all samples; NaN where a score is missing."""
+    now: float
+    baseline_drop: Estimate
+    """Then minus now, paired by sample."""
+    drop_increase: Estimate | None = None
+    """How much more is lost since clean; ``None`` for a clean cell, and where one run lacks the clean one."""
+    broken: tuple[str, ...] = ()
+    """Ids of samples that score less than in the earlier run."""
+    fixed: tuple[str, ...] = ()
+    """Ids of samples that score more."""
+
+    @property
+    def name(self) -> str:
+        """The cell as test ids spell it."""
+        return f"{self.model}-{self.dataset}-{self.setting}"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepChange:
+    """What changed over all perturbed settings of a dataset that both runs measured."""
+
+    model: str
+    dataset: str
+    settings: int
+    """How many settings the mean is taken over."""
+    mean_baseline_drop: Estimate
+
+    @property
+    def name(self) -> str:
+        """The sweep as test ids spell it."""
+        return f"{self.model}-{self.dataset}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedEarly:
+    """The cells of which a run has a part of the answers: their changes have no interval."""
+
+    cells: tuple[str, ...] = ()
+    answers: int = 0
+    """Answers that both runs have."""
+    changed: int = 0
+    """Those of them that score otherwise."""
+    only_one: int = 0
+    """Answers that only one run has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs side by side; changes come worst first."""
+
+    before: str
+    """Where the earlier run is."""
+    after: str
+    """Where the later run is."""
+    models: dict[str, str]
+    """Model of the later run to the one of the earlier run that it was compared with."""
+    cells: tuple[CellChange, ...] = ()
+    sweeps: tuple[SweepChange, ...] = ()
+    only_before: tuple[str, ...] = ()
+    """Cells that only the earlier run has."""
+    only_after: tuple[str, ...] = ()
+    """Cells that only the later run has."""
+    stopped_early: StoppedEarly = field(default_factory=StoppedEarly)
+    confidence: float = 0.90
+    """Level of the intervals."""
+    notes: tuple[str, ...] = ()
+    """What could not be made sure of."""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether both runs have the same cells, and every sample scores the same in both."""
+        same = all(change.baseline_drop.value == 0 and not change.broken and not change.fixed for change in self.cells)
+        early = self.stopped_early
+        in_one = early.only_one or self.only_before or self.only_after
+        return bool(self.cells or early.answers) and same and not early.changed and not in_one
 
 
 def compare(before: Path, after: Path, *, model: str = "", common: bool = False, confidence: float = CONFIDENCE) -> Comparison:
@@ -46,20 +126,29 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
             letters and the other one by text.
         StoreError: the evidence cannot be read, or its scores are not those of its answers.
     """
-    then, now = Baseline.open(before, common=common), Baseline.open(after)
+    then, now = Baseline.open(before, common=common), Baseline.open(after, called=str(after))
     try:
         pairs = _models(then, now, model)
-        ours = {cell for cell in now.evidence.cells() if cell.model in pairs}
+        ours = [cell for cell in now.evidence.cells() if cell.model in pairs]
+        shared = [cell for cell in ours if then.has_cell(cell)]
         then.refuse_seed(now.seed, ours)
-        first = {(cell.model, cell.dataset): cell for cell in sorted(ours, reverse=True) if then.has_cell(cell)}
+        first = {(cell.model, cell.dataset): cell for cell in sorted(shared, reverse=True)}
         for cell in first.values():
             then.refuse_answers(cell, now.answered_by(cell))
-        model_pairs = [_Pair(then, now, name, confidence) for name in pairs]
-        cells = [change for pair in model_pairs for change in pair.cells()]
-        early = [pair.changed_answers(cell) for pair in model_pairs for cell in pair.stopped_early()]
-        if not cells and not early:
+        if not shared:
             raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no dataset under the same setting")
-        sweeps = [change for pair in model_pairs for change in pair.sweeps()]
+        early = [cell for cell in shared if _is_part(now, cell) or _is_part(then, _with_model(pairs[cell.model], cell))]
+        cells: list[CellChange] = []
+        sweeps: list[SweepChange] = []
+        whole: dict[tuple[str, str], list[Setting]] = {}
+        for cell in (cell for cell in shared if cell not in {*early}):
+            whole.setdefault((cell.model, cell.dataset), []).append(cell.setting)
+        for (name, dataset), settings in whole.items():
+            models = RunModel(now, name, name), RunModel(then, pairs[name], name)
+            of_dataset = _compare_cells(models, dataset, settings, confidence)
+            cells += of_dataset[0]
+            sweeps += of_dataset[1]
+        counts = [_changed_answers(now, cell, then, _with_model(pairs[cell.model], cell)) for cell in early]
         return Comparison(
             before=str(before),
             after=str(after),
@@ -67,11 +156,8 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
             cells=tuple(sorted(cells, key=lambda change: _worst_first(change.baseline_drop, change.name))),
             sweeps=tuple(sorted(sweeps, key=lambda change: _worst_first(change.mean_baseline_drop, change.name))),
             only_before=_unmatched_names(then.evidence.cells(), {_with_model(pairs[cell.model], cell) for cell in ours}),
-            only_after=_unmatched_names(ours, {cell for cell in ours if then.has_cell(cell)}),
-            stopped_early=StoppedEarly(
-                tuple(str(cell) for pair in model_pairs for cell in pair.stopped_early()),
-                *(sum(counts) for counts in zip(*early, strict=True)),
-            ),
+            only_after=_unmatched_names(ours, shared),
+            stopped_early=StoppedEarly(tuple(map(str, early)), *(sum(each) for each in zip(*counts, strict=True))),
             confidence=confidence,
             notes=(
                 *_missing_picture_notes({str(before): then, str(after): now}, {change.dataset for change in cells}),
@@ -94,8 +180,8 @@ def _with_model(model: str, cell: Cell) -> Cell:
     return Cell(model, cell.dataset, cell.setting)
 
 
-def _unmatched_names(cells: Sequence[Cell] | set[Cell], matched: set[Cell]) -> tuple[str, ...]:
-    return tuple(str(cell) for cell in sorted(set(cells) - matched))
+def _unmatched_names(cells: Iterable[Cell], matched: Iterable[Cell]) -> tuple[str, ...]:
+    return tuple(map(str, sorted({*cells} - {*matched})))
 
 
 def _missing_picture_notes(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str, ...]:
@@ -114,186 +200,63 @@ def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:
     return not math.isnan(drop.value), -drop.value if drop.finite else 0.0, name
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """One model of the later run against its model of the earlier one."""
-
-    then: Baseline
-    now: Baseline
-    model: str
-    confidence: float
-
-    def cells(self) -> list[CellChange]:
-        return [self._cell(cell) for cell in self._common()]
-
-    def sweeps(self) -> list[SweepChange]:
-        by_dataset: defaultdict[str, list[Cell]] = defaultdict(list)
-        for cell in self._common():
-            if cell.setting not in BASELINES:
-                by_dataset[cell.dataset].append(cell)
-        return [self._sweep(dataset, cells) for dataset, cells in by_dataset.items()]
-
-    def _common(self) -> list[Cell]:
-        return [cell for cell in self._shared() if cell not in self.stopped_early()]
-
-    def _shared(self) -> list[Cell]:
-        return [cell for cell in self.now.evidence.cells() if cell.model == self.model and self.then.has_cell(cell)]
-
-    @cache  # noqa: B019 - a pair lives as long as a comparison
-    def stopped_early(self) -> list[Cell]:
-        """Returns the cells of which one of the runs has a part of the answers, for its tests stopped once they were decided."""
-        parts = [run for run in (self.then, self.now) if run.stopped_early]
-        return [cell for cell in self._shared() if any(self._is_part(run, cell) for run in parts)]
-
-    def changed_answers(self, cell: Cell) -> tuple[int, int, int]:
-        """Returns of a cell how many answers both runs have, how many of those score otherwise, and how many one run alone has.
-
-        Nothing is said about how much was lost: what a run asked depends on what it found.
-        """
-        now, then = self._stored(self.now, cell), self._stored(self.then, self._then(cell))
-        shared = now.keys() & then.keys()
-        changed = sum(now[key] != then[key] for key in shared)
-        return len(shared), changed, len(now.keys() ^ then.keys())
-
-    def _then(self, cell: Cell) -> Cell:
-        return _with_model(self.then.model(cell.model), cell)
-
-    def _is_part(self, run: Baseline, cell: Cell) -> bool:
-        return run.partial(self._then(cell) if run is self.then else cell).places is not None
-
-    def _stored(self, run: Baseline, cell: Cell) -> dict[tuple[str, int], tuple[float | None, str]]:
-        """Returns value and state of each stored answer by sample and view; a missing value is ``None``, which equals itself."""
-        result = run.checked(cell, whole=False)
-        return {
-            (result.samples[index // result.views].id, index % result.views): (
-                None if math.isnan(score.value) else score.value,
-                score.state,
-            )
-            for index, score in enumerate(result.scores)
-        }
-
-    def _cell(self, cell: Cell) -> CellChange:
-        kept = self.then.kept(cell.dataset, self.now)
-        samples = [sample for sample, own in zip(self.now.samples(cell.dataset), kept, strict=True) if own]
-        before, after = self.then.scores(cell, self.now)[kept], self._scores(cell)[kept]
-        changed = metrics.changed_samples([sample.id for sample in samples], before, after)
-        clean = _with_model(self.model, Cell("", cell.dataset, CLEAN))
-        paired = cell != clean and self.then.has_cell(clean) and clean in self.now.evidence.cells()
-        table = self._table(cell.dataset, [cell], clean if paired else cell)
-        return CellChange(
-            model=cell.model,
-            dataset=cell.dataset,
-            setting=str(cell.setting),
-            n=len(samples) - len(changed.unknown),
-            then=float(np.mean(before)),
-            now=float(np.mean(after)),
-            baseline_drop=self._estimate("baseline_drop", table, cell.setting),
-            drop_increase=self._estimate("drop_increase", table, cell.setting) if paired else None,
+def _compare_cells(
+    models: tuple[RunModel, RunModel], dataset: str, settings: Sequence[Setting], confidence: float
+) -> tuple[list[CellChange], list[SweepChange]]:
+    """Returns what changed from the second model to the first under each setting, and over the perturbed ones."""
+    now, then = models
+    paired = paired_table(models, dataset, settings)
+    by_setting = {str(CLEAN): paired.clean, **paired.by_setting}
+    after, before = ({name: scores[place] for name, scores in by_setting.items()} for place in (0, 1))
+    table = ScoreTable(paired.clean[0], after, groups=paired.groups, baseline_by_setting=before)
+    kept = then.run.kept(dataset, now.run)
+    ids = [sample.id for sample, shared in zip(now.run.samples(dataset), kept, strict=True) if shared]
+    cells = []
+    for setting in settings:
+        name, grows = str(setting), setting != CLEAN and CLEAN in settings
+        changed = metrics.changed_samples(ids, before[name], after[name])
+        change = CellChange(
+            model=now.name,
+            dataset=dataset,
+            setting=name,
+            n=len(ids) - len(changed.unknown),
+            then=float(np.mean(before[name])),
+            now=float(np.mean(after[name])),
+            baseline_drop=metrics.estimate("baseline_drop", table, name, confidence),
+            drop_increase=metrics.estimate("drop_increase", table, name, confidence) if grows else None,
             broken=changed.broken,
             fixed=changed.fixed,
         )
+        cells.append(change)
+    perturbed = {str(setting): after[str(setting)] for setting in settings if setting not in BASELINES}
+    if not perturbed:
+        return cells, []
+    drop = metrics.estimate("mean_baseline_drop", replace(table, by_setting=perturbed), None, confidence)
+    return cells, [SweepChange(now.name, dataset, len(perturbed), drop)]
 
-    def _sweep(self, dataset: str, cells: Sequence[Cell]) -> SweepChange:
-        estimate = self._estimate("mean_baseline_drop", self._table(dataset, cells, cells[0]))
-        return SweepChange(self.model, dataset, len(cells), estimate)
 
-    def _estimate(self, metric: str, table: ScoreTable, setting: Setting | None = None) -> Estimate:
-        return metrics.estimate(metric, table, setting=None if setting is None else str(setting), confidence=self.confidence)
+def _is_part(run: Baseline, cell: Cell) -> bool:
+    """Whether a run has a part of the answers of a cell, because its tests stopped once they were decided."""
+    return run.stopped_early and run.partial(cell).places is not None
 
-    def _table(self, dataset: str, cells: Sequence[Cell], clean: Cell) -> ScoreTable:
-        """Returns the scores of both runs; ``clean`` may be any cell if nothing is computed from clean scores."""
-        samples = self.now.samples(dataset)
-        then = {str(cell.setting): self.then.scores(cell, self.now) for cell in {*cells, clean}}
-        table = ScoreTable(
-            clean=self._scores(clean),
-            by_setting={str(cell.setting): self._scores(cell) for cell in cells},
-            groups=groups_of(samples),
-            baseline_by_setting=then,
+
+def _changed_answers(now: Baseline, cell: Cell, then: Baseline, earlier: Cell) -> tuple[int, int, int]:
+    """Returns of a cell how many answers both runs have, how many of those score otherwise, and how many one run alone has.
+
+    Nothing is said about how much was lost: what a run asked depends on what it found.
+    """
+    after, before = _stored_answers(now, cell), _stored_answers(then, earlier)
+    shared = after.keys() & before.keys()
+    return len(shared), sum(after[key] != before[key] for key in shared), len(after.keys() ^ before.keys())
+
+
+def _stored_answers(run: Baseline, cell: Cell) -> dict[tuple[str, int], tuple[float | None, str]]:
+    """Returns value and state of each stored answer by sample and view; a missing value is ``None``, which equals itself."""
+    result = run.checked(cell, whole=False)
+    return {
+        (result.samples[index // result.views].id, index % result.views): (
+            None if math.isnan(score.value) else score.value,
+            score.state,
         )
-        return rows_of(table, self.then.kept(dataset, self.now))
-
-    def _scores(self, cell: Cell) -> NDArray[np.float64]:
-        return self.now.checked(cell).values
-
-
-# Entries: runs that are opened side by side, and whether they asked the same.
-
-
-SHOWN = 3
-"""Names in a message."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """A run whose models are ranked."""
-
-    where: str
-    """What messages call it."""
-    run: Baseline
-    name: str = ""
-    """Prefix of the names of its models, for runs that share model names."""
-
-    @classmethod
-    def open(cls, directory: Path, name: str = "") -> Entry:
-        """Opens the evidence of a run."""
-        return cls(str(directory), Baseline.open(directory), name)
-
-    @classmethod
-    def of(cls, evidence: Evidence, where: str) -> Entry:
-        """Returns the entry of evidence that is open already, and stays so."""
-        return cls(where, Baseline(evidence))
-
-
-def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
-    """Returns the index in a run of each sample of the first run."""
-    ours = first.run.samples(dataset)
-    if entry is first:
-        return list(range(len(ours)))
-    theirs = entry.run.samples(dataset)
-    before, after = {sample.id: sample.asked for sample in ours}, {sample.id: sample.asked for sample in theirs}
-    shown, own = first.run.pictures(dataset), entry.run.pictures(dataset)
-    common = before.keys() & after.keys()
-    differ = {
-        f"are not in {entry.where!r}": before.keys() - common,
-        f"are only in {entry.where!r}": after.keys() - common,
-        "ask something else": {name for name in common if before[name] != after[name]},
-        "show other images": {name for name in common & shown.keys() & own.keys() if not shown[name].same_as(own[name])},
+        for index, score in enumerate(result.scores)
     }
-    if differences := [f"{len(ids)} {what} ({first_few(sorted(ids), SHOWN)})" for what, ids in differ.items() if ids]:
-        raise DatasetError(
-            f"{dataset} is not the same in {first.where!r} and {entry.where!r}: of {len(ours)} samples, "
-            f"{'; '.join(differences)}. Models are ranked on the same samples only: "
-            "run them all with the same dataset and the same --vlm-sample"
-        )
-    place = {sample.id: index for index, sample in enumerate(theirs)}
-    return [place[sample.id] for sample in ours]
-
-
-def differing_conditions(entries: Sequence[Entry], datasets: Iterable[str]) -> list[str]:
-    """Returns a sentence for each condition in which runs differ, or may differ."""
-    if len(entries) < 2:
-        return []
-    lacking = {entry.where: sorted({*datasets}.intersection(entry.run.without_pictures)) for entry in entries}
-    notes = [
-        f"{where} does not say which images of {', '.join(names)} it showed: they were not compared"
-        for where, names in lacking.items()
-        if names
-    ]
-    manifests = {entry.where: manifest(entry) for entry in entries}
-    for what, values in {
-        "seeds of perturbations": {where: manifest.get("settings", {}).get("vlm_seed") for where, manifest in manifests.items()},
-        "releases of pytest-vlmrobust": {where: manifest.get("version") for where, manifest in manifests.items()},
-    }.items():
-        known = {where: value for where, value in values.items() if value is not None}
-        if len(set(known.values())) > 1:
-            each = ", ".join(f"{value} in {where}" for where, value in known.items())
-            notes.append(f"the runs have different {what} ({each}): perturbed images may differ")
-    return notes
-
-
-def manifest(entry: Entry) -> Mapping[str, Any]:
-    """Returns the manifest of a run; empty if it has none, as for evidence that was copied alone."""
-    try:
-        return read_manifest(entry.run.evidence.path.parent)
-    except StoreError:
-        return {}

@@ -5,27 +5,23 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import BASELINES, CLEAN, NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import first_few, quantity
-from pytest_vlmrobust.evaluation.judge.baseline import refuse_unlike_answers
-from pytest_vlmrobust.evaluation.judge.reads import groups_of
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline, refuse_unlike_answers
 from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
 from pytest_vlmrobust.evaluation.run.families import DIRECT
 from pytest_vlmrobust.evaluation.run.manifest import ORIGIN
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
 
-from .comparison import SHOWN, Entry, differing_conditions, manifest, places
+from .paired import RunModel, differing_conditions, manifest, open_models, paired_table, run_models, runs_of
 from .standings import BY, Board, ModelAnalysis, Ranking
 
 if TYPE_CHECKING:
@@ -35,20 +31,12 @@ if TYPE_CHECKING:
 
 
 CONFIDENCE = 0.90
+SHOWN = 3
+"""Names in a message."""
 UNREGISTERED = "not registered here"
 """The family of settings whose perturbation was registered in the run and is not where the ranking is made."""
 _OTHER_EXPERIMENTS = {LADDER_FAMILY, "patches", PREPROCESSING}
 """Families whose settings do not measure the cost of a perturbation."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Model:
-    """One model that is ranked."""
-
-    name: str
-    entry: Entry
-    own: str
-    """What its run calls it."""
 
 
 def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
@@ -68,33 +56,28 @@ def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = 
             others by text.
         StoreError: the evidence cannot be read.
     """
-    opened: list[Entry] = []
-    try:
-        opened += [Entry.open(directory, name) for name, directory in runs]
-        return rank_entries(opened, by=by, reference=reference, confidence=confidence)
-    finally:
-        for entry in opened:
-            entry.run.close()
+    with open_models(runs) as models:
+        return rank_models(models, by=by, reference=reference, confidence=confidence)
 
 
 def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Ranking | None, str]:
     """Returns the ranking of the models of a run, or ``None`` and the reason."""
-    entry = Entry.of(evidence, name)
+    run = Baseline(evidence, called=name)
     try:
-        return rank_entries([entry], reference=reference), ""
+        return rank_models(run_models(run), reference=reference), ""
     except (UsageError, StoreError) as error:
-        if isinstance(error, StoreError) and not entry.run.stopped_early:
+        if isinstance(error, StoreError) and not run.stopped_early:
             raise
         return None, f"the models of the run are not ranked: {error}"
 
 
-def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
-    """Ranks all models of runs that are open, see :func:`rank`."""
+def rank_models(models: Sequence[RunModel], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
+    """Ranks models of runs that are open, see :func:`rank`."""
     from .boards import RankingOptions, boards
 
     if by not in BY:
         raise UnknownName("quantity", by, BY, where="--by")
-    models = _models(entries)
+    _refuse_shared_names(models)
     names = tuple(model.name for model in models)
     if reference and reference not in names:
         raise UnknownName("reference model", reference, names, where="--reference")
@@ -102,7 +85,7 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
         raise UsageError(f"--by {by} needs a model whose errors are its unit: --reference with one of {', '.join(names)}")
     common, left_out = _common(models, by)
     for dataset in common:
-        refuse_unlike_answers({one.name: one.entry.run.answered_by(Cell(one.own, dataset, CLEAN)) for one in models}, dataset)
+        refuse_unlike_answers({one.name: one.run.answered_by(one.cell(dataset, CLEAN)) for one in models}, dataset)
     parts = [_part(models, dataset, settings, left_out) for dataset, settings in common.items()]
     options = RankingOptions(names, by, reference, confidence)
     refs = _refs(models)
@@ -112,12 +95,12 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
             "predictions.sqlite gives them. Without them there is no mean by family, size_trend, prompt_modes and chain_lengths"
         )
     return Ranking(
-        runs=tuple(entry.where for entry in entries),
+        runs=tuple(run.called for run in runs_of(models)),
         models=names,
         by=by,
         reference=reference,
         boards=_with_analyses(boards(parts, options), parts, options, models, refs),
-        left_out=(*left_out, *differing_conditions(entries, common)),
+        left_out=(*left_out, *differing_conditions(runs_of(models), common)),
         confidence=confidence,
     )
 
@@ -126,7 +109,7 @@ def _with_analyses(
     boards: Sequence[Board],
     parts: Sequence[Part],
     options: RankingOptions,
-    models: Sequence[_Model],
+    models: Sequence[RunModel],
     refs: Mapping[str, ModelRef],
 ) -> tuple[Board, ...]:
     """Returns the boards with what the papers compute: of each dataset, and on the first one PCRI by task over datasets."""
@@ -141,7 +124,7 @@ def _with_analyses(
     indices = [
         index
         for model in models
-        for index in patch_indices(model.entry.run.evidence, model.own, model.name)
+        for index in patch_indices(model.run.evidence, model.model, model.name)
         if index.dataset in by_dataset
     ]
     asked = Counter((index.dataset, index.grid) for index in indices)
@@ -150,7 +133,7 @@ def _with_analyses(
     return tuple(replace(board, analyses=by_dataset[board.dataset]) for board in boards)
 
 
-def _chain_lengths(models: Sequence[_Model], dataset: str, part: Part, refs: Mapping[str, ModelRef]) -> Iterator[ModelAnalysis]:
+def _chain_lengths(models: Sequence[RunModel], dataset: str, part: Part, refs: Mapping[str, ModelRef]) -> Iterator[ModelAnalysis]:
     """Yields the lengths of chains of thought of each model that is also there without them."""
     from .analyses import Chains, chain_lengths, mode_pairs
 
@@ -162,49 +145,45 @@ def _chain_lengths(models: Sequence[_Model], dataset: str, part: Part, refs: Map
         for setting in (CLEAN, *map(Setting.parse, part.table.by_setting)):
             both = []
             for model in (by_name[plain], by_name[thinking]):
-                answers = model.entry.run.evidence.get_cell(Cell(model.own, dataset, setting)).answers
-                order = places(by_name[plain].entry, model.entry, dataset)
+                answers = model.run.evidence.get_cell(model.cell(dataset, setting)).answers
+                order = [place for place in model.run.places(dataset, by_name[plain].run) if place is not None]
                 words = [words_of_thinking(answer.prediction.text) for answer in answers]
                 both.append(Chains([answers[place].score.value for place in order], [words[place] for place in order]))
             cells.append((setting, both[0], both[1]))
         yield from chain_lengths((plain, thinking), cells)
 
 
-def _refs(models: Sequence[_Model]) -> dict[str, ModelRef]:
+def _refs(models: Sequence[RunModel]) -> dict[str, ModelRef]:
     """Returns what the manifests of the runs say about models; those that none describes are absent."""
     refs = {}
     for model in models:
-        every = manifest(model.entry).get("models")
-        known = every.get(model.own) if isinstance(every, dict) else None
+        every = manifest(model.run).get("models")
+        known = every.get(model.model) if isinstance(every, dict) else None
         if isinstance(known, dict):
             with contextlib.suppress(TypeError):
                 about = {key: known.get(key) for key in ORIGIN}
-                refs[model.name] = from_plain(to_plain(ModelRef(model.own, "", "")) | about, ModelRef)
+                refs[model.name] = from_plain(to_plain(ModelRef(model.model, "", "")) | about, ModelRef)
     return refs
 
 
-def _models(entries: Sequence[Entry]) -> list[_Model]:
-    models: dict[str, _Model] = {}
-    for entry in entries:
-        for own in sorted({cell.model for cell in entry.run.evidence.cells()}):
-            name = f"{entry.name}/{own}" if entry.name else own
-            if name in models:
-                raise UsageError(
-                    f"the model {name!r} is in {models[name].entry.where!r} and in {entry.where!r}. Give the runs names of their "
-                    "own, which are then put before those of their models: vlmrobust rank before=RUN after=RUN"
-                )
-            models[name] = _Model(name, entry, own)
+def _refuse_shared_names(models: Sequence[RunModel]) -> None:
+    by_name: dict[str, RunModel] = {}
+    for model in models:
+        if (other := by_name.setdefault(model.name, model)) is not model:
+            raise UsageError(
+                f"the model {model.name!r} is in {other.run.called!r} and in {model.run.called!r}. Give the runs names of their "
+                "own, which are then put before those of their models: vlmrobust rank before=RUN after=RUN"
+            )
     if len(models) < 2:
         raise UsageError(
-            f"a ranking needs two models or more, found {', '.join(models) or 'none'}. Name several runs, or a run of several "
+            f"a ranking needs two models or more, found {', '.join(by_name) or 'none'}. Name several runs, or a run of several "
             "models (--vlm)"
         )
-    return list(models.values())
 
 
-def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]], list[str]]:
+def _common(models: Sequence[RunModel], by: str) -> tuple[dict[str, list[Setting]], list[str]]:
     """Returns the perturbed settings of each dataset that all models were asked about, and what that leaves out."""
-    asked = [{(c.dataset, c.setting) for c in model.entry.run.evidence.cells() if c.model == model.own} for model in models]
+    asked = [{(c.dataset, c.setting) for c in model.run.evidence.cells() if c.model == model.model} for model in models]
     common: dict[str, list[Setting]] = {}
     left_out: list[str] = []
     for dataset in sorted({dataset for own in asked for dataset, _ in own}):
@@ -254,33 +233,25 @@ def _family(setting: Setting) -> str:
         return UNREGISTERED
 
 
-def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], left_out: list[str]) -> Part:
+def _part(models: Sequence[RunModel], dataset: str, settings: Sequence[Setting], left_out: list[str]) -> Part:
     """Returns the scores of all models on a dataset, samples in the order of the first run."""
-    from pytest_vlmrobust.metrics.side_by_side import SideBySide
-
     from .boards import Part
 
-    samples = models[0].entry.run.samples(dataset)
-    rows = [places(models[0].entry, model.entry, dataset) for model in models]
-    scores = {str(setting): _scores(models, dataset, setting) for setting in settings}
-    several = [name for name, own in scores.items() if any(len(row) != len(samples) for row in own)]
+    first = models[0]
+    samples = first.run.samples(dataset)
+    several = [
+        str(setting) for setting in settings if len(first.run.evidence.get_scores(first.cell(dataset, setting))) > len(samples)
+    ]
     if several:
         left_out.append(
             f"{dataset}: {quantity(len(several), 'setting does', 'settings do')} not count: "
             f"{first_few(several, SHOWN)}; they show several images of a sample"
         )
-    by_setting = {name: _align(own, rows) for name, own in scores.items() if name not in several}
-    table = SideBySide(_align(_scores(models, dataset, CLEAN), rows), by_setting, groups_of(samples))
-    by_name = {name: _family(Setting.parse(name)) for name in by_setting}
-    asked_blind = all(Cell(model.own, dataset, NO_IMAGE) in model.entry.run.evidence.cells() for model in models)
-    no_image = _align(_scores(models, dataset, NO_IMAGE), rows) if asked_blind else None
-    return Part(dataset, table, by_name, [sample.category for sample in samples], no_image)
-
-
-def _scores(models: Sequence[_Model], dataset: str, setting: Setting) -> list[list[float]]:
-    return [model.entry.run.evidence.get_scores(Cell(model.own, dataset, setting)) for model in models]
-
-
-def _align(scores: Sequence[Sequence[float]], rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """Returns the scores of each model with its samples in a common order, shape (M, N)."""
-    return np.array([[own[row] for row in order] for own, order in zip(scores, rows, strict=True)], float)
+    counted = [setting for setting in settings if str(setting) not in several]
+    asked_blind = all(model.cell(dataset, NO_IMAGE) in model.run.evidence.cells() for model in models)
+    table = paired_table(models, dataset, [CLEAN, *counted, *([NO_IMAGE] if asked_blind else [])], rescored=False)
+    by_setting = dict(table.by_setting)
+    no_image = by_setting.pop(str(NO_IMAGE), None)
+    families = {name: _family(Setting.parse(name)) for name in by_setting}
+    categories = [sample.category for sample in samples]
+    return Part(dataset, replace(table, by_setting=by_setting), families, categories, no_image)

@@ -32,6 +32,7 @@ from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.datasets.sampling import BY_ROW
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.reads import floors, groups_of
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUB_TASK, macro_estimate, rows_of
 from pytest_vlmrobust.evaluation.run.answers import chances
@@ -40,8 +41,8 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.registry import find
 
-from .comparison import Entry, manifest, places
 from .measured import font_sizes, measured
+from .paired import RunModel, manifest, open_models, paired_table, runs_of
 from .publication import (
     AGREES,
     COMPATIBLE,
@@ -83,28 +84,24 @@ def reproduce(
     """
     published = paper(name)
     tables = [published.table(number)] if number else list(published.tables.values())
-    opened: list[Entry] = []
-    try:
-        opened += [Entry.open(directory, prefix) for prefix, directory in runs]
+    with open_models(runs) as models:
+        opened = runs_of(models)
         _refuse_copies(opened)
-        own = _Runs(published, opened, called or {})
+        own = _Runs(published, models, called or {})
         beside = [_Beside(own, confidence).table(table) for table in tables]
         notes = (*published.notes, *own.notes()) if opened else published.notes
-        return Reproduction(name, published.title, tuple(beside), tuple(entry.where for entry in opened), notes, confidence)
-    finally:
-        for entry in opened:
-            entry.run.close()
+        return Reproduction(name, published.title, tuple(beside), tuple(run.called for run in opened), notes, confidence)
 
 
-def _refuse_copies(entries: Sequence[Entry]) -> None:
+def _refuse_copies(runs: Sequence[Baseline]) -> None:
     """Refuses a run that is named twice: by one path, or as a copy, which its manifest or, without one, its answers tell."""
-    for place, entry in enumerate(entries):
-        for other in entries[:place]:
-            names = {manifest(one).get("run", "") for one in (entry, other)}
+    for place, run in enumerate(runs):
+        for other in runs[:place]:
+            names = {manifest(one).get("run", "") for one in (run, other)}
             told_by = "answers" if "" in names else "name"
-            if len(names if told_by == "name" else {one.run.evidence.digest() for one in (entry, other)}) == 1:
+            if len(names if told_by == "name" else {one.evidence.digest() for one in (run, other)}) == 1:
                 raise UsageError(
-                    f"--run: {entry.where!r} is the same run as {other.where!r}, by its {told_by}. "
+                    f"--run: {run.called!r} is the same run as {other.called!r}, by its {told_by}. "
                     "A run counts once: a mean over runs needs other ones"
                 )
 
@@ -118,18 +115,17 @@ class _Runs:
     """The runs, by what the paper calls their models and datasets."""
 
     paper: Paper
-    entries: Sequence[Entry]
+    models: Sequence[RunModel]
     called: Mapping[str, str]
 
     def __post_init__(self) -> None:
         self._scores: dict[tuple[str, str], list[_Scores]] = {}
-        cells = [(entry, cell) for entry in self.entries for cell in entry.run.evidence.cells()]
-        self._models = {(entry.where, cell.model): _full_name(entry, cell.model) for entry, cell in cells}
-        self._datasets = {cell.dataset for _, cell in cells}
+        self._names = [model.name for model in self.models]
+        self._datasets = {dataset for model in self.models for dataset in _datasets(model)}
         theirs = self.paper.known()
-        ours = {*self._models.values(), *self._datasets}
+        ours = {*self._names, *self._datasets}
         for own, published in self.called.items():
-            if self.entries and own not in ours:
+            if self.models and own not in ours:
                 raise UnknownName("model or dataset of the runs", own, ours, where="--as")
             if published not in theirs:
                 raise UnknownName(f"model or dataset of {self.paper.title}", published, theirs, where="--as")
@@ -143,16 +139,15 @@ class _Runs:
         key = (model, dataset)
         if key not in self._scores:
             found = [
-                _Scores(self.paper, entry, own, name)
-                for entry in self.entries
-                for own in sorted({cell.model for cell in entry.run.evidence.cells()})
-                if self._is(_full_name(entry, own), model)
-                for name in sorted({cell.dataset for cell in entry.run.evidence.cells() if cell.model == own})
+                _Scores(self.paper, own, name)
+                for own in self.models
+                if self._is(own.name, model)
+                for name in sorted(_datasets(own))
                 if not dataset or self._is(name, dataset)
             ]
             self._scores[key] = found
         if not self._scores[key]:
-            have = any(self._is(name, model) for name in self._models.values())
+            have = any(self._is(name, model) for name in self._names)
             raise _AbsentError(f"no run of {model} on {dataset}" if have else f"no run of {model}")
         return self._scores[key]
 
@@ -162,7 +157,7 @@ class _Runs:
     def notes(self) -> list[str]:
         """Returns a sentence about models and datasets that the paper does not have."""
         known = self.paper.known()
-        drawn = {entry.where: manifest(entry).get("settings", {}).get("vlm_sample") for entry in self.entries}
+        drawn = {run.called: manifest(run).get("settings", {}).get("vlm_sample") for run in runs_of(self.models)}
         paper = _drawn(self.paper.sample)
         said = [
             f"{where} has {_drawn(spec)}{', as the paper has' if spec == self.paper.sample else f'; the paper has {paper}'}"
@@ -170,7 +165,7 @@ class _Runs:
             if self.paper.sample
         ]
         strange = {
-            "models": sorted({name for name in self._models.values() if not any(self._is(name, other) for other in known)}),
+            "models": sorted({name for name in self._names if not any(self._is(name, other) for other in known)}),
             "datasets": sorted(name for name in self._datasets if not any(self._is(name, other) for other in known)),
         }
         return said + [
@@ -188,8 +183,8 @@ def _drawn(spec: str | None) -> str:
     return f"samples drawn {how} (--vlm-sample={spec})" if spec else "all samples"
 
 
-def _full_name(entry: Entry, own: str) -> str:
-    return f"{entry.name}/{own}" if entry.name else own
+def _datasets(model: RunModel) -> set[str]:
+    return {cell.dataset for cell in model.run.evidence.cells() if cell.model == model.model}
 
 
 @dataclass(eq=False)
@@ -197,19 +192,18 @@ class _Scores:
     """The scores of one model on one dataset of a run."""
 
     paper: Paper
-    entry: Entry
-    model: str
+    model: RunModel
     dataset: str
     missing: dict[str, str] = field(default_factory=dict)
     """Setting to why it does not count."""
 
     @cached_property
     def samples(self) -> Sequence[Any]:
-        return self.entry.run.samples(self.dataset)
+        return self.model.run.samples(self.dataset)
 
     def _asked(self) -> list[Cell]:
-        cells = self.entry.run.evidence.cells()
-        return [cell for cell in cells if (cell.model, cell.dataset) == (self.model, self.dataset)]
+        cells = self.model.run.evidence.cells()
+        return [cell for cell in cells if (cell.model, cell.dataset) == (self.model.model, self.dataset)]
 
     @cached_property
     def table(self) -> ScoreTable:
@@ -222,16 +216,16 @@ class _Scores:
         known: dict[Setting, NDArray[np.float64]] = {}
         for cell in self._asked():
             try:
-                known[cell.setting] = self.entry.run.checked(cell).values
+                known[cell.setting] = self.model.run.checked(cell).values
             except StoreError:
-                part = self.entry.run.evidence.get_cell(cell, whole=False)
+                part = self.model.run.evidence.get_cell(cell, whole=False)
                 asked = len(part.places or ())
                 if asked == len(self.samples):
                     raise  # an answer was changed, or cannot be read
                 self.missing[str(cell.setting)] = f"{cell}: {asked} of {quantity(len(self.samples), 'sample')} asked"
         if CLEAN not in known:
             raise _AbsentError(
-                f"{self.entry.where}: {self.missing.get(str(CLEAN), f'{self.dataset} was not asked about clean images')}"
+                f"{self.model.run.called}: {self.missing.get(str(CLEAN), f'{self.dataset} was not asked about clean images')}"
             )
         suite = set(perturbations.names(self.paper.settings)) if self.paper.settings else None
         single = {
@@ -311,11 +305,11 @@ class _Beside:
         scale = self.paper.scale_of(value.metric)
         published = value.number * (scale if value.of else 1)
         try:
-            if value.metric in _WORDS and self.runs.entries:
+            if value.metric in _WORDS and self.runs.models:
                 return _WORDS[value.metric](self, value)
             if value.metric in _OF_THIS_PACKAGE:
                 return _OF_THIS_PACKAGE[value.metric](self, value)
-            if not self.runs.entries:
+            if not self.runs.models:
                 return _reproduced(value, published)
             ours = self.estimate(value)
         except (_AbsentError, DatasetError) as error:
@@ -417,26 +411,26 @@ class _Beside:
 
     def _of_table(self, value: PublishedValue, table: ScoreTable, setting: str | None, scores: _Scores) -> Estimate:
         if setting is not None and setting not in {*table.by_setting, *(table.patches_by_setting or {})}:
-            reason = scores.missing.get(setting) or f"{scores.entry.where} did not ask {scores.dataset} under {setting}"
+            reason = scores.missing.get(setting) or f"{scores.model.run.called} did not ask {scores.dataset} under {setting}"
             return Estimate(math.nan, 0, reason=reason)
         if value.metric.endswith(MACRO):
             return _of_mean_curve(value.metric.removesuffix(MACRO), table, setting, scores)
         if own := _OF_A_TABLE.get(value.metric):
             return own(table, value.about, self.confidence)
         if value.metric == "mean_corruption_error":
-            table = dataclasses.replace(table, reference_by_setting=self._reference(value, scores))
+            table = dataclasses.replace(table, reference_by_setting=self._reference(value, table, scores))
         found = metrics.estimate(value.metric, table, setting, self.confidence)
         return found if found.valid else dataclasses.replace(found, value=math.nan)
 
-    def _reference(self, value: PublishedValue, scores: _Scores) -> dict[str, Any]:
+    def _reference(self, value: PublishedValue, table: ScoreTable, scores: _Scores) -> dict[str, Any]:
         """Returns the scores of the reference model on the samples of another model, in their order."""
         name = self.paper.references[value.about["dataset"]]
         try:
             (reference, *_) = self.runs.scores(name, value.about["dataset"])
         except _AbsentError as error:
             raise _AbsentError(f"{error}, the reference model") from error
-        order = places(scores.entry, reference.entry, scores.dataset)
-        return {name: values[order] for name, values in reference.part(value.about).by_setting.items()}
+        settings = [Setting.parse(name) for name in reference.part(value.about).by_setting if name in table.by_setting]
+        return {n: of[1] for n, of in paired_table([scores.model, reference.model], scores.dataset, settings).by_setting.items()}
 
     def _flip_ratio(self, value: PublishedValue) -> Estimate:
         """Returns the ratio of mean flips; over models the ratio of their means, as table 22 of VLM-RobustBench has it."""

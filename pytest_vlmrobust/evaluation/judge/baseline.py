@@ -41,6 +41,8 @@ class Baseline(StoredAnswers):
     """Whether stored scores that differ from recomputed ones are noted in ``rescored`` instead of refused."""
     common: bool = field(default=False, kw_only=True)
     """Whether samples that only one of the runs has are left out instead of refused."""
+    called: str = field(default="the baseline", kw_only=True)
+    """What messages call the run."""
     _paired: dict[str, _Pairing] = field(default_factory=dict)
 
     @cached_property
@@ -52,17 +54,17 @@ class Baseline(StoredAnswers):
         return sorted({cell.model for cell in self._cells})
 
     @classmethod
-    def open(cls, run: Path, *, trusting: bool = False, common: bool = False, known: Iterable[str] = ()) -> Baseline:
+    def open(cls, run: Path, *, known: Iterable[str] = (), **fields: Any) -> Baseline:
         """Opens the evidence of a run: a directory below ``runs`` of a store, or a ``--vlm-report`` directory.
 
-        ``known`` are names that may have been meant.
+        ``known`` are names that may have been meant, ``fields`` other fields of the class.
         """
         if not (run / "predictions.sqlite").is_file():
             raise UsageError(
                 f"{str(run)!r} holds no predictions.sqlite: expected the directory of a run, its name in the store, or a "
                 f"directory that --vlm-report wrote.{did_you_mean(run.name, known)}"
             )
-        baseline = cls(Evidence.open(run, read_only=True), trusting=trusting, common=common)
+        baseline = cls(Evidence.open(run, read_only=True), **fields)
         if not baseline._cells:
             raise UsageError(f"{str(run)!r}: the run measured nothing that could be compared with")
         return baseline
@@ -105,19 +107,20 @@ class Baseline(StoredAnswers):
         """The datasets without image digests in the earlier run: it had no clean cell."""
         return tuple(name for name in self.evidence.datasets() if not self.pictures(name))
 
-    def scores(self, cell: Cell, now: Questions) -> NDArray[np.float64]:
+    def scores(self, cell: Cell, now: Questions, *, rescored: bool = True) -> NDArray[np.float64]:
         """Returns the earlier scores of the samples of this run, shape (N,); the best view counts if there are several.
 
-        Scores are recomputed from the stored answers, and NaN if an inference failed or the sample is only in this run, see
-        :meth:`kept`. Images are compared if both runs have their digests.
+        Scores are recomputed from the stored answers unless ``rescored`` is off, which is faster. They are NaN if an inference
+        failed or the sample is only in this run, see :meth:`kept`. Images are compared if both runs have their digests.
         """
-        places = self._places(cell.dataset, now)
-        best = self.checked(self._earlier_cell(cell)).values
+        places, earlier = self.places(cell.dataset, now), self._earlier_cell(cell)
+        stored = [] if rescored else self.evidence.get_scores(earlier)
+        best = self.checked(earlier).values if rescored else np.reshape(stored, (len(self.samples(cell.dataset)), -1)).max(axis=1)
         return np.array([np.nan if place is None else best[place] for place in places], float)
 
     def kept(self, dataset: str, now: Questions) -> list[bool]:
         """Returns which samples of this run are compared: those that the earlier run has, too."""
-        return [place is not None for place in self._places(dataset, now)]
+        return [place is not None for place in self.places(dataset, now)]
 
     def left_out(self, dataset: str, now: Questions) -> tuple[str, ...]:
         """Returns how many samples are compared and how many are left out; nothing where none is."""
@@ -186,24 +189,24 @@ class Baseline(StoredAnswers):
     def _earlier_cell(self, cell: Cell) -> Cell:
         return Cell(self.model(cell.model), cell.dataset, cell.setting)
 
-    def _places(self, dataset: str, now: Questions) -> tuple[int | None, ...]:
+    def places(self, dataset: str, now: Questions) -> tuple[int | None, ...]:
         """Returns the index in the earlier run of each sample, ``None`` where it lacks it; cached while these are the same."""
         samples, pictures = now.samples(dataset), now.pictures(dataset)
         paired = self._paired.get(dataset)
         if paired is None or paired.samples is not samples or paired.pictures is not pictures:
-            self._check_same(dataset, samples, pictures)
+            self._check_same(dataset, now)
             place = {sample.id: index for index, sample in enumerate(self.samples(dataset))}
             paired = _Pairing(samples, pictures, tuple(place.get(sample.id) for sample in samples))
             self._paired[dataset] = paired
         return paired.places
 
-    def _check_same(self, dataset: str, samples: Sequence[Sample], pictures: Mapping[str, PictureDigests]) -> None:
+    def _check_same(self, dataset: str, now: Questions) -> None:
         """Refuses samples that do not pair: different ids, or a different question, answer or image under an id."""
-        before, after = ({sample.id: sample.asked for sample in each} for each in (self.samples(dataset), samples))
-        shown = self.pictures(dataset)
+        before, after = ({sample.id: sample.asked for sample in run.samples(dataset)} for run in (self, now))
+        shown, pictures = self.pictures(dataset), now.pictures(dataset)
         common = before.keys() & after.keys()
         alone = {
-            "are not in the baseline": after.keys() - before.keys(),
+            f"are not in {self.called}": after.keys() - before.keys(),
             "are only there": before.keys() - after.keys(),
         }
         differ = {
@@ -216,10 +219,11 @@ class Baseline(StoredAnswers):
         differences = [f"{len(ids)} {what} ({first_few(sorted(ids), _MOST)})" for what, ids in differ.items() if ids]
         if differences:
             raise DatasetError(
-                f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(differences)}. "
+                f"{self.called} cannot be compared on {dataset}: of {len(after)} samples "
+                f"{f'in {now.called}' if isinstance(now, Baseline) else 'here'}, {'; '.join(differences)}. "
                 "Expected the same samples in both runs: the same dataset with the same images, and the same --vlm-sample. "
                 f"{_ADDED if any(alone.values()) and not self.common else ''}"
-                "Where questions or images were changed on purpose, run the earlier model on them and compare with that run"
+                "Where questions or images were changed on purpose, run the other model on them and compare with that run"
             )
 
 

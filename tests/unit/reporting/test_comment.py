@@ -12,7 +12,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.evaluation.after.changes import CellChange, Comparison, SweepChange
+from pytest_vlmrobust.evaluation.after.comparison import CellChange, Comparison, SweepChange
 from pytest_vlmrobust.reporting.comment import LONGEST, Against, branch_of, job_link, marker, render_comment
 from pytest_vlmrobust.reporting.facts import RunFacts
 from pytest_vlmrobust.reporting.files import RunFiles

@@ -15,8 +15,7 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.evaluation.after.changes import StoppedEarly
-from pytest_vlmrobust.evaluation.after.comparison import compare
+from pytest_vlmrobust.evaluation.after.comparison import StoppedEarly, compare
 from pytest_vlmrobust.metrics.statistics.paired import TangoTest
 from pytest_vlmrobust.reporting.comparison import write_comparison
 from pytest_vlmrobust.store import Journal

@@ -21,9 +21,10 @@ from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, 
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.evaluation.after.comparison import Entry
-from pytest_vlmrobust.evaluation.after.ranking import UNREGISTERED, rank, rank_entries, rank_run
+from pytest_vlmrobust.evaluation.after.paired import run_models
+from pytest_vlmrobust.evaluation.after.ranking import UNREGISTERED, rank, rank_models, rank_run
 from pytest_vlmrobust.evaluation.after.standings import BY, QUANTITIES, Board
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.run.manifest import model_origin
 from pytest_vlmrobust.metrics import ScoreTable
 from pytest_vlmrobust.reporting.ranking import write_ranking
@@ -233,13 +234,13 @@ def test_other_samples_are_refused(tmp_path: Path) -> None:
     one = run(tmp_path / "a", {"a": scripted(0.9)})
     fewer = run(tmp_path / "b", {"b": lambda name: scripted(0.5)(name)[:50]}, asked=samples(range(50)))
     with pytest.raises(
-        DatasetError, match=r"data is not the same in .*: of 60 samples, 10 are not in '.*b' \(q50, q51, q52 and 7 more\)"
+        DatasetError, match=r"b cannot be compared on data: of 60 samples in .*a, 10 are not in .*b \(q50, q51, q52 and 7 more\)"
     ):
         rank([("", one), ("", fewer)])
     other = run(tmp_path / "c", {"c": scripted(0.5)}, asked=samples(hint="x"))
     assert rank([("", one), ("", other)]).models == ("a", "c")
     changed = [Sample(f"q{i}", (), "Another?", "B", "choice", {"A": "a", "B": "b"}) for i in range(N)]
-    with pytest.raises(DatasetError, match=r"60 ask something else \(q0, q1, q10 and 57 more\)\. Models are ranked on the same"):
+    with pytest.raises(DatasetError, match=r"60 ask something else there \(q0, q1, q10 and 57 more\)\. Expected the same"):
         rank([("", one), ("", run(tmp_path / "d", {"d": scripted(0.5)}, asked=changed))])
 
 
@@ -251,7 +252,7 @@ def test_other_pictures_are_refused_and_unknown_ones_are_said(tmp_path: Path) ->
     for path in runs:
         with Evidence.open(path) as evidence:
             evidence.put_pictures("data", {"q1": PictureDigests(path.name, path.name)})
-    with pytest.raises(DatasetError, match=r"1 show other images \(q1\)"):
+    with pytest.raises(DatasetError, match=r"1 show other images there \(q1\)"):
         rank([("", path) for path in runs])
 
 
@@ -316,7 +317,7 @@ def test_perturbations_of_the_run_alone_are_a_family_of_their_own(tmp_path: Path
 def test_evidence_that_is_open_stays_open(tmp_path: Path) -> None:
     path = run(tmp_path, {"a": scripted(0.9), "b": scripted(0.2, 1)})
     with Evidence.open(path, read_only=True) as evidence:
-        found = rank_entries([Entry.of(evidence, "the run")])
+        found = rank_models(run_models(Baseline(evidence, called="the run")))
         assert evidence.cells()
     assert found.runs == ("the run",)
 

@@ -148,7 +148,7 @@ def test_exchanged_pictures_are_refused_and_named(world: World) -> None:
     judge = judged(world, then)
     words = (
         r"of 6 samples here, 2 show other images there \(q1, q4\)\. Expected .* the same images, and the same --vlm-sample\. "
-        "Where questions or images were changed on purpose, run the earlier model on them and compare with that run"
+        "Where questions or images were changed on purpose, run the other model on them and compare with that run"
     )
     settings = [Setting.parse("flip_v")]
     with pytest.raises(DatasetError, match=words):

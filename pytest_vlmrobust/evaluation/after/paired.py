@@ -1,0 +1,110 @@
+"""Paired: models of one or several runs whose scores on the same samples stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.evaluation.judge.reads import groups_of
+from pytest_vlmrobust.metrics.side_by_side import SideBySide
+from pytest_vlmrobust.store import read_manifest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunModel:
+    """A model of a run whose evidence is open."""
+
+    run: Baseline
+    model: str
+    """As its run calls it."""
+    name: str
+    """As reports call it: NAME/MODEL for a run with a name."""
+
+    def cell(self, dataset: str, setting: Setting) -> Cell:
+        """Returns the cell of the model under a setting."""
+        return Cell(self.model, dataset, setting)
+
+
+def run_models(run: Baseline, name: str = "") -> list[RunModel]:
+    """Returns the models of a run."""
+    models = sorted({cell.model for cell in run.evidence.cells()})
+    return [RunModel(run, model, f"{name}/{model}" if name else model) for model in models]
+
+
+@contextmanager
+def open_models(runs: Iterable[tuple[str, Path]]) -> Iterator[list[RunModel]]:
+    """Opens the evidence of runs, each with a name or an empty one, and gives their models."""
+    with ExitStack() as opened:
+        models: list[RunModel] = []
+        for name, directory in runs:
+            run = Baseline.open(directory, called=str(directory))
+            opened.callback(run.close)
+            models += run_models(run, name)
+        yield models
+
+
+def runs_of(models: Iterable[RunModel]) -> list[Baseline]:
+    """Returns the runs of models, each once."""
+    return list({id(model.run): model.run for model in models}.values())
+
+
+def paired_table(models: Sequence[RunModel], dataset: str, settings: Iterable[Setting], *, rescored: bool = True) -> SideBySide:
+    """Returns the scores of models on the samples that all of their runs have, in the order of the first run.
+
+    Args:
+        models: two or more.
+        dataset: what all of them were asked about.
+        settings: cells that all of them have; without the clean one, clean scores are NaN.
+        rescored: whether scores are recomputed from the answers, and have to be the stored ones.
+
+    Raises:
+        DatasetError: the runs asked different samples, or showed different images.
+        StoreError: answers are missing, or their scores do not follow from them.
+    """
+    first = models[0].run
+    kept = np.all([model.run.kept(dataset, first) for model in models], axis=0)
+    scores = {
+        str(setting): np.array([one.run.scores(one.cell(dataset, setting), first, rescored=rescored)[kept] for one in models])
+        for setting in settings
+    }
+    groups = [name for name, own in zip(groups_of(first.samples(dataset)), kept, strict=True) if own]
+    clean = scores.pop(str(CLEAN), np.full((len(models), len(groups)), np.nan))
+    return SideBySide(clean, scores, groups)
+
+
+def differing_conditions(runs: Sequence[Baseline], datasets: Iterable[str]) -> list[str]:
+    """Returns a sentence for each condition in which runs differ, or may differ."""
+    if len(runs) < 2:
+        return []
+    lacking = {run.called: sorted({*datasets}.intersection(run.without_pictures)) for run in runs}
+    notes = [
+        f"{where} does not say which images of {', '.join(names)} it showed: they were not compared"
+        for where, names in lacking.items()
+        if names
+    ]
+    manifests = {run.called: manifest(run) for run in runs}
+    for what, values in {
+        "seeds of perturbations": {where: manifest.get("settings", {}).get("vlm_seed") for where, manifest in manifests.items()},
+        "releases of pytest-vlmrobust": {where: manifest.get("version") for where, manifest in manifests.items()},
+    }.items():
+        known = {where: value for where, value in values.items() if value is not None}
+        if len(set(known.values())) > 1:
+            each = ", ".join(f"{value} in {where}" for where, value in known.items())
+            notes.append(f"the runs have different {what} ({each}): perturbed images may differ")
+    return notes
+
+
+def manifest(run: Baseline) -> Mapping[str, Any]:
+    """Returns the manifest of a run; empty if it has none, as for evidence that was copied alone."""
+    try:
+        return read_manifest(run.evidence.path.parent)
+    except StoreError:
+        return {}
