@@ -124,8 +124,7 @@ def flip_rates(clean: ArrayLike, perturbed: ArrayLike) -> FlipRates:
 
     For graded scores these are the mean loss and the mean gain.
 
-    Returns:
-        ``.harmful`` and ``.helpful``, fractions in [0, 1]; NaN for no scores or a missing one.
+    Returns ``.harmful`` and ``.helpful``, fractions in [0, 1]; NaN for no scores or a missing one.
 
     Source: VLM-RobustBench appendix A.12 (Flip+ and Flip-; the denominator is all samples, as in its tables 22 to 25).
 
@@ -183,11 +182,7 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
 
 
 def interval_of_gain(clean: Scores, blind: Scores, clusters: Clusters, confidence: float) -> tuple[float, float]:
-    """Bounds mean(clean - blind): tails of flips for 0/1 scores, the score test for guesses among them, guarded t otherwise.
-
-    Returns:
-        ``(low, high)``.
-    """
+    """Bounds mean(clean - blind): tails of flips for 0/1 scores, the score test for guesses among them, guarded t otherwise."""
     values = _values(blind)
     if not is_binary(clean) or is_binary(blind) or len(values) > _MOST_GUESSES:
         low, high = drop_interval(blind, clean, clusters, confidence)  # a gain is the loss of the other
@@ -291,8 +286,7 @@ def interval_of_gain_share(
     and the lower end holds whatever a few samples may gain. Without a guard, when 3 % of samples are lost
     under nine tenths of the settings, the upper end errs two to three times as often as it says.
 
-    Returns:
-        ``(low, high)``; a side is infinite where the gain cannot be told from 0.
+    Returns ``(low, high)``; a side is infinite where the gain cannot be told from 0.
     """
     values = _values(blind)
     if not is_binary(clean, perturbed) or len(values) > _MOST_GUESSES:
@@ -375,8 +369,7 @@ class Unseeing(NamedTuple):
 def unseeing(guesses: ArrayLike, answers: Mapping[str, ArrayLike]) -> Unseeing:
     """Chooses the better of guessing and of always giving one of several answers; guessing where no answer is better.
 
-    Returns:
-        The scores of the best one; those of ``guesses`` for no samples.
+    Returns the scores of the best one; those of ``guesses`` for no samples.
 
     Source: RCI appendix A.2 and PCRI appendix A.2 for the majority; the caller chooses which answers are tried.
 

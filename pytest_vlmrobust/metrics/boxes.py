@@ -29,8 +29,7 @@ def intersection_over_union(box: Box, other: Box) -> float:
         box: ``(x1, y1, x2, y2)`` with x1 <= x2 and y1 <= y2, in continuous coordinates (no "+1" for pixels).
         other: the same, in the same coordinate system.
 
-    Returns:
-        A fraction in [0, 1]; NaN if both boxes are empty (undefined) or a coordinate is NaN.
+    Returns a fraction in [0, 1]; NaN if both boxes are empty (undefined) or a coordinate is NaN.
 
     >>> intersection_over_union((0, 0, 2, 2), (1, 0, 3, 2))
     0.3333333333333333
@@ -57,8 +56,7 @@ def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overl
             area: it counts as given, with an overlap of 0.
         truth: the N true boxes, in the same coordinate system.
 
-    Returns:
-        Three fractions in [0, 1]; NaN without attributes, and ``mean_iou_of_found`` without any box.
+    Returns three fractions in [0, 1]; NaN without attributes, and ``mean_iou_of_found`` without any box.
 
     Source: The Perceptual Observatory section 3.3 (mIoU); the zeros are ours.
 
@@ -121,8 +119,7 @@ def prompt_leakage_iou(
         asked: name to the true boxes of the requested attributes, shape (N, 4), in the same coordinates; NaN where not requested.
         groups: source image of each of N samples: predictions for a sample use other groups only. None when all are independent.
 
-    Returns:
-        Shape (N,), fractions in [0, 1]; 0 where no other group has the same request, NaN without a request.
+    Returns an array of shape (N,), fractions in [0, 1]; 0 where no other group has the same request, NaN without a request.
 
     >>> shifts = [[0.0], [0.1], [0.2], [0.3]]
     >>> corners, boxes = np.tile([0.1, 0.2, 0.1, 0.2], (4, 1)), np.tile([0.1, 0.2, 0.4, 0.6], (4, 1))

@@ -31,8 +31,7 @@ def applicable(table: ScoreTable, setting: SettingLike | None = None, suite: str
     Needs are optional if not every dataset or run has them: see :attr:`Needs.optional`. A gap between positions or groups of
     people is left out unless at least two of them are known. :func:`estimate` reports anything else that is missing.
 
-    Returns:
-        Names of metrics, in the order of :func:`names`.
+    Returns names of metrics, in the order of :func:`names`.
 
     >>> table = ScoreTable([1, 1], {"fog:low": [1, 0]}, positions=["[0,0]", "[0,1]"])
     >>> [name for name in applicable(table, "fog:low", "observatory") if name.endswith("gap")]

@@ -605,8 +605,8 @@ def effective_robustness(
 def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: BySetting) -> dict[str, float]:
     """Errors under each perturbation relative to a reference model's, both summed over its levels: CE.
 
-    Returns:
-        Perturbation to a ratio of at least 0; NaN where the reference makes no errors (undefined) or a score is missing.
+    Returns for each perturbation a ratio of at least 0; NaN where the reference makes no errors (undefined) or a score is
+    missing.
 
     Source: VLM-RobustBench section 5.7 and appendix B.3.
 

@@ -35,11 +35,9 @@ def estimate(
         confidence: two-sided level of the interval in (0, 1): each bound of 0.90 is a one-sided 95 % bound. ``None`` computes no
             interval before ``at`` is asked for one.
 
-    Returns:
-        An :class:`Estimate`. ``value`` is NaN, and ``reason`` says why, when something it needs is missing or it is undefined;
-        ``valid`` is False when the metric does not apply to such scores; ``at`` gives the interval at any other level. ``reason``
-        also says over how many settings the value
-        was taken whenever these are not all of the published ones.
+    Returns an :class:`Estimate`. ``value`` is NaN, and ``reason`` says why, when something it needs is missing or it is
+    undefined; ``valid`` is False when the metric does not apply to such scores; ``at`` gives the interval at any other level.
+    ``reason`` also says over how many settings the value was taken whenever these are not all of the published ones.
 
     Raises:
         UnknownName: no metric has that name.

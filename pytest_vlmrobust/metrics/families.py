@@ -88,8 +88,7 @@ def size_trend(parameters: Sequence[float], drops: Sequence[float]) -> SizeTrend
     The paper does not name its unit: its slopes and R^2 follow from its mean drops per tenfold size, and not per doubling or per
     parameter.
 
-    Returns:
-        Slope and R^2; NaN for fewer than two sizes or a missing drop, and R^2 also where all drops are equal.
+    Returns slope and R^2; NaN for fewer than two sizes or a missing drop, and R^2 also where all drops are equal.
 
     Source: VLM-RobustBench appendix A.3.
 
@@ -120,8 +119,7 @@ def scale_gain_interval(
 
     The slope of the means is the mean of those slopes. For two models and 0/1 scores it is the interval of their difference.
 
-    Returns:
-        ``(low, high)``, score per doubling; NaN for fewer than two sizes, no samples or a missing score.
+    Returns ``(low, high)``, score per doubling; NaN for fewer than two sizes, no samples or a missing score.
 
     >>> low, high = scale_gain_interval([4, 16], [[0] * 36 + [1] * 833, [1] * 36 + [0] * 13 + [1] * 820])
     >>> round(2 * low, 4), round(2 * high, 4)
@@ -148,8 +146,7 @@ def scale_consistency_interval(
     A step counts as lost, or as kept, only where the scores of its two models show it: tails of flips for 0/1 scores, guarded
     Student's t for graded ones. A family of few sizes therefore has a wide interval unless its steps are large.
 
-    Returns:
-        ``(low, high)``, fractions in [0, 1]; NaN for fewer than two models, no samples or a missing score.
+    Returns ``(low, high)``, fractions in [0, 1]; NaN for fewer than two models, no samples or a missing score.
 
     >>> scale_consistency_interval([3, 7, 72], [[0] * 50 + [1] * 50, [1] * 100, [1] * 50 + [0] * 50])
     (0.5, 0.5)
@@ -237,15 +234,12 @@ class FamilyProperty(CommonFacts):
     ) -> Estimate:
         """Computes the property from the scores of the models of a family on the same samples.
 
-        Args:
-            parameters: number of parameters of each model, in any unit and order.
-            scores: the scores of each, shape (models, N), each in [0, 1]; NaN marks a missing one.
-            groups: source image of each sample; None when all samples are independent.
-            confidence: two-sided level of the interval in (0, 1).
+        - ``parameters``: number of parameters of each model, in any unit and order.
+        - ``scores``: the scores of each, shape (models, N), each in [0, 1]; NaN marks a missing one.
+        - ``groups``: source image of each sample; None when all samples are independent.
 
-        Returns:
-            An :class:`Estimate`, NaN with a reason where something is missing or the property is undefined. ``reason`` also names
-            the steps in size that lose.
+        Returns an :class:`Estimate`, NaN with a reason where something is missing or the property is undefined. ``reason`` also
+        names the steps in size that lose.
         """
         one_sided(confidence)
         models = pair_scores(**{f"scores[{model}]": model_scores for model, model_scores in enumerate(scores)})

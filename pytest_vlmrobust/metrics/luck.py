@@ -42,8 +42,7 @@ def pcri_neutral(whole_score: ArrayLike, options: ArrayLike, attempts: int) -> f
         options: number of options, of all questions or of each one, shape (N,); infinite for an open question.
         attempts: number of patches m, at least 1.
 
-    Returns:
-        At most 0; NaN if the full-image score is 0 (undefined), without questions or for a missing score.
+    Returns at most 0; NaN if the full-image score is 0 (undefined), without questions or for a missing score.
 
     Source: PCRI equation 1 for the model described.
 

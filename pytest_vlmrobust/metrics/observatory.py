@@ -112,8 +112,7 @@ def identity_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 def identity_drop_by_split(clean: ArrayLike, perturbed_by_setting: BySetting, splits: Mapping[str, str]) -> dict[str, float]:
     """Averages the accuracy drop over the perturbations of each split: augmentations and illusions, say.
 
-    Returns:
-        Split to mean drop, a fraction in [-1, 1]; NaN for no samples or a missing score.
+    Returns for each split the mean drop, a fraction in [-1, 1]; NaN for no samples or a missing score.
 
     Source: The Perceptual Observatory section 3.3 (identity matching robustness).
 
@@ -236,8 +235,7 @@ def signed_group_gap(scores: ArrayLike, groups: Sequence[Hashable], first: Hasha
         first: the group whose advantage is positive; the paper's is "male".
         second: the group compared with.
 
-    Returns:
-        A fraction in [-1, 1]; NaN when a group has no sample, or a missing score.
+    Returns a fraction in [-1, 1]; NaN when a group has no sample, or a missing score.
 
     Source: The Perceptual Observatory section 3.3 (gender bias).
 
@@ -263,8 +261,7 @@ def group_means(
 ) -> dict[Hashable, GroupMean]:
     """Returns the mean score at each position, or of each group, with its own interval: Wilson's for 0/1 scores.
 
-    Returns:
-        Label to mean, interval and number of samples, in order of appearance.
+    Returns for each label the mean, interval and number of samples, in order of appearance.
 
     Source: The Perceptual Observatory, published evaluation code (Wilson intervals of each cell).
 

@@ -187,8 +187,8 @@ def relative_index_change(coarse: float, fine: float) -> float:
 
     Formula: ``(coarse - fine) / |coarse|``
 
-    Returns:
-        A ratio; NaN where the index of the coarse grid is 0 (undefined) or one is NaN. It says little where that index is small.
+    Returns a ratio; NaN where the index of the coarse grid is 0 (undefined) or one is NaN. It says little where that index is
+    small.
 
     Source: PCRI appendix A.4.6 and figure 7, from 2 x 2 to 3 x 3.
 
@@ -231,8 +231,7 @@ def rci_band(value: float) -> str:
     ``strong global`` from 0.30. The paper puts 0.30 into two bands; here it is strong, as -0.30 is. Bands of raw indices inherit
     their luck: on a choice among four, guessing alone is "strong local".
 
-    Returns:
-        One of :data:`RCI_BANDS`.
+    Returns one of :data:`RCI_BANDS`.
 
     Source: RCI section 3.2, "Guidance for RCI".
 
@@ -253,9 +252,8 @@ def rci_band(value: float) -> str:
 def percentile_bands(values: Mapping[str, float]) -> dict[str, str]:
     """Names the band of each dataset among others, by the fifth of them that its index lies in: percentile-based calibration.
 
-    Returns:
-        Dataset to one of :data:`RCI_BANDS`: up to the 20th percentile of the indices ``strong local``, and so on. Empty for fewer
-        datasets: they are no scale.
+    Returns for each dataset one of :data:`RCI_BANDS`: up to the 20th percentile of the indices ``strong local``, and so on. Empty
+    for fewer datasets: they are no scale.
 
     Source: RCI section 3.2, which recommends percentiles and gives none. Fifths, one for each band, are ours.
 
@@ -273,8 +271,7 @@ def percentile_bands(values: Mapping[str, float]) -> dict[str, str]:
 def patch_contribution(patches: ArrayLike) -> tuple[float, ...]:
     """Share of all correct answers that each patch position gives when it is seen alone: the map of spatial bias.
 
-    Returns:
-        n*n fractions that add up to 1; all NaN without any correct answer, for no samples or a missing score.
+    Returns n*n fractions that add up to 1; all NaN without any correct answer, for no samples or a missing score.
 
     Source: RCI section 3.3.
 
@@ -291,8 +288,7 @@ def best_patches(scores: ArrayLike) -> tuple[int, ...]:
 
     Ties do not matter for scores that are averaged; they do for corpus metrics, so that one rule must hold.
 
-    Returns:
-        N positions, counted row by row from 0.
+    Returns N positions, counted row by row from 0.
 
     Source: RCI appendix A.1; the tie rule is ours.
 
@@ -322,8 +318,7 @@ def corpus_pcri(
         patches: N lists of n*n items, from each patch alone.
         scores: shape (N, n*n), score of each of these in [0, 1], by which the patch is chosen.
 
-    Returns:
-        The index; NaN if the metric of the whole images is not above 0 (undefined), or NaN.
+    Returns the index; NaN if the metric of the whole images is not above 0 (undefined), or NaN.
 
     Source: RCI appendix A.1; PCRI section 3.
 
@@ -356,9 +351,8 @@ def rci_correlation(first: Mapping[str, float], second: Mapping[str, float]) -> 
     A high value says that the index ranks datasets alike for both models. Luck has the same effect: it depends on the number of
     options, which all models share.
 
-    Returns:
-        Pearson's and Spearman's correlation in [-1, 1] and the number of datasets; correlations are NaN for fewer than two
-        datasets, where one side is constant, or for an index that is NaN.
+    Returns Pearson's and Spearman's correlation in [-1, 1] and the number of datasets; correlations are NaN for fewer than two
+    datasets, where one side is constant, or for an index that is NaN.
 
     Source: RCI section 4.2.1 and figure 2 (Pearson); ranks are ours.
 

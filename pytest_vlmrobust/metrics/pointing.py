@@ -33,9 +33,8 @@ def fixation_rate(answers: Sequence[Sequence[Hashable | None]]) -> float:
         answers: for each of N items, the answers to its placements (one for each cell of the grid, at least two); None for an
             unreadable answer.
 
-    Returns:
-        A fraction in [0, 1]; an item with an unreadable answer is not fixated. NaN without items. Guessing anew each time gives
-        1/64 on a grid of four cells.
+    Returns a fraction in [0, 1]; an item with an unreadable answer is not fixated. NaN without items. Guessing anew each time
+    gives 1/64 on a grid of four cells.
 
     Source: The Perceptual Observatory, published evaluation code (fixation rate).
 
@@ -62,8 +61,7 @@ class GridError(NamedTuple):
 def grid_error(answers: Sequence[Cell | None], targets: Sequence[Cell]) -> GridError:
     """Measures by how many cells wrong answers miss their targets, rows and columns added up.
 
-    Returns:
-        The mean distance over the wrong readable answers, and how many answers it leaves out.
+    Returns the mean distance over the wrong readable answers, and how many answers it leaves out.
 
     Source: The Perceptual Observatory, published evaluation code (Manhattan error).
 
@@ -87,8 +85,7 @@ def fixation(answers: Sequence[Sequence[Hashable | None]], confidence: float = 0
     Items with fewer placements than others (a sample of the questions) are left out, and ``reason`` says how many: the fewer
     placements, the easier it is to answer them alike.
 
-    Returns:
-        An :class:`Estimate` over the items that are left; NaN with a reason without items or with one placement each.
+    Returns an :class:`Estimate` over the items that are left; NaN with a reason without items or with one placement each.
 
     >>> round(fixation([["[0,0]"] * 4, ["[0,0]", "[0,1]", "[1,0]", "[1,1]"]]).high, 3)
     0.879
@@ -116,9 +113,8 @@ def grid_distance(
 ) -> Estimate:
     """Estimates the distance of :func:`grid_error`, with Fieller's interval: the number of wrong answers is uncertain, too.
 
-    Returns:
-        An :class:`Estimate` in cells, at least 1, over the wrong readable answers, ``n`` of them; NaN with a reason when there
-        are none.
+    Returns an :class:`Estimate` in cells, at least 1, over the wrong readable answers, ``n`` of them; NaN with a reason when
+    there are none.
 
     >>> grid_distance([(0, 0), (1, 1), (0, 1)], [(0, 0), (0, 0), (0, 0)]).value
     1.5
@@ -140,9 +136,8 @@ def grid_distance(
 def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence[str] | None = None) -> Estimate:
     """Estimates the share of the requested boxes that were given, right or wrong.
 
-    Returns:
-        An :class:`Estimate` in [0, 1]: Wilson's or the exact interval when each sample gives all or none, otherwise guarded
-        Student's t. NaN with a reason without samples, or when a share is missing.
+    Returns an :class:`Estimate` in [0, 1]: Wilson's or the exact interval when each sample gives all or none, otherwise guarded
+    Student's t. NaN with a reason without samples, or when a share is missing.
 
     >>> coverage([1.0, 0.5, 1.0, 0.5]).value
     0.75

@@ -278,8 +278,7 @@ def wobble_p_value(
     The null is the monotone curve nearest to the measured one (isotonic regression in the direction of the net change), with
     normal noise of the measured covariance.
 
-    Returns:
-        A probability in (0, 1]; NaN for fewer than two samples, groups or resolutions, or a missing score.
+    Returns a probability in (0, 1]; NaN for fewer than two samples, groups or resolutions, or a missing score.
 
     Source: wobble is ours, see :func:`resolution_wobble`; parametric bootstrap of Res-Bench's curves.
     """
@@ -418,8 +417,7 @@ class LinearTrend(NamedTuple):
 def linear_trend(resolutions: Sequence[float], accuracies: Sequence[float]) -> LinearTrend:
     """Fits the paper's regression line: accuracy against the long edge in pixels, by least squares.
 
-    Returns:
-        Accuracy per pixel, and the accuracy at 0 pixels; NaN for fewer than two different resolutions or a missing accuracy.
+    Returns accuracy per pixel, and the accuracy at 0 pixels; NaN for fewer than two different resolutions or a missing accuracy.
 
     Source: Res-Bench section 4.1 and figure 3.
 
@@ -438,8 +436,7 @@ def macro_accuracies(rungs: ArrayLike, categories: Sequence[Hashable]) -> tuple[
     Res-Bench's overall curve: the mean of its six capability dimensions. Equal to the plain mean when categories are of one size,
     as there.
 
-    Returns:
-        R fractions in [0, 1]; NaN without samples, or where a score is missing.
+    Returns R fractions in [0, 1]; NaN without samples, or where a score is missing.
 
     Source: Res-Bench, published evaluation code (overall accuracy at one resolution).
 

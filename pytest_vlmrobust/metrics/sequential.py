@@ -308,8 +308,7 @@ def prior_weights(settings: Sequence[str], worst: Iterable[str] = PRIOR_WORST) -
 
     They must be fixed before the run. Bad weights cost inferences, but never validity.
 
-    Returns:
-        Shape (m,), each positive.
+    Returns an array of shape (m,), each positive.
 
     >>> prior_weights(["flip_v", "fog:low"]).tolist()
     [0.75, 0.25]

@@ -60,8 +60,7 @@ def robustness_tier(drop: float) -> str:
     ``positive`` below 0, ``benign`` in [0, 1), ``mild`` in [1, 3), ``moderate`` in [3, 10] and ``catastrophic`` above 10
     percentage points. Which ends are closed cannot be seen in the paper's tables; these are our choice.
 
-    Returns:
-        One of ``positive``, ``benign``, ``mild``, ``moderate``, ``catastrophic``.
+    Returns one of ``positive``, ``benign``, ``mild``, ``moderate``, ``catastrophic``.
 
     Source: VLM-RobustBench appendix A.10 (tables 18 and 19).
 
@@ -94,8 +93,7 @@ class TierShares(NamedTuple):
 def tier_shares(drops: Sequence[float]) -> TierShares:
     """Counts the settings of a sweep by tier, see :func:`robustness_tier`.
 
-    Returns:
-        Five fractions in [0, 1]; all NaN for no settings or a missing drop.
+    Returns five fractions in [0, 1]; all NaN for no settings or a missing drop.
 
     Source: VLM-RobustBench table 19 (table 18 counts positive as benign).
 
@@ -137,10 +135,9 @@ def mean_effects(cells: Sequence[Mapping[str, float]]) -> dict[str, float]:
     Args:
         cells: of each cell the four ``EFFECTS``, and as ``clean_accuracy`` the accuracy on clean images.
 
-    Returns:
-        The means of the ``EFFECTS``; ``conditional_flip_rate``, the mean of harmful flips / clean accuracy (of the answers that
-        were right, how many turn wrong); and ``flip_ratio``, mean harmful / mean helpful flips. NaN for no cells, a missing
-        number, no right answer, or no helpful flip.
+    Returns the means of the ``EFFECTS``; ``conditional_flip_rate``, the mean of harmful flips / clean accuracy (of the answers
+    that were right, how many turn wrong); and ``flip_ratio``, mean harmful / mean helpful flips. NaN for no cells, a missing
+    number, no right answer, or no helpful flip.
 
     Source: VLM-RobustBench figure 2 (drops), tables 5 and 20 (RCE), 21 (conditional flips), 22 to 24 (flips and their ratio).
 
@@ -217,8 +214,7 @@ def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 def severity_violation(drops: Sequence[float]) -> float:
     """Whether a perturbation harms less at a higher level: 1.0 if drop(low) > drop(mid) or drop(mid) > drop(high), else 0.0.
 
-    Returns:
-        1.0 or 0.0; NaN if a drop is NaN.
+    Returns 1.0 or 0.0; NaN if a drop is NaN.
 
     Source: VLM-RobustBench section 5.4 (i).
 
@@ -234,8 +230,7 @@ def severity_violation(drops: Sequence[float]) -> float:
 def severity_correlation(drops: Sequence[float]) -> float:
     """Spearman's rank correlation of the level (1, 2, 3) with the drop; ties get average ranks.
 
-    Returns:
-        In [-1, 1]; NaN if the three drops are equal (undefined) or one is NaN.
+    Returns a number in [-1, 1]; NaN if the three drops are equal (undefined) or one is NaN.
 
     Source: VLM-RobustBench section 5.4 (ii); the paper does not say what it does with ties.
 
@@ -346,8 +341,8 @@ def _triples_of_drops(clean: ArrayLike, perturbed_by_setting: BySetting) -> list
 def category_sensitivity(clean: Mapping[str, float], by_setting: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Mean accuracy drop over all settings for each category of questions: which skill suffers most.
 
-    Returns:
-        Category to a fraction in [-1, 1], the largest drop first; NaN where an accuracy is missing, and for no settings.
+    Returns for each category a fraction in [-1, 1], the largest drop first; NaN where an accuracy is missing, and for no
+    settings.
 
     Source: VLM-RobustBench appendix A.2.
 

@@ -222,8 +222,7 @@ def gain_interval(
 ) -> tuple[float, float]:
     """Bounds a mean gain over the same samples: tails of flips for 0/1 scores, guarded Student's t otherwise.
 
-    Returns:
-        ``(low, high)``, fractions in [-1, 1]; NaN for no samples or a missing score.
+    Returns ``(low, high)``, fractions in [-1, 1]; NaN for no samples or a missing score.
 
     Source: ours, see ``statistics.paired``; the share of helpful flips as in Tango 1998.
 

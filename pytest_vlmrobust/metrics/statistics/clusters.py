@@ -226,17 +226,14 @@ def guarded_jackknife_interval(
     The variance is ``(G - 1) / G`` times the sum of squared deviations of the G values without one cluster each. The usual
     conditions hold: the function is smooth, and no single cluster decides it.
 
-    Args:
-        sums: what each of G independent clusters adds, shape (G, k).
-        function: takes sums of shape (..., k), returns shape (...).
-        confidence: two-sided level in (0, 1).
-        against_low: what the cluster adds that argues most against a low bound, shape (k,).
-        against_high: the same for the high one.
-        effective: how many clusters of one size count as much as these (:attr:`Clusters.effective`); None for G.
+    - ``sums``: what each of G independent clusters adds, shape (G, k).
+    - ``function``: takes sums of shape (..., k), returns shape (...).
+    - ``against_low``: what the cluster adds that argues most against a low bound, shape (k,).
+    - ``against_high``: the same for the high one.
+    - ``effective``: how many clusters of one size count as much as these (:attr:`Clusters.effective`); None for G.
 
-    Returns:
-        ``(low, high)`` around the value; infinite for fewer than two clusters; NaN where the function is undefined, or is so
-        without one of the clusters.
+    Returns ``(low, high)`` around the value; infinite for fewer than two clusters; NaN where the function is undefined, or is so
+    without one of the clusters.
 
     Source: R. G. Miller, The jackknife - a review, Biometrika 61 (1974) 1-15; the guard is ours.
     """

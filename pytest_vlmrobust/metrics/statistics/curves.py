@@ -201,9 +201,7 @@ class StepTest:
     def lower(self, tail: float, net: float = 0.0) -> float:
         """Returns a lower bound of all sizes plus ``net`` times the net change.
 
-        Args:
-            tail: the error.
-            net: 0, or 1 for twice the sum of all rises, or -1 for twice that of all falls.
+        - ``net``: 0, or 1 for twice the sum of all rises, or -1 for twice that of all falls.
         """
         if self.df <= 0:
             return -math.inf

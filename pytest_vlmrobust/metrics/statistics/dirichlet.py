@@ -50,11 +50,9 @@ class DirichletMeans:
     def of(cls, values: Array, clusters: Clusters, further: float | Array, other: float | Array) -> DirichletMeans:
         """Returns the distribution for ``values``, shape (N, m) with N > 0.
 
-        Args:
-            values: in [further, other], or in [other, further].
-            clusters: which of the N samples move together.
-            further: the end at which there is one more value.
-            other: the other end.
+        - ``values``: in [further, other], or in [other, further].
+        - ``further``: the end at which there is one more value.
+        - ``other``: the other end.
         """
         size = clusters.codes.size / clusters.effective
         sums = np.vstack([clusters.sums(values), np.full((1, values.shape[1]), further) * size])
@@ -110,11 +108,8 @@ def ratio_below(parts: Array, clusters: Clusters, further: tuple[float, float], 
 
     At each bound it is the test of the mean of ``numerator - bound * denominator``.
 
-    Args:
-        parts: numerator and denominator of each sample, shape (N, 2), with a positive mean denominator.
-        clusters: which of the N samples move together.
-        further: numerator and denominator of one more value, that which argues most against a lower bound.
-        tail: error probability.
+    - ``parts``: numerator and denominator of each sample, shape (N, 2), with a positive mean denominator.
+    - ``further``: numerator and denominator of one more value, that which argues most against a lower bound.
     """
     sums = np.vstack([clusters.sums(parts), np.array(further) * clusters.codes.size / clusters.effective])
     ratio = float(parts[:, 0].sum() / parts[:, 1].sum())

@@ -114,11 +114,9 @@ class BoundedMeanTest:
     def of_losses(cls, losses: Array, clusters: Clusters, most: float = 1.0, largest: float = 1.0) -> BoundedMeanTest:
         """Returns the test of mean losses, negative for gains, whose lower bounds hold whatever the losses are.
 
-        Args:
-            losses: shape (N, m) with N > 0.
-            clusters: which of the N samples move together.
-            most: the largest gain that a sample can have.
-            largest: the largest loss.
+        - ``losses``: shape (N, m) with N > 0.
+        - ``most``: the largest gain that a sample can have.
+        - ``largest``: the largest loss.
         """
         test = cls.of(losses, clusters, -most, largest)
         return replace(test, weighted=DirichletMeans.of(losses, clusters, -most, largest))
@@ -189,17 +187,13 @@ def guarded_ratio_interval(
 
     The end that rare gains threaten, which a FAIL rests on, holds whatever the values are (:func:`ratio_below`).
 
-    Args:
-        parts: numerator and denominator of each sample, N > 0.
-        clusters: which of the N samples move together.
-        confidence: two-sided level in (0, 1).
-        against_low: numerator and denominator of the sample that argues most against a low bound.
-        against_high: the same for the high one.
-        gains: the end that gains threaten: low for a share that is lost, high for one that is kept; None where no FAIL rests on
-            rare gains.
+    - ``parts``: numerator and denominator of each sample, N > 0.
+    - ``against_low``: numerator and denominator of the sample that argues most against a low bound.
+    - ``against_high``: the same for the high one.
+    - ``gains``: the end that gains threaten: low for a share that is lost, high for one that is kept; None where no FAIL
+      rests on rare gains.
 
-    Returns:
-        ``(low, high)``, each possibly infinite, around the ratio itself.
+    Returns ``(low, high)``, each possibly infinite, around the ratio itself.
     """
     if clusters.count < 2:
         return -math.inf, math.inf

@@ -36,13 +36,10 @@ def partial_conjunction(p_values: Array) -> Array:
 def count_interval(p_values: Array, p_values_of_opposite: Array, tail: float) -> tuple[int, int]:
     """Bounds how many of m statements are true, each bound wrong with probability at most ``tail``.
 
-    Args:
-        p_values: shape (m,); a small one shows that the statement is true.
-        p_values_of_opposite: shape (m,); a small one shows that it is false.
-        tail: error probability of each bound.
+    - ``p_values``: shape (m,); a small one shows that the statement is true.
+    - ``p_values_of_opposite``: shape (m,); a small one shows that it is false.
 
-    Returns:
-        ``(low, high)``, counts in 0..m.
+    Returns ``(low, high)``, counts in 0..m.
     """
     shown_true = int((partial_conjunction(p_values) <= tail).sum())
     shown_false = int((partial_conjunction(p_values_of_opposite) <= tail).sum())
@@ -90,13 +87,11 @@ class Contest:
     ) -> Contest:
         """Returns what follows from the values of M > 1 models and each sample's influence on them.
 
-        Args:
-            values: shape (M,).
-            influences: shape (N, M), each column with a mean of 0; a value moves by the mean influence of the samples.
-            clusters: which of the N samples move together.
-            ends: what values a further sample may have.
-            counted: the share of the N samples that have a value of their own, and are not among those left out.
-            losses: whether the values are losses, as in :meth:`BoundedMeanTest.of_losses`.
+        - ``values``: shape (M,).
+        - ``influences``: shape (N, M), each column with a mean of 0; a value moves by the mean influence of the samples.
+        - ``ends``: what values a further sample may have.
+        - ``counted``: the share of the N samples that have a value of their own, and are not among those left out.
+        - ``losses``: whether the values are losses, as in :meth:`BoundedMeanTest.of_losses`.
         """
         points = influences + values
         variances, count = clusters.variances(points), clusters.effective * counted
@@ -171,14 +166,10 @@ def cross_validated_maximum(values: Array, clusters: Clusters, rng: np.random.Ge
     The largest of m noisy means is biased upwards by up to sqrt(2 ln m) standard errors. Samples that did not choose the column
     judge it without that bias; what they judge is the column that would be chosen, at most the true maximum.
 
-    Args:
-        values: float64, shape (N, m) with m > 0.
-        clusters: which of the N samples move together: a cluster stays in one fold.
-        rng: deals the clusters out to the folds.
-        folds: into how many parts the clusters are split; no more than there are clusters.
+    - ``values``: float64, shape (N, m) with m > 0.
+    - ``folds``: into how many parts the clusters are split; no more than there are clusters.
 
-    Returns:
-        The mean over samples; NaN for fewer than two clusters.
+    Returns the mean over samples; NaN for fewer than two clusters.
     """
     parts = min(folds, clusters.count)
     if parts < 2:
@@ -197,15 +188,10 @@ def largest_few_lower(losses: Array, clusters: Clusters, few: int, tail: float, 
     Samples that did not choose the columns judge them, as in :func:`cross_validated_maximum`; the mean of the columns that are
     chosen is at most that of the largest ones. Several rounds of folds are averaged, so that no single one decides.
 
-    Args:
-        losses: float64, shape (N, m) with N, m > 0, in [-1, 1].
-        clusters: which of the N samples move together: a cluster stays in one fold.
-        few: how many columns, 1 to m.
-        tail: error probability.
-        rng: deals the clusters out to the folds.
+    - ``losses``: float64, shape (N, m) with N, m > 0, in [-1, 1].
+    - ``few``: how many columns, 1 to m.
 
-    Returns:
-        The bound; minus infinity for fewer than two clusters.
+    Returns the bound; minus infinity for fewer than two clusters.
     """
     parts = min(FOLDS, clusters.count)
     if parts < 2:
@@ -227,14 +213,10 @@ def largest_few_upper(losses: Array, clusters: Clusters, few: int, tail: float) 
     largest means, and from those with the largest bounds, one column is exchanged for another for as long as that raises the
     bound of the set. Adding up the bounds of single columns instead would ignore that their errors partly cancel.
 
-    Args:
-        losses: float64, shape (N, m) with N, m > 0, in [-1, 1].
-        clusters: which of the N samples move together.
-        few: how many columns, 1 to m.
-        tail: error probability.
+    - ``losses``: float64, shape (N, m) with N, m > 0, in [-1, 1].
+    - ``few``: how many columns, 1 to m.
 
-    Returns:
-        The bound; infinity for fewer than two clusters.
+    Returns the bound; infinity for fewer than two clusters.
     """
     if clusters.count < 2:
         return math.inf

@@ -216,8 +216,7 @@ def paired_drop_interval(harmful: float, helpful: float, n: float, confidence: f
 
     The level is two-sided: each bound of a 0.90 interval is a one-sided 95 % bound. Without samples both bounds are NaN.
 
-    Returns:
-        ``(low, high)``, fractions in [-1, 1].
+    Returns ``(low, high)``, fractions in [-1, 1].
 
     Source: Tango 1998 (score interval).
 

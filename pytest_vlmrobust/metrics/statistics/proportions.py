@@ -49,11 +49,9 @@ def judged_proportion_interval(outcomes: Array, clusters: Clusters, confidence: 
 def exact_limits(outcomes: Array, clusters: Clusters, levels: Array, most_df: float) -> tuple[Array, Array]:
     """Returns the lower and the upper limits of :func:`judged_proportion_interval` at many levels, both rising with them.
 
-    Args:
-        outcomes: shape (N,) with N > 0.
-        clusters: which of the N samples move together.
-        levels: normal quantiles, shape (m,): at 1.645 the upper limit is that at 95 %, at -1.645 the lower one.
-        most_df: the largest number of degrees of freedom, for callers that combine several proportions.
+    - ``outcomes``: shape (N,) with N > 0.
+    - ``levels``: normal quantiles, shape (m,): at 1.645 the upper limit is that at 95 %, at -1.645 the lower one.
+    - ``most_df``: the largest number of degrees of freedom, for callers that combine several proportions.
     """
     successes, n, df = _effective(outcomes, clusters)
     if (df := min(df, most_df)) <= 0:

@@ -21,8 +21,7 @@ def ratio_interval(numerator: Array, denominator: Array, clusters: Clusters, con
     A ratio t belongs to the interval unless the mean of the contrast ``numerator - t * denominator`` differs from 0 (Student's t,
     G - 1 degrees of freedom). Where the denominator itself cannot be told from 0, one side or both are infinite.
 
-    Returns:
-        ``(low, high)``, each possibly infinite.
+    Returns ``(low, high)``, each possibly infinite.
 
     Source: E. C. Fieller, J. R. Statist. Soc. B 16 (1954) 175-185.
     """
@@ -95,8 +94,7 @@ def restricted_score(counts: Array, values: Array, shares: Array | None = None) 
         values: the K values, shape (m, K); in each row some are below and some above 0, or all are 0.
         shares: those probabilities, as :func:`likeliest_shares` gives them, where they are known.
 
-    Returns:
-        Shape (m,); 0 where the mean is 0.
+    Returns an array of shape (m,); 0 where the mean is 0.
     """
     shares = likeliest_shares(counts, values) if shares is None else shares
     n, mean = counts.sum(axis=-1), _mean(counts, values)
@@ -241,15 +239,11 @@ def score_ratio_interval(
     Going away from the estimate, the interval ends before the first ratio that is rejected. With clusters, counts are divided by
     the contrast's guarded design effect and the tail is Student's, as for the interval of a drop.
 
-    Args:
-        numerator: shape (N,) with N > 0; -1, 0 or 1 each unless ``support`` has other pairs.
-        denominator: shape (N,), with a positive mean, likewise.
-        clusters: which of the N samples move together.
-        confidence: two-sided level in (0, 1).
-        support: the pairs that a sample can have, shape (K, 2).
+    - ``numerator``: shape (N,) with N > 0; -1, 0 or 1 each unless ``support`` has other pairs.
+    - ``denominator``: shape (N,), with a positive mean, likewise.
+    - ``support``: the pairs that a sample can have, shape (K, 2).
 
-    Returns:
-        ``(low, high)``; a side is infinite where the denominator cannot be told from 0.
+    Returns ``(low, high)``; a side is infinite where the denominator cannot be told from 0.
 
     Source: T. Tango, Statistics in Medicine 17 (1998) 891-908, for a general contrast; restricted probabilities as in A. Owen,
     Biometrika 75 (1988) 237-249.
@@ -273,8 +267,7 @@ def ratio_p_values(numerators: Array, denominator: Array, ratio: float) -> tuple
         denominator: clean - blind, likewise, shape (N,), with a positive mean.
         ratio: the ratio that is tested.
 
-    Returns:
-        Each of shape (m,); 1 where the estimate is on the other side.
+    Returns each of shape (m,); 1 where the estimate is on the other side.
     """
     pairs = np.stack([numerators, np.broadcast_to(denominator[:, None], numerators.shape)], axis=2)
     counts = np.array([(pairs == pair).all(axis=2).sum(axis=0) for pair in SHARED_CLEAN], dtype=np.float64).T
